@@ -1,0 +1,96 @@
+/* bytes: spans of any bytes, and a buffer that grows.
+ *
+ * A message, a line, a key may hold any byte, NUL included; so nothing here looks for a terminator.
+ * `struct bytes` is a borrowed span: whoever made it owns the memory, and a function that takes one
+ * uses it until it returns and no longer, unless its header says otherwise.
+ * `struct buf` owns its memory; a zeroed one is empty and ready. Memory that cannot be had ends the
+ * process (buf_abort_no_memory), so appends do not fail.
+ */
+#ifndef MILLRACE_BYTES_H
+#define MILLRACE_BYTES_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct bytes {
+    const char *ptr;
+    size_t len;
+};
+
+#define BYTES_LITERAL(s) ((struct bytes){"" s, sizeof(s) - 1})
+#define BYTES_NONE ((struct bytes){NULL, 0})
+
+static inline struct bytes bytes_of(const void *ptr, size_t len)
+{
+    return (struct bytes){ptr, len};
+}
+
+static inline struct bytes bytes_str(const char *s)
+{
+    return (struct bytes){s, s ? strlen(s) : 0};
+}
+
+static inline bool bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static inline bool bytes_equal_str(struct bytes a, const char *s)
+{
+    return bytes_equal(a, bytes_str(s));
+}
+
+/* Byte order, as memcmp; the shorter first when one is the start of the other. */
+int bytes_compare(struct bytes a, struct bytes b);
+bool bytes_starts_with(struct bytes a, struct bytes prefix);
+
+/* Decimal digits only (no sign, no space, not empty) that fit; false leaves *out alone. */
+bool bytes_to_u64(struct bytes text, uint64_t *out);
+/* The same with an optional leading '-'. */
+bool bytes_to_i64(struct bytes text, int64_t *out);
+
+/* A name of a queue, stream, producer, reader, counter label: [A-Za-z0-9_.-]{1,64}, and neither "." nor
+ * "..", so that it is safe as a file's name. */
+#define NAME_MAX_BYTES 64
+bool bytes_is_name(struct bytes text);
+
+/* A NUL-terminated copy from malloc; the caller frees it. */
+char *bytes_dup(struct bytes b);
+
+/* Sizes as people write them: 512, 64K, 64M, 2G (powers of 1024; K, KB and KiB alike). */
+bool bytes_to_size(struct bytes text, uint64_t *out);
+
+struct buf {
+    char *ptr;
+    size_t len;
+    size_t cap;
+};
+
+void buf_reserve(struct buf *b, size_t more); /* room for `more` bytes past len */
+void buf_append(struct buf *b, const void *ptr, size_t len);
+void buf_append_bytes(struct buf *b, struct bytes s);
+void buf_append_str(struct buf *b, const char *s);
+void buf_append_char(struct buf *b, char c);
+void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
+void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
+/* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
+void buf_append_json(struct buf *b, struct bytes s);
+void buf_clear(struct buf *b); /* len = 0, memory kept */
+void buf_free(struct buf *b);  /* back to zeroed */
+
+static inline struct bytes buf_bytes(const struct buf *b)
+{
+    return (struct bytes){b->ptr, b->len};
+}
+
+/* malloc, calloc, realloc, strdup that end the process with a message on stderr rather than return NULL. */
+void *mem_alloc(size_t size);
+void *mem_zalloc(size_t size);
+void *mem_realloc(void *old, size_t size);
+char *mem_strdup(const char *s);
+
+#endif

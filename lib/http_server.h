@@ -1,0 +1,156 @@
+/* http_server: HTTP/1.1 on libevent bufferevents and libhttp-parser, for daemons of one event loop.
+ *
+ * The server owns its connections. A handler is called once a request's headers and (unless its route
+ * streams) its whole body are there, and answers now or later: a `struct http_request *` stays valid until
+ * the reply is finished by http_reply*, http_problem or http_stream_end, or until the client is gone,
+ * whichever comes first. A handler that answers later must set http_on_gone and forget the request there.
+ *
+ * Invariants
+ * 1. Replies leave in the order of their requests. One request of a connection is in a handler at a time;
+ *    what is pipelined behind it waits unparsed (a long poll holds its connection), within a read bound.
+ * 2. Nothing a client sends costs memory beyond the route's max_body, HTTP_MAX_HEADERS bytes of headers and
+ *    a small fixed buffer. What is over is answered 413, 431 or 414 and the connection closed.
+ * 3. A request whose framing is in doubt (bad chunk, both Content-Length and Transfer-Encoding, two lengths)
+ *    is answered 400 and the connection closed: nothing behind it is parsed.
+ * 4. A client that sends no complete request header for header_timeout, no body byte for body_timeout, or
+ *    takes nothing of a reply for write_timeout (not while a stream has nothing to send) is closed.
+ * 5. HEAD is served by the GET handler, the body withheld. Routes answer 405 with Allow for other methods.
+ * 6. Expect: 100-continue is answered before the body is read, unless the headers alone are refused.
+ * 7. Past max_connections a connection gets 503 with Retry-After and is closed.
+ * 8. HTTP/1.0 clients get no chunked bodies: a stream then ends with the connection.
+ * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path).
+ * 10. The loop thread only. No call here blocks.
+ *
+ * Built in, and not to be registered: /ping (OK), /health (200 "ready" or 503 with the reason), /stats
+ * (?format=json), /metrics.
+ */
+#ifndef MILLRACE_HTTP_SERVER_H
+#define MILLRACE_HTTP_SERVER_H
+
+#include "bytes.h"
+#include "clock.h"
+#include "stats.h"
+#include "url.h"
+
+struct event_base;
+struct evbuffer;
+struct http_server;
+struct http_request;
+
+#define HTTP_MAX_HEADERS (64 * 1024)
+#define HTTP_MAX_TARGET (48 * 1024) /* longer request targets get 414 */
+
+enum http_method { HTTP_GET_ = 1, HTTP_POST_ = 2, HTTP_PUT_ = 4, HTTP_DELETE_ = 8, HTTP_OPTIONS_ = 16 };
+
+typedef void http_handler(struct http_request *req, void *ctx);
+/* Streamed bodies: called for each piece as it comes; return false after having answered to stop reading. */
+typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ctx);
+
+#define HTTP_ROUTE_NEEDS_TOKEN 1 /* an act that stops, drops or resets: needs the token, see need_token */
+#define HTTP_ROUTE_PREFIX 2      /* `path` is a prefix; the rest is http_path_rest */
+#define HTTP_ROUTE_WHEN_READY 4  /* 503 with the reason until the daemon is ready */
+
+struct http_route {
+    const char *path;
+    unsigned methods; /* of enum http_method */
+    unsigned flags;
+    size_t max_body; /* 0: the server's max_body */
+    http_handler *handler;
+    http_body_fn *on_body; /* NULL: the body is gathered; else it is streamed to this, then handler is called */
+    const char *help;      /* one line, for `/` which lists the endpoints */
+};
+
+struct http_server_config {
+    struct event_base *base;
+    struct stats *stats;
+    void *ctx; /* for every handler */
+    const struct http_route *routes; /* static, ended by a row whose path is NULL */
+    size_t max_body;                 /* bytes; the default of routes */
+    int max_connections;
+    usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
+    const char *auth_token; /* NULL: none. With one, every route but /ping and /health asks for it */
+    bool allow_acts;        /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
+    const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
+    /* NULL when ready; else why not, a text that lives until the next call. */
+    const char *(*not_ready)(void *ctx);
+    /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
+    void (*extra_stats)(void *ctx, bool json, struct buf *out);
+};
+
+struct http_server *http_server_new(const struct http_server_config *config);
+/* Listens; may be called more than once. The fd is a listening socket, owned by the server from here on. */
+int http_server_listen_fd(struct http_server *s, int fd);
+/* Stops accepting and closes idle connections; connections with a request in a handler go on to the end of
+ * that reply, which says Connection: close. */
+void http_server_drain(struct http_server *s);
+/* Connections still open: 0 after a drain means all is delivered. */
+size_t http_server_connections(const struct http_server *s);
+/* Closes everything at once; every request in a handler gets its on_gone. */
+void http_server_free(struct http_server **s);
+
+/* ---- a request: everything returned is borrowed until the request ends ---- */
+enum http_method http_method(const struct http_request *req);
+bool http_is_head(const struct http_request *req);
+const char *http_path(const struct http_request *req);      /* decoded, without the query */
+const char *http_path_rest(const struct http_request *req); /* of a prefix route */
+struct bytes http_body(struct http_request *req);           /* gathered body, contiguous; perhaps empty */
+bool http_param(const struct http_request *req, const char *name, struct bytes *value);
+const struct url_query *http_query(const struct http_request *req);
+/* Of the first such header, case-insensitive; BYTES_NONE when there is none. */
+struct bytes http_header(const struct http_request *req, const char *name);
+bool http_is_http10(const struct http_request *req);
+const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
+void *http_request_ctx(struct http_request *req);
+/* A handler's own pointer, NULL at first. */
+void http_set_data(struct http_request *req, void *data);
+void *http_data(const struct http_request *req);
+
+/* Reading parameters the one way: each answers the problem itself and returns false when the value is bad.
+ * A missing one gives the fallback. */
+bool http_param_u64(struct http_request *req, const char *name, uint64_t fallback, uint64_t min, uint64_t max,
+    uint64_t *out);
+bool http_param_i64(struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max,
+    int64_t *out);
+/* A name (bytes_is_name); NUL-terminated into out. A missing one gives the fallback; NULL makes it required. */
+bool http_param_name(struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1]);
+bool http_param_bool(struct http_request *req, const char *name, bool fallback, bool *out);
+
+/* ---- answering: each ends the request but http_add_header and http_stream_* before end ---- */
+/* Before the reply starts. Control bytes in the value are dropped. */
+void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The body is copied. content_type NULL: text/plain; charset=utf-8. */
+void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body);
+void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Moves the evbuffer's content into the reply without copying; the evbuffer itself stays the caller's. */
+void http_reply_evbuffer(struct http_request *req, int status, const char *content_type, struct evbuffer *body);
+/* application/problem+json: {"type":"about:blank","title":...,"status":N,"code":"stable-code","detail":...};
+ * 503 and 429 carry Retry-After: 1 unless one was added. `hint` may be NULL: what to do about it. */
+void http_problem(struct http_request *req, int status, const char *code, const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* As http_problem, with members `"name":value,...` (JSON text) beside the standard ones. */
+void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
+    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* A streamed reply: start, write as often as wanted, end. With content_length < 0 chunked (or to the end of
+ * the connection for HTTP/1.0). For HEAD the writes are dropped. */
+void http_stream_start(struct http_request *req, int status, const char *content_type, int64_t content_length);
+void http_stream_write(struct http_request *req, struct bytes piece); /* copies */
+void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
+void http_stream_end(struct http_request *req);
+/* Ends in the middle, so that the client sees that something is missing: the connection is reset. */
+void http_stream_abort(struct http_request *req);
+/* Bytes written but not yet taken by the kernel. A stream writes while this is under its bound and goes on
+ * from on_drain, which is called (from the loop) each time it falls to `low` or under. */
+size_t http_stream_pending(const struct http_request *req);
+void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
+
+/* Called once when the client is gone before the reply was finished (closed, reset, timed out, or the
+ * server is being freed). The request is freed when it returns. */
+void http_on_gone(struct http_request *req, void (*fn)(struct http_request *req, void *arg), void *arg);
+
+/* The standard reason phrase. */
+const char *http_status_text(int status);
+
+#endif

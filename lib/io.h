@@ -1,0 +1,37 @@
+/* io: the file operations whose failure a test must be able to order, behind one replaceable pointer.
+ *
+ * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. Tests point `io`
+ * at a table of their own (fail the third fsync, stop a write short, forget what was not synced). The
+ * pointer is read on every call; replace it only while no thread is inside a module that uses it.
+ * All return as the system calls do, with errno. */
+#ifndef MILLRACE_IO_H
+#define MILLRACE_IO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct io_ops {
+    int (*open)(const char *path, int flags, mode_t mode);
+    ssize_t (*pread)(int fd, void *p, size_t n, off_t at);
+    ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t at);
+    int (*fdatasync)(int fd);
+    int (*fsync)(int fd); /* of directories too */
+    int (*ftruncate)(int fd, off_t length);
+    int (*fallocate)(int fd, int mode, off_t at, off_t length);
+    int (*rename)(const char *from, const char *to);
+    int (*unlink)(const char *path);
+    int (*mkdir)(const char *path, mode_t mode);
+    int (*close)(int fd);
+};
+
+extern const struct io_ops io_system;
+extern const struct io_ops *io;
+
+/* The whole span, or -1 with errno (ENOSPC when a write stopped short for want of room). */
+int io_write_all(int fd, const void *p, size_t n, off_t at);
+/* Opens, fsyncs and closes a directory. */
+int io_sync_dir(const char *path);
+/* mkdir -p; 0 or -1 with errno. The made directories' parents are synced. */
+int io_make_dirs(const char *path);
+
+#endif

@@ -1,0 +1,176 @@
+/* journal: the one way bytes become durable. An append-only sequence of payload bytes, kept in a directory
+ * of segment files, each a run of checksummed frames. docs/journal-format.md has the layout.
+ *
+ * Words: the *offset* of a byte counts payload bytes since the journal's beginning; it never repeats and
+ * never changes. A *frame* is what one append made. *Committed* means as safe as the policy in force promises
+ * (JOURNAL_SYNC_NEVER: written, survives kill -9; else: synced, survives a power cut). A *producer* is a name
+ * whose *mark* moves with its appends, so that a retry is recognised.
+ *
+ * Invariants
+ * 1. An append's done callback says JOURNAL_OK only when its frame is committed; frames are committed in the
+ *    order of the appends, each wholly or not at all.
+ * 2. Only committed bytes are ever read, seen by journal_committed_end, or counted in a mark told to anyone.
+ * 3. A frame carries its producer's new mark. After any crash, marks are exactly those of the frames kept.
+ * 4. For an append with producer P, mark A, next B (A < B, asserted) and P's mark M (0 if never seen):
+ *    M == A: stored, M becomes B.  M >= B: a duplicate, nothing is stored, done is called with
+ *    duplicate = true when what moved the mark there is committed.  Else JOURNAL_CONFLICT, with M.
+ *    M counts appends accepted but not committed; when one of those is refused, so are all behind it that
+ *    relied on it.
+ * 5. Opening cuts the tail back to the last valid frame and reports what it cut; damage below the durable
+ *    offset that an intact frame names is JOURNAL_DAMAGED, by file and offset, never skipped.
+ * 6. After an unclean end under JOURNAL_SYNC_NEVER, offsets go on at the next multiple of JOURNAL_HOLE: bytes
+ *    that someone was shown and a power cut took are never replaced by others under the same offset.
+ * 7. ENOSPC and EDQUOT refuse the appends concerned (JOURNAL_NO_SPACE), are undone in the file and in the
+ *    marks, and the next append tries again. Any other failed write and any failed sync latches: every
+ *    later append gets JOURNAL_LATCHED; reads go on.
+ * 8. A segment is unlinked only when no reader is inside it, never truncated or punched.
+ * 9. A directory written by a newer format version is JOURNAL_NEWER and left untouched.
+ *
+ * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
+ * journal_set_poll. One committer thread a set writes and syncs: what arrives during a sync rides the next.
+ * One reader thread a set reads and verifies. Neither calls the owner back directly: they call `notify`,
+ * which must only arrange that the owner calls journal_set_poll soon (an eventfd).
+ */
+#ifndef MILLRACE_JOURNAL_H
+#define MILLRACE_JOURNAL_H
+
+#include "bytes.h"
+#include "clock.h"
+
+#define JOURNAL_SYNC_NEVER (-1)
+#define JOURNAL_HOLE (UINT64_C(1) << 40)
+#define JOURNAL_MAX_FRAME (64u << 20) /* payload bytes of one append */
+#define JOURNAL_ID_TEXT 33            /* 32 hex digits and NUL */
+
+struct journal_set;
+struct journal;
+struct journal_reader;
+
+enum journal_result {
+    JOURNAL_OK,
+    JOURNAL_CONFLICT, /* the producer's mark is another */
+    JOURNAL_TOO_MANY_PRODUCERS,
+    JOURNAL_TOO_LARGE, /* over JOURNAL_MAX_FRAME */
+    JOURNAL_BUSY,      /* over max_pending: try again later */
+    JOURNAL_NO_SPACE,  /* refused and undone; heals by itself */
+    JOURNAL_LATCHED,   /* storage failed; see journal_failure */
+    JOURNAL_GONE,      /* the offset lies in a hole or before the earliest: see struct journal_edges */
+    JOURNAL_BEYOND,    /* the offset is past the committed end */
+    JOURNAL_END,       /* reading: at the committed end, nothing there yet */
+    JOURNAL_DAMAGED,   /* see journal_failure: names file and position */
+    JOURNAL_NEWER,
+    JOURNAL_IO,     /* the system refused: see the error text */
+    JOURNAL_CLOSED, /* the set is being freed */
+};
+const char *journal_strerror(enum journal_result r);
+
+struct journal_set_config {
+    int64_t sync_ms;      /* JOURNAL_SYNC_NEVER, 0: each commit, else at most one sync every so many ms */
+    size_t max_pending;   /* bytes of appends not yet committed; 0: 64 MiB */
+    void (*notify)(void *arg); /* from the threads; see above */
+    void *notify_arg;
+};
+
+struct journal_set *journal_set_new(const struct journal_set_config *config);
+/* Commits what is pending, stops the threads, runs what callbacks are left, closes the journals. A journal
+ * closed so is clean: its next opening makes no hole. */
+void journal_set_free(struct journal_set **set);
+/* Runs the callbacks of what was committed and read since. */
+void journal_set_poll(struct journal_set *set);
+/* Waits until everything appended so far is committed (or refused), polling meanwhile. For stopping and tests. */
+void journal_set_flush(struct journal_set *set);
+/* Bytes appended and not yet committed. */
+size_t journal_set_pending(const struct journal_set *set);
+
+struct journal_config {
+    const char *dir;         /* made if missing (its parent must be there) */
+    uint64_t segment_bytes;  /* 0: 64 MiB; a new segment begins once the current one is over this */
+    size_t max_producers;    /* 0: 4096 */
+};
+
+/* Opens or makes a journal. Blocking (verifies the newest segment and every segment's header; syncs what was
+ * not known to be synced). `error` gets the message for anything but JOURNAL_OK. */
+enum journal_result journal_open(struct journal_set *set, const struct journal_config *config, struct journal **out,
+    char *error, size_t error_size);
+/* What is pending is committed first. Readers of it must have been closed. */
+void journal_close(struct journal **j);
+
+const char *journal_id(const struct journal *j); /* 32 hex digits; random, made with the journal */
+uint64_t journal_earliest(const struct journal *j);
+uint64_t journal_committed_end(const struct journal *j);
+/* Bytes on disk, of all segments. */
+uint64_t journal_disk_bytes(const struct journal *j);
+/* Time of the last committed frame, wall clock; 0 when empty. */
+usec_t journal_last_time(const struct journal *j);
+/* Payload bytes that opening cut off the tail, and whether it went on after a hole. */
+uint64_t journal_cut_bytes(const struct journal *j);
+/* NULL, or why writes are latched or reads stop: lives as long as the journal. */
+const char *journal_failure(const struct journal *j);
+
+/* ---- appending ---- */
+struct journal_append {
+    struct bytes producer; /* a name; empty: none, and mark and next are ignored */
+    uint64_t mark, next;
+    const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
+    size_t n_pieces;            /* 0 with a producer: only the mark moves */
+};
+struct journal_commit {
+    enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
+    bool duplicate;
+    uint64_t start, end; /* offsets of the payload: [start, end); for a duplicate both 0 */
+};
+typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
+
+/* JOURNAL_OK: accepted, `done` will be called exactly once from journal_set_poll. Anything else: refused, it
+ * will not be called. With JOURNAL_CONFLICT *mark (may be NULL) is the producer's committed mark. `time` is
+ * the wall clock; stored times never decrease, an earlier one is raised. */
+enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
+    journal_append_fn *done, void *arg, uint64_t *mark);
+
+/* The committed mark; 0 for a producer never seen (and *known, which may be NULL, false). */
+uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
+size_t journal_producers(const struct journal *j);
+
+/* Called (from journal_set_poll) after each commit that moved the committed end, after the appends' own
+ * callbacks. One observer a journal. */
+void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
+
+/* ---- reading ---- */
+struct journal_edges {
+    uint64_t before; /* the last offset that was good before the gap (the end of what is there) */
+    uint64_t after;  /* where bytes go on */
+};
+struct journal_window {
+    enum journal_result result; /* OK, END, GONE (edges filled), DAMAGED, IO, CLOSED */
+    uint64_t offset;            /* of data.ptr[0] */
+    struct bytes data;          /* verified payload, valid during the callback */
+    bool frame_starts;          /* data begins at a frame's beginning */
+    usec_t time;                /* of the frame the data begins in */
+    struct journal_edges edges;
+};
+typedef void journal_read_fn(const struct journal_window *w, void *arg);
+
+/* OK, GONE (edges filled), BEYOND. An offset equal to the committed end is good, and so is the first offset
+ * of every part. A reader at a hole's near edge reports GONE on its next read. It holds its segment against
+ * unlinking. */
+enum journal_result journal_reader_open(struct journal *j, uint64_t offset, struct journal_reader **out,
+    struct journal_edges *edges);
+/* Reads up to max_bytes (at least one) from where the reader is, and moves it on. One read at a time a reader.
+ * `done` comes from journal_set_poll, unless the reader is closed first. */
+void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
+uint64_t journal_reader_offset(const struct journal_reader *r);
+void journal_reader_close(struct journal_reader **r); /* a read in flight is dropped, its callback not called */
+
+/* Every committed frame from `offset` on, in order, on the calling thread (it blocks: for recovery, before
+ * the daemon is ready). fn returns false to stop. */
+typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
+enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
+
+/* The offset of the first frame whose time is at or after `time`; the committed end when there is none. */
+enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *offset);
+
+/* ---- letting go ---- */
+/* Unlinks segments wholly below `offset` (never the newest). Marks are kept: each segment begins with them. */
+enum journal_result journal_trim(struct journal *j, uint64_t offset);
+
+#endif
