@@ -1,0 +1,17 @@
+# Programs: the daemons go to libexec/millrace, the one command users type to bin. The build tree has the same
+# shape as an installed one, so that `millrace` finds the daemons beside itself in both.
+set(MILLRACE_LIBEXEC libexec/millrace)
+
+# millrace_program(NAME [IN_PATH] SOURCES ... LIBS ...): libexec/millrace/NAME, or bin/NAME
+function(millrace_program name)
+  cmake_parse_arguments(P "IN_PATH" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${P_SOURCES})
+  target_link_libraries(${name} PRIVATE millrace_flags ${P_LIBS})
+  if(P_IN_PATH)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+    install(TARGETS ${name} RUNTIME DESTINATION bin)
+  else()
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${MILLRACE_LIBEXEC})
+    install(TARGETS ${name} RUNTIME DESTINATION ${MILLRACE_LIBEXEC})
+  endif()
+endfunction()
