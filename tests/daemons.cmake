@@ -1,0 +1,28 @@
+# Every tests/daemons/test_*.py is a ctest; so is each of its long rounds, with the label `full`, by the line
+# `# full: MILLRACE_ROUNDS=200` that a file may carry.
+file(GLOB DAEMON_TESTS CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemons/test_*.py
+  ${CMAKE_CURRENT_SOURCE_DIR}/crash/test_*.py)
+set(PYTHON /usr/bin/python3)
+set(DAEMON_ENVIRONMENT
+  "MILLRACE_BUILD=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/support" "PYTHONDONTWRITEBYTECODE=1")
+if(MILLRACE_SANITIZE)
+  list(APPEND DAEMON_ENVIRONMENT "MILLRACE_SANITIZED=1" "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"
+    "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+foreach(path ${DAEMON_TESTS})
+  get_filename_component(name ${path} NAME_WE)
+  string(REGEX REPLACE "^test_" "daemons_" name ${name})
+  add_test(NAME ${name} COMMAND ${PYTHON} ${path} -v)
+  set(few "")
+  if(MILLRACE_SANITIZE)
+    set(few "MILLRACE_ROUNDS=2")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${DAEMON_ENVIRONMENT};${few}")
+  file(STRINGS ${path} full REGEX "^# full: ")
+  if(full)
+    string(REGEX REPLACE "^# full: *" "" full "${full}")
+    string(REPLACE " " ";" full "${full}")
+    add_test(NAME full_${name} COMMAND ${PYTHON} ${path} -v)
+    set_tests_properties(full_${name} PROPERTIES TIMEOUT 3600 LABELS full ENVIRONMENT "${DAEMON_ENVIRONMENT};${full}")
+  endif()
+endforeach()

@@ -1,0 +1,335 @@
+"""What the tests of real daemons share: start, ask, wait by polling, kill, clean up.
+
+Every test gets a directory of its own and daemons on port 0; nothing outlives a test. The build under test is
+named by MILLRACE_BUILD (ctest sets it). MILLRACE_ROUNDS and MILLRACE_SEED steer the random ones; the seed is
+printed. Real clicks and the oracle are used where MILLRACE_SHARED, or ../shared beside the checkout, has them.
+"""
+import glob
+import gzip
+import http.client
+import importlib.util
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "build", "release")))
+SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
+PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120" if SANITIZED else "40"))  # seconds, for any one wait
+
+
+def program(name):
+    """The path of a program in the build: `millrace` in bin, all others in libexec/millrace."""
+    path = os.path.join(BUILD, "bin" if name == "millrace" else "libexec/millrace", name)
+    return path if os.path.exists(path) else os.path.join(BUILD, "tests", name)
+
+
+def rounds(default):
+    return int(os.environ.get("MILLRACE_ROUNDS", default))
+
+
+def seeded():
+    """A random generator whose seed is printed, or given by MILLRACE_SEED."""
+    seed = int(os.environ.get("MILLRACE_SEED", 0)) or random.SystemRandom().randrange(1, 2**31)
+    print("seed: MILLRACE_SEED=%d" % seed, file=sys.stderr, flush=True)
+    return random.Random(seed)
+
+
+def wait_until(condition, what, timeout=PATIENCE, interval=0.01):
+    """Polls until condition() is true and returns what it gave; fails by name when it never is."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what))
+        time.sleep(interval)
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def text(self):
+        return self.body.decode("utf-8", "replace")
+
+    def json(self):
+        return json.loads(self.body)
+
+    def header(self, name):
+        return self.headers.get(name)
+
+    def __repr__(self):
+        return "Reply(%d, %r)" % (self.status, self.body[:300])
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def connect(url, timeout=PATIENCE):
+    if url.startswith("unix:"):
+        return UnixConnection(url[5:], timeout)
+    parts = urllib.parse.urlsplit(url)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+
+
+def request(url, method, target, body=None, headers=None, timeout=PATIENCE):
+    """One request on a connection of its own. Connection trouble raises OSError or HTTPException."""
+    c = connect(url, timeout)
+    try:
+        c.request(method, target, body, headers or {})
+        r = c.getresponse()
+        return Reply(r.status, r.headers, r.read())
+    finally:
+        c.close()
+
+
+UNREACHABLE = (OSError, http.client.HTTPException)
+
+
+def query(**params):
+    """k=v&... with bytes or text values percent-encoded; `from_` stands for `from`."""
+    return "&".join("%s=%s" % (k.rstrip("_"), urllib.parse.quote(v if isinstance(v, bytes) else str(v), safe=""))
+                    for k, v in params.items() if v is not None)
+
+
+class Daemon:
+    """One process of the build. Its standard error goes to a file that failures print."""
+
+    def __init__(self, test, name, *args, env=None, listen="127.0.0.1", port=True):
+        self.name, self.test = name, test
+        self.argv = [program(name), *args] + (["--address=" + listen, "--port=0"] if port else [])
+        self.log_path = os.path.join(test.dir, "%s.%d.log" % (name, len(test.daemons)))
+        self.url = None
+        environment = dict(os.environ, **(env or {}))
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=environment, cwd=test.dir, start_new_session=True)
+        test.daemons.append(self)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def log(self):
+        with open(self.log_path, errors="replace") as f:
+            return f.read()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def wait_listening(self):
+        def found():
+            if not self.alive():
+                raise AssertionError("%s ended with %s:\n%s" % (self.name, self.process.returncode, self.log))
+            return re.search(r" listening .*?(?:port=(\d+)|unix=(\S+))", self.log)
+        m = wait_until(found, lambda: "%s to listen:\n%s" % (self.name, self.log))
+        self.url = "http://127.0.0.1:" + m.group(1) if m.group(1) else "unix:" + m.group(2)
+        return self
+
+    def wait_ready(self):
+        self.wait_listening()
+
+        def ready():
+            if not self.alive():
+                raise AssertionError("%s ended with %s:\n%s" % (self.name, self.process.returncode, self.log))
+            try:
+                return self.get("/health").status == 200
+            except UNREACHABLE:
+                return False
+        wait_until(ready, lambda: "%s to be ready:\n%s" % (self.name, self.log))
+        return self
+
+    def get(self, target, **kw):
+        return request(self.url, "GET", target, **kw)
+
+    def post(self, target, body=b"", **kw):
+        return request(self.url, "POST", target, body, **kw)
+
+    def stats(self):
+        return self.get("/stats?format=json").json()
+
+    def kill9(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def stop(self, expect=0):
+        """SIGTERM; the exit status must be `expect`."""
+        if self.alive():
+            self.process.terminate()
+        status = self.process.wait(PATIENCE)
+        if expect is not None and status != expect:
+            raise AssertionError("%s ended with %s, not %s:\n%s" % (self.name, status, expect, self.log))
+        return status
+
+
+class MillraceTest(unittest.TestCase):
+    """A directory of its own (self.dir); every daemon started through it is gone afterwards."""
+    maxDiff = 4000
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="millrace-test-")
+        self.daemons = []
+        self.addCleanup(self._clean_up)
+
+    def _clean_up(self):
+        for d in reversed(self.daemons):
+            if d.alive():
+                d.process.terminate()
+                try:
+                    d.process.wait(20)
+                except subprocess.TimeoutExpired:
+                    d.kill9()
+        outcome = getattr(self, "_outcome", None)
+        failed = outcome is not None and not getattr(outcome, "success", True)
+        sanitizer = [d for d in self.daemons
+                     if re.search(r"runtime error:|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer", d.log)]
+        if failed or sanitizer:
+            for d in self.daemons:
+                print("---- %s (%s)\n%s" % (d.name, " ".join(d.argv), d.log[-6000:]), file=sys.stderr)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        self.assertFalse([d.name for d in sanitizer], "a sanitizer complained")
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as f:
+            f.write(text if isinstance(text, bytes) else text.encode())
+        return self.path(name)
+
+    def daemon(self, name, *args, **kw):
+        """Starts it without waiting."""
+        return Daemon(self, name, *args, **kw)
+
+    def start(self, name, *args, **kw):
+        """Starts it and waits until it is ready."""
+        return Daemon(self, name, *args, **kw).wait_ready()
+
+    def run_program(self, name, *args, timeout=PATIENCE, **kw):
+        """Runs it to its end: CompletedProcess with bytes."""
+        return subprocess.run([program(name), *args], capture_output=True, timeout=timeout, cwd=self.dir, **kw)
+
+
+# ---- a whole pipeline under `millrace up` ----
+
+SAMPLE_COUNTERS = open(os.path.join(ROOT, "etc", "clicks.conf")).read() \
+    if os.path.exists(os.path.join(ROOT, "etc", "clicks.conf")) else ""
+
+
+def pipeline_config(directory, counters=SAMPLE_COUNTERS, **sections):
+    """A configuration with every port 0 and its data below `directory`. sections: simplequeue={"max_depth": 5}"""
+    text = ""
+    for name in ("simplequeue", "pubsub", "aggregator", "sortdb", "api"):
+        sections.setdefault(name, {}).setdefault("port", 0)
+    sections.setdefault("millrace", {}).setdefault("data_dir", directory)
+    sections["millrace"].setdefault("restart_delay", "50ms")
+    for name, settings in sections.items():
+        text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items()) + "\n"
+    return text + counters
+
+
+class Pipeline(Daemon):
+    """`millrace up` with the daemons of a configuration; addresses and pids come from run.json."""
+
+    def __init__(self, test, config_path, data_dir, *args):
+        self.config_path, self.data_dir = config_path, data_dir
+        super().__init__(test, "millrace", "up", "--config", config_path, *args, port=False)
+
+    def run_file(self):
+        try:
+            with open(os.path.join(self.data_dir, "run.json")) as f:
+                return json.load(f)
+        except (OSError, ValueError):
+            return {"daemons": {}}
+
+    def wait_ready(self):
+        def ready():
+            if not self.alive():
+                raise AssertionError("millrace up ended with %s:\n%s" % (self.process.returncode, self.log))
+            run = self.run_file()
+            return run.get("pid") == self.pid and run["daemons"] and \
+                all(d["state"] == "ready" for d in run["daemons"].values())
+        wait_until(ready, lambda: "the pipeline to be ready: %s\n%s" % (self.run_file(), self.log))
+        return self
+
+    def daemon_url(self, name):
+        return self.run_file()["daemons"][name]["url"]
+
+    def daemon_pid(self, name):
+        return self.run_file()["daemons"][name]["pid"]
+
+    def ask(self, name, method, target, body=None, **kw):
+        return request(self.daemon_url(name), method, target, body, **kw)
+
+    def kill9_daemon(self, name):
+        """Kills one daemon of it; the process id that run.json names, which is a child of `millrace up`."""
+        pid = self.daemon_pid(name)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        return pid
+
+    def interrupt(self):
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait(PATIENCE)
+        if status != 0:
+            raise AssertionError("millrace up ended with %s after Ctrl-C:\n%s" % (status, self.log))
+
+
+# ---- real clicks and the oracle ----
+
+def shared_dir():
+    for path in (os.environ.get("MILLRACE_SHARED"), os.path.join(ROOT, "..", "shared")):
+        if path and os.path.isdir(os.path.join(path, "oracle")):
+            return os.path.realpath(path)
+    return None
+
+
+def real_files():
+    shared = shared_dir()
+    return sorted(glob.glob(os.path.join(shared, "data", "usagov", "*.gz"))) if shared else []
+
+
+def read_file(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
+        return f.read()
+
+
+def load_oracle():
+    """The oracle as a module, or None."""
+    shared = shared_dir()
+    if not shared:
+        return None
+    spec = importlib.util.spec_from_file_location("oracle", os.path.join(shared, "oracle", "oracle.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    return module
+
+
+def main():
+    unittest.main(verbosity=2)
