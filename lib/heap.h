@@ -25,8 +25,8 @@ struct heap {
 
 void heap_node_init(struct heap_node *n);
 void heap_put(struct heap *h, struct heap_node *n, int64_t priority); /* or moves it when it is in already */
-struct heap_node *heap_first(const struct heap *h); /* NULL when empty */
-void heap_remove(struct heap *h, struct heap_node *n); /* nothing when it is out */
-void heap_free(struct heap *h); /* the nodes are the caller's */
+struct heap_node *heap_first(const struct heap *h);                   /* NULL when empty */
+void heap_remove(struct heap *h, struct heap_node *n);                /* nothing when it is out */
+void heap_free(struct heap *h);                                       /* the nodes are the caller's */
 
 #endif
