@@ -1,0 +1,172 @@
+"""`millrace up`: order, readiness, restarts, Ctrl-C, and what it refuses."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import unittest
+
+import harness
+from harness import wait_until
+
+COUNTERS = """
+[input]
+time = t
+[total u]
+key = l
+label = user
+[subtotal c.u]
+key = c
+label = country
+"""
+HOUR = 1332637200
+
+
+def event(user, country="US"):
+    return json.dumps({"t": HOUR, "l": user, "c": country}).encode()
+
+
+class Up(harness.MillraceTest):
+    def config(self, counters=COUNTERS, **sections):
+        return self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, **sections))
+
+    def up(self, *args, **kw):
+        return harness.Pipeline(self, self.config(**kw), self.path("data"), *args)
+
+    def put(self, pipeline, *events):
+        reply = pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(events))
+        self.assertEqual(reply.status, 200, reply)
+
+    def total(self, pipeline, user):
+        """The API's answer, or None while it has none (503, or its process is away)."""
+        target = "/v1/series?" + harness.query(user=user, unit="hour", from_=HOUR, to=HOUR + 3600)
+        try:
+            reply = pipeline.ask("api", "GET", target)
+        except harness.UNREACHABLE:
+            return None
+        self.assertIn(reply.status, (200, 503), reply)
+        return reply.json()["total"] if reply.status == 200 else None
+
+    def wait_total(self, pipeline, user, n):
+        wait_until(lambda: self.total(pipeline, user) == n, lambda: "%d for %s, not %s" % (
+            n, user, self.total(pipeline, user)))
+
+    def test_counts_and_stops(self):
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"), event("bitly", "JP"), event("nasa"))
+        self.wait_total(pipeline, "bitly", 2)
+        pids = [d["pid"] for d in pipeline.run_file()["daemons"].values()]
+        self.assertEqual(len({os.getpgid(p) for p in pids}), len(pids), "a process group each")
+        pipeline.interrupt()
+        for pid in pids:
+            self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        stops = [line.split()[0] for line in pipeline.log.splitlines() if " stopped" in line and "|" in line]
+        self.assertEqual(stops, sorted(stops, key=["api", "queue_to_pubsub", "aggregator", "simplequeue",
+                                                   "pubsub"].index))
+
+    def test_a_daemon_that_dies_comes_back(self):
+        pipeline = self.up().wait_ready()
+        n = 0
+        for name in ("aggregator", "pubsub", "queue_to_pubsub", "simplequeue", "api"):
+            before = pipeline.daemon_pid(name)
+            url = pipeline.daemon_url(name)
+            pipeline.kill9_daemon(name)
+            self.put(pipeline, event("bitly"))
+            n += 1
+            self.wait_total(pipeline, "bitly", n)
+            wait_until(lambda: pipeline.run_file()["daemons"][name]["state"] == "ready", name + " to be ready again")
+            self.assertNotEqual(pipeline.daemon_pid(name), before)
+            self.assertEqual(pipeline.daemon_url(name), url, "a restart keeps the address")
+        pipeline.interrupt()
+
+    def test_ctrl_c_in_mid_flow_loses_nothing(self):
+        n = 0
+        for _ in range(3):
+            pipeline = self.up().wait_ready()
+            for _ in range(40):
+                self.put(pipeline, *[event("bitly")] * 25)
+                n += 25
+            pipeline.interrupt()
+        pipeline = self.up().wait_ready()
+        self.wait_total(pipeline, "bitly", n)
+        pipeline.interrupt()
+
+    def test_killed_itself_it_leaves_nothing_running(self):
+        pipeline = self.up().wait_ready()
+        pids = [d["pid"] for d in pipeline.run_file()["daemons"].values()]
+        pipeline.kill9()
+
+        def gone(pid):
+            try:
+                os.kill(pid, 0)
+                return False
+            except ProcessLookupError:
+                return True
+        wait_until(lambda: all(gone(p) for p in pids), "the daemons to end")
+        self.up().wait_ready().interrupt()
+
+    def failing(self, *args, **kw):
+        up = self.up(*args, **kw)
+        status = up.process.wait(harness.PATIENCE)
+        return status, up.log
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            status, log = self.failing(pubsub={"port": port})
+        self.assertEqual(status, 78, log)
+        self.assertIn("pubsub", log)
+        self.assertIn("port %d" % port, log)
+        self.assertIn("in use", log)
+
+    def test_unknown_setting(self):
+        status, log = self.failing(simplequeue={"max_dept": 5})
+        self.assertEqual(status, 78, log)
+        self.assertIn("max_dept", log)
+        self.assertRegex(log, r"pipeline\.conf:\d+")
+
+    def test_unknown_daemon(self):
+        status, log = self.failing("--run=simplequeue,pubsubb")
+        self.assertEqual(status, 78, log)
+        self.assertIn("pubsubb", log)
+
+    def test_duplicate_counter(self):
+        status, log = self.failing(counters=COUNTERS + "\n[total u]\nkey = h\n")
+        self.assertEqual(status, 78, log)
+        self.assertRegex(log, r"pipeline\.conf:\d+.*total u")
+
+    def test_unwritable_directory(self):
+        self.write("data", "a file, not a directory")
+        status, log = self.failing()
+        self.assertEqual(status, 78, log)
+        self.assertIn(self.path("data"), log)
+
+    def test_a_directory_has_one_pipeline(self):
+        pipeline = self.up().wait_ready()
+        status, log = self.failing()
+        self.assertEqual(status, 78, log)
+        self.assertIn(str(pipeline.pid), log)
+        pipeline.interrupt()
+
+    def test_check_config(self):
+        config = self.config(pubsub={"sync": "never"})
+        done = self.run_program("millrace", "up", "--config", config, "--check-config")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"# aggregator", done.stdout)
+        self.assertIn(b"not a power cut: [pubsub] sync = never", done.stdout)
+        self.assertFalse(os.path.exists(self.path("data")), "checking makes nothing")
+        bad = self.config(pubsub={"sync": "sometimes"})
+        done = self.run_program("millrace", "up", "--config", bad, "--check-config")
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn(b"sync", done.stderr)
+
+    def test_needs_a_configuration(self):
+        done = self.run_program("millrace", "up")
+        self.assertEqual(done.returncode, 64, done)
+        self.assertIn(b"--config", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

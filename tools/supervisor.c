@@ -1,0 +1,449 @@
+#include "supervisor.h"
+#include "log.h"
+#include <assert.h>
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define CHILD_MAGIC 0x5c41d001
+#define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
+#define LINE_LIMIT 65536  /* bytes; a longer line is shown in pieces */
+
+struct child {
+    unsigned magic;
+    struct supervisor *owner;
+    const struct supervisor_program *program;
+    enum supervisor_state state;
+    pid_t pid;
+    bool was_ready; /* in any of its lives */
+    usec_t ready_since, delay;
+    unsigned restarts;
+    struct event *timer;        /* restart while RESTARTING, kill while STOPPING */
+    struct bufferevent *output; /* the running process's standard output and error */
+};
+
+struct supervisor {
+    struct supervisor_config config;
+    struct child *children;
+    bool stopping;
+    int status;
+    int notify_fd;
+    char notify_name[64]; /* as in the environment: "@..." for the abstract name */
+    struct event *notify_event, *child_event;
+};
+
+const char *supervisor_state_name(enum supervisor_state s)
+{
+    static const char *const names[] = {"waiting", "starting", "ready", "restarting", "stopping", "stopped"};
+    return names[s];
+}
+
+static size_t index_of(const struct child *c)
+{
+    return (size_t)(c - c->owner->children);
+}
+
+static void set_state(struct child *c, enum supervisor_state state)
+{
+    c->state = state;
+    c->owner->config.on_change(index_of(c), c->owner->config.arg);
+}
+
+static void set_timer(struct child *c, usec_t after)
+{
+    struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
+    event_add(c->timer, &tv);
+}
+
+/* ---- a process's output ---- */
+
+static void show_lines(struct child *c, bool all)
+{
+    struct evbuffer *in = bufferevent_get_input(c->output);
+    const struct supervisor_config *config = &c->owner->config;
+    size_t len;
+    char *line;
+    while ((line = evbuffer_readln(in, &len, EVBUFFER_EOL_LF)) != NULL) {
+        config->on_line(index_of(c), bytes_of(line, len), config->arg);
+        free(line);
+    }
+    len = evbuffer_get_length(in);
+    if (len > 0 && (all || len >= LINE_LIMIT)) {
+        config->on_line(index_of(c), bytes_of(evbuffer_pullup(in, -1), len), config->arg);
+        evbuffer_drain(in, len);
+    }
+}
+
+static void on_output(struct bufferevent *bev, void *arg)
+{
+    (void)bev;
+    show_lines(arg, false);
+}
+
+static void close_output(struct child *c)
+{
+    if (c->output == NULL)
+        return;
+    show_lines(c, true);
+    bufferevent_free(c->output);
+    c->output = NULL;
+}
+
+static void on_output_end(struct bufferevent *bev, short what, void *arg)
+{
+    (void)bev;
+    (void)what;
+    close_output(arg);
+}
+
+/* What a process wrote just before it died may still be in the pipe when its death is told. */
+static void drain_output(struct child *c)
+{
+    char piece[8192];
+    ssize_t n;
+    if (c->output == NULL)
+        return;
+    struct evbuffer *in = bufferevent_get_input(c->output);
+    while ((n = read(bufferevent_getfd(c->output), piece, sizeof piece)) > 0)
+        evbuffer_add(in, piece, (size_t)n);
+    close_output(c);
+}
+
+/* ---- starting ---- */
+
+/* Between fork and exec, in a process with one thread. */
+static void become(const struct child *c, int output, pid_t parent)
+{
+    char pid[16];
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(EX_TEMPFAIL);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    if (c->program->listen_fd >= 0) {
+        dup2(c->program->listen_fd, FIRST_PASSED_FD);
+        snprintf(pid, sizeof pid, "%d", (int)getpid());
+        setenv("LISTEN_FDS", "1", 1);
+        setenv("LISTEN_PID", pid, 1);
+    }
+    setenv("NOTIFY_SOCKET", c->owner->notify_name, 1);
+    execv(c->program->argv[0], c->program->argv);
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", c->program->argv[0], strerror(errno));
+    _exit(EX_CONFIG);
+}
+
+/* The descriptors must not stand where the child will put its own. */
+static int open_pipe(int ends[2])
+{
+    int low[2];
+    if (pipe2(low, O_CLOEXEC) != 0)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, FIRST_PASSED_FD + 1);
+        close(low[i]);
+    }
+    return ends[0] >= 0 && ends[1] >= 0 ? 0 : -1;
+}
+
+static void go_on_after_death(struct child *c, const char *how, int code);
+
+static void start_child(struct child *c)
+{
+    int ends[2];
+    pid_t parent = getpid();
+    if (open_pipe(ends) != 0) {
+        go_on_after_death(c, "no pipe", errno);
+        return;
+    }
+    fflush(NULL);
+    c->pid = fork();
+    if (c->pid == 0)
+        become(c, ends[1], parent);
+    close(ends[1]);
+    if (c->pid < 0) {
+        c->pid = 0;
+        close(ends[0]);
+        go_on_after_death(c, "no process", errno);
+        return;
+    }
+    evutil_make_socket_nonblocking(ends[0]);
+    c->output = bufferevent_socket_new(c->owner->config.base, ends[0], BEV_OPT_CLOSE_ON_FREE);
+    bufferevent_setcb(c->output, on_output, NULL, on_output_end, c);
+    bufferevent_enable(c->output, EV_READ);
+    set_state(c, SUPERVISOR_STARTING);
+}
+
+/* Starts the first that waits, if all before it are ready. */
+static void start_next(struct supervisor *s)
+{
+    for (size_t i = 0; i < s->config.n && !s->stopping; i++) {
+        struct child *c = &s->children[i];
+        if (c->state == SUPERVISOR_WAITING) {
+            start_child(c);
+            return;
+        }
+        if (!c->was_ready)
+            return;
+    }
+}
+
+static void became_ready(struct child *c)
+{
+    if (c->state != SUPERVISOR_STARTING)
+        return;
+    c->was_ready = true;
+    c->ready_since = clock_monotonic();
+    set_state(c, SUPERVISOR_READY);
+    start_next(c->owner);
+}
+
+/* ---- stopping ---- */
+
+static void stop_child(struct child *c)
+{
+    set_state(c, SUPERVISOR_STOPPING);
+    kill(c->pid, SIGTERM);
+    set_timer(c, c->owner->config.stop_timeout);
+}
+
+/* From the last to the first: the first one found running is stopped, the others when it has ended. */
+static void stop_next(struct supervisor *s)
+{
+    for (size_t i = s->config.n; i-- > 0;) {
+        struct child *c = &s->children[i];
+        if (c->state == SUPERVISOR_STOPPING)
+            return;
+        if (c->pid != 0) {
+            stop_child(c);
+            return;
+        }
+        if (c->state != SUPERVISOR_STOPPED) {
+            event_del(c->timer);
+            set_state(c, SUPERVISOR_STOPPED);
+        }
+    }
+    s->config.on_end(s->status, s->config.arg);
+}
+
+void supervisor_stop(struct supervisor *s, int status)
+{
+    if (!s->stopping) {
+        s->stopping = true;
+        s->status = status;
+        stop_next(s);
+        return;
+    }
+    for (size_t i = 0; i < s->config.n; i++)
+        if (s->children[i].state == SUPERVISOR_STOPPING && s->children[i].pid != 0)
+            kill(s->children[i].pid, SIGKILL);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct child *c = arg;
+    (void)fd;
+    (void)what;
+    assert(c->magic == CHILD_MAGIC);
+    if (c->state == SUPERVISOR_RESTARTING)
+        start_child(c);
+    else if (c->state == SUPERVISOR_STOPPING && c->pid != 0) {
+        log_warn("did not stop in time: killed", LOG_S("daemon", c->program->name));
+        kill(c->pid, SIGKILL);
+    }
+}
+
+/* ---- deaths ---- */
+
+static void restart_later(struct child *c)
+{
+    const struct supervisor_config *config = &c->owner->config;
+    bool steady = c->ready_since != 0 && clock_monotonic() - c->ready_since >= SUPERVISOR_STEADY;
+    c->delay = c->delay == 0 || steady ? config->delay_min : c->delay * 2;
+    if (c->delay > config->delay_max)
+        c->delay = config->delay_max;
+    c->ready_since = 0;
+    c->restarts++;
+    set_state(c, SUPERVISOR_RESTARTING);
+    set_timer(c, c->delay);
+}
+
+static void go_on_after_death(struct child *c, const char *how, int code)
+{
+    struct supervisor *s = c->owner;
+    if (s->stopping) {
+        event_del(c->timer);
+        set_state(c, SUPERVISOR_STOPPED);
+        stop_next(s);
+        return;
+    }
+    bool hopeless = strcmp(how, "exit") == 0 && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready;
+    if (hopeless) {
+        log_error("cannot start", LOG_S("daemon", c->program->name), LOG_I("status", code));
+        set_state(c, SUPERVISOR_STOPPED);
+        supervisor_stop(s, code);
+        return;
+    }
+    restart_later(c);
+    log_warn("died, starts again", LOG_S("daemon", c->program->name), LOG_S("by", how), LOG_I("code", code),
+        LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
+}
+
+static void on_child_signal(evutil_socket_t fd, short what, void *arg)
+{
+    struct supervisor *s = arg;
+    int status;
+    (void)fd;
+    (void)what;
+    for (size_t i = 0; i < s->config.n; i++) {
+        struct child *c = &s->children[i];
+        if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
+            continue;
+        c->pid = 0;
+        drain_output(c);
+        if (WIFSIGNALED(status))
+            go_on_after_death(c, "signal", WTERMSIG(status));
+        else
+            go_on_after_death(c, "exit", WEXITSTATUS(status));
+    }
+}
+
+/* ---- readiness ---- */
+
+static void take_message(struct supervisor *s, pid_t from, const char *text)
+{
+    if (strncmp(text, "READY=1", 7) != 0 && strstr(text, "\nREADY=1") == NULL)
+        return;
+    for (size_t i = 0; i < s->config.n; i++)
+        if (s->children[i].pid == from)
+            became_ready(&s->children[i]);
+}
+
+static void on_notify(evutil_socket_t fd, short what, void *arg)
+{
+    char text[1024];
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    (void)what;
+    for (;;) {
+        struct iovec iov = {text, sizeof text - 1};
+        struct msghdr msg = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (n < 0)
+            return;
+        text[n] = '\0';
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
+            take_message(arg, ((struct ucred *)(void *)CMSG_DATA(c))->pid, text);
+    }
+}
+
+/* A name in the abstract space needs no file and cannot be left behind. */
+static int open_notify_socket(struct supervisor *s)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint64_t random;
+    int on = 1;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return -1;
+    snprintf(s->notify_name, sizeof s->notify_name, "@millrace/%d/%016llx", (int)getpid(),
+        (unsigned long long)random);
+    size_t len = strlen(s->notify_name);
+    memcpy(name.sun_path + 1, s->notify_name + 1, len - 1);
+    s->notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (s->notify_fd < 0 || setsockopt(s->notify_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+        return -1;
+    return bind(
+        s->notify_fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}
+
+/* ---- life ---- */
+
+struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size)
+{
+    struct supervisor *s = mem_zalloc(sizeof *s);
+    s->config = *config;
+    s->children = mem_zalloc(config->n * sizeof *s->children);
+    if (open_notify_socket(s) != 0) {
+        snprintf(error, error_size, "no socket for readiness messages: %s", strerror(errno));
+        if (s->notify_fd > 0)
+            close(s->notify_fd);
+        free(s->children);
+        free(s);
+        return NULL;
+    }
+    for (size_t i = 0; i < config->n; i++) {
+        s->children[i] = (struct child){.magic = CHILD_MAGIC, .owner = s, .program = &config->programs[i]};
+        s->children[i].timer = evtimer_new(config->base, on_timer, &s->children[i]);
+    }
+    s->notify_event = event_new(config->base, s->notify_fd, EV_READ | EV_PERSIST, on_notify, s);
+    s->child_event = evsignal_new(config->base, SIGCHLD, on_child_signal, s);
+    event_add(s->notify_event, NULL);
+    event_add(s->child_event, NULL);
+    return s;
+}
+
+void supervisor_start(struct supervisor *s)
+{
+    start_next(s);
+}
+
+void supervisor_free(struct supervisor **sp)
+{
+    struct supervisor *s = *sp;
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->config.n; i++) {
+        assert(s->children[i].pid == 0);
+        close_output(&s->children[i]);
+        event_free(s->children[i].timer);
+    }
+    event_free(s->notify_event);
+    event_free(s->child_event);
+    close(s->notify_fd);
+    free(s->children);
+    free(s);
+    *sp = NULL;
+}
+
+enum supervisor_state supervisor_state(const struct supervisor *s, size_t program)
+{
+    return s->children[program].state;
+}
+
+pid_t supervisor_pid(const struct supervisor *s, size_t program)
+{
+    return s->children[program].pid;
+}
+
+unsigned supervisor_restarts(const struct supervisor *s, size_t program)
+{
+    return s->children[program].restarts;
+}
+
+bool supervisor_all_ready(const struct supervisor *s)
+{
+    for (size_t i = 0; i < s->config.n; i++)
+        if (s->children[i].state != SUPERVISOR_READY)
+            return false;
+    return true;
+}

@@ -1,0 +1,334 @@
+/* millrace up: runs one pipeline in the foreground. */
+#include "daemon.h"
+#include "log.h"
+#include "options.h"
+#include "supervisor.h"
+#include "tools.h"
+#include "up_plan.h"
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define RUN_FILE "run.json"
+#define N_COLOURS 6
+
+static const struct option_row rows[] = {
+    {.name = "config",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'c',
+        .help = "the configuration file that describes the pipeline"},
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .fallback = "millrace-data",
+        .help = "directory below which every daemon keeps its data"},
+    {.name = "run", .type = OPTION_STRING, .help = "the daemons to run, by name; unset: all of them"},
+    {.name = "free_ports",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "every daemon takes a free port, whatever is configured; millrace status shows them"},
+    {.name = "color",
+        .type = OPTION_CHOICE,
+        .fallback = "auto",
+        .choices = "auto|always|never",
+        .help = "colour the names in front of log lines"},
+    {.name = "restart_delay",
+        .type = OPTION_DURATION,
+        .fallback = "100ms",
+        .min = 1,
+        .max = 60000,
+        .unit = "ms",
+        .help = "wait before a daemon that died is started again; doubles while it keeps dying"},
+    {.name = "restart_delay_max",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 1,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "the longest such wait"},
+    {.name = "stop_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "30s",
+        .min = 100,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how long a daemon may take to stop before it is killed"},
+    {0},
+};
+
+struct up {
+    struct event_base *base;
+    struct up_plan plan;
+    struct supervisor *supervisor;
+    const char *config_path, *data_dir;
+    bool colours, was_ready;
+    int status;
+};
+
+/* ---- what users see ---- */
+
+static void on_line(size_t program, struct bytes line, void *arg)
+{
+    static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
+    const struct up *up = arg;
+    struct buf out = {0};
+    const char *name = up->plan.daemons[program].name;
+    if (up->colours)
+        buf_printf(&out, "\033[%dm%-15s |\033[0m ", colours[program % N_COLOURS], name);
+    else
+        buf_printf(&out, "%-15s | ", name);
+    buf_append_bytes(&out, line);
+    buf_append_char(&out, '\n');
+    (void)!write(STDERR_FILENO, out.ptr, out.len);
+    buf_free(&out);
+}
+
+/* run.json: where everything is, for the other tools; replaced whole, so that a reader never sees half of it. */
+static void write_run_file(const struct up *up)
+{
+    struct buf text = {0}, path = {0}, fresh = {0};
+    buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
+    buf_printf(&fresh, "%s/" RUN_FILE ".new", up->data_dir);
+    buf_printf(&text, "{\"pid\":%d,\"config\":", (int)getpid());
+    buf_append_json(&text, bytes_str(up->config_path));
+    buf_append_str(&text, ",\"daemons\":{");
+    for (size_t i = 0; i < up->plan.n; i++) {
+        const struct up_daemon *d = &up->plan.daemons[i];
+        buf_printf(&text, "%s\n\"%s\":{\"pid\":%d,\"state\":\"%s\",\"restarts\":%u,\"url\":", i ? "," : "",
+            d->name, (int)supervisor_pid(up->supervisor, i),
+            supervisor_state_name(supervisor_state(up->supervisor, i)),
+            supervisor_restarts(up->supervisor, i));
+        if (d->url != NULL)
+            buf_append_json(&text, bytes_str(d->url));
+        else
+            buf_append_str(&text, "null");
+        buf_append_char(&text, '}');
+    }
+    buf_append_str(&text, "\n}}\n");
+    FILE *f = fopen(fresh.ptr, "we");
+    bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
+    ok = f != NULL && fclose(f) == 0 && ok && rename(fresh.ptr, path.ptr) == 0;
+    if (!ok)
+        log_warn("cannot write the file that tools find the daemons by", LOG_S("file", path.ptr),
+            LOG_S("why", strerror(errno)));
+    buf_free(&text);
+    buf_free(&path);
+    buf_free(&fresh);
+}
+
+static void tell_ready(const struct up *up)
+{
+    for (size_t i = 0; i < up->plan.n; i++)
+        if (up->plan.daemons[i].url != NULL)
+            log_info(
+                "serves", LOG_S("daemon", up->plan.daemons[i].name), LOG_S("url", up->plan.daemons[i].url));
+    log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
+}
+
+static void on_change(size_t program, void *arg)
+{
+    struct up *up = arg;
+    if (up->supervisor == NULL)
+        return;
+    log_debug("state", LOG_S("daemon", up->plan.daemons[program].name),
+        LOG_S("state", supervisor_state_name(supervisor_state(up->supervisor, program))));
+    write_run_file(up);
+    if (!up->was_ready && supervisor_all_ready(up->supervisor)) {
+        up->was_ready = true;
+        tell_ready(up);
+    }
+}
+
+/* ---- running ---- */
+
+static void on_end(int status, void *arg)
+{
+    struct up *up = arg;
+    up->status = status;
+    event_base_loopbreak(up->base);
+}
+
+static void on_stop_signal(evutil_socket_t sig, short what, void *arg)
+{
+    struct up *up = arg;
+    (void)what;
+    log_info("stopping", LOG_S("by", sig == SIGINT ? "SIGINT" : "SIGTERM"));
+    supervisor_stop(up->supervisor, EX_OK);
+}
+
+static void on_hangup(evutil_socket_t sig, short what, void *arg)
+{
+    struct up *up = arg;
+    (void)what;
+    for (size_t i = 0; i < up->plan.n; i++)
+        if (supervisor_state(up->supervisor, i) == SUPERVISOR_READY)
+            kill(supervisor_pid(up->supervisor, i), (int)sig);
+}
+
+static int run_pipeline(struct up *up, const struct options *o)
+{
+    struct supervisor_program programs[UP_MAX_DAEMONS];
+    char error[200];
+    for (size_t i = 0; i < up->plan.n; i++)
+        programs[i] = (struct supervisor_program){
+            up->plan.daemons[i].name, up->plan.daemons[i].argv, up->plan.daemons[i].listen_fd};
+    struct supervisor_config config = {.base = up->base,
+        .n = up->plan.n,
+        .programs = programs,
+        .delay_min = options_int(o, "restart_delay") * USEC_PER_MSEC,
+        .delay_max = options_int(o, "restart_delay_max") * USEC_PER_MSEC,
+        .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
+        .on_line = on_line,
+        .on_change = on_change,
+        .on_end = on_end,
+        .arg = up};
+    up->supervisor = supervisor_new(&config, error, sizeof error);
+    if (up->supervisor == NULL) {
+        log_error("cannot start", LOG_S("why", error));
+        return EX_TEMPFAIL;
+    }
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct event *events[3];
+    for (int i = 0; i < 3; i++) {
+        events[i] = evsignal_new(up->base, signals[i], signals[i] == SIGHUP ? on_hangup : on_stop_signal, up);
+        event_add(events[i], NULL);
+    }
+    supervisor_start(up->supervisor);
+    event_base_dispatch(up->base);
+    for (int i = 0; i < 3; i++)
+        event_free(events[i]);
+    write_run_file(up);
+    supervisor_free(&up->supervisor);
+    return up->status;
+}
+
+/* ---- --check-config: each daemon checks its own part ---- */
+
+static int check_one(const struct up_daemon *d)
+{
+    int status;
+    pid_t pid;
+    printf("# %s\n", d->name);
+    fflush(stdout);
+    if (posix_spawn(&pid, d->argv[0], NULL, NULL, d->argv, environ) != 0 || waitpid(pid, &status, 0) != pid) {
+        fprintf(stderr, "millrace up: cannot run %s: %s\n", d->argv[0], strerror(errno));
+        return EX_CONFIG;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+}
+
+/* The weakest policy on the path of an event governs it. */
+static void tell_durability(const struct config *config)
+{
+    static const char *const keepers[] = {"simplequeue", "pubsub"};
+    const char *weakest = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        const struct config_section *s = config_section(config, keepers[i], "");
+        const char *sync = s != NULL ? config_value(s, "sync") : NULL;
+        if (sync != NULL && strcmp(sync, "never") == 0)
+            weakest = weakest == NULL ? keepers[i] : weakest;
+    }
+    if (weakest != NULL)
+        printf("# an acknowledged event survives kill -9, not a power cut: [%s] sync = never\n", weakest);
+    else
+        printf("# an acknowledged event survives kill -9 and a power cut: every commit is synced\n");
+}
+
+static int check_pipeline(const struct up_plan *plan, const struct options *o)
+{
+    struct buf text = {0};
+    options_print_settings(o, &text);
+    printf("# millrace up\n%.*s", (int)text.len, text.ptr);
+    buf_free(&text);
+    for (size_t i = 0; i < plan->n; i++) {
+        int status = check_one(&plan->daemons[i]);
+        if (status != 0)
+            return status;
+    }
+    tell_durability(options_config(o));
+    return EX_OK;
+}
+
+/* ---- wiring ---- */
+
+static int make_plan(struct up *up, const struct options *o, struct config_error *error)
+{
+    char *libexec = tool_libexec_dir();
+    struct up_plan_spec spec = {.config = options_config(o),
+        .config_path = up->config_path,
+        .data_dir = up->data_dir,
+        .libexec = libexec,
+        .run = options_string(o, "run"),
+        .free_ports = options_bool(o, "free_ports"),
+        .check_only = options_check_only(o)};
+    int rc = up_plan_make(&spec, &up->plan, error);
+    free(libexec);
+    return rc;
+}
+
+static int up_with(struct up *up, const struct options *o)
+{
+    struct config_error error;
+    const char *colour = options_string(o, "color");
+    if (options_config(o) == NULL) {
+        fprintf(stderr,
+            "millrace up: --config=FILE is needed: it says what to count (a sample: etc/clicks.conf)\n");
+        return EX_USAGE;
+    }
+    up->config_path = options_string(o, "config");
+    up->data_dir = options_string(o, "data_dir");
+    up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
+    if (!options_check_only(o) && daemon_own_directory(up->data_dir, &error) != 0) {
+        log_error("cannot start", LOG_S("why", error.text));
+        return EX_CONFIG;
+    }
+    if (make_plan(up, o, &error) != 0) {
+        log_error("cannot start", LOG_S("why", error.text));
+        return EX_CONFIG;
+    }
+    int status;
+    if (options_check_only(o)) {
+        status = check_pipeline(&up->plan, o);
+    } else {
+        up->base = event_base_new();
+        status = run_pipeline(up, o);
+        event_base_free(up->base);
+    }
+    up_plan_free(&up->plan);
+    return status;
+}
+
+int tool_up(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "millrace",
+        .summary = "millrace up: runs a whole pipeline in the foreground until Ctrl-C",
+        .rows = {rows, NULL}};
+    struct options *o;
+    struct up up = {0};
+    int status = EX_OK;
+    log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+    switch (options_parse(&spec, argc, argv, &o)) {
+    case OPTIONS_OK:
+        status = up_with(&up, o);
+        break;
+    case OPTIONS_EXIT:
+        break;
+    case OPTIONS_USAGE:
+        fprintf(stderr, "millrace up: %s\n", options_error(o));
+        status = EX_USAGE;
+        break;
+    case OPTIONS_CONFIG:
+        fprintf(stderr, "millrace up: %s\n", options_error(o));
+        status = EX_CONFIG;
+        break;
+    }
+    options_free(&o);
+    return status;
+}

@@ -1,0 +1,180 @@
+#include "up_plan.h"
+#include "listen.h"
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_ARGS 16
+#define MAX_PEERS 3
+#define LOWEST_FD 10 /* clear of the descriptors that a started program gets its own at */
+
+struct peer {
+    const char *setting, *daemon;
+};
+struct row {
+    const char *name;
+    int port; /* of its HTTP server; -1: none unless its section names one */
+    bool keeps_data;
+    struct peer peers[MAX_PEERS + 1];
+};
+
+static const struct row rows[] = {
+    {"pubsub", 8081, true, {{NULL, NULL}}},
+    {"simplequeue", 8080, true, {{NULL, NULL}}},
+    {"aggregator", 8082, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"queue_to_pubsub", -1, false, {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"api", 8088, false, {{"aggregator_url", "aggregator"}, {"queue_url", "simplequeue"}, {NULL, NULL}}},
+};
+#define N_ROWS (sizeof rows / sizeof *rows)
+
+static const char *setting_of(const struct config *config, const char *daemon, const char *key)
+{
+    const struct config_section *s = config_section(config, daemon, "");
+    return s != NULL ? config_value(s, key) : NULL;
+}
+
+static void add_arg(struct up_daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_arg(struct up_daemon *d, const char *fmt, ...)
+{
+    struct buf text = {0};
+    size_t n = 0;
+    va_list ap;
+    while (d->argv[n] != NULL)
+        n++;
+    assert(n < MAX_ARGS);
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    d->argv[n] = bytes_dup(buf_bytes(&text));
+    buf_free(&text);
+}
+
+static int open_socket(
+    const struct up_plan_spec *spec, const struct row *row, struct up_daemon *d, struct config_error *error)
+{
+    const char *address = setting_of(spec->config, row->name, "address");
+    const char *port_text = setting_of(spec->config, row->name, "port");
+    char reason[400], url[300];
+    uint64_t port = (uint64_t)row->port;
+    struct listen_name name;
+    if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+        return config_fail(
+            error, spec->config, 0, "[%s] port = %s is no port (0..65535)", row->name, port_text);
+    if (spec->free_ports)
+        port = 0;
+    int fd = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    if (fd < 0) {
+        snprintf(error->text, sizeof error->text, "%s: %s", row->name, reason);
+        return -1;
+    }
+    d->listen_fd = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_FD);
+    close(fd);
+    listen_name(d->listen_fd, &name);
+    listen_url(&name, url, sizeof url);
+    d->url = mem_strdup(url);
+    return 0;
+}
+
+static void add_peers(
+    const struct up_plan_spec *spec, const struct up_plan *plan, const struct row *row, struct up_daemon *d)
+{
+    for (const struct peer *p = row->peers; p->setting != NULL; p++) {
+        const struct up_daemon *peer = up_plan_find(plan, p->daemon);
+        if (peer != NULL && peer->url != NULL && setting_of(spec->config, row->name, p->setting) == NULL)
+            add_arg(d, "--%s=%s", p->setting, peer->url);
+    }
+}
+
+static int add_daemon(
+    const struct up_plan_spec *spec, const struct row *row, struct up_plan *plan, struct config_error *error)
+{
+    struct up_daemon *d = &plan->daemons[plan->n++];
+    *d = (struct up_daemon){.name = row->name, .listen_fd = -1};
+    d->argv = mem_zalloc((MAX_ARGS + 1) * sizeof *d->argv);
+    add_arg(d, "%s/%s", spec->libexec, row->name);
+    add_arg(d, "--config=%s", spec->config_path);
+    if (row->keeps_data && setting_of(spec->config, row->name, "data_dir") == NULL)
+        add_arg(d, "--data_dir=%s/%s", spec->data_dir, row->name);
+    bool serves = row->port >= 0 || setting_of(spec->config, row->name, "port") != NULL;
+    if (spec->check_only)
+        add_arg(d, "--check-config");
+    else if (serves && open_socket(spec, row, d, error) != 0)
+        return -1;
+    add_peers(spec, plan, row, d);
+    return 0;
+}
+
+static bool next_word(const char **list, struct bytes *word)
+{
+    *list += strspn(*list, " ,\t");
+    *word = bytes_of(*list, strcspn(*list, " ,\t"));
+    *list += word->len;
+    return word->len > 0;
+}
+
+static bool is_listed(const char *list, const char *name)
+{
+    struct bytes word;
+    while (next_word(&list, &word))
+        if (bytes_equal_str(word, name))
+            return true;
+    return false;
+}
+
+static int check_names(const struct up_plan_spec *spec, struct config_error *error)
+{
+    const char *list = spec->run;
+    struct bytes word;
+    while (next_word(&list, &word)) {
+        size_t i = 0;
+        while (i < N_ROWS && !bytes_equal_str(word, rows[i].name))
+            i++;
+        if (i == N_ROWS)
+            return config_fail(error, spec->config, 0,
+                "run names %.*s, which is none of: pubsub simplequeue aggregator queue_to_pubsub api",
+                (int)word.len, word.ptr);
+    }
+    return 0;
+}
+
+int up_plan_make(const struct up_plan_spec *spec, struct up_plan *out, struct config_error *error)
+{
+    memset(out, 0, sizeof *out);
+    if (spec->run != NULL && check_names(spec, error) != 0)
+        return -1;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (spec->run != NULL && !is_listed(spec->run, rows[i].name))
+            continue;
+        if (add_daemon(spec, &rows[i], out, error) != 0) {
+            up_plan_free(out);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void up_plan_free(struct up_plan *plan)
+{
+    for (size_t i = 0; i < plan->n; i++) {
+        struct up_daemon *d = &plan->daemons[i];
+        if (d->listen_fd >= 0)
+            close(d->listen_fd);
+        if (strncmp(d->url != NULL ? d->url : "", "unix:", 5) == 0)
+            unlink(d->url + 5);
+        free(d->url);
+        for (size_t a = 0; d->argv[a] != NULL; a++)
+            free(d->argv[a]);
+        free(d->argv);
+    }
+    plan->n = 0;
+}
+
+const struct up_daemon *up_plan_find(const struct up_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->n; i++)
+        if (strcmp(plan->daemons[i].name, name) == 0)
+            return &plan->daemons[i];
+    return NULL;
+}
