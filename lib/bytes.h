@@ -4,7 +4,7 @@
  * `struct bytes` is a borrowed span: whoever made it owns the memory, and a function that takes one
  * uses it until it returns and no longer, unless its header says otherwise.
  * `struct buf` owns its memory; a zeroed one is empty and ready. Memory that cannot be had ends the
- * process (buf_abort_no_memory), so appends do not fail.
+ * process (mem_alloc), so appends do not fail.
  */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
