@@ -9,7 +9,9 @@
  * 2. Every entry and section knows its line, so that whoever refuses it can name file and line.
  * 3. A syntax error, a line over CONFIG_MAX_LINE, a section that is there twice, or a key twice in one
  *    section is an error of config_read: nothing is silently merged or overridden.
- * 4. A section whose kind (first word) is not one of config_known_kinds is an error of config_read.
+ * 4. A section whose kind (first word) is no daemon's, no tool's and no counter's is an error of config_read.
+ * 5. A line that begins with white space is an error: other readers of INI take it for the rest of the value
+ *    before it.
  */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
@@ -36,6 +38,8 @@ struct config {
     const char *path; /* as given */
     size_t n_sections;
     const struct config_section *sections;
+    size_t n_entries; /* of all sections together */
+    const struct config_entry *entries;
 };
 
 struct config_error {
