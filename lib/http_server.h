@@ -1,4 +1,4 @@
-/* http_server: HTTP/1.1 on libevent bufferevents and libhttp-parser, for daemons of one event loop.
+/* http_server: HTTP/1.1 on libevent and libhttp-parser, for daemons of one event loop.
  *
  * The server owns its connections. A handler is called once a request's headers and (unless its route
  * streams) its whole body are there, and answers now or later: a `struct http_request *` stays valid until
@@ -18,8 +18,15 @@
  * 6. Expect: 100-continue is answered before the body is read, unless the headers alone are refused.
  * 7. Past max_connections a connection gets 503 with Retry-After and is closed.
  * 8. HTTP/1.0 clients get no chunked bodies: a stream then ends with the connection.
- * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path).
- * 10. The loop thread only. No call here blocks.
+ * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path), up to its
+ *    headers: a stream may last for days.
+ * 10. The loop thread only. No call here blocks. Handlers and callbacks are called from the loop, never from
+ *    inside a reply; what is replied leaves when the loop comes round, all that is there in one write.
+ *    SIGPIPE must be ignored by the program.
+ * 11. A client that shuts down only its sending side (as nc does) looks like one that has left. A request in a
+ *    handler is finished for it all the same. A stream, and a request that http_set_long_poll was called for,
+ *    is not: they may last for ever, and what they hold (leases, a subscription) is wanted by others. Their
+ *    clients are taken to be gone. One whose connection is reset, or to which nothing can be written, is gone.
  *
  * Built in, and not to be registered: /ping (OK), /health (200 "ready" or 503 with the reason), /stats
  * (?format=json), /metrics.
@@ -68,7 +75,7 @@ struct http_server_config {
     size_t max_body;                 /* bytes; the default of routes */
     int max_connections;
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
-    const char *auth_token; /* NULL: none. With one, every route but /ping and /health asks for it */
+    const char *auth_token; /* NULL: none. With one, every route but /ping, /health and OPTIONS asks for it */
     bool allow_acts;        /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
     /* NULL when ready; else why not, a text that lives until the next call. */
@@ -146,9 +153,12 @@ void http_stream_abort(struct http_request *req);
 size_t http_stream_pending(const struct http_request *req);
 void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
 
-/* Called once when the client is gone before the reply was finished (closed, reset, timed out, or the
- * server is being freed). The request is freed when it returns. */
+/* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
+ * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
+ * does nothing. */
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *req, void *arg), void *arg);
+/* This request waits for what may never come. See invariant 11. */
+void http_set_long_poll(struct http_request *req);
 
 /* The standard reason phrase. */
 const char *http_status_text(int status);

@@ -1,0 +1,83 @@
+/* The endpoints every daemon has. Their ctx is the server. */
+#include "http_internal.h"
+
+static void handle_ping(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    http_reply(req, 200, NULL, BYTES_LITERAL("OK"));
+}
+
+static void handle_health(struct http_request *req, void *ctx)
+{
+    const struct http_server *s = ctx;
+    const char *why = s->config.not_ready ? s->config.not_ready(s->config.ctx) : NULL;
+    if (why)
+        http_problem(req, 503, "not-ready", NULL, "%s", why);
+    else
+        http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
+}
+
+static void append_stats(const struct http_server *s, bool json, struct buf *body)
+{
+    if (json) {
+        buf_append_char(body, '{');
+        stats_print_json_members(s->config.stats, body);
+    } else {
+        stats_print_text(s->config.stats, body);
+    }
+    if (s->config.extra_stats)
+        s->config.extra_stats(s->config.ctx, json, body);
+    if (json)
+        buf_append_str(body, "}\n");
+}
+
+static void handle_stats(struct http_request *req, void *ctx)
+{
+    struct bytes format = BYTES_LITERAL("text");
+    struct buf body = {0};
+    http_param(req, "format", &format);
+    bool json = bytes_equal_str(format, "json");
+    if (!json && !bytes_equal_str(format, "text")) {
+        http_problem(req, 400, "bad-parameter", NULL, "format must be text or json");
+        return;
+    }
+    append_stats(ctx, json, &body);
+    http_reply(req, 200, json ? "application/json" : NULL, buf_bytes(&body));
+    buf_free(&body);
+}
+
+static void handle_metrics(struct http_request *req, void *ctx)
+{
+    const struct http_server *s = ctx;
+    struct buf body = {0};
+    stats_print_metrics(s->config.stats, &body);
+    http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body));
+    buf_free(&body);
+}
+
+static void handle_list(struct http_request *req, void *ctx)
+{
+    const struct http_server *s = ctx;
+    struct buf body = {0};
+    for (size_t i = 0; i < s->n_endpoints; i++) {
+        const struct http_route *row = s->endpoints[i].row;
+        if (row->help)
+            buf_printf(&body, "%-20s %s\n", row->path, row->help);
+    }
+    http_reply(req, 200, NULL, buf_bytes(&body));
+    buf_free(&body);
+}
+
+#define READ_ROUTE(path_, flags_, handler_, help_)                                                           \
+    {                                                                                                        \
+        .path = (path_), .methods = HTTP_GET_, .flags = (flags_), .handler = (handler_), .help = (help_)     \
+    }
+
+const struct http_route http_builtin_routes[] = {
+    READ_ROUTE("/ping", HTTP_ROUTE_OPEN, handle_ping, "answers OK"),
+    READ_ROUTE("/health", HTTP_ROUTE_OPEN, handle_health, "200 when ready, else 503 with the reason"),
+    READ_ROUTE("/stats", 0, handle_stats, "the daemon's numbers; ?format=json"),
+    READ_ROUTE("/metrics", 0, handle_metrics, "the same for Prometheus"),
+    READ_ROUTE("/", 0, handle_list, "this list"),
+    {.path = NULL},
+};

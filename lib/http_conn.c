@@ -1,0 +1,461 @@
+/* A connection and its turns; see http_internal.h. */
+#include "http_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/buffer.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINGER_TIME (2 * USEC_PER_SEC)
+#define STAGED_MAX (64 * 1024)
+
+static struct http_conn *conn_of(void *arg)
+{
+    struct http_conn *c = arg;
+    assert(c->magic == HTTP_CONN_MAGIC);
+    return c;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    http_conn_read(conn_of(arg));
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct http_conn *c = conn_of(arg);
+    c->writing = false;
+    http_conn_turn(c, BYTES_NONE);
+}
+
+struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
+{
+    struct http_conn *c = mem_zalloc(sizeof *c);
+    c->magic = HTTP_CONN_MAGIC;
+    c->server = s;
+    c->fd = fd;
+    c->first = true;
+    c->since = clock_monotonic();
+    c->read_event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_readable, c);
+    c->write_event = event_new(s->config.base, fd, EV_WRITE, on_writable, c);
+    c->out = evbuffer_new();
+    evbuffer_set_flags(c->out, EVBUFFER_FLAG_DRAINS_TO_FD);
+    strncpy(c->peer, peer, sizeof c->peer - 1);
+    http_parse_reset(c);
+    http_request_init(&c->req, c);
+    TAILQ_INSERT_TAIL(&s->conns, c, link);
+    s->n_conns++;
+    event_add(c->read_event, NULL);
+    c->reading = true;
+    return c;
+}
+
+static void unschedule(struct http_conn *c)
+{
+    if (c->scheduled)
+        TAILQ_REMOVE(&c->server->scheduled, c, scheduled_link);
+    c->scheduled = false;
+}
+
+/* Tells a request's owner that it is over without his reply. Should he answer all the same, it is dropped. */
+static void tell_gone(struct http_request *req)
+{
+    void (*fn)(struct http_request *, void *) = req->on_gone;
+    bool unfinished = req->live && req->reply != HTTP_REPLY_DONE;
+    req->on_gone = NULL;
+    req->gone = true;
+    if (fn && unfinished)
+        fn(req, req->on_gone_arg);
+    req->gone = false;
+    req->live = false;
+}
+
+void http_conn_free(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    c->in_turn = true; /* what on_gone does must not schedule it */
+    tell_gone(&c->req);
+    unschedule(c);
+    TAILQ_REMOVE(&s->conns, c, link);
+    s->n_conns--;
+    s->n_over_limit -= c->over_limit;
+    event_free(c->read_event);
+    event_free(c->write_event);
+    if (c->reset)
+        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+    close(c->fd);
+    evbuffer_free(c->out);
+    http_request_clear(&c->req);
+    buf_free(&c->req.text);
+    buf_free(&c->req.path);
+    buf_free(&c->req.body);
+    buf_free(&c->req.extra);
+    buf_free(&c->in);
+    buf_free(&c->staged);
+    buf_free(&c->head);
+    c->magic = 0;
+    free(c);
+}
+
+void http_conn_enter(struct http_conn *c, enum http_conn_state state)
+{
+    c->state = state;
+    c->since = clock_monotonic();
+}
+
+size_t http_conn_pending(const struct http_conn *c)
+{
+    return c->staged.len + evbuffer_get_length(c->out);
+}
+
+static void unstage(struct http_conn *c)
+{
+    evbuffer_add(c->out, c->staged.ptr, c->staged.len);
+    buf_clear(&c->staged);
+}
+
+void http_conn_write(struct http_conn *c, const void *p, size_t n)
+{
+    c->queued += n;
+    if (c->staged.len + n > STAGED_MAX)
+        unstage(c);
+    if (n > STAGED_MAX)
+        evbuffer_add(c->out, p, n);
+    else
+        buf_append(&c->staged, p, n);
+}
+
+/* Small content is copied, so that it leaves with what is beside it in one write. */
+void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b)
+{
+    size_t n = evbuffer_get_length(b);
+    if (n <= HTTP_KEEP_BUFFER && c->staged.len + n <= STAGED_MAX) {
+        buf_reserve(&c->staged, n);
+        ssize_t copied = evbuffer_copyout(b, c->staged.ptr + c->staged.len, n);
+        if (copied == (ssize_t)n) {
+            evbuffer_drain(b, n);
+            c->staged.len += n;
+            c->queued += n;
+            return;
+        }
+    }
+    unstage(c);
+    evbuffer_add_buffer(c->out, b);
+    c->queued += n;
+}
+
+static bool would_block(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+static void write_staged(struct http_conn *c)
+{
+    ssize_t n = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL);
+    if (n < 0) {
+        c->broken = !would_block();
+        n = 0;
+    }
+    if ((size_t)n < c->staged.len)
+        evbuffer_add(c->out, c->staged.ptr + n, c->staged.len - (size_t)n);
+    buf_clear(&c->staged);
+}
+
+/* `writable`: not when the last write filled the socket, and it has not drained since. */
+static void flush(struct http_conn *c)
+{
+    if (evbuffer_get_length(c->out) > 0) {
+        unstage(c);
+        if (!c->writing && evbuffer_write(c->out, c->fd) < 0)
+            c->broken = !would_block();
+    } else if (c->staged.len > 0) {
+        write_staged(c);
+    }
+}
+
+static bool may_parse(const struct http_conn *c)
+{
+    if (c->state == HTTP_CONN_IDLE)
+        return http_conn_pending(c) < HTTP_WRITE_AHEAD;
+    return c->state == HTTP_CONN_HEADER || c->state == HTTP_CONN_BODY;
+}
+
+static void shed(struct buf *b)
+{
+    if (b->cap > HTTP_KEEP_BUFFER)
+        buf_free(b);
+    else
+        buf_clear(b);
+}
+
+/* The reply is whole: on to the next request, or to the end. */
+static void end_request(struct http_conn *c)
+{
+    struct http_request *req = &c->req;
+    bool complete = c->message_complete;
+    bool keep = req->keep_alive && complete && !c->reset;
+    req->live = false;
+    http_request_clear(req);
+    shed(&req->text);
+    shed(&req->body);
+    shed(&req->extra);
+    c->message_complete = false;
+    c->first = false;
+    c->unread = !complete;
+    http_conn_enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
+}
+
+/* Refused before its handler: whoever has had pieces of its body is told that no more will come. */
+static void answer_refusal(struct http_conn *c)
+{
+    struct http_request *req = &c->req;
+    if (!c->message_complete)
+        req->keep_alive = false;
+    if (req->live)
+        tell_gone(req);
+    req->live = true;
+    http_route_refuse(req);
+}
+
+static void handle(struct http_conn *c)
+{
+    struct http_request *req = &c->req;
+    http_conn_enter(c, HTTP_CONN_HANDLER);
+    if (req->refusal != HTTP_REFUSED_NOT)
+        answer_refusal(c);
+    else if (req->reply == HTTP_REPLY_NONE)
+        req->endpoint->row->handler(req, req->endpoint->ctx);
+}
+
+/* A streamed body may be answered before it is whole; then the rest is not wanted. */
+static size_t step(struct http_conn *c, const char *p, size_t n)
+{
+    struct http_request *req = &c->req;
+    size_t used = http_parse_feed(c, p, n);
+    if (c->message_complete || req->refusal != HTTP_REFUSED_NOT)
+        handle(c);
+    else if (req->live && req->reply != HTTP_REPLY_NONE)
+        http_conn_enter(c, HTTP_CONN_HANDLER);
+    if (c->state == HTTP_CONN_HANDLER && req->reply == HTTP_REPLY_DONE)
+        end_request(c);
+    return used;
+}
+
+static size_t consume(struct http_conn *c, const char *p, size_t n)
+{
+    size_t used = 0;
+    while (used < n && may_parse(c))
+        used += step(c, p + used, n - used);
+    return used;
+}
+
+static void consume_kept(struct http_conn *c)
+{
+    c->in_at += consume(c, c->in.ptr + c->in_at, c->in.len - c->in_at);
+    if (c->in_at == c->in.len) {
+        shed(&c->in);
+        c->in_at = 0;
+    }
+}
+
+static void keep(struct http_conn *c, const char *p, size_t n)
+{
+    if (c->in_at > 0) {
+        memmove(c->in.ptr, c->in.ptr + c->in_at, c->in.len - c->in_at);
+        c->in.len -= c->in_at;
+        c->in_at = 0;
+    }
+    buf_append(&c->in, p, n);
+}
+
+/* Fresh bytes are parsed where they were read; only what must wait is copied. */
+static void take_input(struct http_conn *c, struct bytes fresh)
+{
+    if (c->state >= HTTP_CONN_FINISHING) {
+        c->unread |= fresh.len > 0;
+        return;
+    }
+    if (c->in.len > 0)
+        consume_kept(c);
+    size_t used = c->in.len > 0 ? 0 : consume(c, fresh.ptr, fresh.len);
+    if (used < fresh.len)
+        keep(c, fresh.ptr + used, fresh.len - used);
+}
+
+static bool has_kept(const struct http_conn *c)
+{
+    return c->in.len > c->in_at;
+}
+
+/* A client that has shut down its sending side may still wait for a reply (nc does), so a request in a handler
+ * goes on; but what may last for ever (a stream, a long poll) is taken as left. */
+static void note_eof(struct http_conn *c)
+{
+    if (!c->eof || c->state >= HTTP_CONN_FINISHING)
+        return;
+    if (c->state == HTTP_CONN_HANDLER) {
+        c->broken |= c->req.reply == HTTP_REPLY_STREAMING || c->req.long_poll;
+    } else if (!has_kept(c)) {
+        tell_gone(&c->req);
+        http_conn_enter(c, HTTP_CONN_FINISHING);
+    }
+}
+
+/* True when the connection is over. A client that is still sending would be reset by a close and might lose
+ * the reply, so it is read out for a while first. */
+static bool finish(struct http_conn *c)
+{
+    if (http_conn_pending(c) > 0)
+        return false;
+    if (c->state == HTTP_CONN_LINGERING)
+        return c->eof;
+    if (c->eof || (!c->unread && !has_kept(c)))
+        return true;
+    http_conn_enter(c, HTTP_CONN_LINGERING);
+    return shutdown(c->fd, SHUT_WR) < 0;
+}
+
+static bool is_over(struct http_conn *c)
+{
+    note_eof(c);
+    if (c->broken || c->reset)
+        return true;
+    if (c->state == HTTP_CONN_IDLE && c->server->draining && !has_kept(c))
+        http_conn_enter(c, HTTP_CONN_FINISHING);
+    return c->state >= HTTP_CONN_FINISHING && finish(c);
+}
+
+static void tell_drained(struct http_conn *c)
+{
+    struct http_request *req = &c->req;
+    if (!req->above_low || !req->on_drain || http_conn_pending(c) > req->drain_low)
+        return;
+    req->above_low = false;
+    req->on_drain(req, req->on_drain_arg);
+    if (req->live && req->reply == HTTP_REPLY_DONE)
+        end_request(c);
+}
+
+static void watch(struct http_conn *c)
+{
+    bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_READ_AHEAD;
+    bool want_read = !c->eof && room;
+    bool want_write = evbuffer_get_length(c->out) > 0;
+    if (want_read != c->reading)
+        want_read ? event_add(c->read_event, NULL) : event_del(c->read_event);
+    c->reading = want_read;
+    if (want_write && !c->writing)
+        event_add(c->write_event, NULL);
+    c->writing = want_write;
+}
+
+static void settle(struct http_conn *c)
+{
+    flush(c);
+    if (!c->broken && !c->reset)
+        tell_drained(c);
+    if (is_over(c)) {
+        http_conn_free(c);
+        return;
+    }
+    watch(c);
+    c->in_turn = false;
+    if (c->staged.len > 0 || (has_kept(c) && may_parse(c)))
+        http_conn_schedule(c);
+}
+
+void http_conn_turn(struct http_conn *c, struct bytes fresh)
+{
+    unschedule(c);
+    c->in_turn = true;
+    if (c->req.live && c->req.reply == HTTP_REPLY_DONE)
+        end_request(c);
+    take_input(c, fresh);
+    settle(c);
+}
+
+void http_conn_read(struct http_conn *c)
+{
+    ssize_t n = read(c->fd, c->server->read_buffer, HTTP_READ_SIZE);
+    if (n < 0 && would_block() && !c->read_once_more)
+        return;
+    c->read_once_more = false;
+    c->eof = n == 0;
+    c->broken = n < 0 && !would_block();
+    http_conn_turn(c, n > 0 ? bytes_of(c->server->read_buffer, (size_t)n) : BYTES_NONE);
+}
+
+/* Turns that are scheduled while scheduled ones run wait for the loop to have looked at the sockets once, so
+ * that a stream whose client is fast does not keep the others waiting. */
+void http_conn_schedule(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    if (c->in_turn || c->scheduled)
+        return;
+    bool first = TAILQ_EMPTY(&s->scheduled);
+    TAILQ_INSERT_TAIL(&s->scheduled, c, scheduled_link);
+    c->scheduled = true;
+    if (first && !s->in_scheduled)
+        event_active(s->scheduled_event, EV_TIMEOUT, 1);
+}
+
+void http_conn_run_scheduled(struct http_server *s)
+{
+    static const struct timeval soon = {0, 0};
+    struct http_conn *last = TAILQ_LAST(&s->scheduled, http_conn_list), *c;
+    s->in_scheduled = true;
+    while ((c = TAILQ_FIRST(&s->scheduled))) {
+        if (c->read_once_more)
+            http_conn_read(c);
+        else
+            http_conn_turn(c, BYTES_NONE);
+        if (c == last)
+            break;
+    }
+    s->in_scheduled = false;
+    if (!TAILQ_EMPTY(&s->scheduled))
+        event_add(s->scheduled_event, &soon);
+}
+
+static bool passed(usec_t since, usec_t limit, usec_t now)
+{
+    return limit > 0 && now - since > limit;
+}
+
+/* Nothing is counted while there is nothing to take. */
+static bool write_is_late(struct http_conn *c, usec_t now)
+{
+    uint64_t taken = c->queued - http_conn_pending(c);
+    if (taken != c->taken || http_conn_pending(c) == 0)
+        c->taken_at = now;
+    c->taken = taken;
+    return passed(c->taken_at, c->server->config.write_timeout, now);
+}
+
+bool http_conn_is_late(struct http_conn *c, usec_t now)
+{
+    const struct http_server_config *config = &c->server->config;
+    if (write_is_late(c, now))
+        return true;
+    switch (c->state) {
+    case HTTP_CONN_IDLE:
+        return http_conn_pending(c) == 0 &&
+               passed(c->since, c->first ? config->header_timeout : config->idle_timeout, now);
+    case HTTP_CONN_HEADER:
+        return passed(c->since, config->header_timeout, now);
+    case HTTP_CONN_BODY:
+        return passed(c->since, config->body_timeout, now);
+    case HTTP_CONN_LINGERING:
+        return passed(c->since, LINGER_TIME, now);
+    case HTTP_CONN_HANDLER:
+    case HTTP_CONN_FINISHING:
+        break;
+    }
+    return false;
+}

@@ -1,0 +1,222 @@
+/* http_internal: what the http_* files of the server share. Nothing outside them includes it.
+ *
+ *     http_server.c   listening, accepting, time limits, drain
+ *     http_conn.c     a connection's turn: read, parse, run handlers, write
+ *     http_parse.c    libhttp-parser's callbacks: bytes to a request
+ *     http_route.c    which row of the table answers, who may ask
+ *     http_builtin.c  the endpoints every daemon has
+ *     http_request.c  what handlers ask a request
+ *     http_reply.c    replies, problems, streams
+ *
+ * The turn. Everything a connection does happens in a turn (http_conn_turn), which is entered from the loop
+ * only: its socket is readable or writable, or it was scheduled. In a turn requests are parsed and handled in
+ * a loop, one after the other, and what they answered is written at its end in one go. A reply given outside
+ * the turn (a deferred one, a stream's piece) is kept and the connection scheduled. So no handler ever runs
+ * inside another's http_reply, any number of pipelined requests takes one stack frame, and a connection is
+ * freed in one place: at the end of its turn, when none of its callbacks is on the stack.
+ *
+ * The request lives inside its connection and is used again: header table, texts and body buffer keep their
+ * memory (up to HTTP_KEEP_BUFFER bytes) from one request to the next.
+ */
+#ifndef MILLRACE_HTTP_INTERNAL_H
+#define MILLRACE_HTTP_INTERNAL_H
+
+#include "http_parse.h"
+#include "http_server.h"
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#define HTTP_READ_SIZE (64 * 1024)   /* one read(2) */
+#define HTTP_READ_AHEAD (64 * 1024)  /* with as much unparsed, reading stops */
+#define HTTP_WRITE_AHEAD (64 * 1024) /* with as much unsent, no further request is begun */
+#define HTTP_KEEP_BUFFER (16 * 1024) /* buffers larger than this are freed between requests */
+#define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
+#define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
+
+#define HTTP_REQUEST_MAGIC 0x48747252u
+#define HTTP_CONN_MAGIC 0x4874436fu
+
+/* Why a request is answered before, or instead of, its handler. */
+enum http_refusal {
+    HTTP_REFUSED_NOT,
+    HTTP_REFUSED_MALFORMED,
+    HTTP_REFUSED_TARGET_TOO_LONG,
+    HTTP_REFUSED_HEADERS_TOO_LARGE,
+    HTTP_REFUSED_BODY_TOO_LARGE,
+    HTTP_REFUSED_ENCODING,
+    HTTP_REFUSED_EXPECTATION,
+    HTTP_REFUSED_PARAMETER,
+    HTTP_REFUSED_UNKNOWN,
+    HTTP_REFUSED_METHOD,
+    HTTP_REFUSED_TOKEN,
+    HTTP_REFUSED_ACT,
+    HTTP_REFUSED_NOT_READY,
+};
+
+/* A row of a table of routes with its numbers. */
+struct http_endpoint {
+    const struct http_route *row;
+    size_t path_len;
+    void *ctx;
+    struct stats_histogram *seconds;
+    struct stats_counter *by_status[600]; /* made when first needed */
+};
+
+struct http_header_span {
+    size_t name, name_len, value, value_len; /* in http_request.text */
+};
+
+enum http_reply_state {
+    HTTP_REPLY_NONE,
+    HTTP_REPLY_STREAMING,
+    HTTP_REPLY_DONE,
+};
+
+struct http_request {
+    unsigned magic;
+    struct http_conn *conn;
+    bool live; /* headers are there, the reply is not finished */
+    bool gone; /* its on_gone runs: answers are dropped */
+    enum http_refusal refusal;
+    struct http_endpoint *endpoint;
+    unsigned allowed; /* methods of the path, for 405 */
+
+    /* As received. */
+    struct buf text; /* target, then names and values */
+    size_t target_len;
+    struct http_header_span headers[HTTP_HEADER_COUNT];
+    size_t n_headers;
+    size_t header_bytes;
+    bool in_value;
+    struct buf path; /* decoded, NUL-terminated */
+    struct url_query query;
+    struct buf body;
+    uint64_t body_bytes;
+    enum http_method method;
+    bool is_head, http10, keep_alive, has_body;
+
+    /* The reply. */
+    enum http_reply_state reply;
+    struct buf extra; /* header lines of http_add_header */
+    bool has_retry_after, chunked, body_withheld, has_length;
+    uint64_t length_left; /* of a streamed body whose length was told */
+    bool long_poll;
+    usec_t began;
+
+    void *data;
+    void (*on_gone)(struct http_request *, void *);
+    void *on_gone_arg;
+    void (*on_drain)(struct http_request *, void *);
+    void *on_drain_arg;
+    size_t drain_low;
+    bool above_low;
+};
+
+enum http_conn_state {
+    HTTP_CONN_IDLE,      /* between requests */
+    HTTP_CONN_HEADER,    /* a header has begun */
+    HTTP_CONN_BODY,      /* headers are there, the body is coming */
+    HTTP_CONN_HANDLER,   /* the whole request is there; its reply is not finished */
+    HTTP_CONN_FINISHING, /* no more requests: closes when all is written */
+    HTTP_CONN_LINGERING, /* written and shut down; reads away what the client still sends */
+};
+
+struct http_conn {
+    unsigned magic;
+    struct http_server *server;
+    TAILQ_ENTRY(http_conn) link;
+    TAILQ_ENTRY(http_conn) scheduled_link;
+    int fd;
+    struct event *read_event, *write_event;
+    bool reading, writing; /* which of them are added */
+    enum http_conn_state state;
+    usec_t since; /* the state's beginning; of a body its newest byte */
+    bool in_turn, scheduled;
+    bool eof, broken, reset, first, over_limit;
+    bool read_once_more; /* draining: before an idle one is closed */
+    bool unread;         /* the client may still send what will not be parsed: linger */
+
+    http_parser parser;
+    bool line_start, header_done; /* of http_parse_scan */
+    bool message_complete;
+    struct buf in; /* read, not parsed, from in_at on */
+    size_t in_at;
+
+    struct buf head;      /* a reply's, while it is composed */
+    struct buf staged;    /* to be written after `out`, in one go at the end of the turn */
+    struct evbuffer *out; /* what the socket did not take, and large bodies */
+    uint64_t queued;      /* bytes ever queued: queued - pending is what the client took */
+    uint64_t taken;
+    usec_t taken_at;
+
+    char peer[80];
+    struct http_request req;
+};
+
+TAILQ_HEAD(http_conn_list, http_conn);
+
+struct http_listener;
+
+struct http_server {
+    struct http_server_config config;
+    char *auth_token;
+    struct buf server_line;
+    struct http_endpoint *endpoints;
+    size_t n_endpoints;            /* the daemon's first, then the built-in */
+    struct http_endpoint *unknown; /* counts what no route answers */
+
+    struct http_listener *listeners;
+    bool accept_paused, accept_logged;
+    struct event *accept_again;
+
+    struct http_conn_list conns, scheduled;
+    size_t n_conns, n_over_limit;
+    bool draining, in_scheduled;
+    struct event *scheduled_event, *sweep_event;
+    char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
+    char date[40];
+    usec_t date_at;
+};
+
+/* http_conn.c */
+struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer);
+void http_conn_free(struct http_conn *c); /* a live request gets its on_gone */
+void http_conn_turn(struct http_conn *c, struct bytes fresh);
+void http_conn_read(struct http_conn *c);
+/* A turn soon: from outside a turn, when there is something to write or parse. */
+void http_conn_schedule(struct http_conn *c);
+void http_conn_run_scheduled(struct http_server *s);
+void http_conn_enter(struct http_conn *c, enum http_conn_state state);
+size_t http_conn_pending(const struct http_conn *c);
+/* Appends to what is to be written. */
+void http_conn_write(struct http_conn *c, const void *p, size_t n);
+void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b);
+/* The limit that has passed at `now`, if any: the connection is to be closed. */
+bool http_conn_is_late(struct http_conn *c, usec_t now);
+
+/* http_parse.c: consumes up to n bytes, at most one message; sets message_complete or req.refusal. */
+size_t http_parse_feed(struct http_conn *c, const char *p, size_t n);
+void http_parse_reset(struct http_conn *c);
+
+/* http_request.c */
+void http_request_init(struct http_request *req, struct http_conn *c);
+void http_request_begin(struct http_request *req);
+void http_request_clear(struct http_request *req);
+struct bytes http_request_target(const struct http_request *req);
+
+/* http_route.c */
+void http_route_init(struct http_server *s);
+void http_route_free(struct http_server *s);
+/* Sets the endpoint, and the refusal if the headers alone are refused. */
+void http_route_find(struct http_request *req);
+void http_route_refuse(struct http_request *req);
+void http_route_count(struct http_request *req, int status, usec_t now);
+size_t http_route_max_body(const struct http_request *req);
+
+/* http_builtin.c: the rows every daemon has, ended by a NULL path. Their ctx is the server. */
+extern const struct http_route http_builtin_routes[];
+
+/* http_reply.c */
+void http_reply_continue(struct http_request *req); /* 100 */
+
+#endif

@@ -1,0 +1,253 @@
+/* Which row of the table answers, and who may ask. */
+#include "http_internal.h"
+
+#include <stdlib.h>
+
+static const struct http_route unknown_row = {.path = "other"};
+
+static void add_rows(struct http_server *s, const struct http_route *rows, void *ctx)
+{
+    for (; rows && rows->path; rows++) {
+        struct http_endpoint *e = &s->endpoints[s->n_endpoints++];
+        *e = (struct http_endpoint){.row = rows, .path_len = strlen(rows->path), .ctx = ctx};
+    }
+}
+
+static size_t count_rows(const struct http_route *rows)
+{
+    size_t n = 0;
+    while (rows && rows[n].path)
+        n++;
+    return n;
+}
+
+static void label(const struct http_endpoint *e, struct buf *out)
+{
+    buf_printf(out, "endpoint=\"%s\"", e->row->path);
+}
+
+static void add_histogram(struct http_server *s, struct http_endpoint *e)
+{
+    struct buf labels = {0};
+    label(e, &labels);
+    buf_append_char(&labels, '\0');
+    e->seconds = stats_histogram(
+        s->config.stats, "request_seconds", labels.ptr, "From a request's first byte to its reply's headers");
+    buf_free(&labels);
+}
+
+void http_route_init(struct http_server *s)
+{
+    size_t n = count_rows(s->config.routes) + count_rows(http_builtin_routes) + 1;
+    s->endpoints = mem_zalloc(n * sizeof *s->endpoints);
+    add_rows(s, s->config.routes, s->config.ctx);
+    add_rows(s, http_builtin_routes, s);
+    s->unknown = &s->endpoints[s->n_endpoints];
+    *s->unknown = (struct http_endpoint){.row = &unknown_row};
+    for (size_t i = 0; i < n; i++)
+        add_histogram(s, &s->endpoints[i]);
+}
+
+void http_route_free(struct http_server *s)
+{
+    free(s->endpoints);
+}
+
+static struct stats_counter *counter_of(struct http_server *s, struct http_endpoint *e, int status)
+{
+    size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
+    if (!e->by_status[slot]) {
+        struct buf labels = {0};
+        label(e, &labels);
+        buf_printf(&labels, ",status=\"%d\"", status);
+        buf_append_char(&labels, '\0');
+        e->by_status[slot] =
+            stats_counter(s->config.stats, "requests_total", labels.ptr, "Replies, by status");
+        buf_free(&labels);
+    }
+    return e->by_status[slot];
+}
+
+void http_route_count(struct http_request *req, int status, usec_t now)
+{
+    struct http_server *s = req->conn->server;
+    struct http_endpoint *e = req->endpoint ? req->endpoint : s->unknown;
+    stats_observe(e->seconds, now - req->began);
+    stats_add(counter_of(s, e, status), 1);
+}
+
+size_t http_route_max_body(const struct http_request *req)
+{
+    size_t own = req->endpoint->row->max_body;
+    return own ? own : req->conn->server->config.max_body;
+}
+
+static bool row_matches(const struct http_endpoint *e, struct bytes path)
+{
+    if (e->row->flags & HTTP_ROUTE_PREFIX)
+        return path.len >= e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
+    return path.len == e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
+}
+
+/* An exact path goes before a prefix, a longer prefix before a shorter, a daemon's own row before a built-in. */
+static bool is_better(const struct http_endpoint *e, const struct http_endpoint *than)
+{
+    bool prefix = e->row->flags & HTTP_ROUTE_PREFIX, than_prefix = than->row->flags & HTTP_ROUTE_PREFIX;
+    if (prefix != than_prefix)
+        return than_prefix;
+    return prefix && e->path_len > than->path_len;
+}
+
+static bool same_path(const struct http_endpoint *a, const struct http_endpoint *b)
+{
+    return a->path_len == b->path_len && memcmp(a->row->path, b->row->path, a->path_len) == 0;
+}
+
+/* The row for the path; of several rows for one path the one that has the method. */
+static struct http_endpoint *find_row(struct http_server *s, struct bytes path, struct http_request *req)
+{
+    struct http_endpoint *best = NULL, *end = s->endpoints + s->n_endpoints;
+    for (struct http_endpoint *e = s->endpoints; e < end; e++) {
+        if (row_matches(e, path) && (!best || is_better(e, best)))
+            best = e;
+    }
+    struct http_endpoint *found = best;
+    for (struct http_endpoint *e = best; e && e < end; e++) {
+        if (e->ctx != best->ctx || !same_path(e, best))
+            continue;
+        req->allowed |= e->row->methods;
+        if (!(found->row->methods & req->method))
+            found = e;
+    }
+    return found;
+}
+
+/* "http://host/path", as proxies send it, means "/path". */
+static struct bytes without_authority(struct bytes target)
+{
+    if (!bytes_starts_with(target, BYTES_LITERAL("http://")))
+        return target;
+    const char *slash = memchr(target.ptr + 7, '/', target.len - 7);
+    return slash ? bytes_of(slash, target.len - (size_t)(slash - target.ptr)) : BYTES_LITERAL("/");
+}
+
+static bool split_target(struct http_request *req)
+{
+    struct bytes path = without_authority(http_request_target(req)), query = BYTES_NONE;
+    const char *mark = memchr(path.ptr, '?', path.len);
+    if (mark) {
+        size_t at = (size_t)(mark - path.ptr);
+        query = bytes_of(mark + 1, path.len - at - 1);
+        path.len = at;
+    }
+    if (url_decode(path, &req->path) < 0 || (req->path.len && memchr(req->path.ptr, '\0', req->path.len)))
+        return false;
+    buf_append_char(&req->path, '\0');
+    return url_query_parse(query, &req->query) == 0;
+}
+
+/* Takes as long for a wrong byte early as for one late. */
+static bool equal_in_constant_time(struct bytes a, struct bytes b)
+{
+    unsigned char differ = a.len != b.len;
+    for (size_t i = 0; i < a.len; i++)
+        differ |= (unsigned char)(a.ptr[i] ^ b.ptr[b.len ? i % b.len : 0]);
+    return differ == 0;
+}
+
+static bool has_token(const struct http_request *req)
+{
+    struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
+    struct bytes token = bytes_str(req->conn->server->auth_token);
+    if (!bytes_starts_with(given, scheme) || token.len == 0)
+        return false;
+    return equal_in_constant_time(bytes_of(given.ptr + scheme.len, given.len - scheme.len), token);
+}
+
+/* Browsers ask OPTIONS before they show a token, so it goes without one. */
+static enum http_refusal judge_access(const struct http_request *req)
+{
+    const struct http_server *s = req->conn->server;
+    unsigned flags = req->endpoint->row->flags;
+    if (s->auth_token) {
+        bool open = (flags & HTTP_ROUTE_OPEN) || req->method == HTTP_OPTIONS_;
+        return open || has_token(req) ? HTTP_REFUSED_NOT : HTTP_REFUSED_TOKEN;
+    }
+    return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !s->config.allow_acts ? HTTP_REFUSED_ACT : HTTP_REFUSED_NOT;
+}
+
+static const char *why_not_ready(const struct http_server *s)
+{
+    return s->config.not_ready ? s->config.not_ready(s->config.ctx) : NULL;
+}
+
+static enum http_refusal judge(struct http_request *req)
+{
+    struct http_server *s = req->conn->server;
+    if (!split_target(req))
+        return HTTP_REFUSED_PARAMETER;
+    req->endpoint = find_row(s, bytes_of(req->path.ptr, req->path.len - 1), req);
+    if (!req->endpoint)
+        return HTTP_REFUSED_UNKNOWN;
+    if (!(req->endpoint->row->methods & req->method))
+        return HTTP_REFUSED_METHOD;
+    enum http_refusal refusal = judge_access(req);
+    if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
+        why_not_ready(s))
+        refusal = HTTP_REFUSED_NOT_READY;
+    return refusal;
+}
+
+void http_route_find(struct http_request *req)
+{
+    req->refusal = judge(req);
+}
+
+static const struct {
+    int status;
+    const char *code, *detail, *hint;
+} refusals[] = {
+    [HTTP_REFUSED_MALFORMED] = {400, "bad-request", "the request is not well-formed HTTP/1.1", NULL},
+    [HTTP_REFUSED_TARGET_TOO_LONG] = {414, "too-large", "the request target is too long",
+        "send long values in the body"},
+    [HTTP_REFUSED_HEADERS_TOO_LARGE] = {431, "too-large", "the headers are too large", NULL},
+    [HTTP_REFUSED_BODY_TOO_LARGE] = {413, "too-large", "the body is too large", NULL},
+    [HTTP_REFUSED_ENCODING] = {400, "bad-request", "the only Transfer-Encoding taken is chunked, in HTTP/1.1",
+        NULL},
+    [HTTP_REFUSED_EXPECTATION] = {417, "bad-request", "the only Expect taken is 100-continue", NULL},
+    [HTTP_REFUSED_PARAMETER] = {400, "bad-parameter", "a bad %-escape, or too many parameters, in the target",
+        "write a percent sign as %25"},
+    [HTTP_REFUSED_UNKNOWN] = {404, "not-found", "no such endpoint", "GET / lists the endpoints"},
+    [HTTP_REFUSED_METHOD] = {405, "method-not-allowed", "the endpoint does not take this method", NULL},
+    [HTTP_REFUSED_TOKEN] = {401, "unauthorized", "a token is required",
+        "send Authorization: Bearer with the token of --auth-token-file"},
+    [HTTP_REFUSED_ACT] = {403, "forbidden", "this act is not open to everyone",
+        "start the daemon with --allow-exit or with --auth-token-file"},
+};
+
+static void add_allow(struct http_request *req)
+{
+    static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
+    struct buf list = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (req->allowed & (1u << i))
+            buf_printf(&list, "%s%s", list.len ? ", " : "", names[i]);
+    }
+    http_add_header(req, "Allow", "%.*s", (int)list.len, list.ptr);
+    buf_free(&list);
+}
+
+void http_route_refuse(struct http_request *req)
+{
+    enum http_refusal why = req->refusal;
+    if (why == HTTP_REFUSED_NOT_READY) {
+        http_problem(req, 503, "not-ready", NULL, "%s", why_not_ready(req->conn->server));
+        return;
+    }
+    if (why == HTTP_REFUSED_METHOD)
+        add_allow(req);
+    if (why == HTTP_REFUSED_TOKEN)
+        http_add_header(req, "WWW-Authenticate", "Bearer");
+    http_problem(
+        req, refusals[why].status, refusals[why].code, refusals[why].hint, "%s", refusals[why].detail);
+}
