@@ -132,5 +132,6 @@ void listen_url(const struct listen_name *name, char *out, size_t size)
         host = "127.0.0.1";
     else if (strcmp(host, "::") == 0)
         host = "::1";
-    snprintf(out, size, strchr(host, ':') ? "http://[%s]:%d" : "http://%s:%d", host, name->port);
+    bool is_ipv6 = strchr(host, ':') != NULL;
+    snprintf(out, size, "http://%s%s%s:%d", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", name->port);
 }

@@ -15,7 +15,8 @@
  * 3. Sections of other daemons are not judged here (each judges its own).
  * 4. After options_parse every value is readable until options_free.
  *
- * The table's rows are static data. The rows every daemon has are in daemon.h.
+ * The table's rows are static data. Every program has --help, --version, --config, --instance and
+ * --check-config beside its own; the rows every daemon has are in daemon.c.
  */
 #ifndef MILLRACE_OPTIONS_H
 #define MILLRACE_OPTIONS_H
@@ -35,14 +36,13 @@ enum option_type {
 
 #define OPTION_WARN_OBSOLETE 1 /* accepted for bitly's command lines; warns that a service manager does it */
 #define OPTION_COMMAND_LINE 2  /* not in the file (--config itself, --daemon) */
-#define OPTION_NO_UNIT 0
 
 struct option_row {
     const char *name; /* with underscores */
     enum option_type type;
     const char *fallback; /* the default as it would be written, or NULL: unset */
     int64_t min, max;
-    const char *unit;    /* for --help: "ms", "bytes"; for a DURATION the unit of a bare number: "ms" or "s" */
+    const char *unit; /* for --help: "ms", "bytes"; for a DURATION the unit of a bare number: "ms" or "s" */
     const char *choices; /* OPTION_CHOICE */
     const char *help;    /* one line */
     unsigned flags;
@@ -58,23 +58,26 @@ enum options_result {
 };
 
 struct options;
+#define OPTIONS_MAX_TABLES 4
 
 struct options_spec {
-    const char *program; /* "simplequeue": section, environment prefix, --help's first word */
-    const char *summary; /* one line for --help */
+    const char *program;  /* "simplequeue": section, environment prefix, --help's first word */
+    const char *summary;  /* one line for --help */
     const char *operands; /* for --help, "FILE..."; NULL: operands are refused */
-    const struct option_row *rows[4]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
+    const struct option_row
+        *rows[OPTIONS_MAX_TABLES]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
 };
 
 /* Never exits, prints only for OPTIONS_EXIT. *out is set in every case and freed with options_free. */
-enum options_result options_parse(const struct options_spec *spec, int argc, char **argv, struct options **out);
+enum options_result options_parse(
+    const struct options_spec *spec, int argc, char **argv, struct options **out);
 const char *options_error(const struct options *o);
 void options_free(struct options **o);
 
 /* The value in force. The name must be a row of the right type: anything else is a programming error and
  * asserts. Strings live until options_free; an unset string is NULL. */
 bool options_bool(const struct options *o, const char *name);
-int64_t options_int(const struct options *o, const char *name); /* INT, SIZE (bytes), DURATION (ms) */
+int64_t options_int(const struct options *o, const char *name);        /* INT, SIZE (bytes), DURATION (ms) */
 const char *options_string(const struct options *o, const char *name); /* STRING, CHOICE */
 /* OPTION_SYNC: -1 for `never`, else milliseconds. */
 int64_t options_sync(const struct options *o, const char *name);

@@ -1,0 +1,41 @@
+/* options_internal: what the rooms of options share: reading argv, environment and file (options.c), reading a value
+ * by its type (options_value.c), printing (options_print.c). */
+#ifndef MILLRACE_OPTIONS_INTERNAL_H
+#define MILLRACE_OPTIONS_INTERNAL_H
+
+#include "options.h"
+
+struct option_value {
+    const struct option_row *row;
+    bool is_set; /* has a value at all: from a source, or the default */
+    char *text;  /* as it was written */
+    char *source;
+    int64_t number; /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
+    int rank;       /* of the source: a higher one wins */
+};
+
+enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
+
+struct options {
+    const struct options_spec *spec;
+    struct option_value *values;
+    size_t n_values;
+    char **operands;
+    size_t n_operands;
+    struct config *config;
+    char *instance;
+    char **peers; /* the texts that options_peer_url made */
+    size_t n_peers;
+    bool check_only;
+    char error[600];
+};
+
+/* Reads `text` by the row's type and bounds. 0, or -1 with what is wrong ("is no size (64M)"), without the name. */
+int option_value_read(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size);
+/* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
+void option_value_describe(const struct option_row *row, struct buf *out);
+
+void options_print_help(const struct options *o, struct buf *out);
+
+#endif

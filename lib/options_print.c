@@ -1,0 +1,83 @@
+#include "options_internal.h"
+#include <stdio.h>
+
+#define HELP_COLUMN 30
+
+static void append_dashed(struct buf *out, const char *name)
+{
+    buf_append_str(out, "--");
+    for (; *name != '\0'; name++)
+        buf_append_char(out, *name == '_' ? '-' : *name);
+}
+
+static void append_bounds(const struct option_row *r, struct buf *out)
+{
+    bool bounded =
+        r->max != 0 && (r->type == OPTION_INT || r->type == OPTION_SIZE || r->type == OPTION_DURATION);
+    bool huge = r->max >= INT64_C(1) << 50;
+    const char *unit = r->type == OPTION_DURATION ? "ms" : r->unit;
+    if (r->fallback != NULL && *r->fallback != '\0')
+        buf_printf(out, "%sdefault %s", out->ptr[out->len - 1] == '(' ? "" : "; ", r->fallback);
+    if (bounded && !huge)
+        buf_printf(out, "%s%lld..%lld%s%s", out->ptr[out->len - 1] == '(' ? "" : "; ", (long long)r->min,
+            (long long)r->max, unit != NULL ? " " : "", unit != NULL ? unit : "");
+}
+
+static void append_option(const struct option_row *r, struct buf *out)
+{
+    size_t start = out->len;
+    if (r->letter != 0)
+        buf_printf(out, "  -%c, ", r->letter);
+    else
+        buf_append_str(out, "      ");
+    append_dashed(out, r->name);
+    if (r->type != OPTION_BOOL) {
+        buf_append_char(out, '=');
+        option_value_describe(r, out);
+    }
+    if (out->len - start >= HELP_COLUMN) {
+        buf_append_char(out, '\n');
+        start = out->len;
+    }
+    while (out->len - start < HELP_COLUMN)
+        buf_append_char(out, ' ');
+    buf_append_str(out, r->help);
+    size_t before = out->len;
+    buf_append_str(out, " (");
+    append_bounds(r, out);
+    if (out->len == before + 2)
+        out->len = before;
+    else
+        buf_append_char(out, ')');
+    buf_append_char(out, '\n');
+}
+
+void options_print_help(const struct options *o, struct buf *out)
+{
+    const struct options_spec *spec = o->spec;
+    buf_printf(out, "%s\n\nusage: %s [OPTION...]%s%s\n\n", spec->summary, spec->program,
+        spec->operands ? " " : "", spec->operands ? spec->operands : "");
+    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++) {
+        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
+            append_option(r, out);
+        buf_append_char(out, '\n');
+    }
+    buf_printf(out,
+        "Each is also a setting under [%s] in the file that --config names, and in the environment as\n"
+        "MILLRACE_<PROGRAM>_<OPTION>; the command line wins, then the environment, then the file.\n",
+        spec->program);
+}
+
+void options_print_settings(const struct options *o, struct buf *out)
+{
+    for (size_t i = 0; i < o->n_values; i++) {
+        const struct option_value *v = &o->values[i];
+        size_t start = out->len;
+        if (v->row->flags & OPTION_COMMAND_LINE)
+            continue;
+        buf_printf(out, "%s = %s", v->row->name, v->is_set ? v->text : "");
+        while (out->len - start < HELP_COLUMN + 6)
+            buf_append_char(out, ' ');
+        buf_printf(out, " ; %s\n", v->is_set ? v->source : "unset");
+    }
+}
