@@ -69,7 +69,9 @@ struct http_call_spec {
 
 /* NULL when the url is no address. */
 struct http_client *http_client_new(const struct http_client_config *config);
-void http_client_free(struct http_client **c); /* every call ends with HTTP_CLIENT_CANCELLED first */
+/* Every call ends with HTTP_CLIENT_CANCELLED first; their on_done must not make new ones. Any callback may
+ * free the client. */
+void http_client_free(struct http_client **c);
 
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);
 /* Ends it now: on_done(HTTP_CLIENT_CANCELLED) is called before this returns; its connection is closed. */
