@@ -15,6 +15,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct bytes {
     const char *ptr;
     size_t len;
@@ -25,7 +29,7 @@ struct bytes {
 
 static inline struct bytes bytes_of(const void *ptr, size_t len)
 {
-    return (struct bytes){ptr, len};
+    return (struct bytes){(const char *)ptr, len};
 }
 
 static inline struct bytes bytes_str(const char *s)
@@ -92,5 +96,9 @@ void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *s);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
