@@ -1,0 +1,339 @@
+#include "app.h"
+#include "log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A publish whose commit is awaited. */
+struct pub {
+    struct app *app;
+    struct http_request *req; /* NULL: the client has gone */
+    struct stream *stream;
+};
+
+/* ---- which stream, and what can be wrong with it ---- */
+
+static bool answer_not_recovered(struct app *app, struct http_request *req)
+{
+    if (app->recovered && !app->draining)
+        return false;
+    http_problem(req, 503, "not-ready", NULL, "%s", app->draining ? "stopping" : "recovering the streams");
+    return true;
+}
+
+static void answer_unknown_stream(struct http_request *req, const char *name)
+{
+    http_problem(req, 404, "unknown-stream", "publish to it first, or name it in the setting streams",
+        "there is no stream %s", name);
+}
+
+static struct stream *make_stream(struct app *app, struct http_request *req, const char *name)
+{
+    char error[256];
+    struct stream *s = NULL;
+    switch (streams_obtain(app->streams, name, &s, error, sizeof(error))) {
+    case STREAMS_OK:
+        break;
+    case STREAMS_UNKNOWN:
+        answer_unknown_stream(req, name);
+        break;
+    case STREAMS_TOO_MANY:
+        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are %zu streams already",
+            streams_count(app->streams));
+        break;
+    case STREAMS_STORAGE:
+        log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
+        http_problem(req, 503, "storage-full", "make room on the disk", "cannot make the stream: %s", error);
+        break;
+    }
+    return s;
+}
+
+struct stream *app_request_stream(struct app *app, struct http_request *req, bool make)
+{
+    char name[NAME_MAX_BYTES + 1];
+    if (answer_not_recovered(app, req) || !http_param_name(req, "stream", NULL, name))
+        return NULL;
+    struct stream *s = streams_find(app->streams, name);
+    if (s)
+        return s;
+    if (make)
+        return make_stream(app, req, name);
+    answer_unknown_stream(req, name);
+    return NULL;
+}
+
+/* ---- /pub ---- */
+
+static void answer_conflict(struct http_request *req, uint64_t mark)
+{
+    char members[64];
+    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
+    http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
+}
+
+static const struct {
+    int status;
+    const char *code, *hint, *detail;
+} refusals[] = {
+    [JOURNAL_TOO_MANY_PRODUCERS] = {409, "too-many-producers",
+        "marks are never forgotten: reuse producer names", "the stream knows as many producers as it may"},
+    [JOURNAL_TOO_LARGE] = {413, "too-large", "publish less at a time", "more than one publish may hold"},
+    [JOURNAL_BUSY] = {503, "overloaded", "try again", "too much is waiting to be committed"},
+    [JOURNAL_NO_SPACE] = {503, "storage-full", "make room on the disk and try again", "no space left"},
+    [JOURNAL_LATCHED] = {503, "storage-failed", "look at the disk, then restart the daemon",
+        "a write or a sync failed; nothing more is written"},
+    [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
+};
+
+static void answer_refused(struct app *app, struct http_request *req, struct stream *s, enum journal_result r)
+{
+    stats_add(app->refused, 1);
+    if (r == JOURNAL_LATCHED)
+        app_storage_failed(app, s);
+    if (!req)
+        return;
+    if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
+        http_problem(req, refusals[r].status, refusals[r].code, refusals[r].hint, "%s", refusals[r].detail);
+    else
+        http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
+}
+
+static void answer_published(struct http_request *req, struct stream *s, const struct stream_published *p)
+{
+    const char *id = journal_id(stream_journal(s));
+    if (p->commit.duplicate)
+        http_replyf(req, 200, "application/json",
+            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":null,\"end\":null,\"lines\":0,\"duplicate\":true}\n",
+            stream_name(s), id);
+    else
+        http_replyf(req, 200, "application/json",
+            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
+            "\",\"lines\":%" PRIu64 ",\"duplicate\":false}\n",
+            stream_name(s), id, p->commit.start, p->commit.end, p->lines);
+}
+
+static void pub_done(const struct stream_published *p, void *arg)
+{
+    struct pub *pub = arg;
+    struct app *app = pub->app;
+    if (p->commit.result != JOURNAL_OK) {
+        answer_refused(app, pub->req, pub->stream, p->commit.result);
+    } else {
+        stats_add(app->lines, p->lines);
+        stats_add(app->bytes, p->commit.end - p->commit.start);
+        stats_add(app->duplicates, p->commit.duplicate);
+        if (pub->req)
+            answer_published(pub->req, pub->stream, p);
+    }
+    free(pub);
+    app->publishes_in_flight--;
+    app_check_drained(app);
+}
+
+static void pub_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    ((struct pub *)arg)->req = NULL;
+}
+
+/* producer, mark and next: all three or none. False when that was answered. */
+static bool read_marks(struct http_request *req, struct stream_marks *marks)
+{
+    *marks = (struct stream_marks){0};
+    struct bytes value;
+    int given = http_param(req, "producer", &marks->producer) + http_param(req, "mark", &value) +
+                http_param(req, "next", &value);
+    if (given == 0)
+        return true;
+    if (given != 3 || !bytes_is_name(marks->producer)) {
+        http_problem(req, 400, "bad-parameter", "producer=NAME&mark=A&next=B, all three or none",
+            "producer, mark and next do not go together");
+        return false;
+    }
+    if (!http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
+        !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
+        return false;
+    if (marks->mark < marks->next)
+        return true;
+    http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
+    return false;
+}
+
+/* Brings the body to lines. False when that was answered. */
+static bool read_lines(struct app *app, struct http_request *req, bool may_be_empty, struct lines *lines)
+{
+    enum lines_result r = lines_from_body(http_body(req), app->max_line, lines);
+    switch (r) {
+    case LINES_OK:
+        return true;
+    case LINES_EMPTY_BODY:
+        if (may_be_empty)
+            return true;
+        http_problem(req, 400, "empty-body", "send lines in the body of a POST", "%s", lines_strerror(r));
+        break;
+    case LINES_EMPTY_LINE:
+        http_problem(
+            req, 400, "empty-line", "nothing of the body was stored", "line %" PRIu64 " is empty", lines->n);
+        break;
+    case LINES_TOO_LARGE:
+        http_problem(req, 413, "line-too-large", "nothing of the body was stored; see max_line",
+            "line %" PRIu64 " is longer than %zu bytes", lines->n, app->max_line);
+        break;
+    }
+    stats_add(app->refused, 1);
+    lines_free(lines);
+    return false;
+}
+
+static void publish(struct app *app, struct http_request *req, struct stream *s, const struct lines *lines,
+    const struct stream_marks *marks)
+{
+    struct pub *pub = mem_alloc(sizeof(*pub));
+    *pub = (struct pub){.app = app, .req = req, .stream = s};
+    uint64_t mark = 0;
+    enum journal_result r = stream_publish(s, lines, marks, clock_wall(), pub_done, pub, &mark);
+    if (r == JOURNAL_OK) {
+        app->publishes_in_flight++;
+        http_on_gone(req, pub_gone, pub);
+        return;
+    }
+    free(pub);
+    if (r == JOURNAL_CONFLICT)
+        answer_conflict(req, mark);
+    else
+        answer_refused(app, req, s, r);
+}
+
+/* What is wrong with the request is said before the stream it names is made. */
+static void handle_pub(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct stream_marks marks;
+    struct lines lines;
+    if (answer_not_recovered(app, req) || !read_marks(req, &marks) ||
+        !read_lines(app, req, marks.producer.len > 0, &lines))
+        return;
+    struct stream *s = app_request_stream(app, req, true);
+    if (s)
+        publish(app, req, s, &lines, &marks);
+    lines_free(&lines);
+}
+
+/* ---- /producer, /streams, /stats ---- */
+
+static void handle_producer(struct http_request *req, void *ctx)
+{
+    char producer[NAME_MAX_BYTES + 1];
+    struct stream *s = app_request_stream(ctx, req, false);
+    if (!s || !http_param_name(req, "producer", NULL, producer))
+        return;
+    bool known;
+    uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
+    http_replyf(req, 200, "application/json",
+        "{\"stream\":\"%s\",\"id\":\"%s\",\"producer\":\"%s\",\"mark\":\"%" PRIu64 "\",\"known\":%s}\n",
+        stream_name(s), journal_id(stream_journal(s)), producer, mark, known ? "true" : "false");
+}
+
+static void append_stream(struct buf *out, struct stream *s)
+{
+    struct stream_numbers n = stream_numbers(s);
+    buf_printf(out,
+        "\"id\":\"%s\",\"earliest\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\",\"lines_published\":%" PRIu64
+        ",\"subscribers\":%zu,\"disk_bytes\":%" PRIu64 ",\"last_time\":%" PRId64 ".%06" PRId64,
+        journal_id(stream_journal(s)), n.earliest, n.end, n.lines, n.subscribers, n.disk_bytes,
+        (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
+}
+
+static void handle_streams(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    if (answer_not_recovered(app, req))
+        return;
+    struct buf out = {0};
+    buf_append_str(&out, "{\"streams\":[");
+    for (size_t i = 0; i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        buf_printf(&out, "%s\n{\"name\":\"%s\",", i ? "," : "", stream_name(s));
+        append_stream(&out, s);
+        buf_append_char(&out, '}');
+    }
+    buf_append_str(&out, "]}\n");
+    http_reply(req, 200, "application/json", buf_bytes(&out));
+    buf_free(&out);
+}
+
+static void text_stats(struct app *app, struct buf *out)
+{
+    for (size_t i = 0; i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        struct stream_numbers n = stream_numbers(s);
+        buf_printf(out,
+            "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
+            ", subscribers %zu\n",
+            stream_name(s), n.earliest, n.end, n.lines, n.subscribers);
+    }
+}
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    struct app *app = ctx;
+    if (!json) {
+        if (app->recovered)
+            text_stats(app, out);
+        return;
+    }
+    buf_append_str(out, ",\"streams\":{");
+    for (size_t i = 0; app->recovered && i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
+        append_stream(out, s);
+        buf_append_char(out, '}');
+    }
+    buf_append_char(out, '}');
+}
+
+void app_register_stats(struct app *app)
+{
+    struct stats *st = daemon_stats(app->daemon);
+    app->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
+    app->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
+    app->duplicates = stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
+    app->refused =
+        stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
+    app->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
+    app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
+}
+
+void app_storage_failed(struct app *app, struct stream *s)
+{
+    const char *why = journal_failure(stream_journal(s));
+    daemon_set_not_ready(app->daemon, "storage failed: %s", why ? why : "see the log");
+    log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why ? why : "unknown"));
+}
+
+void app_check_drained(struct app *app)
+{
+    if (!app->draining || app->drained || app->publishes_in_flight || app->subscribers)
+        return;
+    app->drained = true;
+    daemon_drained(app->daemon);
+}
+
+const struct http_route app_routes[] = {
+    {.path = "/pub",
+        .methods = HTTP_POST_,
+        .handler = handle_pub,
+        .help = "POST lines to stream=; producer=, mark=, next="},
+    {.path = "/sub",
+        .methods = HTTP_GET_,
+        .handler = app_sub,
+        .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0"},
+    {.path = "/producer",
+        .methods = HTTP_GET_,
+        .handler = handle_producer,
+        .help = "the mark of producer= in stream="},
+    {.path = "/streams", .methods = HTTP_GET_, .handler = handle_streams, .help = "every stream, as JSON"},
+    {.path = NULL},
+};

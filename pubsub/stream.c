@@ -1,0 +1,190 @@
+#include "stream.h"
+
+#include "subscriber.h"
+#include "subscriber_list.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define STREAM_MAGIC 0x5354524d
+
+struct stream {
+    unsigned magic;
+    char *name;
+    struct journal *journal;
+    struct subscriber *subscribers; /* a list, newest first */
+    size_t n_subscribers;
+    uint64_t lines, bytes, publishes, duplicates;
+};
+
+/* One publish on its way. */
+struct publish {
+    struct stream *stream;
+    uint64_t lines;
+    stream_publish_fn *done;
+    void *arg;
+};
+
+static void wake_subscribers(struct journal *j, void *arg)
+{
+    (void)j;
+    struct stream *s = arg;
+    assert(s->magic == STREAM_MAGIC);
+    struct subscriber *next;
+    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
+        next = subscriber_link(sub)->next; /* waking may end and free it, but no other */
+        subscriber_wake(sub);
+    }
+}
+
+enum journal_result stream_open(struct journal_set *set, const char *name,
+    const struct journal_config *config, struct stream **out, char *error, size_t error_size)
+{
+    struct journal *journal;
+    enum journal_result r = journal_open(set, config, &journal, error, error_size);
+    if (r != JOURNAL_OK)
+        return r;
+    struct stream *s = mem_zalloc(sizeof(*s));
+    s->magic = STREAM_MAGIC;
+    s->name = mem_strdup(name);
+    s->journal = journal;
+    journal_on_commit(journal, wake_subscribers, s);
+    *out = s;
+    return JOURNAL_OK;
+}
+
+void stream_close(struct stream **s)
+{
+    if (!*s)
+        return;
+    assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
+    journal_close(&(*s)->journal);
+    (*s)->magic = 0;
+    free((*s)->name);
+    free(*s);
+    *s = NULL;
+}
+
+const char *stream_name(const struct stream *s)
+{
+    return s->name;
+}
+
+struct journal *stream_journal(struct stream *s)
+{
+    return s->journal;
+}
+
+static void publish_committed(const struct journal_commit *commit, void *arg)
+{
+    struct publish *p = arg;
+    struct stream *s = p->stream;
+    assert(s->magic == STREAM_MAGIC);
+    struct stream_published published = {.commit = *commit, .lines = commit->duplicate ? 0 : p->lines};
+    if (commit->result == JOURNAL_OK) {
+        s->publishes++;
+        s->duplicates += commit->duplicate;
+        s->lines += published.lines;
+        s->bytes += commit->end - commit->start;
+    }
+    p->done(&published, p->arg);
+    free(p);
+}
+
+enum journal_result stream_publish(struct stream *s, const struct lines *lines,
+    const struct stream_marks *marks, usec_t time, stream_publish_fn *done, void *arg, uint64_t *mark)
+{
+    assert(s->magic == STREAM_MAGIC && (lines->n_pieces || marks->producer.len));
+    struct publish *p = mem_alloc(sizeof(*p));
+    *p = (struct publish){.stream = s, .lines = lines->n, .done = done, .arg = arg};
+    struct journal_append append = {
+        .producer = marks->producer,
+        .mark = marks->mark,
+        .next = marks->next,
+        .pieces = lines->pieces,
+        .n_pieces = lines->n_pieces,
+    };
+    enum journal_result r = journal_append(s->journal, &append, time, publish_committed, p, mark);
+    if (r != JOURNAL_OK)
+        free(p);
+    return r;
+}
+
+bool stream_from_parse(struct bytes text, struct stream_from *out)
+{
+    uint64_t seconds;
+    *out = (struct stream_from){.kind = STREAM_FROM_EARLIEST};
+    if (bytes_equal_str(text, "earliest"))
+        return true;
+    if (bytes_equal_str(text, "latest")) {
+        out->kind = STREAM_FROM_LATEST;
+        return true;
+    }
+    if (text.len && text.ptr[0] == '@') {
+        if (!bytes_to_u64(bytes_of(text.ptr + 1, text.len - 1), &seconds) ||
+            seconds > INT64_MAX / USEC_PER_SEC)
+            return false;
+        out->kind = STREAM_FROM_TIME;
+        out->time = (usec_t)seconds * USEC_PER_SEC;
+        return true;
+    }
+    out->kind = STREAM_FROM_OFFSET;
+    return bytes_to_u64(text, &out->offset);
+}
+
+enum journal_result stream_from_offset(struct stream *s, const struct stream_from *from, uint64_t *offset)
+{
+    switch (from->kind) {
+    case STREAM_FROM_EARLIEST:
+        *offset = journal_earliest(s->journal);
+        return JOURNAL_OK;
+    case STREAM_FROM_LATEST:
+        *offset = journal_committed_end(s->journal);
+        return JOURNAL_OK;
+    case STREAM_FROM_TIME:
+        return journal_seek_time(s->journal, from->time, offset);
+    case STREAM_FROM_OFFSET:
+        break;
+    }
+    *offset = from->offset;
+    return JOURNAL_OK;
+}
+
+struct stream_numbers stream_numbers(const struct stream *s)
+{
+    return (struct stream_numbers){
+        .earliest = journal_earliest(s->journal),
+        .end = journal_committed_end(s->journal),
+        .disk_bytes = journal_disk_bytes(s->journal),
+        .lines = s->lines,
+        .bytes = s->bytes,
+        .publishes = s->publishes,
+        .duplicates = s->duplicates,
+        .subscribers = s->n_subscribers,
+        .last_time = journal_last_time(s->journal),
+    };
+}
+
+void stream_subscribe(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    link->previous = NULL;
+    link->next = s->subscribers;
+    if (link->next)
+        subscriber_link(link->next)->previous = sub;
+    s->subscribers = sub;
+    s->n_subscribers++;
+}
+
+void stream_unsubscribe(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (link->next)
+        subscriber_link(link->next)->previous = link->previous;
+    if (link->previous)
+        subscriber_link(link->previous)->next = link->next;
+    else
+        s->subscribers = link->next;
+    *link = (struct subscriber_link){0};
+    s->n_subscribers--;
+}

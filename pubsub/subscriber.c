@@ -1,0 +1,265 @@
+#include "subscriber.h"
+
+#include "subscriber_list.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define SUBSCRIBER_MAGIC 0x53554253
+
+enum subscriber_state {
+    SUBSCRIBER_NEW,
+    SUBSCRIBER_CHECKING, /* reading the byte before the cursor */
+    SUBSCRIBER_PROBING,  /* reading the first window, before start */
+    SUBSCRIBER_READING,
+    SUBSCRIBER_AT_HEAD, /* waiting for a commit */
+    SUBSCRIBER_FULL,    /* waiting for the sink */
+    SUBSCRIBER_ENDED,
+};
+
+struct subscriber {
+    unsigned magic;
+    struct subscriber_link link;
+    struct subscriber_config config;
+    struct journal *journal;
+    struct journal_reader *reader;
+    enum subscriber_state state;
+    uint64_t offset; /* of the next byte to write */
+    uint64_t last;   /* where it ends when not following */
+    bool started;
+    bool at_part; /* the cursor is where lines are known to begin: nothing to check */
+};
+
+static void read_on(struct subscriber *sub);
+
+struct subscriber_link *subscriber_link(struct subscriber *sub)
+{
+    return &sub->link;
+}
+
+static void let_go(struct subscriber *sub)
+{
+    journal_reader_close(&sub->reader);
+    if (sub->state != SUBSCRIBER_ENDED)
+        stream_unsubscribe(sub->config.stream, sub);
+    sub->state = SUBSCRIBER_ENDED;
+}
+
+static void refuse(struct subscriber *sub, enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    let_go(sub);
+    sub->config.sink.refuse(sub->config.sink.arg, why, edges);
+}
+
+static void end(struct subscriber *sub, enum subscriber_end why)
+{
+    let_go(sub);
+    sub->config.sink.end(sub->config.sink.arg, why);
+}
+
+static size_t pending(const struct subscriber *sub)
+{
+    return sub->config.sink.pending(sub->config.sink.arg);
+}
+
+struct subscriber *subscriber_new(const struct subscriber_config *config)
+{
+    struct subscriber *sub = mem_zalloc(sizeof(*sub));
+    sub->magic = SUBSCRIBER_MAGIC;
+    sub->config = *config;
+    sub->journal = stream_journal(config->stream);
+    stream_subscribe(config->stream, sub);
+    return sub;
+}
+
+void subscriber_free(struct subscriber **sub)
+{
+    if (!*sub)
+        return;
+    assert((*sub)->magic == SUBSCRIBER_MAGIC);
+    let_go(*sub);
+    (*sub)->magic = 0;
+    free(*sub);
+    *sub = NULL;
+}
+
+/* False when that was all that was asked for. */
+static bool start(struct subscriber *sub)
+{
+    sub->started = true;
+    sub->config.sink.start(sub->config.sink.arg, sub->offset, sub->last);
+    if (sub->config.start_only)
+        end(sub, SUBSCRIBER_AT_END);
+    return !sub->config.start_only;
+}
+
+/* Writes what was read; the first window starts the sink. */
+static void take(struct subscriber *sub, struct bytes data)
+{
+    if (!sub->started && !start(sub))
+        return;
+    sub->offset += data.len;
+    sub->config.sink.write(sub->config.sink.arg, data);
+    read_on(sub);
+}
+
+/* The part of the stream that the reader is in has no more bytes, but the stream goes on behind a hole. */
+static void met_hole(struct subscriber *sub, const struct journal_edges *edges)
+{
+    if (sub->started)
+        end(sub, SUBSCRIBER_AT_HOLE);
+    else
+        refuse(sub, SUBSCRIBER_GONE, edges);
+}
+
+static void cannot_read(struct subscriber *sub, enum journal_result r)
+{
+    if (sub->started)
+        end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED);
+    else
+        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+}
+
+static void window_read(const struct journal_window *w, void *arg)
+{
+    struct subscriber *sub = arg;
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    switch (w->result) {
+    case JOURNAL_OK:
+        assert(w->offset == sub->offset);
+        take(sub, w->data);
+        return;
+    case JOURNAL_END:
+        if (sub->started || start(sub))
+            read_on(sub); /* a commit since the read began woke nobody: this looks again */
+        return;
+    case JOURNAL_GONE:
+        met_hole(sub, &w->edges);
+        return;
+    default:
+        cannot_read(sub, w->result);
+    }
+}
+
+static size_t window_size(const struct subscriber *sub)
+{
+    uint64_t left = sub->last - sub->offset;
+    return !sub->config.follow && left < SUBSCRIBER_WINDOW ? (size_t)left : SUBSCRIBER_WINDOW;
+}
+
+/* Asks for the next window, or finds what to wait for. */
+static void read_on(struct subscriber *sub)
+{
+    if (!sub->config.follow && sub->offset >= sub->last) {
+        end(sub, SUBSCRIBER_AT_END);
+    } else if (pending(sub) > SUBSCRIBER_LOW) {
+        sub->state = SUBSCRIBER_FULL;
+    } else if (sub->offset >= journal_committed_end(sub->journal)) {
+        sub->state = SUBSCRIBER_AT_HEAD;
+    } else {
+        sub->state = SUBSCRIBER_READING;
+        journal_reader_read(sub->reader, window_size(sub), window_read, sub);
+    }
+}
+
+/* The cursor stands where a line begins. With nothing there yet the sink starts at once; else with the first
+ * window, which may tell that there is a hole (invariant 3). */
+static void cursor_is_good(struct subscriber *sub)
+{
+    sub->last = journal_committed_end(sub->journal);
+    if (sub->offset == sub->last) {
+        if (start(sub))
+            read_on(sub);
+        return;
+    }
+    sub->state = SUBSCRIBER_PROBING;
+    journal_reader_read(sub->reader, window_size(sub), window_read, sub);
+}
+
+static void open_at_cursor(struct subscriber *sub)
+{
+    struct journal_edges edges;
+    switch (journal_reader_open(sub->journal, sub->offset, &sub->reader, &edges)) {
+    case JOURNAL_OK:
+        cursor_is_good(sub);
+        return;
+    case JOURNAL_GONE:
+        refuse(sub, SUBSCRIBER_GONE, &edges);
+        return;
+    case JOURNAL_BEYOND:
+        refuse(sub, SUBSCRIBER_BEYOND, NULL);
+        return;
+    default:
+        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+    }
+}
+
+/* The byte before the cursor has been read; the reader now stands at the cursor itself. When that byte is gone
+ * (trimmed, or in a hole) the cursor is where a part of the stream begins, if anywhere: opening there tells. */
+static void byte_before_read(const struct journal_window *w, void *arg)
+{
+    struct subscriber *sub = arg;
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    if (w->result == JOURNAL_OK) {
+        if (w->data.ptr[0] == '\n')
+            cursor_is_good(sub);
+        else
+            refuse(sub, SUBSCRIBER_INSIDE, NULL);
+    } else if (w->result == JOURNAL_GONE) {
+        journal_reader_close(&sub->reader);
+        open_at_cursor(sub);
+    } else {
+        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+    }
+}
+
+static void check_cursor(struct subscriber *sub)
+{
+    struct journal_edges edges;
+    if (sub->at_part || sub->offset <= journal_earliest(sub->journal) ||
+        journal_reader_open(sub->journal, sub->offset - 1, &sub->reader, &edges) != JOURNAL_OK) {
+        open_at_cursor(sub);
+        return;
+    }
+    if (sub->offset > journal_committed_end(sub->journal)) {
+        refuse(sub, SUBSCRIBER_BEYOND, NULL);
+        return;
+    }
+    sub->state = SUBSCRIBER_CHECKING;
+    journal_reader_read(sub->reader, 1, byte_before_read, sub);
+}
+
+void subscriber_begin(struct subscriber *sub)
+{
+    assert(sub->magic == SUBSCRIBER_MAGIC && sub->state == SUBSCRIBER_NEW);
+    sub->at_part = sub->config.from.kind != STREAM_FROM_OFFSET;
+    if (stream_from_offset(sub->config.stream, &sub->config.from, &sub->offset) != JOURNAL_OK) {
+        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+        return;
+    }
+    check_cursor(sub);
+}
+
+void subscriber_wake(struct subscriber *sub)
+{
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    if (sub->state == SUBSCRIBER_AT_HEAD)
+        read_on(sub);
+}
+
+void subscriber_drained(struct subscriber *sub)
+{
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    if (sub->state == SUBSCRIBER_FULL)
+        read_on(sub);
+}
+
+uint64_t subscriber_offset(const struct subscriber *sub)
+{
+    return sub->offset;
+}
+
+bool subscriber_started(const struct subscriber *sub)
+{
+    return sub->started;
+}

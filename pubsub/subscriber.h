@@ -1,0 +1,78 @@
+/* subscriber: one reader of a stream at its own speed, pulling windows of committed bytes into a sink.
+ *
+ *     check the cursor ──▶ refuse                     (once, instead of start)
+ *            │
+ *            ▼
+ *          start ──▶ write, write, ... ──▶ end        (end once)
+ *            ▲                  │
+ *            └── woken by a commit, or by the sink having room again
+ *
+ * The sink is whatever delivers: an HTTP response, a test's buffer. Nothing here knows sockets.
+ *
+ * Invariants
+ * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once.
+ * 2. A window is read only while the sink holds less than SUBSCRIBER_LOW bytes, and one at a time: a slow sink
+ *    costs at most SUBSCRIBER_LOW + SUBSCRIBER_WINDOW bytes and delays nobody else.
+ * 3. The cursor is judged before start: the byte before it must be an LF, or it must be where a part of the
+ *    stream begins. The first window is read before start too, so that a cursor at the near edge of a hole
+ *    is refused (it can never yield a byte) rather than answered with nothing.
+ * 4. Without `follow` it ends at the committed end of the moment of its start.
+ * 5. A hole met later ends it: whoever counted the bytes comes back with a cursor that invariant 3 refuses,
+ *    naming both edges, so that nothing is skipped unsaid.
+ * 6. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
+ *    The sink may free the subscriber in refuse and end, not in start and write.
+ *
+ * Readers at the head each read the same few committed bytes, from the page cache; `read_on` is the one place
+ * that asks for bytes, where a window shared between them would come in.
+ */
+#ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
+#define MILLRACE_PUBSUB_SUBSCRIBER_H
+
+#include "stream.h"
+
+#define SUBSCRIBER_WINDOW ((size_t)256 * 1024)
+#define SUBSCRIBER_LOW ((size_t)64 * 1024)
+
+enum subscriber_end {
+    SUBSCRIBER_AT_END,  /* not following, and all was written */
+    SUBSCRIBER_AT_HOLE, /* the bytes that follow have gone: see the cursor's 410 */
+    SUBSCRIBER_DAMAGED, /* the journal cannot be read on: journal_failure names file and position */
+    SUBSCRIBER_CLOSED,  /* the journal is being closed */
+};
+
+enum subscriber_refusal {
+    SUBSCRIBER_BEYOND, /* past the committed end */
+    SUBSCRIBER_INSIDE, /* inside a line */
+    SUBSCRIBER_GONE,   /* in a hole or below the earliest: see the edges */
+    SUBSCRIBER_UNREADABLE,
+};
+
+struct subscriber_sink {
+    void *arg;
+    size_t (*pending)(void *arg); /* bytes written and not yet taken on */
+    void (*refuse)(void *arg, enum subscriber_refusal why, const struct journal_edges *edges);
+    void (*start)(void *arg, uint64_t offset, uint64_t end); /* end: committed at this moment */
+    void (*write)(void *arg, struct bytes piece);            /* borrowed */
+    void (*end)(void *arg, enum subscriber_end why);
+};
+
+struct subscriber_config {
+    struct stream *stream;
+    struct stream_from from;
+    bool follow;
+    bool start_only;             /* ends right after start: for those who only ask where a cursor stands */
+    struct subscriber_sink sink; /* copied */
+};
+
+struct subscriber *subscriber_new(const struct subscriber_config *config);
+/* Frees it at any time, without a call of the sink. */
+void subscriber_free(struct subscriber **sub);
+
+/* Begins: judges the cursor. Called once, right after subscriber_new. May call refuse at once. */
+void subscriber_begin(struct subscriber *sub);
+/* The sink has room again (pending fell to SUBSCRIBER_LOW or under). */
+void subscriber_drained(struct subscriber *sub);
+uint64_t subscriber_offset(const struct subscriber *sub); /* of the next byte to write */
+bool subscriber_started(const struct subscriber *sub);    /* start was called */
+
+#endif

@@ -1,0 +1,14 @@
+/* subscriber_list: how a stream's subscribers hang together; shared by stream.c and subscriber.c only. */
+#ifndef MILLRACE_PUBSUB_SUBSCRIBER_LIST_H
+#define MILLRACE_PUBSUB_SUBSCRIBER_LIST_H
+
+struct subscriber;
+
+struct subscriber_link {
+    struct subscriber *previous, *next;
+};
+struct subscriber_link *subscriber_link(struct subscriber *sub);
+/* The committed end has moved. */
+void subscriber_wake(struct subscriber *sub);
+
+#endif
