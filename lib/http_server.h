@@ -79,7 +79,8 @@ struct http_server_config {
     bool allow_acts;        /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
     /* NULL when ready; else why not, a text that lives until the next call. */
-    const char *(*not_ready)(void *ctx);
+    const char *(*not_ready)(void *arg);
+    void *not_ready_arg;
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
 };

@@ -19,11 +19,6 @@
 #define N_COLOURS 6
 
 static const struct option_row rows[] = {
-    {.name = "config",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .letter = 'c',
-        .help = "the configuration file that describes the pipeline"},
     {.name = "data_dir",
         .type = OPTION_STRING,
         .fallback = "millrace-data",
@@ -282,7 +277,7 @@ static int up_with(struct up *up, const struct options *o)
             "millrace up: --config=FILE is needed: it says what to count (a sample: etc/clicks.conf)\n");
         return EX_USAGE;
     }
-    up->config_path = options_string(o, "config");
+    up->config_path = options_config(o)->path;
     up->data_dir = options_string(o, "data_dir");
     up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
     if (!options_check_only(o) && daemon_own_directory(up->data_dir, &error) != 0) {
