@@ -1,0 +1,80 @@
+/* app: what simplequeue's HTTP handlers share. docs/protocol.md says what they answer.
+ *
+ * A request whose reply waits for a commit, or for messages, may lose its client meanwhile; its `struct pending`
+ * or `struct waiter` outlives it and knows by `req` being NULL.
+ */
+#ifndef SIMPLEQUEUE_APP_H
+#define SIMPLEQUEUE_APP_H
+
+#include "daemon.h"
+#include "queues.h"
+#include "waiting.h"
+
+struct evbuffer;
+
+#define APP_REPLY_BYTES (16u << 20) /* messages in one reply: more are left for the next, but one is given */
+#define APP_LEASE_DEFAULT 30000
+#define APP_LEASE_MAX (24 * 3600 * 1000)
+#define APP_WAIT_MAX (10 * 60 * 1000)
+#define APP_DELAY_MAX (INT64_C(366) * 24 * 3600 * 1000)
+#define APP_REASON_MAX 1024
+
+struct app {
+    struct daemon *daemon;
+    struct queues *queues;
+    size_t max_message;
+    size_t max_items;
+    struct bytes mget_separator, mput_separator;
+    struct waiting waiting;
+    size_t pending;        /* replies that wait for a commit */
+    bool drained;          /* told */
+    struct bytes *records; /* of the mput at hand; reused */
+    size_t records_cap;
+    struct stats_counter *duplicates, *refused;
+    void *loop; /* main.c's own: the timer */
+};
+
+struct queue_now app_now(void);
+/* Something with a deadline was made: sees that the timer is early enough. */
+void app_arm(struct app *app);
+/* Tells the daemon that nothing is under way any more, once, when it drains. */
+void app_check_drained(struct app *app);
+
+extern const struct http_route app_routes[];
+void app_extra_stats(void *ctx, bool json, struct buf *out);
+void app_register_queue(struct app *app, struct named_queue *q);
+
+/* ---- for the handlers ---- */
+
+/* A reply that waits for a commit. */
+struct pending {
+    struct app *app;
+    struct http_request *req; /* NULL once the client is gone */
+    struct named_queue *q;
+    struct evbuffer *body; /* GET, MGET: what was taken */
+    const char *verb;      /* "acked": the member of the reply */
+    struct waiter *waiter; /* an ack that rides a reserve: what comes next */
+};
+struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q);
+void pending_free(struct pending *p);
+
+/* queue=, or the default. False when the problem was answered. */
+bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1]);
+/* items=, at least 1 and no more than --max-mget. */
+bool param_items(struct app *app, struct http_request *req, size_t fallback, size_t *items);
+/* separator=, or the option's; never empty. */
+bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
+/* "A-B,C": the caller frees *out. False when it is not that. */
+bool parse_ids(struct bytes text, struct id_range **out, size_t *n);
+
+/* HEAD withholds the reply, so what it took or leased would be lost: 405. True when that was answered. */
+bool refuse_head(struct http_request *req);
+void add_queue_id(struct http_request *req, const struct named_queue *q);
+/* Answers what a result other than QUEUE_OK is. `mark` only matters for a conflict. */
+void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark);
+void reply_held(struct http_request *req, struct named_queue *q);
+
+http_handler http_put, http_mput, http_get, http_mget, http_dump, http_reserve;
+http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_dead, http_kick;
+
+#endif

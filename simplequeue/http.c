@@ -1,0 +1,175 @@
+#include "app.h"
+
+#include <event2/buffer.h>
+#include <stdlib.h>
+
+/* ---- what handlers share ---- */
+
+static const struct refusal {
+    int status;
+    const char *code, *hint;
+} refusals[] = {
+    [QUEUE_CONFLICT] = {409, "mark-conflict", NULL},
+    [QUEUE_TOO_MANY_PRODUCERS] = {409, "too-many-producers", "use the names that are known already"},
+    [QUEUE_FULL] = {503, "queue-full",
+        "read from the queue, or raise --max-depth, --max-bytes or --max-memory"},
+    [QUEUE_TOO_LARGE] = {413, "too-large", "put fewer messages at once"},
+    [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
+    [QUEUE_NO_SPACE] = {503, "storage-full",
+        "make room on the disk; puts are taken again as soon as there is"},
+    [QUEUE_LATCHED] = {503, "storage-failed", "mend the storage, then restart"},
+    [QUEUE_CLOSED] = {503, "not-ready", NULL},
+    [QUEUE_LEASE_LOST] = {409, "lease-lost", "the lease has ended or these are settled; reserve again"},
+    [QUEUE_NOTHING] = {404, "not-found", NULL},
+    [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues", "raise --max-queues"},
+};
+
+void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark)
+{
+    const struct refusal *r = &refusals[result];
+    stats_add(app->refused, 1);
+    if (result != QUEUE_CONFLICT) {
+        http_problem(req, r->status, r->code, r->hint, "%s", queue_strerror(result));
+        return;
+    }
+    struct buf members = {0};
+    buf_printf(&members, "\"mark\":\"%llu\"", (unsigned long long)mark);
+    buf_append_char(&members, '\0');
+    http_problem_with(req, r->status, r->code, members.ptr, "%s", queue_strerror(result));
+    buf_free(&members);
+}
+
+void reply_held(struct http_request *req, struct named_queue *q)
+{
+    const char *reader = queue_state(named_queue_core(q))->reader;
+    struct buf members = {0};
+    buf_append_str(&members, "\"reader\":");
+    buf_append_json(&members, bytes_str(reader));
+    buf_append_char(&members, '\0');
+    add_queue_id(req, q);
+    http_problem_with(req, 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s", reader,
+        named_queue_name(q));
+    buf_free(&members);
+}
+
+void add_queue_id(struct http_request *req, const struct named_queue *q)
+{
+    http_add_header(req, "X-Millrace-Queue-Id", "%s", named_queue_id(q));
+}
+
+bool refuse_head(struct http_request *req)
+{
+    if (!http_is_head(req))
+        return false;
+    http_problem(req, 405, "method-not-allowed", "use GET or POST", "HEAD would lose what it takes");
+    return true;
+}
+
+bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1])
+{
+    return http_param_name(req, "queue", QUEUES_DEFAULT, name);
+}
+
+bool param_items(struct app *app, struct http_request *req, size_t fallback, size_t *items)
+{
+    uint64_t n;
+    if (!http_param_u64(req, "items", fallback, 1, UINT64_MAX, &n))
+        return false;
+    *items = n < app->max_items ? n : app->max_items;
+    return true;
+}
+
+bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out)
+{
+    *out = fallback;
+    if (!http_param(req, "separator", out) || out->len > 0)
+        return true;
+    http_problem(req, 400, "bad-parameter", NULL, "separator is empty");
+    return false;
+}
+
+static bool parse_range(struct bytes text, struct id_range *out)
+{
+    const char *dash = memchr(text.ptr, '-', text.len);
+    size_t first = dash ? (size_t)(dash - text.ptr) : text.len;
+    if (!bytes_to_u64(bytes_of(text.ptr, first), &out->first))
+        return false;
+    out->last = out->first;
+    if (dash && !bytes_to_u64(bytes_of(dash + 1, text.len - first - 1), &out->last))
+        return false;
+    return out->first <= out->last;
+}
+
+bool parse_ids(struct bytes text, struct id_range **out, size_t *n)
+{
+    *out = NULL;
+    *n = 0;
+    for (size_t at = 0; at <= text.len;) {
+        const char *comma = at < text.len ? memchr(text.ptr + at, ',', text.len - at) : NULL;
+        size_t end = comma ? (size_t)(comma - text.ptr) : text.len;
+        *out = mem_realloc(*out, (*n + 1) * sizeof **out);
+        if (at == end || !parse_range(bytes_of(text.ptr + at, end - at), &(*out)[*n])) {
+            free(*out);
+            *out = NULL;
+            return false;
+        }
+        ++*n;
+        at = end + 1;
+    }
+    return true;
+}
+
+/* ---- replies that wait for a commit ---- */
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    struct pending *p = arg;
+    (void)req;
+    p->req = NULL;
+}
+
+struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q)
+{
+    struct pending *p = mem_zalloc(sizeof *p);
+    p->app = app;
+    p->req = req;
+    p->q = q;
+    app->pending++;
+    http_on_gone(req, on_gone, p);
+    return p;
+}
+
+void pending_free(struct pending *p)
+{
+    struct app *app = p->app;
+    if (p->body)
+        evbuffer_free(p->body);
+    free(p);
+    app->pending--;
+    app_check_drained(app);
+}
+
+/* ---- endpoints ---- */
+
+#define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
+#define ROUTE(path, handler, help)                                                                           \
+    {                                                                                                        \
+        path, GET_OR_POST, HTTP_ROUTE_WHEN_READY, 0, handler, NULL, help                                     \
+    }
+
+const struct http_route app_routes[] = {
+    ROUTE("/put", http_put, "put one message: ?data= or the body"),
+    ROUTE("/mput", http_mput, "put messages: ?separator="),
+    ROUTE("/get", http_get, "take one message"),
+    ROUTE("/mget", http_mget, "take messages: ?items=&separator="),
+    ROUTE("/reserve", http_reserve, "lease messages: ?items=&lease=&wait=&reader=&ack="),
+    ROUTE("/ack", http_ack, "leased messages are done: ?lease=&id="),
+    ROUTE("/nack", http_nack, "leased messages go back: ?lease=&id=&delay="),
+    ROUTE("/bury", http_bury, "leased messages are put aside: ?lease=&id=&reason="),
+    ROUTE("/touch", http_touch, "a lease lasts longer: ?lease=&extend="),
+    ROUTE("/release", http_release, "end a reader's leases: ?reader="),
+    ROUTE("/dead", http_dead, "the buried messages: ?items=&from="),
+    ROUTE("/kick", http_kick, "buried messages are ready again: ?items="),
+    ROUTE("/dump", http_dump, "the ready messages, left where they are: ?from="),
+    {0},
+};

@@ -1,0 +1,320 @@
+#include "app.h"
+
+#include <stdlib.h>
+
+#define JSON "application/json"
+
+/* lease=L&id=A-B,C of an existing queue. */
+struct lease_request {
+    struct named_queue *q;
+    uint64_t lease;
+    struct id_range *ids; /* the handler frees them */
+    size_t n;
+};
+
+/* False when the problem was answered. */
+static bool find_queue(struct app *app, struct http_request *req, struct named_queue **q)
+{
+    char name[NAME_MAX_BYTES + 1];
+    if (!param_queue(req, name))
+        return false;
+    *q = queues_find(app->queues, name);
+    return true;
+}
+
+static bool param_lease(struct http_request *req, uint64_t *lease)
+{
+    struct bytes text;
+    if (http_param(req, "lease", &text))
+        return http_param_u64(req, "lease", 0, 0, UINT64_MAX, lease);
+    http_problem(req, 400, "missing-parameter", NULL, "lease is missing");
+    return false;
+}
+
+static bool param_ids(struct http_request *req, struct lease_request *out)
+{
+    struct bytes text;
+    if (!http_param(req, "id", &text)) {
+        http_problem(req, 400, "missing-parameter", NULL, "id is missing");
+        return false;
+    }
+    if (parse_ids(text, &out->ids, &out->n))
+        return true;
+    http_problem(req, 400, "bad-parameter", "id=A-B,C", "id is not a list of ids");
+    return false;
+}
+
+static bool lease_request(struct app *app, struct http_request *req, struct lease_request *out)
+{
+    *out = (struct lease_request){0};
+    if (!find_queue(app, req, &out->q) || !param_lease(req, &out->lease) || !param_ids(req, out))
+        return false;
+    if (out->q)
+        return true;
+    free(out->ids);
+    reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+    return false;
+}
+
+static void reply_count(struct http_request *req, const struct named_queue *q, const char *verb, uint64_t n)
+{
+    if (q)
+        add_queue_id(req, q);
+    http_replyf(req, 200, JSON, "{\"%s\":%llu}\n", verb, (unsigned long long)n);
+}
+
+static void count_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    if (p->req && outcome->result != QUEUE_OK)
+        reply_refused(p->app, p->req, outcome->result, 0);
+    else if (p->req)
+        reply_count(p->req, p->q, p->verb, outcome->count);
+    app_arm(p->app);
+    pending_free(p);
+}
+
+/* After the operation was asked for: what it refused is answered now. */
+static void settle(struct pending *p, struct http_request *req, enum queue_result r)
+{
+    if (r == QUEUE_OK)
+        return;
+    http_on_gone(req, NULL, NULL);
+    add_queue_id(req, p->q);
+    reply_refused(p->app, req, r, 0);
+    pending_free(p);
+}
+
+static struct pending *count_pending(
+    struct app *app, struct http_request *req, struct named_queue *q, const char *verb)
+{
+    struct pending *p = pending_new(app, req, q);
+    p->verb = verb;
+    return p;
+}
+
+void http_ack(struct http_request *req, void *ctx)
+{
+    struct lease_request r;
+    if (!lease_request(ctx, req, &r))
+        return;
+    struct pending *p = count_pending(ctx, req, r.q, "acked");
+    settle(p, req, named_queue_ack(r.q, r.lease, r.ids, r.n, app_now(), count_done, p));
+    free(r.ids);
+}
+
+static void nack_now(struct app *app, struct http_request *req, const struct lease_request *r)
+{
+    uint64_t n = named_queue_return(r->q, r->lease, r->ids, r->n);
+    if (n)
+        reply_count(req, r->q, "nacked", n);
+    else
+        reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+}
+
+static void nack_later(struct app *app, struct http_request *req, const struct lease_request *r, usec_t delay)
+{
+    struct pending *p = count_pending(app, req, r->q, "nacked");
+    settle(p, req, named_queue_delay(r->q, r->lease, r->ids, r->n, delay, app_now(), count_done, p));
+}
+
+void http_nack(struct http_request *req, void *ctx)
+{
+    struct lease_request r;
+    uint64_t delay;
+    if (!http_param_u64(req, "delay", 0, 0, APP_DELAY_MAX, &delay) || !lease_request(ctx, req, &r))
+        return;
+    if (delay)
+        nack_later(ctx, req, &r, (usec_t)delay * USEC_PER_MSEC);
+    else
+        nack_now(ctx, req, &r);
+    free(r.ids);
+}
+
+void http_bury(struct http_request *req, void *ctx)
+{
+    struct lease_request r;
+    struct bytes reason = BYTES_NONE;
+    if (http_param(req, "reason", &reason) && reason.len > APP_REASON_MAX) {
+        http_problem(req, 400, "bad-parameter", NULL, "reason is over %d bytes", APP_REASON_MAX);
+        return;
+    }
+    if (!lease_request(ctx, req, &r))
+        return;
+    struct pending *p = count_pending(ctx, req, r.q, "buried");
+    settle(p, req, named_queue_bury(r.q, r.lease, r.ids, r.n, reason, app_now(), count_done, p));
+    free(r.ids);
+}
+
+void http_touch(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct named_queue *q;
+    uint64_t lease, extend;
+    if (!find_queue(app, req, &q) || !param_lease(req, &lease) ||
+        !http_param_u64(req, "extend", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &extend))
+        return;
+    usec_t deadline = app_now().monotonic + (usec_t)extend * USEC_PER_MSEC;
+    if (!q || !queue_touch(named_queue_core(q), lease, deadline)) {
+        reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+        return;
+    }
+    app_arm(app);
+    reply_count(req, q, "extended", extend);
+}
+
+void http_release(struct http_request *req, void *ctx)
+{
+    struct named_queue *q;
+    char reader[NAME_MAX_BYTES + 1];
+    if (!find_queue(ctx, req, &q) || !http_param_name(req, "reader", "", reader))
+        return;
+    unsigned long long n = q ? named_queue_release(q, reader) : 0;
+    unsigned long long next_id = q ? queue_state(named_queue_core(q))->next_id : 1;
+    if (q)
+        add_queue_id(req, q);
+    http_replyf(req, 200, JSON, "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\"}\n", n,
+        q ? named_queue_id(q) : "", next_id);
+}
+
+/* ---- reserve, with or without an ack riding ---- */
+
+static struct waiter *new_waiter(struct app *app, struct http_request *req)
+{
+    struct waiter *w = mem_zalloc(sizeof *w);
+    uint64_t lease, wait;
+    heap_node_init(&w->deadline);
+    w->app = app;
+    w->req = req;
+    if (!param_queue(req, w->queue) || !param_items(app, req, 1, &w->items) ||
+        !http_param_name(req, "reader", "", w->reader) ||
+        !http_param_u64(req, "lease", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &lease) ||
+        !http_param_u64(req, "wait", 0, 0, APP_WAIT_MAX, &wait)) {
+        free(w);
+        return NULL;
+    }
+    w->lease = (usec_t)lease * USEC_PER_MSEC;
+    w->wait = (usec_t)wait * USEC_PER_MSEC;
+    return w;
+}
+
+static void ride_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    struct waiter *w = p->waiter;
+    if (!p->req || outcome->result != QUEUE_OK) {
+        waiting_free(w);
+        if (p->req)
+            reply_refused(p->app, p->req, outcome->result, 0);
+    } else {
+        w->acked = outcome->count;
+        waiting_reserve(w, app_now());
+    }
+    pending_free(p);
+}
+
+/* ack=L:A-B,C */
+static bool parse_ack(struct bytes text, struct lease_request *out)
+{
+    const char *colon = memchr(text.ptr, ':', text.len);
+    size_t first = colon ? (size_t)(colon - text.ptr) : 0;
+    return colon && bytes_to_u64(bytes_of(text.ptr, first), &out->lease) &&
+           parse_ids(bytes_of(colon + 1, text.len - first - 1), &out->ids, &out->n);
+}
+
+static void ack_then_reserve(struct waiter *w, struct bytes ack)
+{
+    struct app *app = w->app;
+    struct http_request *req = w->req;
+    struct lease_request r = {.q = queues_find(app->queues, w->queue)};
+    if (!parse_ack(ack, &r)) {
+        waiting_free(w);
+        http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C", "ack is not a lease and a list of ids");
+        return;
+    }
+    w->acks = true;
+    struct pending *p = r.q ? pending_new(app, req, r.q) : NULL;
+    if (p)
+        p->waiter = w;
+    enum queue_result result =
+        p ? named_queue_ack(r.q, r.lease, r.ids, r.n, app_now(), ride_done, p) : QUEUE_LEASE_LOST;
+    free(r.ids);
+    if (result == QUEUE_OK)
+        return;
+    waiting_free(w);
+    if (p)
+        settle(p, req, result);
+    else
+        reply_refused(app, req, result, 0);
+}
+
+void http_reserve(struct http_request *req, void *ctx)
+{
+    struct bytes ack;
+    struct waiter *w = refuse_head(req) ? NULL : new_waiter(ctx, req);
+    if (w && http_param(req, "ack", &ack))
+        ack_then_reserve(w, ack);
+    else if (w)
+        waiting_reserve(w, app_now());
+}
+
+/* ---- buried messages ---- */
+
+static void append_buried(
+    struct buf *out, const struct queue *core, uint64_t id, const struct queue_burial *b)
+{
+    uint32_t tries;
+    struct bytes text = queue_message(core, id, &tries);
+    buf_printf(out,
+        "{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", (unsigned long long)id,
+        tries, (long long)(b->buried_at / USEC_PER_SEC), text.len);
+    buf_append_json(out, b->reason);
+    buf_append_str(out, ",\"message\":");
+    buf_append_json(out, text);
+    buf_append_char(out, '}');
+}
+
+void http_dead(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct named_queue *q;
+    uint64_t from, id;
+    size_t items, n = 0;
+    const struct queue_burial *burial;
+    if (!find_queue(app, req, &q) || !param_items(app, req, 100, &items) ||
+        !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
+        return;
+    struct buf out = {0};
+    buf_append_str(&out, "{\"buried\":[");
+    while (q && n < items && out.len < APP_REPLY_BYTES &&
+           queue_next_buried(named_queue_core(q), from, &id, &burial)) {
+        buf_append_str(&out, n++ ? "," : "");
+        append_buried(&out, named_queue_core(q), id, burial);
+        from = id + 1;
+    }
+    buf_append_str(&out, "]}\n");
+    if (q)
+        add_queue_id(req, q);
+    http_reply(req, 200, JSON, buf_bytes(&out));
+    buf_free(&out);
+}
+
+void http_kick(struct http_request *req, void *ctx)
+{
+    struct named_queue *q;
+    size_t items;
+    if (!find_queue(ctx, req, &q) || !param_items(ctx, req, 1, &items))
+        return;
+    struct pending *p = q ? count_pending(ctx, req, q, "kicked") : NULL;
+    enum queue_result r = p ? named_queue_kick(q, items, app_now(), count_done, p) : QUEUE_NOTHING;
+    if (r == QUEUE_OK)
+        return;
+    if (p) {
+        http_on_gone(req, NULL, NULL);
+        pending_free(p);
+    }
+    if (r == QUEUE_NOTHING)
+        reply_count(req, q, "kicked", 0);
+    else
+        reply_refused(ctx, req, r, 0);
+}

@@ -1,0 +1,161 @@
+#include "app.h"
+
+#include <stdlib.h>
+
+/* ---- the reply ---- */
+
+static void put_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    struct http_request *req = p->req;
+    struct app *app = p->app;
+    if (outcome->duplicate)
+        stats_add(app->duplicates, 1);
+    if (req && outcome->result != QUEUE_OK) {
+        reply_refused(app, req, outcome->result, 0);
+    } else if (req) {
+        unsigned long long first = outcome->first_id, last = first + outcome->count - 1;
+        add_queue_id(req, p->q);
+        if (outcome->duplicate)
+            http_add_header(req, "X-Millrace-Duplicate", "1");
+        else if (p->verb)
+            http_add_header(req, p->verb, "%llu", first);
+        else if (outcome->count)
+            http_add_header(req, "X-Millrace-Ids", "%llu-%llu", first, last);
+        http_reply(req, 200, NULL, BYTES_NONE);
+    }
+    pending_free(p);
+}
+
+/* ---- what is asked ---- */
+
+static bool bad_marks(struct http_request *req)
+{
+    http_problem(req, 400, "bad-parameter",
+        "give producer (a name), mark and next (numbers, mark < next) together",
+        "the producer and its marks are not complete");
+    return false;
+}
+
+/* producer=&mark=&next=: all or none. */
+static bool param_marks(struct http_request *req, struct queue_put *put)
+{
+    struct bytes mark, next;
+    bool has_producer = http_param(req, "producer", &put->producer);
+    bool has_mark = http_param(req, "mark", &mark), has_next = http_param(req, "next", &next);
+    if (!has_producer && !has_mark && !has_next) {
+        put->producer = BYTES_NONE;
+        return true;
+    }
+    if (!has_producer || !has_mark || !has_next || !bytes_is_name(put->producer))
+        return bad_marks(req);
+    if (!bytes_to_u64(mark, &put->mark) || !bytes_to_u64(next, &put->next) || put->mark >= put->next)
+        return bad_marks(req);
+    return true;
+}
+
+static struct bytes message_data(struct http_request *req)
+{
+    struct bytes data;
+    return http_param(req, "data", &data) ? data : http_body(req);
+}
+
+static bool fits(struct app *app, struct http_request *req, size_t len)
+{
+    if (len <= app->max_message)
+        return true;
+    http_problem(req, 413, "too-large", "raise --max-message", "a message of %zu bytes; the limit is %zu",
+        len, app->max_message);
+    return false;
+}
+
+static void reply_unmade(
+    struct app *app, struct http_request *req, enum queue_result result, const char *error)
+{
+    if (!error[0]) {
+        reply_refused(app, req, result, 0);
+        return;
+    }
+    stats_add(app->refused, 1);
+    http_problem(req, 503, result == QUEUE_NO_SPACE ? "storage-full" : "storage-failed", NULL, "%s", error);
+}
+
+/* `id_header` is the header for one id, or NULL for a range. */
+static void put(struct app *app, struct http_request *req, struct queue_put *what, const char *id_header)
+{
+    char name[NAME_MAX_BYTES + 1], error[512] = "";
+    struct queue_now now = app_now();
+    enum queue_result r;
+    uint64_t mark = 0;
+    if (!param_queue(req, name) || !param_marks(req, what))
+        return;
+    if (what->n == 0 && what->producer.len == 0 && message_data(req).len == 0) {
+        http_problem(req, 400, "missing-data", NULL, "missing data");
+        return;
+    }
+    struct named_queue *q = queues_get(app->queues, name, now, &r, error, sizeof error);
+    if (!q) {
+        reply_unmade(app, req, r, error);
+        return;
+    }
+    struct pending *p = pending_new(app, req, q);
+    p->verb = id_header;
+    r = named_queue_put(q, what, now, put_done, p, &mark);
+    if (r == QUEUE_OK)
+        return;
+    http_on_gone(req, NULL, NULL);
+    pending_free(p);
+    add_queue_id(req, q);
+    reply_refused(app, req, r, mark);
+}
+
+void http_put(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes data = message_data(req);
+    struct queue_put what = {.messages = &data, .n = 1};
+    if (data.len == 0)
+        http_problem(req, 400, "missing-data", "give ?data= or a body", "missing data");
+    else if (fits(app, req, data.len))
+        put(app, req, &what, "X-Millrace-Id");
+}
+
+/* ---- mput ---- */
+
+static void add_record(struct app *app, size_t n, struct bytes record)
+{
+    if (n == app->records_cap) {
+        app->records_cap = app->records_cap ? app->records_cap * 2 : 64;
+        app->records = mem_realloc(app->records, app->records_cap * sizeof *app->records);
+    }
+    app->records[n] = record;
+}
+
+/* The records between separators, without empty ones, into app->records; how many. */
+static size_t split(struct app *app, struct bytes data, struct bytes separator)
+{
+    size_t n = 0;
+    while (data.len) {
+        const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
+        size_t len = at ? (size_t)(at - data.ptr) : data.len;
+        size_t skip = at ? len + separator.len : len;
+        if (len)
+            add_record(app, n++, bytes_of(data.ptr, len));
+        data = bytes_of(data.ptr + skip, data.len - skip);
+    }
+    return n;
+}
+
+void http_mput(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes separator;
+    if (!param_separator(req, app->mput_separator, &separator))
+        return;
+    struct queue_put what = {.n = split(app, message_data(req), separator)};
+    what.messages = app->records;
+    for (size_t i = 0; i < what.n; i++)
+        if (!fits(app, req, app->records[i].len))
+            return;
+    put(app, req, &what, NULL);
+}

@@ -1,0 +1,130 @@
+#include "app.h"
+
+#include <stdio.h>
+
+#define FIELD(name, expression)                                                                              \
+    static uint64_t read_##name(const struct named_queue *q)                                                 \
+    {                                                                                                        \
+        const struct queue *core = named_queue_core_const(q);                                                \
+        const struct queue_state *s = queue_state(core);                                                     \
+        (void)s;                                                                                             \
+        return expression;                                                                                   \
+    }
+FIELD(puts, s->puts)
+FIELD(gets, s->gets)
+FIELD(depth, queue_depth(core))
+FIELD(depth_high_water, s->depth_high_water)
+FIELD(bytes, s->bytes)
+FIELD(ready, s->n[MESSAGE_READY])
+FIELD(leased, s->n[MESSAGE_LEASED] + s->n[MESSAGE_BUSY])
+FIELD(delayed, s->n[MESSAGE_DELAYED])
+FIELD(buried, s->n[MESSAGE_BURIED])
+FIELD(leases, (uint64_t)s->leases)
+FIELD(expired, s->expired)
+
+/* A queue's numbers, as /stats calls them. */
+static const struct field {
+    const char *name;
+    uint64_t (*read)(const struct named_queue *q);
+} fields[] = {
+    {"puts", read_puts},
+    {"gets", read_gets},
+    {"depth", read_depth},
+    {"depth_high_water", read_depth_high_water},
+    {"bytes", read_bytes},
+    {"ready", read_ready},
+    {"leased", read_leased},
+    {"delayed", read_delayed},
+    {"buried", read_buried},
+    {"leases", read_leases},
+    {"expired", read_expired},
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+#define FIELDS_BITLY 5 /* the first ones have bitly's names, and are at the top level for the default queue */
+
+static void json_fields(struct buf *out, const struct named_queue *q, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name,
+            (unsigned long long)(q ? fields[i].read(q) : 0));
+}
+
+static void json_queue(struct buf *out, const struct named_queue *q)
+{
+    const struct queue_state *s = queue_state(named_queue_core_const(q));
+    const struct journal *j = named_queue_journal(q);
+    buf_printf(out, "\"%s\":{\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"reader\":", named_queue_name(q),
+        named_queue_id(q), (unsigned long long)s->next_id);
+    buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
+    buf_printf(out, ",\"disk_bytes\":%llu,", (unsigned long long)(j ? journal_disk_bytes(j) : 0));
+    json_fields(out, q, FIELDS);
+    buf_append_char(out, '}');
+}
+
+static void json_stats(const struct app *app, struct buf *out)
+{
+    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
+    const struct queue_limits *limits = queues_limits(app->queues);
+    buf_append_char(out, ',');
+    json_fields(out, q, FIELDS_BITLY);
+    buf_printf(out, ",\"overflow\":0,\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
+        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, app->waiting.n);
+    for (size_t i = 0; i < queues_count(app->queues); i++) {
+        buf_append_str(out, i ? "," : "");
+        json_queue(out, queues_at(app->queues, i));
+    }
+    buf_append_char(out, '}');
+}
+
+static void text_stats(const struct app *app, struct buf *out)
+{
+    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
+    for (size_t i = 0; i < FIELDS_BITLY; i++)
+        buf_printf(out, "%s:%llu\n", fields[i].name, (unsigned long long)(q ? fields[i].read(q) : 0));
+    buf_append_str(out, "overflow:0\n");
+    for (size_t i = 0; i < queues_count(app->queues); i++)
+        for (size_t f = 0; f < FIELDS; f++)
+            buf_printf(out, "%s.%s:%llu\n", named_queue_name(queues_at(app->queues, i)), fields[f].name,
+                (unsigned long long)fields[f].read(queues_at(app->queues, i)));
+}
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    const struct app *app = ctx;
+    if (!app || !app->queues)
+        return;
+    (json ? json_stats : text_stats)(app, out);
+}
+
+/* ---- metrics ---- */
+
+#define GAUGE(name)                                                                                          \
+    static double gauge_##name(void *q)                                                                      \
+    {                                                                                                        \
+        return (double)read_##name(q);                                                                       \
+    }
+GAUGE(depth)
+GAUGE(bytes)
+GAUGE(ready)
+GAUGE(leased)
+GAUGE(delayed)
+GAUGE(buried)
+
+void app_register_queue(struct app *app, struct named_queue *q)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } gauges[] = {
+        {"queue_depth", "messages ready, leased and delayed", gauge_depth},
+        {"queue_bytes", "bytes of messages held", gauge_bytes},
+        {"queue_ready", "messages ready", gauge_ready},
+        {"queue_leased", "messages leased", gauge_leased},
+        {"queue_delayed", "messages that become ready later", gauge_delayed},
+        {"queue_buried", "messages put aside", gauge_buried},
+    };
+    char labels[NAME_MAX_BYTES + 16];
+    snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
+}

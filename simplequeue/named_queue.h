@@ -1,0 +1,119 @@
+/* named_queue: a queue with its name, its producers' marks and, when there is a data directory, its journal.
+ *
+ * Each operation that must be durable sets messages aside in the queue, appends one record, and tells the
+ * outcome when the journal has committed or refused it. Without a journal the same happens at once: the
+ * outcome is told before the call returns. Many operations may be under way; they commit in their order.
+ *
+ * 1. An operation that returns QUEUE_OK calls `done` exactly once; any other result has changed nothing and
+ *    calls nothing.
+ * 2. Outcome QUEUE_OK says that the record is committed. Anything else says that the queue is as before.
+ * 3. A put that is a duplicate stores nothing and takes no id.
+ * 4. After any crash the queue is what the committed records say: docs/simplequeue-records.md.
+ * 5. The journal is trimmed to what is still held, and never loses its last record.
+ *
+ * Knows neither sockets nor the event loop; `now` is given. The owner of the journal set polls it.
+ */
+#ifndef SIMPLEQUEUE_NAMED_QUEUE_H
+#define SIMPLEQUEUE_NAMED_QUEUE_H
+
+#include "journal.h"
+#include "queue.h"
+
+enum queue_result {
+    QUEUE_OK,
+    QUEUE_CONFLICT, /* the producer's mark is another: outcome.mark */
+    QUEUE_TOO_MANY_PRODUCERS,
+    QUEUE_FULL,       /* over max_depth, max_bytes or max_memory */
+    QUEUE_TOO_LARGE,  /* more than one journal frame can hold */
+    QUEUE_OVERLOADED, /* too much is waiting to be committed */
+    QUEUE_NO_SPACE,
+    QUEUE_LATCHED,    /* storage failed: no more writes */
+    QUEUE_CLOSED,     /* the daemon stops */
+    QUEUE_LEASE_LOST, /* none of the ids is under that lease */
+    QUEUE_NOTHING,    /* nothing is ready, delayed or buried there */
+    QUEUE_TOO_MANY_QUEUES,
+};
+const char *queue_strerror(enum queue_result r);
+
+/* The two times: deadlines are on the first, what is stored on the second. */
+struct queue_now {
+    usec_t monotonic, wall;
+};
+
+struct queue_limits {
+    uint64_t max_depth;  /* messages ready, leased, delayed or pending in a queue; 0: no bound */
+    uint64_t max_bytes;  /* bytes held by a queue; 0: no bound */
+    uint64_t max_memory; /* bytes held by all queues; 0: no bound */
+};
+
+struct queue_outcome {
+    enum queue_result result;
+    bool duplicate;
+    uint64_t first_id; /* PUT: of what was put */
+    uint64_t count;    /* messages put, removed, delayed, buried, moved */
+};
+typedef void queue_done_fn(const struct queue_outcome *outcome, void *arg);
+
+struct queue_put {
+    const struct bytes *messages; /* copied before named_queue_put returns; none: only the mark moves */
+    size_t n;
+    struct bytes producer; /* empty: none */
+    uint64_t mark, next;
+};
+
+struct named_queue;
+
+struct named_queue_config {
+    const char *name;
+    struct queue_shared *shared;
+    const struct queue_limits *limits;
+    struct journal *journal; /* closed by named_queue_free; NULL: memory only */
+    uint64_t trim_step;      /* bytes of what is not needed worth a trim */
+    /* Called when a message may have become ready; may be NULL. */
+    void (*on_ready)(struct named_queue *q, void *arg);
+    void *on_ready_arg;
+};
+
+/* A queue of a new id when there is no journal. With one, the queue is what the journal says: this blocks.
+ * NULL with the reason in error when a record is damaged. */
+struct named_queue *named_queue_open(
+    const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
+/* What is under way must have been told: journal_set_flush. */
+void named_queue_free(struct named_queue **q);
+
+const char *named_queue_name(const struct named_queue *q);
+const char *named_queue_id(const struct named_queue *q); /* 32 hex digits; the journal's when there is one */
+struct queue *named_queue_core(struct named_queue *q);   /* to read, reserve, return, touch, release */
+const struct queue *named_queue_core_const(const struct named_queue *q);
+const struct journal *named_queue_journal(const struct named_queue *q);
+/* The pointer that on_ready's owner keeps beside the queue. */
+void named_queue_set_data(struct named_queue *q, void *data);
+void *named_queue_data(const struct named_queue *q);
+
+/* On QUEUE_CONFLICT *mark is the producer's mark as far as it is committed. */
+enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
+    queue_done_fn *done, void *arg, uint64_t *mark);
+
+/* What queue_take set aside is removed. On refusal it is ready again, in its place. */
+enum queue_result named_queue_remove(
+    struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
+
+enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
+    struct queue_now now, queue_done_fn *done, void *arg);
+/* Ready again `delay` from now under a new id. */
+enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const struct id_range *ids,
+    size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
+enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
+    size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg);
+/* Up to max_items buried messages, the lowest ids first, are ready again under new ids. */
+enum queue_result named_queue_kick(
+    struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
+
+/* Puts messages back in their place: nothing to commit. How many. */
+uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
+uint64_t named_queue_release(struct named_queue *q, const char *reader);
+
+/* A timer of this queue has come (and is out of the heap). */
+void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);
+
+#endif

@@ -1,0 +1,684 @@
+#include "queue.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+/* What message.owner points to begins with this. A ready or pending message has no owner. */
+enum owner_kind { OWNER_LEASE, OWNER_DELAY, OWNER_BURIAL };
+
+struct lease {
+    enum owner_kind kind;
+    struct queue_timer timer; /* timer.id is the number */
+    UT_hash_handle hh;        /* by timer.id */
+    bool ended;               /* only waits for what is busy */
+    size_t leased, busy;      /* messages under it, by state */
+    size_t n;
+    uint64_t ids[]; /* rising */
+};
+
+struct delay {
+    enum owner_kind kind;
+    struct queue_timer timer; /* timer.id is the message's id */
+};
+
+struct burial {
+    enum owner_kind kind;
+    struct queue_burial told;
+    char reason[];
+};
+
+/* A binary min-heap of ids: what was put back below the frontier. */
+struct id_heap {
+    uint64_t *ids;
+    size_t n, cap;
+};
+
+#define QUEUE_MAGIC 0x7175e0e1u
+
+/* Ready messages are those at or above `frontier` whose state says so, and those in `returned`; an id in
+ * `returned` whose message is not ready any more is passed over when it comes up. */
+struct queue {
+    unsigned magic;
+    struct queue_shared *shared;
+    void *owner;
+    struct store store;
+    struct queue_state state;
+    uint64_t frontier;
+    struct id_heap returned;
+    struct lease *leases;
+    uint64_t last_lease;
+    char reader[NAME_MAX_BYTES + 1];
+};
+
+/* ---- ranges of ids ---- */
+
+void id_ranges_add_range(struct id_ranges *r, struct id_range range)
+{
+    r->count += range.last - range.first + 1;
+    if (r->n && r->at[r->n - 1].last + 1 == range.first) {
+        r->at[r->n - 1].last = range.last;
+        return;
+    }
+    if (r->n == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 4;
+        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
+    }
+    r->at[r->n++] = range;
+}
+
+void id_ranges_add(struct id_ranges *r, uint64_t id)
+{
+    id_ranges_add_range(r, (struct id_range){id, id});
+}
+
+void id_ranges_free(struct id_ranges *r)
+{
+    free(r->at);
+    *r = (struct id_ranges){0};
+}
+
+/* ---- the heap of ids put back ---- */
+
+static void id_heap_put(struct id_heap *h, uint64_t id)
+{
+    if (h->n == h->cap) {
+        h->cap = h->cap ? h->cap * 2 : 64;
+        h->ids = mem_realloc(h->ids, h->cap * sizeof *h->ids);
+    }
+    size_t at = h->n++;
+    for (; at && h->ids[(at - 1) / 2] > id; at = (at - 1) / 2)
+        h->ids[at] = h->ids[(at - 1) / 2];
+    h->ids[at] = id;
+}
+
+static uint64_t id_heap_take(struct id_heap *h)
+{
+    uint64_t least = h->ids[0], moved = h->ids[--h->n];
+    size_t at = 0, child;
+    while ((child = 2 * at + 1) < h->n) {
+        if (child + 1 < h->n && h->ids[child + 1] < h->ids[child])
+            child++;
+        if (h->ids[child] >= moved)
+            break;
+        h->ids[at] = h->ids[child];
+        at = child;
+    }
+    h->ids[at] = moved;
+    return least;
+}
+
+/* ---- states and counts ---- */
+
+struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t lease_base, void *owner)
+{
+    struct queue *q = mem_zalloc(sizeof *q);
+    q->magic = QUEUE_MAGIC;
+    q->shared = shared;
+    q->owner = owner;
+    q->last_lease = lease_base;
+    q->state.next_id = q->frontier = next_id;
+    q->state.reader = q->reader;
+    store_init(&q->store, next_id);
+    return q;
+}
+
+static void free_owner(struct queue *q, struct message *m)
+{
+    if (!m->owner)
+        return;
+    if (*(enum owner_kind *)m->owner == OWNER_DELAY)
+        heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
+    if (*(enum owner_kind *)m->owner != OWNER_LEASE)
+        free(m->owner);
+    m->owner = NULL;
+}
+
+void queue_free(struct queue **qp)
+{
+    struct queue *q = *qp;
+    if (!q)
+        return;
+    assert(q->magic == QUEUE_MAGIC);
+    uint64_t id = 0;
+    struct message *m;
+    for (uint64_t from = 0; store_next(&q->store, from, &id, &m); from = id + 1)
+        free_owner(q, m);
+    struct lease *l, *after;
+    HASH_ITER(hh, q->leases, l, after)
+    {
+        heap_remove(&q->shared->deadlines, &l->timer.node);
+        HASH_DEL(q->leases, l);
+        free(l);
+    }
+    q->shared->bytes -= q->state.bytes + q->state.pending_bytes;
+    store_free(&q->store);
+    free(q->returned.ids);
+    q->magic = 0;
+    free(q);
+    *qp = NULL;
+}
+
+const struct queue_state *queue_state(const struct queue *q)
+{
+    return &q->state;
+}
+
+void *queue_owner(const struct queue *q)
+{
+    return q->owner;
+}
+
+uint64_t queue_depth(const struct queue *q)
+{
+    const uint64_t *n = q->state.n;
+    return n[MESSAGE_READY] + n[MESSAGE_LEASED] + n[MESSAGE_BUSY] + n[MESSAGE_DELAYED];
+}
+
+uint64_t queue_last_lease(const struct queue *q)
+{
+    return q->last_lease;
+}
+
+uint64_t queue_lowest_offset(const struct queue *q)
+{
+    return store_lowest_offset(&q->store);
+}
+
+static void set_state(struct queue *q, struct message *m, enum message_state state)
+{
+    q->state.n[m->state]--;
+    q->state.n[state]++;
+    m->state = state & 0xff;
+}
+
+static void count_delivery(struct message *m)
+{
+    if (m->tries < STORE_TRIES_MAX)
+        m->tries++;
+}
+
+static void make_ready(struct queue *q, uint64_t id, struct message *m)
+{
+    set_state(q, m, MESSAGE_READY);
+    m->owner = NULL;
+    if (id < q->frontier)
+        id_heap_put(&q->returned, id);
+}
+
+static void drop(struct queue *q, uint64_t id, struct message *m)
+{
+    q->state.n[m->state]--;
+    q->shared->bytes -= m->len;
+    if (m->state == MESSAGE_PENDING)
+        q->state.pending_bytes -= m->len;
+    else
+        q->state.bytes -= m->len;
+    store_drop(&q->store, id);
+}
+
+/* ---- putting ---- */
+
+uint64_t queue_next_add(const struct queue *q)
+{
+    return q->store.next_id;
+}
+
+uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
+{
+    uint64_t first = q->store.next_id;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        store_add(&q->store, messages[i], MESSAGE_PENDING);
+        bytes += messages[i].len;
+    }
+    q->state.n[MESSAGE_PENDING] += n;
+    q->state.pending_bytes += bytes;
+    q->shared->bytes += bytes;
+    return first;
+}
+
+void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset)
+{
+    assert(first_id >= q->state.next_id);
+    for (uint64_t id = first_id; id < first_id + n; id++) {
+        struct message *m = store_find(&q->store, id);
+        assert(m && m->state == MESSAGE_PENDING);
+        q->state.pending_bytes -= m->len;
+        q->state.bytes += m->len;
+        store_set_offset(&q->store, id, journal_offset);
+        set_state(q, m, MESSAGE_READY);
+    }
+    q->state.puts += n;
+    q->state.next_id = first_id + n;
+    if (queue_depth(q) > q->state.depth_high_water)
+        q->state.depth_high_water = queue_depth(q);
+}
+
+void queue_add_abort(struct queue *q, uint64_t first_id, size_t n)
+{
+    for (uint64_t id = first_id; id < first_id + n; id++)
+        drop(q, id, store_find(&q->store, id));
+    store_undo(&q->store, q->state.next_id);
+}
+
+/* ---- taking ---- */
+
+struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries)
+{
+    const struct message *m = store_find(&q->store, id);
+    assert(m);
+    if (tries)
+        *tries = m->tries;
+    return message_bytes(m);
+}
+
+/* The lowest ready message, left where it is. */
+static struct message *ready_first(struct queue *q, uint64_t *id)
+{
+    struct message *m;
+    for (; q->returned.n; id_heap_take(&q->returned)) {
+        *id = q->returned.ids[0];
+        m = store_find(&q->store, *id);
+        if (m && m->state == MESSAGE_READY)
+            return m;
+    }
+    while (
+        q->state.n[MESSAGE_READY] && store_next(&q->store, q->frontier, id, &m) && *id < q->state.next_id) {
+        q->frontier = *id;
+        if (m->state == MESSAGE_READY)
+            return m;
+        q->frontier++;
+    }
+    return NULL;
+}
+
+static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
+{
+    if (q->returned.n)
+        id_heap_take(&q->returned);
+    else
+        q->frontier = id + 1;
+    set_state(q, m, state);
+    count_delivery(m);
+    q->state.gets++;
+}
+
+static void take(
+    struct queue *q, enum message_state state, size_t max_items, size_t max_bytes, struct id_ranges *out)
+{
+    uint64_t id;
+    struct message *m;
+    for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)); n++) {
+        if (n && bytes + m->len > max_bytes)
+            return;
+        bytes += m->len;
+        ready_take(q, id, m, state);
+        id_ranges_add(out, id);
+    }
+}
+
+void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
+{
+    take(q, MESSAGE_BUSY, max_items, max_bytes, out);
+}
+
+/* ---- leases ---- */
+
+static struct lease *find_lease(const struct queue *q, uint64_t number)
+{
+    struct lease *l;
+    HASH_FIND(hh, q->leases, &number, sizeof number, l);
+    return l;
+}
+
+/* A lease is forgotten when nothing is under it. */
+static void settle(struct queue *q, struct lease *l)
+{
+    if (l->leased || l->busy)
+        return;
+    heap_remove(&q->shared->deadlines, &l->timer.node);
+    HASH_DEL(q->leases, l);
+    free(l);
+    q->state.leases--;
+}
+
+bool queue_admits(const struct queue *q, const char *reader)
+{
+    return q->state.leases == 0 || strcmp(q->reader, reader) == 0;
+}
+
+static struct lease *lease_new(struct queue *q, const struct id_ranges *ids, usec_t deadline)
+{
+    struct lease *l = mem_alloc(sizeof *l + ids->count * sizeof *l->ids);
+    *l = (struct lease){.kind = OWNER_LEASE, .leased = ids->count};
+    l->timer.kind = QUEUE_TIMER_LEASE;
+    l->timer.queue = q;
+    l->timer.id = ++q->last_lease;
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
+            l->ids[l->n++] = id;
+            store_find(&q->store, id)->owner = l;
+        }
+    heap_node_init(&l->timer.node);
+    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
+    HASH_ADD(hh, q->leases, timer.id, sizeof l->timer.id, l);
+    q->state.leases++;
+    return l;
+}
+
+uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
+    usec_t deadline, struct id_ranges *out)
+{
+    assert(queue_admits(q, reader) && out->count == 0);
+    take(q, MESSAGE_LEASED, max_items, max_bytes, out);
+    if (out->count == 0)
+        return 0;
+    snprintf(q->reader, sizeof q->reader, "%s", reader);
+    return lease_new(q, out, deadline)->timer.id;
+}
+
+/* The index of the first of the lease's ids at or above `id`. */
+static size_t lease_index(const struct lease *l, uint64_t id)
+{
+    size_t low = 0, high = l->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (l->ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct message *leased_under(const struct queue *q, const struct lease *l, uint64_t id)
+{
+    struct message *m = store_find(&q->store, id);
+    return m && m->owner == l && m->state == MESSAGE_LEASED ? m : NULL;
+}
+
+uint64_t queue_hold(
+    struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out)
+{
+    struct lease *l = find_lease(q, lease);
+    uint64_t before = out->count;
+    for (size_t r = 0; l && r < n; r++)
+        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
+            struct message *m = leased_under(q, l, l->ids[i]);
+            if (!m)
+                continue;
+            set_state(q, m, MESSAGE_BUSY);
+            l->leased--;
+            l->busy++;
+            id_ranges_add(out, l->ids[i]);
+        }
+    return out->count - before;
+}
+
+uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)
+{
+    struct lease *l = find_lease(q, lease);
+    uint64_t count = 0;
+    for (size_t r = 0; l && r < n; r++)
+        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
+            struct message *m = leased_under(q, l, l->ids[i]);
+            if (!m)
+                continue;
+            make_ready(q, l->ids[i], m);
+            l->leased--;
+            count++;
+        }
+    if (l)
+        settle(q, l);
+    return count;
+}
+
+bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
+{
+    struct lease *l = find_lease(q, lease);
+    if (!l || l->ended || l->leased == 0)
+        return false;
+    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
+    return true;
+}
+
+/* What is leased under it is back in its place; what is busy decides itself later. */
+static uint64_t lease_end(struct queue *q, struct lease *l)
+{
+    uint64_t count = l->leased;
+    for (size_t i = 0; i < l->n && l->leased; i++) {
+        struct message *m = leased_under(q, l, l->ids[i]);
+        if (!m)
+            continue;
+        make_ready(q, l->ids[i], m);
+        l->leased--;
+    }
+    l->ended = true;
+    heap_remove(&q->shared->deadlines, &l->timer.node);
+    settle(q, l);
+    return count;
+}
+
+uint64_t queue_release(struct queue *q, const char *reader)
+{
+    uint64_t count = 0;
+    struct lease *l, *after;
+    if (strcmp(q->reader, reader) != 0)
+        return 0;
+    HASH_ITER(hh, q->leases, l, after)
+    count += lease_end(q, l);
+    return count;
+}
+
+void queue_lease_expire(struct queue *q, uint64_t number)
+{
+    struct lease *l = find_lease(q, number);
+    if (l && lease_end(q, l))
+        q->state.expired++;
+}
+
+/* ---- what becomes of busy messages ---- */
+
+/* A busy message leaves what it was under: its lease counts one less, a delay or burial is freed. */
+static void leave_owner(struct queue *q, struct message *m)
+{
+    if (m->owner && *(enum owner_kind *)m->owner == OWNER_LEASE) {
+        struct lease *l = m->owner;
+        l->busy--;
+        m->owner = NULL;
+        settle(q, l);
+        return;
+    }
+    free_owner(q, m);
+}
+
+typedef void each_fn(struct queue *q, uint64_t id, struct message *m, void *arg);
+
+static void each_busy(struct queue *q, const struct id_ranges *ids, each_fn *fn, void *arg)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
+            struct message *m = store_find(&q->store, id);
+            assert(m && m->state == MESSAGE_BUSY);
+            fn(q, id, m, arg);
+        }
+}
+
+static void remove_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    (void)arg;
+    leave_owner(q, m);
+    drop(q, id, m);
+}
+
+void queue_remove(struct queue *q, const struct id_ranges *ids)
+{
+    each_busy(q, ids, remove_one, NULL);
+}
+
+static void abort_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    struct lease *l = m->owner;
+    (void)arg;
+    assert(!l || l->kind == OWNER_LEASE);
+    if (l && !l->ended) {
+        set_state(q, m, MESSAGE_LEASED);
+        l->busy--;
+        l->leased++;
+        return;
+    }
+    leave_owner(q, m);
+    make_ready(q, id, m);
+}
+
+void queue_abort(struct queue *q, const struct id_ranges *ids)
+{
+    each_busy(q, ids, abort_one, NULL);
+}
+
+static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    leave_owner(q, m);
+    struct delay *d = mem_zalloc(sizeof *d);
+    d->kind = OWNER_DELAY;
+    d->timer.kind = QUEUE_TIMER_DELAY;
+    d->timer.queue = q;
+    d->timer.id = id;
+    heap_node_init(&d->timer.node);
+    heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
+    m->owner = d;
+    set_state(q, m, MESSAGE_DELAYED);
+}
+
+void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due)
+{
+    each_busy(q, ids, delay_one, &due);
+}
+
+static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    const struct queue_burial *told = arg;
+    (void)id;
+    leave_owner(q, m);
+    struct burial *b = mem_alloc(sizeof *b + told->reason.len);
+    b->kind = OWNER_BURIAL;
+    memcpy(b->reason, told->reason.ptr ? told->reason.ptr : "", told->reason.len);
+    b->told = (struct queue_burial){told->buried_at, bytes_of(b->reason, told->reason.len)};
+    m->owner = b;
+    set_state(q, m, MESSAGE_BURIED);
+}
+
+void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at)
+{
+    struct queue_burial told = {buried_at, reason};
+    each_busy(q, ids, bury_one, &told);
+}
+
+/* ---- delayed and buried ones ---- */
+
+bool queue_set_aside(struct queue *q, uint64_t id)
+{
+    struct message *m = store_find(&q->store, id);
+    if (!m || (m->state != MESSAGE_DELAYED && m->state != MESSAGE_BURIED))
+        return false;
+    if (m->state == MESSAGE_DELAYED)
+        heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
+    set_state(q, m, MESSAGE_BUSY);
+    return true;
+}
+
+void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at)
+{
+    struct message *m = store_find(&q->store, id);
+    assert(m && m->state == MESSAGE_BUSY && m->owner);
+    if (*(enum owner_kind *)m->owner == OWNER_BURIAL) {
+        set_state(q, m, MESSAGE_BURIED);
+        return;
+    }
+    heap_put(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node, retry_at);
+    set_state(q, m, MESSAGE_DELAYED);
+}
+
+void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries)
+{
+    struct message *m = store_find(&q->store, id);
+    assert(m);
+    m->tries = (tries < STORE_TRIES_MAX ? tries : STORE_TRIES_MAX) & STORE_TRIES_MAX;
+}
+
+static bool next_in_state(
+    const struct queue *q, uint64_t from, enum message_state state, uint64_t *id, struct message **m)
+{
+    if (q->state.n[state] == 0)
+        return false;
+    for (; store_next(&q->store, from, id, m); from = *id + 1)
+        if ((*m)->state == state)
+            return true;
+    return false;
+}
+
+bool queue_next_buried(const struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial)
+{
+    struct message *m;
+    if (!next_in_state(q, from, MESSAGE_BURIED, id, &m))
+        return false;
+    *burial = &((const struct burial *)m->owner)->told;
+    return true;
+}
+
+bool queue_next_ready(const struct queue *q, uint64_t from, uint64_t *id)
+{
+    struct message *m;
+    return next_in_state(q, from, MESSAGE_READY, id, &m);
+}
+
+/* ---- recovery ---- */
+
+bool queue_restore_add(
+    struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset)
+{
+    if (first_id < q->store.next_id)
+        return false;
+    store_skip_to(&q->store, first_id);
+    queue_add(q, messages, n);
+    queue_add_commit(q, first_id, n, offset);
+    q->state.puts -= n;
+    return true;
+}
+
+void queue_restore_next_id(struct queue *q, uint64_t next_id)
+{
+    if (next_id <= q->store.next_id)
+        return;
+    store_skip_to(&q->store, next_id);
+    q->state.next_id = next_id;
+}
+
+void queue_restore_lease_base(struct queue *q, uint64_t base)
+{
+    if (base > q->last_lease)
+        q->last_lease = base;
+}
+
+bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)
+{
+    struct message *m = store_find(&q->store, id);
+    if (!m || m->state == MESSAGE_BUSY)
+        return false;
+    set_state(q, m, MESSAGE_BUSY);
+    queue_set_tries(q, id, tries);
+    return true;
+}
+
+void queue_restore_remove(struct queue *q, struct id_range range)
+{
+    uint64_t id;
+    struct message *m;
+    for (uint64_t from = range.first; store_next(&q->store, from, &id, &m) && id <= range.last;
+         from = id + 1) {
+        free_owner(q, m);
+        drop(q, id, m);
+    }
+}

@@ -1,0 +1,167 @@
+/* queue: one queue's messages and what state each is in. Memory and rules only: no journal, no sockets; the
+ * time is an argument, on the monotonic clock.
+ *
+ *     pending --commit--> ready --reserve--> leased --hold--> busy --remove--> gone
+ *                           ^                  |               |---delay---> delayed --due--> busy, moved
+ *                           |<-return, expiry--'               |---bury----> buried  --kick-> busy, moved
+ *                           `<-----------------abort-----------'
+ *
+ * What must be durable happens in two steps: the message is set aside (pending, busy), and when the journal
+ * has committed or refused it the step is finished or undone. In between it is neither shown, leased, nor
+ * given to anybody, so nothing uncommitted is ever seen, and its lease may end meanwhile without harm.
+ *
+ * 1. Ids rise by one in the order of queue_add, which is the order in which messages become ready; they never
+ *    repeat. Ids of refused messages are given again unless later ones were committed; then they stay unused.
+ * 2. The lowest ready id is always taken first. A message put back is in its place, which is its id.
+ * 3. A message is under at most one lease. Lease numbers rise from lease_base and are never given twice.
+ * 4. All leases at a time belong to one reader's name; "" is the name of those that give none.
+ * 5. tries counts how often a message was leased or taken, since the daemon started or since what the journal
+ *    remembers of it (a delay, a burial).
+ */
+#ifndef SIMPLEQUEUE_QUEUE_H
+#define SIMPLEQUEUE_QUEUE_H
+
+#include "bytes.h"
+#include "clock.h"
+#include "heap.h"
+#include "store.h"
+
+enum message_state {
+    MESSAGE_GONE,
+    MESSAGE_PENDING, /* put, not committed */
+    MESSAGE_READY,
+    MESSAGE_LEASED,
+    MESSAGE_BUSY, /* set aside until the journal has committed what becomes of it */
+    MESSAGE_DELAYED,
+    MESSAGE_BURIED,
+    MESSAGE_STATES
+};
+
+struct id_range {
+    uint64_t first, last; /* both inclusive */
+};
+/* Ids in rising order as few ranges; a zeroed one is empty. Owns its memory. */
+struct id_ranges {
+    struct id_range *at;
+    size_t n, cap;
+    uint64_t count; /* of ids */
+};
+void id_ranges_add(struct id_ranges *r, uint64_t id); /* joins the last range when it follows it */
+void id_ranges_add_range(struct id_ranges *r, struct id_range range);
+void id_ranges_free(struct id_ranges *r);
+
+/* What the queues of one daemon share: a heap of every deadline, and a count of the bytes held. */
+struct queue_shared {
+    struct heap deadlines;
+    uint64_t bytes;
+};
+
+enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY };
+/* What is in the heap of deadlines; `node` is its first member. */
+struct queue_timer {
+    struct heap_node node;
+    enum queue_timer_kind kind;
+    struct queue *queue;
+    uint64_t id; /* the lease's number, or the delayed message's id */
+};
+
+/* Read freely; only the queue changes it. */
+struct queue_state {
+    uint64_t n[MESSAGE_STATES];
+    uint64_t bytes;         /* committed and held */
+    uint64_t pending_bytes; /* not committed */
+    uint64_t next_id;       /* one past the last committed message; the next has it unless one is pending */
+    uint64_t puts, gets;    /* messages that became ready by a put; messages given out */
+    uint64_t expired;       /* leases that ran out holding messages */
+    uint64_t depth_high_water;
+    size_t leases;
+    const char *reader; /* whose leases they are; means something while leases > 0 */
+};
+
+struct queue;
+struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t lease_base, void *owner);
+void queue_free(struct queue **q);
+const struct queue_state *queue_state(const struct queue *q);
+void *queue_owner(const struct queue *q);
+/* Ready, leased and delayed. */
+uint64_t queue_depth(const struct queue *q);
+uint64_t queue_last_lease(const struct queue *q); /* the highest number given, or lease_base */
+/* The journal offset that every message held is at or above; see store_lowest_offset. */
+uint64_t queue_lowest_offset(const struct queue *q);
+
+/* ---- putting ---- */
+/* The id that queue_add will give. */
+uint64_t queue_next_add(const struct queue *q);
+/* Copies the messages as pending; the first one's id. */
+uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n);
+/* What was added is ready. Commits and aborts come in the order of the adds. */
+void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset);
+void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
+
+/* ---- reading ---- */
+/* The message's bytes, good until it is removed; and its tries. It must be held. */
+struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries);
+
+/* Up to max_items ready messages, the lowest ids first, as long as their bytes together are within max_bytes
+ * (but at least one) become busy; appended to *out. */
+void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
+
+/* The same as leased until `deadline`. The lease's number, or 0 when nothing is ready. The reader must be
+ * admitted. */
+bool queue_admits(const struct queue *q, const char *reader);
+uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
+    usec_t deadline, struct id_ranges *out);
+
+/* ---- by lease ---- */
+/* Those of `wanted` (any order, may overlap) that are leased under the number become busy; appended to *out.
+ * How many. */
+uint64_t queue_hold(
+    struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
+/* Those of `wanted` that are leased under the number are ready again in their place. How many. */
+uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
+/* The lease ends at `deadline` instead. False when it has none leased any more. */
+bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
+/* Every lease of that reader ends. How many messages are back in their place. */
+uint64_t queue_release(struct queue *q, const char *reader);
+/* A lease's deadline has come (its timer was first in the heap): the messages are back in their place. */
+void queue_lease_expire(struct queue *q, uint64_t lease);
+
+/* ---- what becomes of busy messages ---- */
+void queue_remove(struct queue *q, const struct id_ranges *ids);
+/* Back: under their lease if it still runs, else ready in their place; delayed and buried ones as they were. */
+void queue_abort(struct queue *q, const struct id_ranges *ids);
+/* Delayed until `due`, then the timer in the heap of deadlines tells. */
+void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due);
+void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at);
+
+/* ---- delayed and buried ones ---- */
+/* A delayed or buried message becomes busy, to be moved to the end under a new id. False when it is neither. */
+bool queue_set_aside(struct queue *q, uint64_t id);
+/* A message set aside goes back to where it was; a delayed one is due at `retry_at`. */
+void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at);
+/* The new message has been delivered as often as the old one. */
+void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries);
+
+struct queue_burial {
+    usec_t buried_at; /* wall clock */
+    struct bytes reason;
+};
+/* The first buried message at or after `from`; false when there is none. */
+bool queue_next_buried(
+    const struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial);
+
+/* The first ready message at or after `from`; false when there is none. */
+bool queue_next_ready(const struct queue *q, uint64_t from, uint64_t *id);
+
+/* ---- recovery: in the order of the journal, before anything above ---- */
+/* False when the id is below the next. */
+bool queue_restore_add(
+    struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset);
+void queue_restore_next_id(struct queue *q, uint64_t next_id); /* at least this */
+void queue_restore_lease_base(struct queue *q, uint64_t base); /* at least this */
+/* Those of the range that are held are gone. */
+void queue_restore_remove(struct queue *q, struct id_range range);
+/* A message held and not busy becomes busy, for queue_delay or queue_bury. False when it is not held. */
+bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries);
+
+#endif

@@ -1,0 +1,57 @@
+/* queue_log: the records that a queue keeps in its journal. docs/simplequeue-records.md has the layout.
+ *
+ * A record is one journal frame's payload. Encoding appends to a buffer; decoding checks every bound before it
+ * says anything, and borrows from the payload. Memory only.
+ *
+ * 1. What queue_log_decode accepts, queue_record_next walks without another check failing.
+ * 2. Every record names an id that the next message has at least (next_id, or its own first one), so that
+ *    ids go on where they were although the frames that gave them are trimmed.
+ */
+#ifndef SIMPLEQUEUE_QUEUE_LOG_H
+#define SIMPLEQUEUE_QUEUE_LOG_H
+
+#include "bytes.h"
+#include "clock.h"
+#include "queue.h"
+
+enum queue_record_type {
+    RECORD_PUT = 1, /* messages; `id` is the first one's */
+    RECORD_REMOVE,  /* ranges of ids that are gone */
+    RECORD_DELAY,   /* ids with their tries, due at `time` */
+    RECORD_BURY,    /* ids with their tries, buried at `time`, with a reason */
+    RECORD_MOVE,    /* messages that became ready late, with the id each had; `id` is the first new one */
+    RECORD_OPEN,    /* the daemon opened the queue: its lease numbers are above `lease_base` */
+};
+
+struct queue_record {
+    enum queue_record_type type;
+    uint32_t n;          /* items */
+    uint64_t id;         /* the first new id; for a record without messages: at least the next message's */
+    usec_t time;         /* DELAY, BURY: wall clock */
+    uint64_t lease_base; /* OPEN */
+    struct bytes reason; /* BURY */
+    struct bytes table, text; /* what queue_record_next has yet to give */
+};
+
+struct queue_record_item {
+    struct id_range ids;  /* REMOVE: the range; DELAY, BURY, MOVE: the (old) id, twice */
+    uint32_t tries;       /* DELAY, BURY, MOVE */
+    struct bytes message; /* PUT, MOVE */
+};
+
+/* False when it is no such record, or one of a newer version; *reason (static text) says what is wrong. */
+bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason);
+/* The next item; false at the end. */
+bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
+
+/* PUT and MOVE append what goes before the messages' bytes, which follow one after the other. */
+void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n);
+void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n);
+void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids);
+void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base);
+/* `tries` are asked of the queue, in which the messages still are. */
+void queue_log_delay(struct buf *out, const struct queue *q, const struct id_ranges *ids, usec_t due);
+void queue_log_bury(struct buf *out, const struct queue *q, const struct id_ranges *ids, usec_t buried_at,
+    struct bytes reason);
+
+#endif

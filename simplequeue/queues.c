@@ -1,0 +1,249 @@
+#include "queues.h"
+
+#include "io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DIRECTORY "/queues"
+#define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
+#define SEGMENT_BYTES (UINT64_C(64) << 20)
+
+struct queues {
+    struct queues_config config;
+    char *dir; /* NULL: memory only */
+    struct queue_shared shared;
+    struct journal_set *journals;
+    struct named_queue **at; /* sorted by name */
+    size_t n, cap;
+    char **found; /* names yet to be recovered */
+    size_t n_found;
+};
+
+static void note_name(struct queues *qs, const char *name)
+{
+    if (!bytes_is_name(bytes_str(name)))
+        return;
+    qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
+    qs->found[qs->n_found++] = mem_strdup(name);
+}
+
+static int list_directory(struct queues *qs, char *error, size_t error_size)
+{
+    DIR *d;
+    if (io_make_dirs(qs->dir) != 0 || !(d = opendir(qs->dir))) {
+        snprintf(error, error_size, "%s: %s", qs->dir, strerror(errno));
+        return -1;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(d)))
+        note_name(qs, entry->d_name);
+    closedir(d);
+    return 0;
+}
+
+struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size)
+{
+    struct queues *qs = mem_zalloc(sizeof *qs);
+    qs->config = *config;
+    if (!config->data_dir)
+        return qs;
+    struct buf dir = {0};
+    buf_printf(&dir, "%s" DIRECTORY, config->data_dir);
+    qs->dir = bytes_dup(buf_bytes(&dir));
+    buf_free(&dir);
+    if (list_directory(qs, error, error_size) != 0) {
+        queues_free(&qs);
+        return NULL;
+    }
+    struct journal_set_config set = {
+        .sync_ms = config->sync_ms, .notify = config->notify, .notify_arg = config->notify_arg};
+    qs->journals = journal_set_new(&set);
+    return qs;
+}
+
+void queues_free(struct queues **p)
+{
+    struct queues *qs = *p;
+    if (!qs)
+        return;
+    if (qs->journals)
+        journal_set_flush(qs->journals);
+    for (size_t i = 0; i < qs->n; i++)
+        named_queue_free(&qs->at[i]);
+    if (qs->journals)
+        journal_set_free(&qs->journals);
+    while (qs->n_found)
+        free(qs->found[--qs->n_found]);
+    free(qs->found);
+    free(qs->at);
+    free(qs->dir);
+    heap_free(&qs->shared.deadlines);
+    free(qs);
+    *p = NULL;
+}
+
+/* Where the name is, or would be. */
+static size_t place(const struct queues *qs, const char *name, bool *there)
+{
+    size_t low = 0, high = qs->n;
+    *there = false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(named_queue_name(qs->at[middle]), name);
+        if (order == 0) {
+            *there = true;
+            return middle;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void insert(struct queues *qs, struct named_queue *q)
+{
+    bool there;
+    size_t i = place(qs, named_queue_name(q), &there);
+    if (qs->n == qs->cap) {
+        qs->cap = qs->cap ? qs->cap * 2 : 8;
+        qs->at = mem_realloc(qs->at, qs->cap * sizeof *qs->at);
+    }
+    memmove(qs->at + i + 1, qs->at + i, (qs->n - i) * sizeof *qs->at);
+    qs->at[i] = q;
+    qs->n++;
+    if (qs->config.on_new)
+        qs->config.on_new(q, qs->config.hook_arg);
+}
+
+static enum journal_result open_journal(
+    struct queues *qs, const char *name, struct journal **out, char *error, size_t error_size)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", qs->dir, name);
+    char *dir = bytes_dup(buf_bytes(&path));
+    struct journal_config config = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
+    enum journal_result r = journal_open(qs->journals, &config, out, error, error_size);
+    free(dir);
+    buf_free(&path);
+    return r;
+}
+
+static struct named_queue *open_queue(struct queues *qs, const char *name, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size)
+{
+    uint64_t segment = qs->config.segment_bytes ? qs->config.segment_bytes : SEGMENT_BYTES;
+    struct named_queue_config config = {
+        .name = name,
+        .shared = &qs->shared,
+        .limits = &qs->config.limits,
+        .trim_step = segment / TRIM_SHARE,
+        .on_ready = qs->config.on_ready,
+        .on_ready_arg = qs->config.hook_arg,
+    };
+    if (qs->dir) {
+        enum journal_result r = open_journal(qs, name, &config.journal, error, error_size);
+        *result = r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
+        if (r != JOURNAL_OK)
+            return NULL;
+    }
+    struct named_queue *q = named_queue_open(&config, now, error, error_size);
+    *result = q ? QUEUE_OK : QUEUE_LATCHED;
+    if (q)
+        insert(qs, q);
+    return q;
+}
+
+enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size)
+{
+    if (qs->n_found == 0) {
+        if (qs->journals)
+            journal_set_flush(qs->journals);
+        return QUEUES_RECOVERED;
+    }
+    enum queue_result result;
+    char *name = qs->found[--qs->n_found];
+    struct named_queue *q = open_queue(qs, name, now, &result, error, error_size);
+    free(name);
+    return q ? QUEUES_MORE : QUEUES_FAILED;
+}
+
+struct named_queue *queues_find(const struct queues *qs, const char *name)
+{
+    bool there;
+    size_t i = place(qs, name, &there);
+    return there ? qs->at[i] : NULL;
+}
+
+struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size)
+{
+    struct named_queue *q = queues_find(qs, name);
+    *result = QUEUE_OK;
+    if (q)
+        return q;
+    if (qs->n >= qs->config.max_queues) {
+        *result = QUEUE_TOO_MANY_QUEUES;
+        return NULL;
+    }
+    return open_queue(qs, name, now, result, error, error_size);
+}
+
+size_t queues_count(const struct queues *qs)
+{
+    return qs->n;
+}
+
+struct named_queue *queues_at(const struct queues *qs, size_t i)
+{
+    return qs->at[i];
+}
+
+const struct queue_limits *queues_limits(const struct queues *qs)
+{
+    return &qs->config.limits;
+}
+
+uint64_t queues_bytes(const struct queues *qs)
+{
+    return qs->shared.bytes;
+}
+
+const char *queues_failure(const struct queues *qs)
+{
+    for (size_t i = 0; i < qs->n; i++) {
+        const struct journal *j = named_queue_journal(qs->at[i]);
+        const char *why = j ? journal_failure(j) : NULL;
+        if (why)
+            return why;
+    }
+    return NULL;
+}
+
+void queues_poll(struct queues *qs)
+{
+    if (qs->journals)
+        journal_set_poll(qs->journals);
+}
+
+bool queues_next_deadline(const struct queues *qs, usec_t *deadline)
+{
+    const struct heap_node *first = heap_first(&qs->shared.deadlines);
+    if (first)
+        *deadline = first->priority;
+    return first != NULL;
+}
+
+void queues_tick(struct queues *qs, struct queue_now now)
+{
+    struct heap_node *first;
+    while ((first = heap_first(&qs->shared.deadlines)) && first->priority <= now.monotonic) {
+        struct queue_timer *timer = (struct queue_timer *)(void *)first;
+        heap_remove(&qs->shared.deadlines, first);
+        named_queue_timer(queue_owner(timer->queue), timer, now);
+    }
+}

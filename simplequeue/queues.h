@@ -1,0 +1,61 @@
+/* queues: the named queues of one daemon, and their place on disk: DATA_DIR/queues/NAME/ is the journal of NAME.
+ *
+ * 1. A queue is made by queues_get and is never unmade.
+ * 2. queues_recover opens what the directory holds, one queue a call; nothing else may be called before it
+ *    said that all are open.
+ * 3. The set has one heap of deadlines: queues_next_deadline and queues_tick serve all leases and delays.
+ */
+#ifndef SIMPLEQUEUE_QUEUES_H
+#define SIMPLEQUEUE_QUEUES_H
+
+#include "named_queue.h"
+
+#define QUEUES_DEFAULT "default"
+
+struct queues;
+
+struct queues_config {
+    const char *data_dir; /* NULL: memory only */
+    struct queue_limits limits;
+    size_t max_queues;
+    int64_t sync_ms;           /* as journal_set_config */
+    uint64_t segment_bytes;    /* 0: the journal's default */
+    void (*notify)(void *arg); /* from the journal's threads: queues_poll is wanted */
+    void *notify_arg;
+    void (*on_new)(struct named_queue *q, void *arg);   /* a queue is there: recovered or made; may be NULL */
+    void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
+    void *hook_arg;
+};
+
+/* NULL with the reason when the directory cannot be made or read. */
+struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size);
+/* Commits what is under way, telling its outcome, and closes. */
+void queues_free(struct queues **qs);
+
+enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_FAILED };
+/* Opens the next queue of the directory; blocks for that long. The last step waits until what it wrote is
+ * committed. */
+enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
+
+/* NULL when there is none of that name. */
+struct named_queue *queues_find(const struct queues *qs, const char *name);
+/* Makes it when there is none (blocking: a few small files). NULL with *result and, for a failure of the system,
+ * the error filled. */
+struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size);
+size_t queues_count(const struct queues *qs);
+struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
+
+const struct queue_limits *queues_limits(const struct queues *qs);
+/* Bytes of messages held by all queues. */
+uint64_t queues_bytes(const struct queues *qs);
+/* NULL, or why the storage of one of them failed. */
+const char *queues_failure(const struct queues *qs);
+
+void queues_poll(struct queues *qs);
+/* False when nothing has a deadline. */
+bool queues_next_deadline(const struct queues *qs, usec_t *deadline);
+/* Ends what has come due. */
+void queues_tick(struct queues *qs, struct queue_now now);
+
+#endif

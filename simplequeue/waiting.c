@@ -1,0 +1,179 @@
+#include "waiting.h"
+
+#include "app.h"
+
+#include <event2/buffer.h>
+#include <stdlib.h>
+
+static void line_add(struct waiting_line *line, struct waiter *w)
+{
+    w->line = line;
+    w->before = line->last;
+    w->after = NULL;
+    if (line->last)
+        line->last->after = w;
+    else
+        line->first = w;
+    line->last = w;
+}
+
+static void line_remove(struct waiter *w)
+{
+    struct waiting_line *line = w->line;
+    if (!line)
+        return;
+    if (w->before)
+        w->before->after = w->after;
+    else
+        line->first = w->after;
+    if (w->after)
+        w->after->before = w->before;
+    else
+        line->last = w->before;
+    w->line = NULL;
+}
+
+void waiting_free(struct waiter *w)
+{
+    if (w->line)
+        w->app->waiting.n--;
+    line_remove(w);
+    heap_remove(&w->app->waiting.deadlines, &w->deadline);
+    free(w);
+}
+
+/* The waiter is done: what it asked of, to be answered. */
+static struct http_request *leave(struct waiter *w, struct named_queue *q)
+{
+    struct http_request *req = w->req;
+    if (q)
+        add_queue_id(req, q);
+    if (w->acks)
+        http_add_header(req, "X-Millrace-Acked", "%llu", (unsigned long long)w->acked);
+    waiting_free(w);
+    return req;
+}
+
+static void answer_nothing(struct waiter *w)
+{
+    struct named_queue *q = queues_find(w->app->queues, w->queue);
+    http_reply(leave(w, q), 200, "application/octet-stream", BYTES_NONE);
+}
+
+static void frame_messages(const struct queue *core, const struct id_ranges *ids, struct evbuffer *out)
+{
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
+            uint32_t tries;
+            struct bytes text = queue_message(core, id, &tries);
+            evbuffer_add_printf(out, "%llu %u %zu\n", (unsigned long long)id, tries, text.len);
+            evbuffer_add(out, text.ptr, text.len);
+            evbuffer_add(out, "\n", 1);
+        }
+}
+
+/* Leases what is ready and answers with it; false when nothing is ready. */
+static bool answer_messages(struct waiter *w, struct named_queue *q, usec_t now)
+{
+    struct app *app = w->app;
+    struct queue *core = named_queue_core(q);
+    struct id_ranges ids = {0};
+    uint64_t lease = queue_reserve(core, w->reader, w->items, APP_REPLY_BYTES, now + w->lease, &ids);
+    if (!lease)
+        return false;
+    struct evbuffer *body = evbuffer_new();
+    frame_messages(core, &ids, body);
+    id_ranges_free(&ids);
+    struct http_request *req = leave(w, q);
+    http_add_header(req, "X-Millrace-Lease", "%llu", (unsigned long long)lease);
+    http_reply_evbuffer(req, 200, "application/octet-stream", body);
+    evbuffer_free(body);
+    app_arm(app);
+    return true;
+}
+
+/* True when the waiter was answered. */
+static bool try_answer(struct waiter *w, struct named_queue *q, usec_t now)
+{
+    if (queue_admits(named_queue_core(q), w->reader))
+        return answer_messages(w, q, now);
+    reply_held(leave(w, NULL), q);
+    return true;
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    waiting_free(arg);
+}
+
+void waiting_reserve(struct waiter *w, struct queue_now now)
+{
+    struct app *app = w->app;
+    struct named_queue *q = queues_find(app->queues, w->queue);
+    struct waiting_line *line = q ? named_queue_data(q) : &app->waiting.strays;
+    heap_node_init(&w->deadline);
+    if (q && !line->first && try_answer(w, q, now.monotonic))
+        return;
+    if (w->wait == 0 || daemon_is_draining(app->daemon)) {
+        answer_nothing(w);
+        return;
+    }
+    line_add(line, w);
+    app->waiting.n++;
+    heap_put(&app->waiting.deadlines, &w->deadline, now.monotonic + w->wait);
+    http_on_gone(w->req, on_gone, w);
+    app_arm(app);
+}
+
+void waiting_queue_new(struct app *app, struct named_queue *q)
+{
+    struct waiting_line *line = mem_zalloc(sizeof *line);
+    struct waiter *after;
+    named_queue_set_data(q, line);
+    for (struct waiter *w = app->waiting.strays.first; w; w = after) {
+        after = w->after;
+        if (strcmp(w->queue, named_queue_name(q)) != 0)
+            continue;
+        line_remove(w);
+        line_add(line, w);
+    }
+}
+
+void waiting_serve(struct app *app, struct named_queue *q)
+{
+    struct waiting_line *line = named_queue_data(q);
+    (void)app;
+    if (!line || !line->first)
+        return;
+    usec_t now = app_now().monotonic;
+    while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
+        if (!try_answer(line->first, q, now))
+            return;
+}
+
+void waiting_tick(struct app *app, usec_t monotonic)
+{
+    struct heap_node *first;
+    while ((first = heap_first(&app->waiting.deadlines)) && first->priority <= monotonic)
+        answer_nothing((struct waiter *)(void *)first);
+}
+
+bool waiting_next_deadline(const struct app *app, usec_t *deadline)
+{
+    const struct heap_node *first = heap_first(&app->waiting.deadlines);
+    if (first)
+        *deadline = first->priority;
+    return first != NULL;
+}
+
+void waiting_drain(struct app *app)
+{
+    waiting_tick(app, INT64_MAX);
+}
+
+void waiting_queue_free(struct named_queue *q)
+{
+    free(named_queue_data(q));
+    named_queue_set_data(q, NULL);
+}
