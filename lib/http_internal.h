@@ -201,7 +201,7 @@ void http_parse_reset(struct http_conn *c);
 /* http_request.c */
 void http_request_init(struct http_request *req, struct http_conn *c);
 void http_request_begin(struct http_request *req);
-void http_request_clear(struct http_request *req);
+void http_request_clear(struct http_request *req); /* its callbacks and parameters */
 struct bytes http_request_target(const struct http_request *req);
 
 /* http_route.c */

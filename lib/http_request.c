@@ -13,7 +13,9 @@ void http_request_init(struct http_request *req, struct http_conn *c)
 void http_request_clear(struct http_request *req)
 {
     url_query_free(&req->query);
-    req->query = (struct url_query){0};
+    req->on_gone = NULL;
+    req->on_drain = NULL;
+    req->above_low = false;
 }
 
 /* Everything but the buffers, whose memory is kept. */
@@ -26,7 +28,6 @@ void http_request_begin(struct http_request *req)
     buf_clear(&req->extra);
     req->live = req->in_value = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
     req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll = false;
-    req->above_low = false;
     req->refusal = HTTP_REFUSED_NOT;
     req->reply = HTTP_REPLY_NONE;
     req->endpoint = NULL;
@@ -36,8 +37,6 @@ void http_request_begin(struct http_request *req)
     req->body_bytes = req->length_left = 0;
     req->began = clock_monotonic();
     req->data = NULL;
-    req->on_gone = NULL;
-    req->on_drain = NULL;
 }
 
 struct bytes http_request_target(const struct http_request *req)
