@@ -32,11 +32,11 @@ struct daemon;
 struct event_base;
 
 struct daemon_spec {
-    const char *name;    /* "simplequeue" */
-    const char *summary; /* one line */
-    const char *operands; /* NULL: none */
+    const char *name;                 /* "simplequeue" */
+    const char *summary;              /* one line */
+    const char *operands;             /* NULL: none */
     const struct option_row *options; /* its own settings, ended by a row whose name is NULL; may be NULL */
-    int default_port;    /* of --port; 0 takes a free one; -1: no HTTP server unless --port is given */
+    int default_port; /* of --port; 0 takes a free one; -1: no HTTP server unless --port is given */
     const struct http_route *routes; /* handlers get the ctx that start returned; may be NULL */
     /* More checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error filled. */
     int (*check)(struct options *o, struct config_error *error);

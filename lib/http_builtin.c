@@ -10,7 +10,7 @@ static void handle_ping(struct http_request *req, void *ctx)
 static void handle_health(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
-    const char *why = s->config.not_ready ? s->config.not_ready(s->config.ctx) : NULL;
+    const char *why = s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
     if (why)
         http_problem(req, 503, "not-ready", NULL, "%s", why);
     else

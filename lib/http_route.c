@@ -178,7 +178,7 @@ static enum http_refusal judge_access(const struct http_request *req)
 
 static const char *why_not_ready(const struct http_server *s)
 {
-    return s->config.not_ready ? s->config.not_ready(s->config.ctx) : NULL;
+    return s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
 }
 
 static enum http_refusal judge(struct http_request *req)

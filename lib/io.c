@@ -1,0 +1,108 @@
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int system_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags, mode);
+}
+
+const struct io_ops io_system = {
+    .open = system_open,
+    .pread = pread,
+    .pwrite = pwrite,
+    .fdatasync = fdatasync,
+    .fsync = fsync,
+    .ftruncate = ftruncate,
+    .fallocate = fallocate,
+    .rename = rename,
+    .unlink = unlink,
+    .mkdir = mkdir,
+    .close = close,
+};
+
+const struct io_ops *io = &io_system;
+
+int io_write_all(int fd, const void *p, size_t n, off_t at)
+{
+    const char *from = p;
+    while (n > 0) {
+        ssize_t did = io->pwrite(fd, from, n, at);
+        if (did < 0 && errno == EINTR)
+            continue;
+        if (did < 0)
+            return -1;
+        if (did == 0) {
+            errno = ENOSPC;
+            return -1;
+        }
+        from += did;
+        at += did;
+        n -= (size_t)did;
+    }
+    return 0;
+}
+
+int io_sync_dir(const char *path)
+{
+    int fd = io->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    int failed = io->fsync(fd);
+    int saved = errno;
+    io->close(fd);
+    errno = saved;
+    return failed;
+}
+
+/* The parent of `path`: "." for a bare name. */
+static void parent_of(const char *path, char out[PATH_MAX])
+{
+    snprintf(out, PATH_MAX, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (!slash)
+        strcpy(out, ".");
+    else
+        slash[slash == out ? 1 : 0] = 0;
+}
+
+static int make_one(const char *path)
+{
+    char parent[PATH_MAX];
+    if (io->mkdir(path, 0777) == 0) {
+        parent_of(path, parent);
+        return io_sync_dir(parent);
+    }
+    struct stat st;
+    if (errno != EEXIST || stat(path, &st) != 0)
+        return -1;
+    if (S_ISDIR(st.st_mode))
+        return 0;
+    errno = ENOTDIR;
+    return -1;
+}
+
+int io_make_dirs(const char *path)
+{
+    char part[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part) {
+        errno = length ? ENAMETOOLONG : ENOENT;
+        return -1;
+    }
+    for (size_t i = 1; i <= length; i++) {
+        if (i < length && path[i] != '/')
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (make_one(part) != 0)
+            return -1;
+    }
+    return 0;
+}

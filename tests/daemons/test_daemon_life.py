@@ -1,0 +1,189 @@
+"""What every daemon's life has in common, seen on the smallest one: settings, sockets, readiness, drain, status."""
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import harness
+from harness import wait_until
+
+
+class DaemonLife(harness.MillraceTest):
+    def run_to_end(self, *args, env=None):
+        done = self.run_program("echo_daemon", *args, env=dict(os.environ, **(env or {})))
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def refused(self, status, *args, env=None):
+        got, _, err = self.run_to_end(*args, env=env)
+        self.assertEqual(got, status, err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        return err
+
+    def hold(self, d):
+        """A request that is in a handler until it is let go; returns a function that waits for its reply."""
+        got = []
+        thread = threading.Thread(target=lambda: got.append(d.get("/held")), daemon=True)
+        thread.start()
+        wait_until(lambda: d.get("/metrics").text.count("connections 2"), "the held request to be there")
+        return lambda: (thread.join(harness.PATIENCE), got[0])[1]
+
+    def test_help_and_version(self):
+        status, out, _ = self.run_to_end("--help")
+        self.assertEqual(status, 0)
+        self.assertIn("--drain-timeout=TIME", out)
+        self.assertIn("1..10", out)
+        status, out, _ = self.run_to_end("--version")
+        self.assertRegex(out, r"simplequeue \(millrace\) \d+\.\d+")
+
+    def test_settings_and_where_they_come_from(self):
+        config = self.write("a.conf", "[simplequeue]\npace = 2\nlog_level = warn\nmax-body = 1M\n")
+        args = ["--config", config, "--check-config", "--log_level=error"]
+        status, out, err = self.run_to_end(*args, env={"MILLRACE_SIMPLEQUEUE_PACE": "3"})
+        self.assertEqual(status, 0, err)
+        self.assertRegex(out, r"(?m)^pace = 3 +; \$MILLRACE_SIMPLEQUEUE_PACE$")
+        self.assertRegex(out, r"(?m)^log_level = error +; --log_level$")
+        self.assertRegex(out, r"(?m)^max_body = 1M +; %s:4$" % config)
+        self.assertRegex(out, r"(?m)^drain_timeout = 10s +; default$")
+
+    def test_wrong_settings_name_their_source(self):
+        self.assertIn("--pace", self.refused(64, "--pace=11"))
+        self.assertIn("1..10", self.refused(64, "--pace", "11"))
+        self.assertIn("did you mean pace", self.refused(64, "--pcae=2"))
+        self.assertIn("needs a value", self.refused(64, "--pace"))
+        self.assertIn("unexpected argument", self.refused(64, "stray"))
+        config = self.write("a.conf", "[pubsub]\nno_matter = 1\n[simplequeue]\n\npcae = 2\n")
+        self.assertIn("a.conf:5", self.refused(78, "--config", config))
+        config = self.write("a.conf", "[simplequeue]\npace = much\n")
+        self.assertIn("a.conf:2", self.refused(78, "--config", config))
+        self.assertIn("$MILLRACE_SIMPLEQUEUE_PCAE", self.refused(78, env={"MILLRACE_SIMPLEQUEUE_PCAE": "2"}))
+        self.assertIn("nowhere.conf", self.refused(78, "--config=nowhere.conf"))
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            err = self.refused(78, "--port=%d" % port)
+        self.assertIn("port %d" % port, err)
+        self.assertIn("in use", err)
+
+    def test_unix_socket(self):
+        d = harness.Daemon(self, "echo_daemon", "--address=unix:%s" % self.path("s"), port=False).wait_ready()
+        self.assertEqual(d.post("/echo", b"a\0b").body, b"a\0b")
+        d.kill9()
+        d = harness.Daemon(self, "echo_daemon", "--address=unix:%s" % self.path("s"), port=False).wait_ready()
+        err = self.refused(78, "--address=unix:%s" % self.path("s"))
+        self.assertIn(self.path("s"), err)
+        self.assertEqual(d.get("/ping").body, b"OK")
+        d.stop()
+
+    def test_socket_from_a_service_manager(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            port = s.getsockname()[1]
+            script = 'exec 3<&%d; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$0"' % s.fileno()
+            with open(self.path("log"), "wb") as log:
+                p = subprocess.Popen(["/bin/bash", "-c", script, harness.program("echo_daemon")],
+                                     pass_fds=[s.fileno()], stderr=log)
+        try:
+            url = "http://127.0.0.1:%d" % port
+            wait_until(lambda: harness.request(url, "GET", "/health").status == 200, "the passed socket to be served")
+        finally:
+            p.terminate()
+            self.assertEqual(p.wait(harness.PATIENCE), 0)
+
+    def test_tells_when_it_is_ready(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.bind(self.path("notify"))
+            s.settimeout(harness.PATIENCE)
+            d = self.start("echo_daemon", env={"NOTIFY_SOCKET": self.path("notify")})
+            told = [s.recv(1000)]
+            while b"READY=1" not in told[-1]:
+                told.append(s.recv(1000))
+            d.stop()
+            while b"STOPPING=1" not in told[-1]:
+                told.append(s.recv(1000))
+
+    def test_sigterm_finishes_what_is_in_flight(self):
+        d = self.start("echo_daemon")
+        reply = self.hold(d)
+        idle = http.client.HTTPConnection("127.0.0.1", int(d.url.rsplit(":", 1)[1]))
+        idle.request("GET", "/ping")
+        idle.getresponse().read()
+        d.stop(expect=0)
+        self.assertEqual(reply().body, b"held until now\n")
+        idle.close()
+
+    def test_a_second_signal_or_the_timeout_ends_the_drain(self):
+        d = self.start("echo_daemon", "--stubborn")
+        d.process.terminate()
+        wait_until(lambda: " stopping" in d.log, "the drain to begin")
+        d.process.send_signal(signal.SIGTERM)
+        self.assertEqual(d.process.wait(harness.PATIENCE), 75)
+        self.assertIn("ended before everything in flight was finished", d.log)
+        d = self.start("echo_daemon", "--stubborn", "--drain-timeout=50ms")
+        d.stop(expect=75)
+
+    def test_it_fails_with_its_status(self):
+        d = self.start("echo_daemon")
+        try:
+            d.post("/fail")
+        except harness.UNREACHABLE:
+            pass
+        self.assertEqual(d.process.wait(harness.PATIENCE), 75)
+
+    def test_a_directory_has_one_owner(self):
+        d = self.start("echo_daemon", "--data_dir", self.path("deep", "er"))
+        err = self.refused(78, "--data_dir", self.path("deep", "er"), "--port=0")
+        self.assertIn(str(d.pid), err)
+        d.kill9()
+        self.start("echo_daemon", "--data_dir", self.path("deep", "er")).stop()
+        self.write("file", "")
+        self.assertIn(self.path("file", "x"), self.refused(78, "--data_dir", self.path("file", "x"), "--port=0"))
+
+    def test_token(self):
+        token = self.write("token", "s3cret\n")
+        os.chmod(token, 0o644)
+        self.assertIn("chmod", self.refused(78, "--auth-token-file", token))
+        os.chmod(token, 0o600)
+        d = harness.Daemon(self, "echo_daemon", "--auth-token-file", token).wait_ready()
+        self.assertEqual(d.get("/ping").status, 200)
+        self.assertEqual(d.post("/echo", b"x").status, 401)
+        good = {"Authorization": "Bearer s3cret"}
+        self.assertEqual(d.post("/echo", b"x", headers=good).body, b"x")
+        self.assertEqual(d.post("/drop", b"x", headers=good).status, 200)
+        self.assertEqual(d.post("/echo", b"x", headers={"Authorization": "Bearer s3creT"}).status, 401)
+        open_one = self.start("echo_daemon")
+        self.assertEqual(open_one.post("/drop").status, 403)
+        self.assertEqual(self.start("echo_daemon", "--allow-exit").post("/drop").status, 200)
+        self.write("token", "")
+        self.refused(78, "--auth-token-file", token)
+
+    def test_numbers(self):
+        d = self.start("echo_daemon")
+        for _ in range(3):
+            d.post("/echo", b"x")
+        metrics = d.get("/metrics")
+        self.assertTrue(metrics.header("Content-Type").startswith("text/plain; version=0.0.4"))
+        text = metrics.text
+        self.assertRegex(text, r'(?m)^millrace_simplequeue_request_seconds_count\{endpoint="/echo"\} 3$')
+        self.assertRegex(text, r'(?m)^millrace_simplequeue_request_seconds_bucket\{endpoint="/echo",le="\+Inf"\} 3$')
+        self.assertRegex(text, r'(?m)^millrace_simplequeue_build_info\{version="[0-9.]+"\} 1$')
+        self.assertEqual(text.count("# TYPE millrace_simplequeue_request_seconds histogram"), 1)
+        self.assertGreater(d.stats()["resident_memory_bytes"], 1e6)
+        self.assertIn("uptime_seconds: ", d.get("/stats").text)
+
+    def test_json_logs(self):
+        d = self.start("echo_daemon", "--log-format=json")
+        d.stop()
+        lines = [json.loads(line) for line in d.log.splitlines()]
+        self.assertEqual(lines[-1]["message"], "stopped")
+        self.assertEqual({line["part"] for line in lines}, {"simplequeue"})
+
+
+if __name__ == "__main__":
+    harness.main()
