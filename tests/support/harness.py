@@ -143,7 +143,7 @@ class Daemon:
         def found():
             if not self.alive():
                 raise AssertionError("%s ended with %s:\n%s" % (self.name, self.process.returncode, self.log))
-            return re.search(r" listening .*?(?:port=(\d+)|unix=(\S+))", self.log)
+            return re.search(r'\blistening\b.*?(?:\bport"?[=:](\d+)|\bunix"?[=:]"?([^\s",}]+))', self.log)
         m = wait_until(found, lambda: "%s to listen:\n%s" % (self.name, self.log))
         self.url = "http://127.0.0.1:" + m.group(1) if m.group(1) else "unix:" + m.group(2)
         return self
