@@ -56,6 +56,14 @@ static bool lease_request(struct app *app, struct http_request *req, struct leas
     return false;
 }
 
+/* Those that give no name share the empty one. */
+static bool param_reader(struct http_request *req, char reader[NAME_MAX_BYTES + 1])
+{
+    struct bytes text;
+    reader[0] = '\0';
+    return !http_param(req, "reader", &text) || http_param_name(req, "reader", NULL, reader);
+}
+
 static void reply_count(struct http_request *req, const struct named_queue *q, const char *verb, uint64_t n)
 {
     if (q)
@@ -167,7 +175,7 @@ void http_release(struct http_request *req, void *ctx)
 {
     struct named_queue *q;
     char reader[NAME_MAX_BYTES + 1];
-    if (!find_queue(ctx, req, &q) || !http_param_name(req, "reader", "", reader))
+    if (!find_queue(ctx, req, &q) || !param_reader(req, reader))
         return;
     unsigned long long n = q ? named_queue_release(q, reader) : 0;
     unsigned long long next_id = q ? queue_state(named_queue_core(q))->next_id : 1;
@@ -187,7 +195,7 @@ static struct waiter *new_waiter(struct app *app, struct http_request *req)
     w->app = app;
     w->req = req;
     if (!param_queue(req, w->queue) || !param_items(app, req, 1, &w->items) ||
-        !http_param_name(req, "reader", "", w->reader) ||
+        !param_reader(req, w->reader) ||
         !http_param_u64(req, "lease", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &lease) ||
         !http_param_u64(req, "wait", 0, 0, APP_WAIT_MAX, &wait)) {
         free(w);
