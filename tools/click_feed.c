@@ -1,0 +1,401 @@
+#include "click_feed.h"
+#include "zipf.h"
+#include <stdlib.h>
+
+#define SECONDS_PER_DAY 86400
+#define SECONDS_PER_HOUR 3600
+#define LATE_MAX 4 /* seconds that a line may be late */
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+/* What a number is drawn for, so that drawing for one thing never changes another. */
+enum purpose { FOR_USER = 1, FOR_LINK, FOR_OWNER, FOR_REFERRER, FOR_CITY, FOR_LINES };
+
+struct click_feed {
+    struct feed_settings s;
+    struct zipf *users, *links, *countries, *referrers, *agents;
+    uint64_t state, done;
+};
+
+struct place {
+    const char *country, *zone, *region, *city, *language;
+    int latitude, longitude; /* in millionths of a degree */
+};
+
+static const struct place places[] = {
+    {"US", "America/New_York", "NY", "New York", "en-US,en;q=0.8", 40714270, -74005970},
+    {"US", "America/Chicago", "IL", "Chicago", "en-us", 41850030, -87650050},
+    {"US", "America/Los_Angeles", "CA", "Sunnyvale", "en-US,en;q=0.5", 37368832, -122036346},
+    {"US", "America/Denver", "CO", "Denver", "en-US", 39739200, -104984700},
+    {"US", "America/New_York", "DC", "Washington", "en-US,en;q=0.8", 38895110, -77036370},
+    {"GB", "Europe/London", "H9", "London", "en-GB,en;q=0.8", 51508530, -125740},
+    {"CA", "America/Toronto", "ON", "Toronto", "en-CA,en;q=0.7", 43700110, -79416300},
+    {"BR", "America/Sao_Paulo", "27", "S\\u00e3o Paulo", "pt-BR,pt;q=0.8", -23547500, -46636110},
+    {"DE", "Europe/Berlin", "16", "Berlin", "de-DE,de;q=0.8", 52524370, 13410530},
+    {"JP", "Asia/Tokyo", "40", "Tokyo", "ja,en-US;q=0.8", 35689500, 139691710},
+    {"FR", "Europe/Paris", "A8", "Paris", "fr-FR,fr;q=0.8", 48853410, 2348800},
+    {"IN", "Asia/Kolkata", "07", "Delhi", "en-US,en;q=0.8", 28651950, 77231490},
+    {"ES", "Europe/Madrid", "29", "Madrid", "es-ES,es;q=0.8", 40416500, -3702560},
+    {"AU", "Australia/Sydney", "02", "Sydney", "en-AU,en;q=0.7", -33867850, 151207320},
+    {"MX", "America/Mexico_City", "09", "Mexico City", "es-MX,es;q=0.8", 19428470, -99127660},
+    {"NP", "Asia/Kathmandu", "00", "Kathmandu", "en-US,en;q=0.8", 27701690, 85320600},
+};
+
+static const char *const agents[] = {
+    "Mozilla\\/5.0 (Windows NT 6.1; WOW64) AppleWebKit\\/537.17 (KHTML, like Gecko) Chrome\\/24.0.1312.57 "
+    "Safari\\/537.17",
+    "Mozilla\\/5.0 (compatible; MSIE 9.0; Windows NT 6.1; WOW64; Trident\\/5.0)",
+    "Mozilla\\/5.0 (Windows NT 6.1; WOW64; rv:18.0) Gecko\\/20100101 Firefox\\/18.0",
+    "Mozilla\\/5.0 (iPhone; CPU iPhone OS 6_1 like Mac OS X) AppleWebKit\\/536.26 (KHTML, like Gecko) "
+    "Mobile\\/10B143 "
+    "[FBAN\\/FBIOS;FBAV\\/5.4;FBBV\\/138712;FBDV\\/iPhone5,1;FBMD\\/iPhone;FBSN\\/iPhone "
+    "OS;FBSV\\/6.1;FBSS\\/2]",
+    "Mozilla\\/5.0 (Macintosh; Intel Mac OS X 10_8_2) AppleWebKit\\/536.26.17 (KHTML, like Gecko) "
+    "Version\\/6.0.2 "
+    "Safari\\/536.26.17",
+    "Mozilla\\/4.0 (compatible; MSIE 8.0; Windows NT 5.1; Trident\\/4.0; .NET CLR 2.0.50727; .NET CLR "
+    "3.5.30729)",
+    "Mozilla\\/5.0 (Linux; U; Android 4.0.4; en-us; SCH-I535 Build\\/IMM76D) AppleWebKit\\/534.30 (KHTML, "
+    "like Gecko) "
+    "Version\\/4.0 Mobile Safari\\/534.30",
+    "GoogleMaps\\/RochesterNY",
+    "Opera\\/9.80 (Windows NT 6.1; WOW64) Presto\\/2.12.388 Version\\/12.14",
+};
+
+static const char *const short_domains[] = {"1.usa.gov", "bit.ly", "go.nasa.gov", "j.mp", "1.usa.gov"};
+static const char *const hosts[] = {"www.nasa.gov", "www.fda.gov", "www.irs.gov", "www.nps.gov",
+    "www.noaa.gov", "earthquake.usgs.gov", "www.ncbi.nlm.nih.gov", "www.whitehouse.gov", "www.cdc.gov",
+    "www.state.gov", "www.army.mil"};
+static const char *const words[] = {"news", "press", "release", "mission", "image", "report", "weather",
+    "health", "travel", "science", "budget", "update", "storm", "mars", "data", "park"};
+static const char *const syllables[] = {
+    "ka", "ro", "mi", "te", "lu", "sa", "ne", "vo", "di", "pa", "gov", "usa", "tex", "nor"};
+
+/* Clicks per hour of the day, as shares of a day. */
+static const unsigned char rhythm[24] = {
+    30, 22, 16, 13, 12, 14, 20, 30, 42, 52, 58, 61, 62, 63, 64, 63, 60, 56, 52, 50, 50, 48, 44, 38};
+
+/* 20 letters and more from one number; `bits` are used up. */
+static void append_base62(struct buf *out, uint64_t bits, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for (size_t i = 0; i < n; i++, bits /= 62)
+        buf_append_char(out, digits[bits % 62]);
+}
+
+static uint64_t about(const struct click_feed *f, enum purpose what, uint64_t n)
+{
+    return random_of(f->s.seed * 8 + (uint64_t)what, n);
+}
+
+static void append_user(const struct click_feed *f, struct buf *out, uint64_t user)
+{
+    uint64_t bits = about(f, FOR_USER, user);
+    if (user == 0) {
+        buf_append_str(out, "bitly");
+    } else if (bits % 4 == 0) {
+        buf_append_str(out, "o_");
+        append_base62(out, bits >> 8, 10);
+    } else {
+        for (uint64_t n = 2 + bits % 3, rest = bits >> 8; n > 0; n--, rest /= COUNT(syllables))
+            buf_append_str(out, syllables[rest % COUNT(syllables)]);
+        buf_append_u64(out, user);
+    }
+}
+
+static void append_address(struct buf *out, uint64_t bits)
+{
+    buf_printf(out, "http:\\/\\/%s", hosts[bits % COUNT(hosts)]);
+    for (uint64_t n = 1 + (bits >> 8) % 5, rest = bits >> 16; n > 0; n--, rest /= COUNT(words))
+        buf_printf(out, "\\/%s", words[rest % COUNT(words)]);
+    buf_printf(out, "\\/%u.html", (unsigned)(bits >> 44));
+    if ((bits >> 40) % 4 == 0)
+        buf_printf(out, "?id=%u&navtype=BROWSE&src=feed", (unsigned)(bits >> 48));
+}
+
+static void append_referrer(const struct click_feed *f, struct buf *out, uint64_t rank)
+{
+    static const char *const first[] = {"direct", "http:\\/\\/www.facebook.com\\/",
+        "http:\\/\\/t.co\\/03elZC4Q", "http:\\/\\/twitter.com\\/", "http:\\/\\/m.facebook.com\\/l.php"};
+    uint64_t bits = about(f, FOR_REFERRER, rank);
+    if (rank < COUNT(first)) {
+        buf_append_str(out, first[rank]);
+        return;
+    }
+    buf_printf(out, "http:\\/\\/%s%u.example.com\\/", words[bits % COUNT(words)], (unsigned)rank);
+    if (bits >> 8 & 1)
+        buf_printf(out, "%s?q=%u", words[(bits >> 16) % COUNT(words)], (unsigned)(bits >> 40));
+}
+
+/* The real feed's clicks rise and fall with the day; a part of a day at the end keeps an even pace. */
+static int64_t time_of(const struct click_feed *f, uint64_t i)
+{
+    uint64_t span = (uint64_t)(f->s.end - f->s.start), total = 0, done = 0;
+    uint64_t at = (uint64_t)((unsigned __int128)span * i / f->s.events),
+             day = at / SECONDS_PER_DAY * SECONDS_PER_DAY;
+    if (day + SECONDS_PER_DAY > span)
+        return f->s.start + (int64_t)at;
+    for (size_t h = 0; h < COUNT(rhythm); h++)
+        total += rhythm[h];
+    uint64_t target = (at - day) * total;
+    size_t h = 0;
+    for (; done + rhythm[h] <= target / SECONDS_PER_DAY; h++)
+        done += rhythm[h];
+    uint64_t part = (target - done * SECONDS_PER_DAY) / 24 / rhythm[h];
+    return f->s.start + (int64_t)(day + h * SECONDS_PER_HOUR + part);
+}
+
+/* A value that is hard to store or to carry, as JSON. */
+static void append_hostile(struct buf *out, uint64_t bits)
+{
+    static const char *const texts[] = {"\"a b:c,d.e|f\\u007f\\u0000\\u0001\\n\\t\\\\\"", "\"\\u0000\"",
+        "\" \"", "\":\"", "\",\"", "\".\"", "\"|\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"None\"",
+        "\"(other)\"", "\"eleven_byte\"", "\"twelve_bytes\"", "\"h0aMB8AuNw4=\"",
+        "\"z\\u017c\\u00f3\\u0142w\"", "\"\\ud83d\\ude00\\ud83d\\ude00\\ud83d\\ude00\"",
+        "\"\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\"", "\"lookup\"", "\"\"", "-0", "42", "18446744073709551615",
+        "-9223372036854775808", "true", "false", "null", "\"HTTP://User:Pw@[2001:DB8::1]:80/x\"",
+        "\"http://\"", "\"http://Ex\xc3\x84mple.COM:8080?x\"", "\"\\\\x00\"", "\"\x7f\""};
+    if (bits % 32 < COUNT(texts)) {
+        buf_append_str(out, texts[bits % 32]);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (uint64_t n = 200 + (bits >> 8) % 4000; n > 0; n--)
+        buf_append_char(out, (char)('a' + n % 26));
+    buf_append_char(out, '"');
+}
+
+/* ---- a line ---- */
+
+struct click {
+    uint64_t link, user, referrer, bits;
+    const struct place *place; /* NULL: unknown */
+    uint64_t country;
+    int64_t time;
+    uint64_t hostile; /* 0, or the bits of a hostile value */
+};
+
+static void append_field(struct buf *out, const char *name)
+{
+    buf_printf(out, ", \"%s\": ", name);
+}
+
+/* Opens `"name": "` or puts a hostile value instead; false then. */
+static bool open_text(const struct click *c, struct buf *out, const char *name, unsigned which)
+{
+    append_field(out, name);
+    if (c->hostile && c->hostile % 4 == which) {
+        append_hostile(out, c->hostile >> 2);
+        return false;
+    }
+    buf_append_char(out, '"');
+    return true;
+}
+
+/* Countries past those with a name are invented: two letters, a digit where letters run out. */
+static void append_country(const struct click *c, struct buf *out)
+{
+    if (c->country < COUNT(places))
+        buf_append_str(out, c->place->country);
+    else
+        buf_printf(out, "%c%c", (char)('A' + c->country / 26 % 26), (char)('A' + c->country % 26));
+}
+
+static void append_slashed(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '/')
+            buf_append_char(out, '\\');
+        buf_append_char(out, *text);
+    }
+}
+
+static void append_origin(const struct click *c, struct buf *out)
+{
+    if (open_text(c, out, "c", 0)) {
+        out->len -= c->place ? 0 : 1;
+        if (c->place)
+            append_country(c, out);
+        buf_append_str(out, c->place ? "\"" : "null");
+    }
+    buf_printf(out, ", \"nk\": %d, \"tz\": \"", (int)(c->bits & 1));
+    append_slashed(out, c->place ? c->place->zone : "");
+    buf_append_char(out, '"');
+    if (c->place)
+        buf_printf(out, ", \"gr\": \"%s\"", c->place->region);
+}
+
+static void append_link(const struct click_feed *f, const struct click *c, struct buf *out)
+{
+    uint64_t bits = about(f, FOR_LINK, c->link);
+    buf_append_str(out, ", \"g\": \"");
+    append_base62(out, random_of(bits, 1), 6);
+    buf_append_char(out, '"');
+    if (open_text(c, out, "h", 1)) {
+        append_base62(out, bits, 6 + bits % 2);
+        buf_append_char(out, '"');
+    }
+    if (open_text(c, out, "l", 2)) {
+        append_user(f, out, c->user);
+        buf_append_char(out, '"');
+    }
+}
+
+static void append_visit(const struct click_feed *f, const struct click *c, struct buf *out)
+{
+    uint64_t bits = about(f, FOR_LINK, c->link);
+    if (c->place && c->bits % 8)
+        buf_printf(out, ", \"al\": \"%s\"", c->place->language);
+    buf_printf(out, ", \"hh\": \"%s\"", short_domains[bits % COUNT(short_domains)]);
+    if (open_text(c, out, "r", 3)) {
+        append_referrer(f, out, c->referrer);
+        buf_append_char(out, '"');
+    }
+    buf_append_str(out, ", \"u\": \"");
+    append_address(out, random_of(bits, 2));
+    buf_printf(out, "\", \"t\": %lld, \"hc\": %lld", (long long)c->time,
+        (long long)(f->s.start - (int64_t)(bits >> 40)));
+    if (bits >> 8 & 15)
+        return;
+    buf_printf(out, ", \"kw\": \"%s%u\"", words[bits % COUNT(words)], (unsigned)(bits >> 52));
+}
+
+static void append_degrees(struct buf *out, int millionths)
+{
+    unsigned n = (unsigned)(millionths < 0 ? -millionths : millionths);
+    buf_printf(out, "%s%u.%06u", millionths < 0 ? "-" : "", n / FEED_MILLION, n % FEED_MILLION);
+}
+
+static void append_city(const struct click *c, struct buf *out)
+{
+    if (!c->place)
+        return;
+    buf_printf(out, ", \"cy\": \"%s\", \"ll\": [ ", c->place->city);
+    append_degrees(out, c->place->latitude + (int)(c->bits >> 48 & 1023));
+    buf_append_str(out, ", ");
+    append_degrees(out, c->place->longitude + (int)(c->bits >> 38 & 1023));
+    buf_append_str(out, " ]");
+}
+
+static void append_click(const struct click_feed *f, const struct click *c, struct buf *out)
+{
+    buf_append_str(out, "{ \"a\": \"");
+    buf_append_str(out, agents[zipf_rank(f->agents, random_of(c->bits, 3))]);
+    buf_append_char(out, '"');
+    append_origin(c, out);
+    append_link(f, c, out);
+    append_visit(f, c, out);
+    append_city(c, out);
+    buf_append_str(out, " }");
+}
+
+static void draw(struct click_feed *f, struct click *c)
+{
+    c->link = zipf_rank(f->links, random_next(&f->state));
+    c->user = zipf_rank(f->users, about(f, FOR_OWNER, c->link));
+    c->referrer = zipf_rank(f->referrers, random_next(&f->state));
+    c->country = zipf_rank(f->countries, random_next(&f->state));
+    c->bits = random_next(&f->state);
+    c->place = (c->bits >> 8) % 8 ? &places[c->country % COUNT(places)] : NULL;
+    c->time = time_of(f, f->done) - (int64_t)((c->bits >> 16) % (LATE_MAX + 1));
+    if (c->time < f->s.start)
+        c->time = f->s.start;
+}
+
+/* Puts `value` where the value of `, "name": ` stands in the line from `start` on. */
+static void replace_value(struct buf *out, size_t start, const char *name, const char *value)
+{
+    char *at = memmem(out->ptr + start, out->len - start, name, strlen(name));
+    size_t head = (size_t)(at - out->ptr) + strlen(name);
+    size_t tail = head;
+    bool quoted = false;
+    for (; quoted || (out->ptr[tail] != ',' && out->ptr[tail] != ' '); tail++) {
+        if (out->ptr[tail] == '\\')
+            tail++;
+        else if (out->ptr[tail] == '"')
+            quoted = !quoted;
+    }
+    struct buf rest = {0};
+    buf_append(&rest, out->ptr + tail, out->len - tail);
+    out->len = head;
+    buf_append_str(out, value);
+    buf_append_bytes(out, buf_bytes(&rest));
+    buf_free(&rest);
+}
+
+static void damage(struct buf *out, size_t start, uint64_t bits)
+{
+    static const struct {
+        const char *name, *value;
+    } wrong[] = {
+        {"\"t\": ", "null"},
+        {"\"t\": ", "\"1360356480\""},
+        {"\"t\": ", "12"},
+        {"\"t\": ", "1e300"},
+        {"\"l\": ", "[\"a\"]"},
+        {"\"c\": ", "{\"x\": 1}"},
+        {"\"h\": ", "1.5"},
+        {"\"r\": ", "[]"},
+        {"\"l\": ", "\"\\ud800\""},
+        {"\"l\": ", "\"\xff\xfe\""},
+        {"\"hc\": ", "99999999999999999999999"},
+        {"\"a\": ", "\"\xed\xa0\x80\""},
+        {"\"nk\": ", "NaN"},
+        {"\"u\": ", "\"a\tb\""},
+        {"\"nk\": ", "01"},
+        {"\"g\": ", "'x'"},
+    };
+    size_t kind = bits % (2 * COUNT(wrong));
+    if (kind < COUNT(wrong))
+        replace_value(out, start, wrong[kind].name, wrong[kind].value);
+    else if (kind == COUNT(wrong))
+        buf_append_str(out, ",");
+    else
+        out->len = start + 1 + (bits >> 8) % (out->len - start - 1);
+}
+
+bool click_feed_next(struct click_feed *f, struct buf *out)
+{
+    if (f->done == f->s.events)
+        return false;
+    struct click c = {0};
+    size_t start = out->len;
+    uint64_t kind = random_below(&f->state, FEED_MILLION), bits = random_next(&f->state);
+    draw(f, &c);
+    if (kind < f->s.heartbeats) {
+        buf_printf(out, "{ \"_heartbeat_\": %lld }", (long long)c.time);
+    } else {
+        bool damaged = kind - f->s.heartbeats < f->s.damaged;
+        if (!damaged && kind - f->s.heartbeats - f->s.damaged < f->s.hostile)
+            c.hostile = bits | UINT64_C(1) << 63;
+        append_click(f, &c, out);
+        if (damaged)
+            damage(out, start, bits);
+    }
+    buf_append_char(out, '\n');
+    f->done++;
+    return true;
+}
+
+struct click_feed *click_feed_new(const struct feed_settings *settings)
+{
+    struct click_feed *f = mem_zalloc(sizeof *f);
+    f->s = *settings;
+    f->users = zipf_new(f->s.users, f->s.zipf_milli);
+    f->links = zipf_new(f->s.links, f->s.zipf_milli);
+    f->countries = zipf_new(f->s.countries, f->s.zipf_milli);
+    f->referrers = zipf_new(f->s.referrers, f->s.zipf_milli);
+    f->agents = zipf_new(COUNT(agents), 1000);
+    f->state = about(f, FOR_LINES, 0);
+    return f;
+}
+
+void click_feed_free(struct click_feed **f)
+{
+    zipf_free(&(*f)->users);
+    zipf_free(&(*f)->links);
+    zipf_free(&(*f)->countries);
+    zipf_free(&(*f)->referrers);
+    zipf_free(&(*f)->agents);
+    free(*f);
+    *f = NULL;
+}
