@@ -1,0 +1,155 @@
+#include "breakdown.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+struct breakdown_entry {
+    UT_hash_handle hh;
+    uint64_t n;
+    struct breakdown_row *row; /* of a candidate */
+    size_t len;
+    char stored[];
+};
+
+void breakdown_init(struct breakdown *b, const struct query *q)
+{
+    *b = (struct breakdown){.query = q};
+}
+
+static void free_rows(struct breakdown *b)
+{
+    for (size_t i = 0; i < b->n_rows; i++)
+        free(b->rows[i].text);
+    free(b->rows);
+    b->rows = NULL;
+    b->n_rows = 0;
+}
+
+void breakdown_reset(struct breakdown *b)
+{
+    struct breakdown_entry *e, *next;
+    HASH_ITER(hh, b->entries, e, next)
+    {
+        HASH_DEL(b->entries, e);
+        free(e);
+    }
+    free_rows(b);
+    b->distinct = 0;
+    b->total = b->shown = 0;
+}
+
+void breakdown_free(struct breakdown *b)
+{
+    breakdown_reset(b);
+}
+
+static void add_count(struct breakdown *b, struct bytes stored, uint64_t n)
+{
+    struct breakdown_entry *e;
+    HASH_FIND(hh, b->entries, stored.ptr, stored.len, e);
+    if (!e) {
+        e = mem_zalloc(sizeof *e + stored.len + 1);
+        e->len = stored.len;
+        memcpy(e->stored, stored.ptr, stored.len);
+        HASH_ADD_KEYPTR(hh, b->entries, e->stored, e->len, e);
+        b->distinct++;
+    }
+    e->n += n;
+    b->total += n;
+}
+
+bool breakdown_add(struct breakdown *b, const struct record *r)
+{
+    struct record_key key;
+    struct bytes value = r->value, name;
+    uint64_t n;
+    bool bad = false;
+    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns))
+        return false;
+    while (record_next_count(&value, &name, &n, &bad))
+        add_count(b, name, n);
+    return !bad;
+}
+
+static int compare_largest(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The count of the last row of the answer: what has less is no candidate. */
+static uint64_t cut(const struct breakdown *b)
+{
+    if (b->distinct <= b->query->limit)
+        return 0;
+    uint64_t *counts = mem_alloc(b->distinct * sizeof *counts), least;
+    size_t i = 0;
+    for (const struct breakdown_entry *e = b->entries; e; e = e->hh.next)
+        counts[i++] = e->n;
+    qsort(counts, b->distinct, sizeof *counts, compare_largest);
+    least = counts[b->query->limit - 1];
+    free(counts);
+    return least;
+}
+
+void breakdown_select(struct breakdown *b)
+{
+    uint64_t least = cut(b);
+    free_rows(b);
+    b->rows = mem_zalloc((b->distinct + 1) * sizeof *b->rows);
+    for (struct breakdown_entry *e = b->entries; e; e = e->hh.next) {
+        if (e->n < least)
+            continue;
+        e->row = &b->rows[b->n_rows++];
+        *e->row = (struct breakdown_row){.stored = bytes_of(e->stored, e->len), .n = e->n};
+    }
+}
+
+bool breakdown_wants_text(const struct breakdown *b, size_t row)
+{
+    return !b->rows[row].text && component_is_hash(b->rows[row].stored);
+}
+
+bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
+{
+    struct record_key key;
+    struct breakdown_entry *e;
+    struct buf text = {0};
+    if (!record_key_parse(r->key, &key) || !key.is_lookup)
+        return false;
+    HASH_FIND(hh, b->entries, key.key.ptr, key.key.len, e);
+    if (!e || !e->row || lookup_unescape(r->value, &text)) {
+        buf_free(&text);
+        return false;
+    }
+    buf_append_char(&text, '\0');
+    free(e->row->text); /* two sources may both have it */
+    e->row->text = text.ptr;
+    e->row->text_len = text.len - 1;
+    return true;
+}
+
+struct bytes breakdown_text(const struct breakdown_row *row)
+{
+    return row->text ? bytes_of(row->text, row->text_len) : row->stored;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct breakdown_row *x = a, *y = b;
+    if (x->n != y->n)
+        return x->n < y->n ? 1 : -1;
+    return bytes_compare(breakdown_text(x), breakdown_text(y));
+}
+
+void breakdown_finish(struct breakdown *b)
+{
+    size_t keep = b->n_rows < b->query->limit ? b->n_rows : b->query->limit;
+    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
+    for (size_t i = keep; i < b->n_rows; i++)
+        free(b->rows[i].text);
+    b->n_rows = keep;
+    b->shown = 0;
+    for (size_t i = 0; i < keep; i++)
+        b->shown += b->rows[i].n;
+}

@@ -1,0 +1,360 @@
+#include "http.h"
+
+#include "events.h"
+#include "render.h"
+#include <assert.h>
+#include <stdlib.h>
+
+#define ASK_MAGIC 0x61736b21u
+#define LOOKUPS_AT_ONCE 1000 /* in one request target: under HTTP_MAX_TARGET and URL_MAX_PARAMS */
+
+/* One question of a client on its way to the answer. */
+struct ask {
+    unsigned magic;
+    struct api *api;
+    struct http_request *req;
+    struct question *question; /* the one that is open */
+    struct query query;
+    struct series series;
+    struct breakdown breakdown;
+    size_t looked_up; /* candidates whose texts were asked for */
+    int64_t complete_until;
+};
+
+static void ask_free(struct ask *a)
+{
+    a->magic = 0;
+    series_free(&a->series);
+    breakdown_free(&a->breakdown);
+    free(a);
+}
+
+/* The client is gone: the question is cancelled, whose on_done frees the rest. */
+static void ask_gone(struct http_request *req, void *arg)
+{
+    struct ask *a = arg;
+    assert(a->magic == ASK_MAGIC && a->req == req);
+    a->req = NULL;
+    source_cancel(a->question);
+}
+
+static void answer(struct ask *a)
+{
+    struct buf out = {0};
+    if (a->query.kind == QUERY_SERIES)
+        render_series(&a->series, a->complete_until, &out);
+    else
+        render_breakdown(&a->breakdown, a->complete_until, &out);
+    http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete_until);
+    http_reply(a->req, 200, render_content_type(a->query.format), buf_bytes(&out));
+    buf_free(&out);
+    ask_free(a);
+}
+
+static void unavailable(struct ask *a, const char *why)
+{
+    http_problem(a->req, 503, "upstream-unavailable", "try again; nothing is answered in part", "%s", why);
+    ask_free(a);
+}
+
+static void ask_restart(void *arg)
+{
+    struct ask *a = arg;
+    if (a->query.kind == QUERY_SERIES)
+        series_reset(&a->series);
+    else
+        breakdown_reset(&a->breakdown);
+}
+
+static bool ask_record(void *arg, const struct record *r)
+{
+    struct ask *a = arg;
+    return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
+}
+
+/* ---- a breakdown's second half: the texts of hashed sub keys ---- */
+
+static void look_up(struct ask *a);
+
+static void no_restart(void *arg)
+{
+    (void)arg; /* a lookup says the same thing twice */
+}
+
+static bool lookup_record(void *arg, const struct record *r)
+{
+    return breakdown_add_lookup(&((struct ask *)arg)->breakdown, r);
+}
+
+static bool texts_missing(const struct ask *a)
+{
+    for (size_t i = 0; i < a->looked_up; i++)
+        if (breakdown_wants_text(&a->breakdown, i))
+            return true;
+    return false;
+}
+
+static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+{
+    struct ask *a = arg;
+    (void)complete_until; /* the counts' own is the answer's */
+    a->question = NULL;
+    if (!a->req)
+        ask_free(a);
+    else if (result != SOURCE_OK)
+        unavailable(a, why);
+    else if (texts_missing(a))
+        unavailable(a, "a hashed sub key has no lookup record");
+    else
+        look_up(a);
+}
+
+/* The next batch of candidates; when all are known, the answer. */
+static void look_up(struct ask *a)
+{
+    struct breakdown *b = &a->breakdown;
+    struct buf target = {0};
+    size_t n = 0;
+    buf_append_str(&target, "/mget?");
+    for (; a->looked_up < b->n_rows && n < LOOKUPS_AT_ONCE; a->looked_up++) {
+        if (!breakdown_wants_text(b, a->looked_up))
+            continue;
+        buf_append_str(&target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
+        url_encode(b->rows[a->looked_up].stored, &target);
+    }
+    buf_append_char(&target, '\0');
+    if (n) {
+        const struct source_question q = {.target = target.ptr,
+            .arg = a,
+            .on_restart = no_restart,
+            .on_record = lookup_record,
+            .on_done = lookup_done};
+        a->question = source_ask(a->api->sources, &q);
+    } else {
+        breakdown_finish(b);
+        answer(a);
+    }
+    buf_free(&target);
+}
+
+/* ---- the first half: the counts ---- */
+
+static void counts_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+{
+    struct ask *a = arg;
+    a->question = NULL;
+    a->complete_until = complete_until;
+    if (!a->req) {
+        ask_free(a);
+    } else if (result != SOURCE_OK) {
+        unavailable(a, why);
+    } else if (a->query.kind == QUERY_SERIES) {
+        answer(a);
+    } else {
+        breakdown_select(&a->breakdown);
+        look_up(a);
+    }
+}
+
+static void append_key(struct buf *target, const char *ns, struct bytes key, int64_t hour)
+{
+    char space[COMPONENT_HASH + 1], text[HOUR_TEXT_MAX + 1];
+    struct buf raw = {0};
+    buf_append_str(&raw, ns);
+    buf_append_char(&raw, '|');
+    buf_append_bytes(&raw, component_store(key, space));
+    if (hour >= 0) {
+        hour_encode(hour, text);
+        buf_append_char(&raw, '.');
+        buf_append_str(&raw, text);
+    }
+    url_encode(buf_bytes(&raw), target);
+    buf_free(&raw);
+}
+
+/* A total is one record; a subtotal one an hour, the hours next to each other in the order of keys. */
+static void counts_target(const struct query *q, struct buf *target)
+{
+    if (!q->sub) {
+        buf_append_str(target, "/mget?k=");
+        append_key(target, q->total->ns, q->key, -1);
+    } else {
+        int64_t first = (q->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS;
+        int64_t last = (q->to - 1) / HOUR_SECONDS * HOUR_SECONDS;
+        first = first < HOUR_FIRST ? HOUR_FIRST : first;
+        buf_append_str(target, "/range?start=");
+        append_key(target, q->sub->ns, q->key, first);
+        buf_append_str(target, "&end=");
+        append_key(target, q->sub->ns, q->key, last < first ? first : last);
+    }
+    buf_append_char(target, '\0');
+}
+
+static void ask_start(struct ask *a)
+{
+    struct buf target = {0};
+    if (a->query.kind == QUERY_SERIES)
+        series_init(&a->series, &a->query);
+    else
+        breakdown_init(&a->breakdown, &a->query);
+    counts_target(&a->query, &target);
+    const struct source_question q = {.target = target.ptr,
+        .arg = a,
+        .on_restart = ask_restart,
+        .on_record = ask_record,
+        .on_done = counts_done};
+    http_on_gone(a->req, ask_gone, a);
+    a->question = source_ask(a->api->sources, &q);
+    buf_free(&target);
+}
+
+static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
+{
+    struct ask *a = mem_zalloc(sizeof *a);
+    *a = (struct ask){.magic = ASK_MAGIC, .api = api, .req = req};
+    const struct query_context context = {
+        .counters = api->counters, .max_rows = api->max_rows, .now = clock_wall() / USEC_PER_SEC};
+    struct query_error error;
+    if (query_parse(&context, kind, http_query(req), &a->query, &error) == 0) {
+        ask_start(a);
+        return;
+    }
+    http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
+    ask_free(a);
+}
+
+static void handle_series(struct http_request *req, void *ctx)
+{
+    handle_query(req, ctx, QUERY_SERIES);
+}
+
+static void handle_breakdown(struct http_request *req, void *ctx)
+{
+    handle_query(req, ctx, QUERY_BREAKDOWN);
+}
+
+static void handle_counters(struct http_request *req, void *ctx)
+{
+    struct buf out = {0};
+    render_counters(((struct api *)ctx)->counters, &out);
+    http_reply(req, 200, "application/json", buf_bytes(&out));
+    buf_free(&out);
+}
+
+/* ---- events, onto the queue ---- */
+
+struct post {
+    struct http_request *req; /* NULL: the client is gone */
+    size_t lines;
+};
+
+static void post_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    ((struct post *)arg)->req = NULL;
+}
+
+/* What the queue refuses it says better than we could: its answer is passed on as it is. */
+static void pass_on(struct http_request *req, const struct http_reply_view *reply)
+{
+    const char *retry = http_reply_header(reply, "Retry-After");
+    if (*retry)
+        http_add_header(req, "Retry-After", "%s", retry);
+    http_reply(req, reply->status, http_reply_header(reply, "Content-Type"), reply->body);
+}
+
+static void post_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct post *p = arg;
+    if (!p->req) {
+        free(p);
+        return;
+    }
+    if (result == HTTP_CLIENT_REFUSED)
+        http_problem(p->req, 503, "upstream-unavailable", "try again", "the queue cannot be reached");
+    else if (result != HTTP_CLIENT_OK)
+        http_problem(p->req, 503, "upstream-unavailable",
+            "the events may have been taken; with producer, mark and next trying again is harmless",
+            "the queue did not answer: %s", http_client_strerror(result));
+    else if (reply->status != 200)
+        pass_on(p->req, reply);
+    else
+        http_replyf(p->req, 200, "application/json", "{\"accepted\":%zu%s}\n", p->lines,
+            *http_reply_header(reply, "X-Millrace-Duplicate") ? ",\"duplicate\":true" : "");
+    free(p);
+}
+
+static void events_target(const struct http_request *req, struct buf *target)
+{
+    static const char *const passed[] = {"queue", "producer", "mark", "next"};
+    struct bytes value;
+    buf_append_str(target, "/mput?separator=%0A");
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        if (!http_param(req, passed[i], &value))
+            continue;
+        buf_printf(target, "&%s=", passed[i]);
+        url_encode(value, target);
+    }
+    buf_append_char(target, '\0');
+}
+
+static void handle_events(struct http_request *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf lines = {0}, target = {0};
+    struct bytes mark;
+    http_add_header(req, "Access-Control-Allow-Origin", "*");
+    size_t n = events_clean(http_body(req), &lines);
+    if (n == 0 && !http_param(req, "mark", &mark)) {
+        http_problem(
+            req, 400, "empty-body", "post events, one JSON object a line", "there is no event in the body");
+        return;
+    }
+    struct post *p = mem_zalloc(sizeof *p);
+    *p = (struct post){.req = req, .lines = n};
+    events_target(req, &target);
+    http_on_gone(req, post_gone, p);
+    http_client_request(api->queue, &(struct http_call_spec){.method = "POST",
+                                        .target = target.ptr,
+                                        .content_type = "application/octet-stream",
+                                        .body = buf_bytes(&lines),
+                                        .arg = p,
+                                        .on_done = post_done});
+    buf_free(&lines);
+    buf_free(&target);
+}
+
+/* Any page may post events (sendBeacon, fetch); what is counted is not readable across origins. */
+static void handle_preflight(struct http_request *req)
+{
+    http_add_header(req, "Access-Control-Allow-Origin", "*");
+    http_add_header(req, "Access-Control-Allow-Methods", "POST, OPTIONS");
+    http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Authorization");
+    http_add_header(req, "Access-Control-Max-Age", "86400");
+    http_reply(req, 204, NULL, BYTES_NONE);
+}
+
+static void handle_events_any(struct http_request *req, void *ctx)
+{
+    if (http_method(req) == HTTP_OPTIONS_)
+        handle_preflight(req);
+    else
+        handle_events(req, ctx);
+}
+
+const struct http_route api_routes[] = {
+    {.path = "/v1/series",
+        .methods = HTTP_GET_,
+        .handler = handle_series,
+        .help = "LABEL=KEY or ns= and key=: counts an hour, day, week or month"},
+    {.path = "/v1/breakdown",
+        .methods = HTTP_GET_,
+        .handler = handle_breakdown,
+        .help = "LABEL=KEY&by=LABEL: what a key's counts are made of, the largest first"},
+    {.path = "/v1/counters", .methods = HTTP_GET_, .handler = handle_counters, .help = "what is counted"},
+    {.path = "/v1/events",
+        .methods = HTTP_POST_ | HTTP_OPTIONS_,
+        .handler = handle_events_any,
+        .help = "events, one a line, onto the local queue"},
+    {.path = NULL},
+};

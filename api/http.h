@@ -1,0 +1,20 @@
+/* http: the API's endpoints: requests into queries, queries into questions for the sources, records into answers. */
+#ifndef MILLRACE_API_HTTP_H
+#define MILLRACE_API_HTTP_H
+
+#include "counters.h"
+#include "http_client.h"
+#include "http_server.h"
+#include "source.h"
+
+/* What the handlers work with; main.c owns it. */
+struct api {
+    struct counters *counters;
+    struct sources *sources;
+    struct http_client *queue;
+    uint64_t max_rows;
+};
+
+extern const struct http_route api_routes[];
+
+#endif

@@ -1,0 +1,280 @@
+#include "query.h"
+
+#include "records.h"
+#include <stdio.h>
+
+struct parse {
+    const struct query_context *context;
+    const struct url_query *params;
+    struct query *q;
+    struct query_error *error;
+};
+
+static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
+    "to", "timezone", "hour_offset", "week_start", "limit", "format"};
+
+static bool is_reserved(struct bytes name)
+{
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (bytes_equal_str(name, reserved[i]))
+            return true;
+    return false;
+}
+
+static bool get(const struct parse *p, const char *name, struct bytes *value)
+{
+    return url_query_get(p->params, name, value);
+}
+
+static int refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(p->error->detail, sizeof p->error->detail, fmt, ap);
+    va_end(ap);
+    p->error->status = status;
+    p->error->code = code;
+    return -1;
+}
+
+#define BAD(p, ...) refuse((p), 400, "bad-parameter", __VA_ARGS__)
+
+static void hint(struct parse *p, struct buf *text)
+{
+    snprintf(p->error->hint, sizeof p->error->hint, "%.*s", (int)text->len, text->ptr);
+    buf_free(text);
+}
+
+static int unknown_total(struct parse *p, struct bytes name)
+{
+    const struct counters *c = p->context->counters;
+    struct buf text = {0};
+    buf_append_str(&text, "counted are (ns, label):");
+    for (size_t i = 0; i < c->n_totals; i++)
+        buf_printf(&text, " %s %s%s", c->totals[i].ns, c->totals[i].label, i + 1 < c->n_totals ? "," : "");
+    hint(p, &text);
+    return refuse(p, 404, "unknown-counter", "there is no counter \"%.*s\"",
+        (int)(name.len < 64 ? name.len : 64), name.ptr);
+}
+
+static int unknown_sub(struct parse *p, struct bytes name)
+{
+    const struct counters *c = p->context->counters;
+    struct buf text = {0};
+    buf_printf(&text, "%s is counted by (ns, label):", p->q->total->label);
+    for (size_t i = 0; i < c->n_subtotals; i++)
+        if (&c->totals[c->subtotals[i].total] == p->q->total)
+            buf_printf(&text, " %s %s", c->subtotals[i].ns, c->subtotals[i].label);
+    hint(p, &text);
+    return refuse(p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", p->q->total->label,
+        (int)(name.len < 64 ? name.len : 64), name.ptr);
+}
+
+static int check_once(struct parse *p)
+{
+    for (size_t i = 0; i < p->params->n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (bytes_equal(p->params->params[i].name, p->params->params[j].name))
+                return BAD(p, "a parameter is there twice: %.*s",
+                    (int)(p->params->params[i].name.len < 64 ? p->params->params[i].name.len : 64),
+                    p->params->params[i].name.ptr);
+    return 0;
+}
+
+static int parse_ns(struct parse *p, struct bytes ns)
+{
+    const struct counters *c = p->context->counters;
+    const struct counter *found = counters_find(c, ns);
+    if (!found)
+        return unknown_total(p, ns);
+    bool is_sub = memchr(ns.ptr, '.', ns.len) != NULL;
+    p->q->sub = is_sub ? found : NULL;
+    p->q->total = is_sub ? &c->totals[found->total] : found;
+    get(p, "key", &p->q->key);
+    return 0;
+}
+
+/* Every parameter that is not reserved is a label; there must be exactly one, or none with ns. */
+static int parse_label(struct parse *p)
+{
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct url_param param = p->params->params[i];
+        if (is_reserved(param.name))
+            continue;
+        const struct counter *found = counters_find_total_label(p->context->counters, param.name);
+        if (!found)
+            return unknown_total(p, param.name);
+        if (p->q->total)
+            return BAD(p, "two counters are named; one is asked for at a time");
+        p->q->total = found;
+        p->q->key = param.value;
+    }
+    struct bytes key;
+    if (p->q->total && get(p, "key", &key) && bytes_is_name(bytes_str(p->q->total->label)))
+        return BAD(p, "key goes with ns; with a label the key is the label's value");
+    return 0;
+}
+
+static int parse_by(struct parse *p)
+{
+    struct bytes by;
+    if (!get(p, "by", &by))
+        return 0;
+    if (p->q->sub)
+        return BAD(p, "by goes with a total; ns=%s names its own", p->q->sub->ns);
+    p->q->sub = counters_find_sub_label(p->context->counters, p->q->total, by);
+    return p->q->sub ? 0 : unknown_sub(p, by);
+}
+
+static int parse_key(struct parse *p)
+{
+    struct query *q = p->q;
+    if (q->key.len)
+        return 0;
+    if (q->total->kind != COUNTER_CONSTANT)
+        return refuse(
+            p, 400, "missing-parameter", "which %s? give key= or %s=", q->total->label, q->total->label);
+    q->key = bytes_str(q->total->field);
+    return 0;
+}
+
+static int parse_counter(struct parse *p)
+{
+    struct bytes ns;
+    bool has_ns = get(p, "ns", &ns);
+    if (has_ns && parse_ns(p, ns))
+        return -1;
+    if (parse_label(p))
+        return -1;
+    if (!p->q->total)
+        return refuse(p, 400, "missing-parameter", "name a counter: ns=NS&key=KEY, or LABEL=KEY");
+    return parse_by(p) || parse_key(p) ? -1 : 0;
+}
+
+static int parse_sub_key(struct parse *p)
+{
+    struct query *q = p->q;
+    bool has_sub = get(p, "sub", &q->sub_key);
+    if (q->kind == QUERY_BREAKDOWN && has_sub)
+        return BAD(p, "sub belongs to series");
+    if (q->kind == QUERY_BREAKDOWN && !q->sub)
+        return refuse(
+            p, 400, "missing-parameter", "a breakdown is by something: by=LABEL, or a subtotal's ns");
+    if (q->kind == QUERY_SERIES && q->sub && !has_sub)
+        return refuse(
+            p, 400, "missing-parameter", "the series of %s needs sub=, the one sub key", q->sub->ns);
+    if (q->kind == QUERY_SERIES && !q->sub && has_sub)
+        return BAD(p, "sub needs by=LABEL, or a subtotal's ns");
+    return 0;
+}
+
+static int parse_number(
+    struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
+{
+    struct bytes text;
+    int64_t n;
+    *there = get(p, name, &text);
+    if (!*there)
+        return 0;
+    if (!bytes_to_i64(text, &n) || n < least || n > most)
+        return BAD(p, "%s must be a number from %lld to %lld", name, (long long)least, (long long)most);
+    *out = n;
+    return 0;
+}
+
+static int parse_zone(struct parse *p)
+{
+    struct bytes name;
+    bool there;
+    int64_t hours = 0;
+    if (parse_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &there, &hours))
+        return -1;
+    bool named = get(p, "timezone", &name);
+    if (named && there)
+        return BAD(p, "timezone and hour_offset exclude each other");
+    if (there)
+        zone_fixed((int)hours, &p->q->calendar.zone);
+    else if (!zone_find(named ? name : BYTES_LITERAL("UTC"), &p->q->calendar.zone))
+        return BAD(p, "timezone must be a name of the tz database, as Europe/Berlin");
+    return 0;
+}
+
+static int parse_calendar(struct parse *p)
+{
+    struct calendar *c = &p->q->calendar;
+    struct bytes text;
+    c->unit = UNIT_DAY;
+    if (get(p, "unit", &text) && !unit_find(text, &c->unit))
+        return BAD(p, "unit must be hour, day, week, mweek or month");
+    if (get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
+        return BAD(p, "week_start must be a day's name, sunday to saturday");
+    return parse_zone(p);
+}
+
+static int parse_span(struct parse *p)
+{
+    struct query *q = p->q;
+    bool has_units, has_reference, has_from, has_to;
+    int64_t units = QUERY_DEFAULT_UNITS, reference = p->context->now;
+    if (parse_number(p, "units", 1, (int64_t)p->context->max_rows, &has_units, &units) ||
+        parse_number(p, "unit_reference_ts", 0, HOUR_END - 1, &has_reference, &reference) ||
+        parse_number(p, "from", 0, HOUR_END - 1, &has_from, &q->from) ||
+        parse_number(p, "to", 1, HOUR_END, &has_to, &q->to))
+        return -1;
+    if ((has_from || has_to) && has_reference)
+        return BAD(p, "unit_reference_ts excludes from and to");
+    if (has_from && has_units)
+        return BAD(p, "from and units exclude each other");
+    int64_t last = units_start(&q->calendar, has_to ? q->to - 1 : reference);
+    if (!has_to)
+        q->to = units_next(&q->calendar, last);
+    if (!has_from)
+        q->from = units_back(&q->calendar, last, units - 1);
+    if (q->from < 0)
+        q->from = 0;
+    if (q->to > HOUR_END)
+        q->to = HOUR_END;
+    return q->from < q->to ? 0 : BAD(p, "from must be before to");
+}
+
+static int check_rows(struct parse *p)
+{
+    static const int64_t shortest[] = {HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * 86400, 6 * 86400, 27 * 86400};
+    const struct query *q = p->q;
+    if (q->kind == QUERY_SERIES &&
+        (q->to - q->from) / shortest[q->calendar.unit] > (int64_t)p->context->max_rows)
+        return BAD(p, "that is more than %llu rows; ask for a shorter span or a longer unit",
+            (unsigned long long)p->context->max_rows);
+    return 0;
+}
+
+static int parse_shape(struct parse *p)
+{
+    struct bytes text;
+    bool there;
+    int64_t limit = QUERY_DEFAULT_LIMIT;
+    if (parse_number(p, "limit", 1, QUERY_MAX_LIMIT, &there, &limit))
+        return -1;
+    if (there && p->q->kind != QUERY_BREAKDOWN)
+        return BAD(p, "limit belongs to breakdowns");
+    p->q->limit = (uint64_t)limit;
+    if (!get(p, "format", &text) || bytes_equal_str(text, "json"))
+        return 0;
+    p->q->format = QUERY_CSV;
+    return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
+}
+
+int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
+    struct query *out, struct query_error *error)
+{
+    struct parse p = {.context = context, .params = params, .q = out, .error = error};
+    *out = (struct query){.kind = kind};
+    *error = (struct query_error){0};
+    if (check_once(&p) || parse_counter(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) ||
+        check_rows(&p) || parse_shape(&p))
+        return -1;
+    return 0;
+}

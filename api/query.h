@@ -1,0 +1,57 @@
+/* query: what a client asks for, from the parameters of its request, judged once and whole.
+ *
+ * A counter is named by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). A total
+ * over a constant has one key, so its key may be left out (`ns=all`, `feed=`).
+ * The span is `from=&to=` (hours whose start is in [from, to)) or `units=N&unit_reference_ts=T`: the N units up to the
+ * one that T is in. Where both are left out: the last 30 units, up to now.
+ *
+ * 1. A parameter that is unknown, there twice or at odds with another is refused: a typing error must not be
+ *    answered with numbers for another question.
+ * 2. The parameters below are never read as labels; a counter so labelled is asked for by ns.
+ *       ns key by sub unit units unit_reference_ts from to timezone hour_offset week_start limit format
+ * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows.
+ */
+#ifndef MILLRACE_QUERY_H
+#define MILLRACE_QUERY_H
+
+#include "counters.h"
+#include "units.h"
+#include "url.h"
+
+#define QUERY_DEFAULT_UNITS 30
+#define QUERY_DEFAULT_LIMIT 10
+#define QUERY_MAX_LIMIT 10000
+
+enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN };
+enum query_format { QUERY_JSON, QUERY_CSV };
+
+struct query {
+    enum query_kind kind;
+    const struct counter *total;
+    const struct counter *sub; /* of a breakdown, or of one sub key's series; else NULL */
+    struct bytes key;          /* full text; points into the parameters or the counters */
+    struct bytes sub_key;      /* of one sub key's series */
+    struct calendar calendar;
+    int64_t from, to;
+    uint64_t limit;
+    enum query_format format;
+};
+
+struct query_error {
+    int status;
+    const char *code;
+    char detail[256];
+    char hint[1024]; /* "" for none */
+};
+
+struct query_context {
+    const struct counters *counters;
+    uint64_t max_rows;
+    int64_t now; /* unix seconds */
+};
+
+/* 0, or -1 with *error. The parameters and the counters must outlive *out. */
+int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
+    struct query *out, struct query_error *error);
+
+#endif

@@ -1,0 +1,152 @@
+#include "render.h"
+
+#include <inttypes.h>
+
+const char *render_content_type(enum query_format f)
+{
+    return f == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json";
+}
+
+static void member(struct buf *out, const char *name, struct bytes text)
+{
+    buf_printf(out, "\"%s\":", name);
+    buf_append_json(out, text);
+    buf_append_char(out, ',');
+}
+
+static void render_head(const struct query *q, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
+    member(out, "key", q->key);
+    member(out, "label", bytes_str(q->total->label));
+    if (q->sub)
+        member(out, "by", bytes_str(q->sub->label));
+}
+
+static void render_span(const struct query *q, uint64_t total, int64_t complete_until, struct buf *out)
+{
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
+    member(out, "timezone", bytes_str(q->calendar.zone.name));
+    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
+}
+
+static void series_json(const struct series *s, int64_t complete_until, struct buf *out)
+{
+    const struct query *q = s->query;
+    render_head(q, out);
+    if (q->sub)
+        member(out, "sub", q->sub_key);
+    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_span(q, s->total, complete_until, out);
+    buf_append_str(out, "\"rows\":[");
+    for (size_t i = 0; i < s->n; i++) {
+        buf_printf(out, "%s{\"t\":%" PRId64 ",\"date\":\"", i ? "," : "", s->rows[i].start);
+        units_print_date(&q->calendar, s->rows[i].start, out);
+        buf_printf(out, "\",\"n\":%" PRIu64 ",\"complete\":%s}", s->rows[i].n,
+            series_row_end(s, i) <= complete_until ? "true" : "false");
+    }
+    buf_append_str(out, "]}\n");
+}
+
+static void series_csv(const struct series *s, int64_t complete_until, struct buf *out)
+{
+    buf_append_str(out, "t,date,n,complete\n");
+    for (size_t i = 0; i < s->n; i++) {
+        buf_printf(out, "%" PRId64 ",", s->rows[i].start);
+        units_print_date(&s->query->calendar, s->rows[i].start, out);
+        buf_printf(out, ",%" PRIu64 ",%s\n", s->rows[i].n,
+            series_row_end(s, i) <= complete_until ? "true" : "false");
+    }
+}
+
+void render_series(const struct series *s, int64_t complete_until, struct buf *out)
+{
+    if (s->query->format == QUERY_CSV)
+        series_csv(s, complete_until, out);
+    else
+        series_json(s, complete_until, out);
+}
+
+static double share(const struct breakdown *b, uint64_t n)
+{
+    return b->total ? (double)n / (double)b->total : 0;
+}
+
+/* RFC 4180: a field with a comma, a quote or a line's end is in quotes, quotes doubled. */
+static void csv_field(struct bytes text, struct buf *out)
+{
+    bool quote = false;
+    for (size_t i = 0; i < text.len; i++)
+        quote = quote || memchr(",\"\r\n", text.ptr[i], 4);
+    if (!quote) {
+        buf_append_bytes(out, text);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '"')
+            buf_append_char(out, '"');
+        buf_append_char(out, text.ptr[i]);
+    }
+    buf_append_char(out, '"');
+}
+
+static void breakdown_csv(const struct breakdown *b, struct buf *out)
+{
+    buf_append_str(out, "key,n,share\n");
+    for (size_t i = 0; i < b->n_rows; i++) {
+        csv_field(breakdown_text(&b->rows[i]), out);
+        buf_printf(out, ",%" PRIu64 ",%.6f\n", b->rows[i].n, share(b, b->rows[i].n));
+    }
+}
+
+static void breakdown_json(const struct breakdown *b, int64_t complete_until, struct buf *out)
+{
+    render_head(b->query, out);
+    render_span(b->query, b->total, complete_until, out);
+    buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
+    for (size_t i = 0; i < b->n_rows; i++) {
+        buf_append_str(out, i ? ",{" : "{");
+        member(out, "key", breakdown_text(&b->rows[i]));
+        buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", b->rows[i].n, share(b, b->rows[i].n));
+    }
+    buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
+}
+
+void render_breakdown(const struct breakdown *b, int64_t complete_until, struct buf *out)
+{
+    if (b->query->format == QUERY_CSV)
+        breakdown_csv(b, out);
+    else
+        breakdown_json(b, complete_until, out);
+}
+
+static void counter_json(const struct counter *c, struct buf *out)
+{
+    member(out, "ns", bytes_str(c->ns));
+    member(out, "label", bytes_str(c->label));
+    buf_append_str(out, "\"key\":");
+    buf_append_json(out, bytes_str(c->key_text));
+}
+
+void render_counters(const struct counters *c, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "time", bytes_str(c->time_field));
+    buf_append_str(out, "\"totals\":[");
+    for (size_t i = 0; i < c->n_totals; i++) {
+        buf_append_str(out, i ? ",{" : "{");
+        counter_json(&c->totals[i], out);
+        buf_append_str(out, ",\"subtotals\":[");
+        for (size_t j = 0, n = 0; j < c->n_subtotals; j++) {
+            if (c->subtotals[j].total != i)
+                continue;
+            buf_append_str(out, n++ ? ",{" : "{");
+            counter_json(&c->subtotals[j], out);
+            buf_append_char(out, '}');
+        }
+        buf_append_str(out, "]}");
+    }
+    buf_append_str(out, "]}\n");
+}

@@ -1,0 +1,14 @@
+/* render: answers as JSON or CSV text. complete_until is the instant up to which every event is counted; a row is
+ * complete when its unit ends by then. */
+#ifndef MILLRACE_RENDER_H
+#define MILLRACE_RENDER_H
+
+#include "breakdown.h"
+#include "series.h"
+
+const char *render_content_type(enum query_format f);
+void render_series(const struct series *s, int64_t complete_until, struct buf *out);
+void render_breakdown(const struct breakdown *b, int64_t complete_until, struct buf *out);
+void render_counters(const struct counters *c, struct buf *out);
+
+#endif

@@ -1,0 +1,241 @@
+#include "source.h"
+
+#include "http_client.h"
+#include <assert.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define QUESTION_MAGIC 0x71756573u
+#define CONNECTIONS 32
+
+struct sources {
+    struct event_base *base;
+    size_t n;
+    struct http_client *clients[SOURCE_MAX];
+    char *urls[SOURCE_MAX];
+    usec_t timeout;
+    struct question *open; /* a list */
+};
+
+struct question {
+    unsigned magic;
+    struct sources *sources;
+    struct source_question spec;
+    char *target;
+    struct question *next, **link;
+    struct http_call *call;
+    struct event *deadline;
+    size_t at; /* the source being asked */
+    int restarts;
+    uint64_t through;
+    bool has_through, bad;
+    int64_t complete_until;
+    struct buf partial; /* the start of a record whose end has not come */
+    char why[256];
+};
+
+struct sources *sources_new(const struct sources_config *config)
+{
+    assert(config->n >= 1 && config->n <= SOURCE_MAX);
+    struct sources *s = mem_zalloc(sizeof *s);
+    s->base = config->base;
+    s->timeout = config->timeout;
+    for (; s->n < config->n; s->n++) {
+        const struct http_client_config client = {.base = config->base,
+            .url = config->urls[s->n],
+            .max_connections = CONNECTIONS,
+            .timeout = config->timeout,
+            .idle_timeout = config->timeout};
+        s->clients[s->n] = http_client_new(&client);
+        if (!s->clients[s->n]) {
+            sources_free(&s);
+            return NULL;
+        }
+        s->urls[s->n] = mem_strdup(config->urls[s->n]);
+    }
+    return s;
+}
+
+void sources_free(struct sources **sp)
+{
+    struct sources *s = *sp;
+    if (!s)
+        return;
+    while (s->open)
+        source_cancel(s->open);
+    for (size_t i = 0; i < SOURCE_MAX; i++) {
+        http_client_free(&s->clients[i]);
+        free(s->urls[i]);
+    }
+    free(s);
+    *sp = NULL;
+}
+
+static void finish(struct question *q, enum source_result result)
+{
+    assert(q->magic == QUESTION_MAGIC && !q->call);
+    *q->link = q->next;
+    if (q->next)
+        q->next->link = q->link;
+    event_free(q->deadline);
+    q->spec.on_done(q->spec.arg, result, q->complete_until, q->why);
+    q->magic = 0;
+    buf_free(&q->partial);
+    free(q->target);
+    free(q);
+}
+
+static bool one_line(struct question *q, struct bytes line)
+{
+    struct record r;
+    return record_split(line, RECORD_SEPARATOR, &r) && q->spec.on_record(q->spec.arg, &r);
+}
+
+/* Whole lines are taken where they lie; only a line that two pieces share is copied together. */
+static bool take_piece(struct question *q, struct bytes piece)
+{
+    while (piece.len) {
+        const char *lf = memchr(piece.ptr, '\n', piece.len);
+        size_t len = lf ? (size_t)(lf - piece.ptr) : piece.len;
+        if (!lf || q->partial.len) {
+            if (q->partial.len + len > SOURCE_MAX_RECORD)
+                return false;
+            buf_append(&q->partial, piece.ptr, len);
+        }
+        if (!lf)
+            return true;
+        if (!one_line(q, q->partial.len ? buf_bytes(&q->partial) : bytes_of(piece.ptr, len)))
+            return false;
+        buf_clear(&q->partial);
+        piece = bytes_of(lf + 1, piece.len - len - 1);
+    }
+    return true;
+}
+
+static void on_body(struct http_call *call, struct bytes piece, void *arg)
+{
+    (void)call;
+    struct question *q = arg;
+    assert(q->magic == QUESTION_MAGIC);
+    if (!q->bad && !take_piece(q, piece))
+        q->bad = true;
+}
+
+static void ask(struct question *q);
+
+static void restart(struct question *q)
+{
+    if (++q->restarts > SOURCE_MAX_RESTARTS) {
+        snprintf(q->why, sizeof q->why, "slices were cleared faster than they could be read");
+        finish(q, SOURCE_UNAVAILABLE);
+        return;
+    }
+    q->at = 0;
+    q->has_through = false;
+    q->complete_until = INT64_MAX;
+    q->spec.on_restart(q->spec.arg);
+    ask(q);
+}
+
+static bool read_headers(struct question *q, const struct http_reply_view *reply)
+{
+    const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
+    const char *through = http_reply_header(reply, "X-Millrace-Through");
+    int64_t until;
+    if (!bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
+        return false;
+    if (until < q->complete_until)
+        q->complete_until = until;
+    if (*through && !bytes_to_u64(bytes_str(through), &q->through))
+        return false;
+    q->has_through = q->has_through || *through;
+    return true;
+}
+
+static void fail(struct question *q, const char *what, int status)
+{
+    if (status)
+        snprintf(q->why, sizeof q->why, "%s answered with status %d", q->sources->urls[q->at], status);
+    else
+        snprintf(q->why, sizeof q->why, "%s: %s", q->sources->urls[q->at], what);
+    finish(q, SOURCE_UNAVAILABLE);
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct question *q = arg;
+    assert(q->magic == QUESTION_MAGIC);
+    q->call = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return; /* whoever cancelled it finishes the question */
+    if (result != HTTP_CLIENT_OK)
+        fail(q, http_client_strerror(result), 0);
+    else if (reply->status == 410)
+        restart(q);
+    else if (reply->status != 200)
+        fail(q, "", reply->status);
+    else if (q->bad || q->partial.len || !read_headers(q, reply))
+        fail(q, "what it answers is not the read protocol", 0);
+    else if (++q->at < q->sources->n)
+        ask(q);
+    else
+        finish(q, SOURCE_OK);
+}
+
+static void ask(struct question *q)
+{
+    struct buf target = {0};
+    buf_append_str(&target, q->target);
+    if (q->has_through)
+        buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
+    buf_append_char(&target, '\0');
+    buf_clear(&q->partial);
+    q->bad = false;
+    const struct http_call_spec call = {.method = "GET",
+        .target = target.ptr,
+        .may_resend = true,
+        .arg = q,
+        .on_body = on_body,
+        .on_done = on_done};
+    q->call = http_client_request(q->sources->clients[q->at], &call);
+    buf_free(&target);
+}
+
+static void cancel_call(struct question *q)
+{
+    if (q->call)
+        http_call_cancel(q->call);
+    q->call = NULL;
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct question *q = arg;
+    cancel_call(q);
+    fail(q, "no whole answer in time", 0);
+}
+
+struct question *source_ask(struct sources *s, const struct source_question *spec)
+{
+    struct question *q = mem_zalloc(sizeof *q);
+    *q = (struct question){.magic = QUESTION_MAGIC, .sources = s, .spec = *spec, .complete_until = INT64_MAX};
+    q->target = mem_strdup(spec->target);
+    q->next = s->open;
+    q->link = &s->open;
+    if (q->next)
+        q->next->link = &q->next;
+    s->open = q;
+    struct timeval tv = {.tv_sec = s->timeout / USEC_PER_SEC, .tv_usec = s->timeout % USEC_PER_SEC};
+    q->deadline = evtimer_new(s->base, on_deadline, q);
+    evtimer_add(q->deadline, &tv);
+    ask(q);
+    return q;
+}
+
+void source_cancel(struct question *q)
+{
+    cancel_call(q);
+    finish(q, SOURCE_CANCELLED);
+}
