@@ -25,19 +25,19 @@ struct http_client;
 struct http_call;
 
 enum http_client_result {
-    HTTP_CLIENT_OK,         /* a whole reply came: look at its status */
-    HTTP_CLIENT_REFUSED,    /* no connection: refused, no route, no such socket; nothing was sent */
-    HTTP_CLIENT_RESET,      /* the connection ended before the reply did */
-    HTTP_CLIENT_TIMEOUT,    /* no reply in time */
-    HTTP_CLIENT_TOO_LARGE,  /* the reply is over max_reply */
-    HTTP_CLIENT_BAD_REPLY,  /* not HTTP */
-    HTTP_CLIENT_CANCELLED,  /* http_call_cancel or http_client_free */
+    HTTP_CLIENT_OK,        /* a whole reply came: look at its status */
+    HTTP_CLIENT_REFUSED,   /* no connection: refused, no route, no such socket; nothing was sent */
+    HTTP_CLIENT_RESET,     /* the connection ended before the reply did */
+    HTTP_CLIENT_TIMEOUT,   /* no reply in time */
+    HTTP_CLIENT_TOO_LARGE, /* the reply is over max_reply */
+    HTTP_CLIENT_BAD_REPLY, /* not HTTP */
+    HTTP_CLIENT_CANCELLED, /* http_call_cancel or http_client_free */
 };
 const char *http_client_strerror(enum http_client_result r);
 
 struct http_reply_view {
-    int status; /* 0 before there was one */
-    struct bytes body; /* gathered; valid during the callback */
+    int status;             /* 0 before there was one */
+    struct bytes body;      /* gathered; valid during the callback */
     struct http_call *call; /* for http_reply_header */
 };
 /* "" when there is none; valid during the callback. */
@@ -47,9 +47,9 @@ struct http_client_config {
     struct event_base *base;
     const char *url; /* url_address; copied */
     int max_connections;
-    size_t max_reply; /* 0: 64 MiB */
+    size_t max_reply;                              /* 0: 64 MiB */
     usec_t connect_timeout, timeout, idle_timeout; /* 0: 5 s, 30 s, never */
-    const char *auth_token; /* NULL: none; copied */
+    const char *auth_token;                        /* NULL: none; copied */
 };
 
 struct http_call_spec {
@@ -82,7 +82,7 @@ size_t http_client_busy(const struct http_client *c); /* calls begun or waiting 
 
 /* For command-line tools: makes the call and runs `base` until it ends. The body is appended to *body (may
  * be NULL). */
-enum http_client_result http_client_fetch(struct http_client *c, const struct http_call_spec *spec, int *status,
-    struct buf *body);
+enum http_client_result http_client_fetch(
+    struct http_client *c, const struct http_call_spec *spec, int *status, struct buf *body);
 
 #endif

@@ -215,8 +215,6 @@ static void end_request(struct http_conn *c)
 static void answer_refusal(struct http_conn *c)
 {
     struct http_request *req = &c->req;
-    if (!c->message_complete)
-        req->keep_alive = false;
     if (req->live)
         tell_gone(req);
     req->live = true;

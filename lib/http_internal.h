@@ -112,6 +112,14 @@ struct http_request {
     bool above_low;
 };
 
+/* Where in a header the next byte is. */
+enum http_line {
+    HTTP_LINE_INSIDE,
+    HTTP_LINE_START,
+    HTTP_LINE_EMPTY, /* behind the CR of the line that ends it */
+    HTTP_LINE_NO_HEADER,
+};
+
 enum http_conn_state {
     HTTP_CONN_IDLE,      /* between requests */
     HTTP_CONN_HEADER,    /* a header has begun */
@@ -137,7 +145,9 @@ struct http_conn {
     bool unread;         /* the client may still send what will not be parsed: linger */
 
     http_parser parser;
-    bool line_start, header_done; /* of http_parse_scan */
+    enum http_line line;
+    bool at_chunk_line; /* parsing has just passed one */
+    char last_byte;     /* parsed before what is being parsed */
     bool message_complete;
     struct buf in; /* read, not parsed, from in_at on */
     size_t in_at;

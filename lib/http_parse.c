@@ -1,8 +1,9 @@
 /* Bytes to a request.
  *
- * libhttp-parser would join a folded header line (one that begins with a space) to the one before, where
- * another HTTP implementation in front of this one may see two. So the lines of a header are looked at here
- * first, and a folded one is refused. Two lengths, or a length beside chunks, libhttp-parser refuses itself. */
+ * libhttp-parser, as it is packaged, is lenient where another HTTP implementation in front of this one might
+ * read the same bytes otherwise. So what it lets pass is refused here: a header line folded into the one before,
+ * a space between a name and its colon, and any byte but LF after a CR that ends a header or a chunk's line.
+ * Two lengths, or a length beside chunks, it refuses itself. */
 #include "http_internal.h"
 
 #include <strings.h>
@@ -20,20 +21,26 @@ static int refuse(struct http_conn *c, enum http_refusal why)
     return -1;
 }
 
-/* Looks at the lines of a header in p..p+n, which goes on where the last call stopped. False: a folded line.
- * An empty line ends the header. */
+/* Looks at the lines of a header in p..p+n, going on where the last call stopped. An empty line ends the header.
+ * False: a folded line, or a CR alone. */
 static bool scan_lines(struct http_conn *c, const char *p, size_t n)
 {
     const char *end = p + n;
-    while (p < end && !c->header_done) {
-        if (c->line_start) {
-            if (*p == ' ' || *p == '\t')
-                return false;
-            c->header_done = *p == '\r' || *p == '\n';
+    while (p < end && c->line != HTTP_LINE_NO_HEADER) {
+        if (c->line == HTTP_LINE_EMPTY && *p != '\n')
+            return false;
+        if (c->line == HTTP_LINE_START && (*p == ' ' || *p == '\t'))
+            return false;
+        if (c->line == HTTP_LINE_START && *p == '\r') {
+            c->line = HTTP_LINE_EMPTY;
+            p++;
+        } else if (c->line != HTTP_LINE_INSIDE && *p == '\n') {
+            c->line = HTTP_LINE_NO_HEADER;
+        } else {
+            const char *newline = memchr(p, '\n', (size_t)(end - p));
+            c->line = newline ? HTTP_LINE_START : HTTP_LINE_INSIDE;
+            p = newline ? newline + 1 : end;
         }
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        c->line_start = newline != NULL;
-        p = newline ? newline + 1 : end;
     }
     return true;
 }
@@ -41,12 +48,6 @@ static bool scan_lines(struct http_conn *c, const char *p, size_t n)
 static struct http_conn *conn_of(http_parser *parser)
 {
     return parser->data;
-}
-
-static int on_message_begin(http_parser *parser)
-{
-    http_request_begin(&conn_of(parser)->req);
-    return 0;
 }
 
 static int on_url(http_parser *parser, const char *at, size_t n)
@@ -70,6 +71,8 @@ static int on_header_field(http_parser *parser, const char *at, size_t n)
 {
     struct http_conn *c = conn_of(parser);
     struct http_request *req = &c->req;
+    if (memchr(at, ' ', n))
+        return refuse(c, HTTP_REFUSED_MALFORMED);
     if (req->live || count_header_bytes(c, n) < 0)
         return req->live ? 0 : -1;
     if (req->in_value || req->n_headers == 0) {
@@ -167,6 +170,8 @@ static int on_headers_complete(http_parser *parser)
 {
     struct http_conn *c = conn_of(parser);
     note_framing(&c->req, parser);
+    if (parser->http_major > 1)
+        return refuse(c, HTTP_REFUSED_MALFORMED);
     judge_headers(c, parser);
     c->req.live = true;
     http_conn_enter(c, HTTP_CONN_BODY);
@@ -199,14 +204,29 @@ static int on_message_complete(http_parser *parser)
     return 0;
 }
 
+/* Parsing pauses behind a chunk's line, so that its end can be looked at. */
+static int on_chunk_line(http_parser *parser)
+{
+    struct http_conn *c = conn_of(parser);
+    c->at_chunk_line = true;
+    http_parser_pause(parser, 1);
+    return 0;
+}
+
+static int on_chunk_complete(http_parser *parser)
+{
+    return parser->flags & F_TRAILING ? 0 : on_chunk_line(parser);
+}
+
 static const http_parser_settings settings = {
-    .on_message_begin = on_message_begin,
     .on_url = on_url,
     .on_header_field = on_header_field,
     .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
     .on_body = on_body,
     .on_message_complete = on_message_complete,
+    .on_chunk_header = on_chunk_line,
+    .on_chunk_complete = on_chunk_complete,
 };
 
 /* Empty lines before a request are allowed for old clients' sake and are no part of its header. */
@@ -224,24 +244,45 @@ static void explain_failure(struct http_conn *c)
     refuse(c, e == HPE_HEADER_OVERFLOW ? HTTP_REFUSED_HEADERS_TOO_LARGE : HTTP_REFUSED_MALFORMED);
 }
 
+/* What was used so far must end with CRLF behind a chunk's line, with LF behind a message with trailers. */
+static bool line_ends_well(const struct http_conn *c, const char *p, size_t used)
+{
+    char before = used >= 2 ? p[used - 2] : c->last_byte;
+    if (c->at_chunk_line)
+        return used >= 1 && p[used - 1] == '\n' && before == '\r';
+    return !c->message_complete || !(c->parser.flags & F_TRAILING) || (used >= 1 && p[used - 1] == '\n');
+}
+
+static size_t execute(struct http_conn *c, const char *p, size_t n)
+{
+    c->at_chunk_line = false;
+    size_t used = http_parser_execute(&c->parser, &settings, p, n);
+    if (HTTP_PARSER_ERRNO(&c->parser) == HPE_PAUSED)
+        http_parser_pause(&c->parser, 0);
+    if (!line_ends_well(c, p, used)) {
+        c->message_complete = false;
+        refuse(c, HTTP_REFUSED_MALFORMED);
+    } else if (HTTP_PARSER_ERRNO(&c->parser) != HPE_OK && c->req.reply == HTTP_REPLY_NONE) {
+        explain_failure(c);
+    }
+    if (used > 0)
+        c->last_byte = p[used - 1];
+    return used;
+}
+
 size_t http_parse_feed(struct http_conn *c, const char *p, size_t n)
 {
     if (c->state == HTTP_CONN_IDLE) {
         size_t blank = skip_blank_lines(p, n);
         if (blank > 0)
             return blank;
-        c->line_start = c->header_done = false;
+        c->line = HTTP_LINE_INSIDE;
+        http_request_begin(&c->req);
         http_conn_enter(c, HTTP_CONN_HEADER);
     }
-    if (!c->header_done && !scan_lines(c, p, n)) {
-        http_request_begin(&c->req);
+    if (!scan_lines(c, p, n)) {
         refuse(c, HTTP_REFUSED_MALFORMED);
         return n;
     }
-    size_t used = http_parser_execute(&c->parser, &settings, p, n);
-    if (c->message_complete)
-        http_parser_pause(&c->parser, 0);
-    else if (HTTP_PARSER_ERRNO(&c->parser) != HPE_OK && c->req.reply == HTTP_REPLY_NONE)
-        explain_failure(c);
-    return used;
+    return execute(c, p, n);
 }

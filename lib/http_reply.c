@@ -58,7 +58,7 @@ static void write_head(struct http_request *req, int status, const char *content
     struct http_server *s = c->server;
     struct buf head = c->head;
     usec_t now = clock_monotonic();
-    if (s->draining)
+    if (s->draining || !c->message_complete) /* what is left of the body is not parsed */
         req->keep_alive = false;
     buf_clear(&head);
     buf_append(&head, "HTTP/1.1 ", 9);

@@ -63,14 +63,15 @@ struct http_route {
     unsigned flags;
     size_t max_body; /* 0: the server's max_body */
     http_handler *handler;
-    http_body_fn *on_body; /* NULL: the body is gathered; else it is streamed to this, then handler is called */
-    const char *help;      /* one line, for `/` which lists the endpoints */
+    http_body_fn
+        *on_body;     /* NULL: the body is gathered; else it is streamed to this, then handler is called */
+    const char *help; /* one line, for `/` which lists the endpoints */
 };
 
 struct http_server_config {
     struct event_base *base;
     struct stats *stats;
-    void *ctx; /* for every handler */
+    void *ctx;                       /* for every handler */
     const struct http_route *routes; /* static, ended by a row whose path is NULL */
     size_t max_body;                 /* bytes; the default of routes */
     int max_connections;
@@ -115,12 +116,13 @@ void *http_data(const struct http_request *req);
 
 /* Reading parameters the one way: each answers the problem itself and returns false when the value is bad.
  * A missing one gives the fallback. */
-bool http_param_u64(struct http_request *req, const char *name, uint64_t fallback, uint64_t min, uint64_t max,
-    uint64_t *out);
-bool http_param_i64(struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max,
-    int64_t *out);
+bool http_param_u64(
+    struct http_request *req, const char *name, uint64_t fallback, uint64_t min, uint64_t max, uint64_t *out);
+bool http_param_i64(
+    struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max, int64_t *out);
 /* A name (bytes_is_name); NUL-terminated into out. A missing one gives the fallback; NULL makes it required. */
-bool http_param_name(struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1]);
+bool http_param_name(
+    struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1]);
 bool http_param_bool(struct http_request *req, const char *name, bool fallback, bool *out);
 
 /* ---- answering: each ends the request but http_add_header and http_stream_* before end ---- */
@@ -132,19 +134,21 @@ void http_reply(struct http_request *req, int status, const char *content_type, 
 void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Moves the evbuffer's content into the reply without copying; the evbuffer itself stays the caller's. */
-void http_reply_evbuffer(struct http_request *req, int status, const char *content_type, struct evbuffer *body);
+void http_reply_evbuffer(
+    struct http_request *req, int status, const char *content_type, struct evbuffer *body);
 /* application/problem+json: {"type":"about:blank","title":...,"status":N,"code":"stable-code","detail":...};
  * 503 and 429 carry Retry-After: 1 unless one was added. `hint` may be NULL: what to do about it. */
-void http_problem(struct http_request *req, int status, const char *code, const char *hint, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+void http_problem(struct http_request *req, int status, const char *code, const char *hint, const char *fmt,
+    ...) __attribute__((format(printf, 5, 6)));
 /* As http_problem, with members `"name":value,...` (JSON text) beside the standard ones. */
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* A streamed reply: start, write as often as wanted, end. With content_length < 0 chunked (or to the end of
  * the connection for HTTP/1.0). For HEAD the writes are dropped. */
-void http_stream_start(struct http_request *req, int status, const char *content_type, int64_t content_length);
-void http_stream_write(struct http_request *req, struct bytes piece); /* copies */
+void http_stream_start(
+    struct http_request *req, int status, const char *content_type, int64_t content_length);
+void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
 void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
 void http_stream_end(struct http_request *req);
 /* Ends in the middle, so that the client sees that something is missing: the connection is reset. */
@@ -152,7 +156,8 @@ void http_stream_abort(struct http_request *req);
 /* Bytes written but not yet taken by the kernel. A stream writes while this is under its bound and goes on
  * from on_drain, which is called (from the loop) each time it falls to `low` or under. */
 size_t http_stream_pending(const struct http_request *req);
-void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
+void http_on_drain(
+    struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
 
 /* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there

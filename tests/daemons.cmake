@@ -2,6 +2,10 @@
 # `# full: MILLRACE_ROUNDS=200` that a file may carry.
 file(GLOB DAEMON_TESTS CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemons/test_*.py
   ${CMAKE_CURRENT_SOURCE_DIR}/crash/test_*.py)
+# A program with a route for each thing that test_http_server.py wants to see.
+add_executable(http_probe ${CMAKE_CURRENT_SOURCE_DIR}/support/http_probe.c)
+target_link_libraries(http_probe PRIVATE millrace_flags millrace_daemon)
+
 set(PYTHON /usr/bin/python3)
 set(DAEMON_ENVIRONMENT
   "MILLRACE_BUILD=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/support" "PYTHONDONTWRITEBYTECODE=1")
