@@ -84,8 +84,10 @@ static bool ends_with(const char *s, const char *end)
 
 static struct family *family_of(struct stats *s, const char *name, enum kind kind, const char *help)
 {
-    assert((kind == COUNTER) == ends_with(name, "_total"));
-    assert(kind != HISTOGRAM || ends_with(name, "_seconds"));
+    bool is_total = ends_with(name, "_total"), is_time = ends_with(name, "_seconds");
+    assert((kind == COUNTER) == is_total && (kind != HISTOGRAM || is_time));
+    (void)is_total;
+    (void)is_time;
     for (struct family *f = s->first; f != NULL; f = f->next)
         if (strcmp(f->name, name) == 0) {
             assert(f->kind == kind);
