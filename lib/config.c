@@ -111,8 +111,12 @@ static void look_at_line(struct reading *r, struct bytes line)
     if (text.ptr[0] != '[')
         return;
     const char *end = memchr(text.ptr, ']', text.len);
+    struct bytes after =
+        end != NULL ? trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
     if (end == NULL)
         fail_at(r, r->line, "a section's name ends with ]");
+    else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
+        fail_at(r, r->line, "something stands behind the section's ]");
     else
         begin_section(r, bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
 }

@@ -51,6 +51,9 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("time = t\n"), "x.conf:1: time stands before any [section]");
     refuse(bytes_str("[input]\ntime\n"), "x.conf:2: neither a [section], a `key = value` nor a comment");
     refuse(bytes_str("[input\n"), "x.conf:1: a section's name ends with ]");
+    refuse(bytes_str("[input] time = t\n"), "x.conf:1: something stands behind the section's ]");
+    refuse(bytes_str("[]\n"), "x.conf:1: unknown section []");
+    refuse(bytes_str("[total a b]\n"), "x.conf:1: section [total a b] has more than a kind and a name");
     refuse(bytes_str("[input]\n= t\n"), "x.conf:2: nothing stands before the =");
     refuse(bytes_str("[input]\ntime = t\n more\n"),
         "x.conf:3: a setting begins at the start of its line, without white space before it");
