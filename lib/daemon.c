@@ -271,7 +271,7 @@ static void tell_listening(int fd)
 
 static bool serves_http(const struct daemon *d)
 {
-    return d->spec->default_port >= 0 || options_is_set(d->options, "port") || getenv("LISTEN_FDS") != NULL;
+    return d->spec->default_port >= 0 || options_is_set(d->options, "port") || sd_listen_fds(0) > 0;
 }
 
 static void add_events(struct daemon *d)

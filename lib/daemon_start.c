@@ -243,6 +243,8 @@ int daemon_own_directory(const char *dir, struct config_error *error)
     char pid[32];
     if (io_make_dirs(dir) != 0)
         return fail(error, -1, "cannot make the directory", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return fail(error, -1, "cannot write in the directory", dir);
     buf_printf(&path, "%s/lock", dir);
     int fd = open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     buf_free(&path);
