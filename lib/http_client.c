@@ -269,7 +269,7 @@ const char *http_reply_header(const struct http_reply_view *r, const char *name)
 {
     const struct buf *head = &r->call->head;
     const char *p = head->ptr, *end = head->ptr + head->len;
-    while (p < end) {
+    while (r->call->head_whole && p < end) {
         const char *value = p + strlen(p) + 1;
         if (strcasecmp(p, name) == 0)
             return value;

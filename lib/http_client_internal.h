@@ -34,7 +34,7 @@ struct http_call {
     int status;
     bool streamed, paused;
     struct buf head; /* NAME \0 VALUE \0 ... of the reply */
-    bool in_value;
+    bool in_value, head_whole;
     struct buf body;
 };
 TAILQ_HEAD(http_call_list, http_call);

@@ -85,7 +85,7 @@ static int on_message_begin(http_parser *parser)
 {
     struct http_call *call = call_of(parser);
     buf_clear(&call->head);
-    call->in_value = false;
+    call->in_value = call->head_whole = false;
     return 0;
 }
 
@@ -131,6 +131,7 @@ static int on_headers_complete(http_parser *parser)
     struct http_call *call = l->call;
     if (call->in_value)
         buf_append_char(&call->head, '\0');
+    call->head_whole = true;
     if (parser->status_code == 101)
         return -1;
     if (parser->status_code < 200)

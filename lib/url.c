@@ -167,11 +167,11 @@ static int parse_port(struct bytes text, int *port)
 /* Takes "[V6]" or a name off the front of `rest`, leaving "" or ":PORT". */
 static int take_host(struct bytes *rest, struct bytes *host)
 {
-    static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char allowed[] = "%:abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     bool v6 = rest->len > 0 && rest->ptr[0] == '[';
-    const char *allowed = v6 ? "0123456789abcdefABCDEF:.%" : name_bytes;
+    const char *from = v6 ? allowed : allowed + 2;
     size_t start = v6 ? 1 : 0, end = start;
-    while (end < rest->len && rest->ptr[end] != '\0' && strchr(allowed, rest->ptr[end]))
+    while (end < rest->len && rest->ptr[end] != '\0' && strchr(from, rest->ptr[end]))
         end++;
     *host = bytes_of(rest->ptr + start, end - start);
     if (v6 && (end == rest->len || rest->ptr[end++] != ']'))
