@@ -1,0 +1,178 @@
+/* The read protocol over the aggregate (docs/protocol.md). An answer is made within one turn of the loop, so it is
+ * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
+#include "app.h"
+#include "reads.h"
+
+#include <inttypes.h>
+
+#define RECORDS_TYPE "text/plain; charset=utf-8"
+
+/* Until every stream was caught up after the start, an answer could be less than one given before. */
+static bool check_answers(struct app *app, struct http_request *req)
+{
+    if (app->answers)
+        return true;
+    http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+    return false;
+}
+
+static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
+{
+    uint64_t after;
+    if (!check_answers(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
+        return false;
+    switch (aggregate_layers(app->aggregate, after, layers)) {
+    case AGGREGATE_AFTER_OK:
+        http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
+        http_add_header(req, "X-Millrace-Complete-Until", "%" PRId64, app_complete_until(app));
+        return true;
+    case AGGREGATE_AFTER_CLEARED:
+        http_problem(req, 410, "slice-cleared", "ask the archive which slice it goes through, and start over",
+            "a slice after %" PRIu64 " is cleared", after);
+        return false;
+    case AGGREGATE_AFTER_AHEAD:
+        http_problem(req, 409, "slice-ahead", "the archive belongs to other data than this aggregator's",
+            "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
+            aggregate_open_slice(app->aggregate));
+        return false;
+    }
+    return false;
+}
+
+static bool required(struct http_request *req, const char *name, struct bytes *value)
+{
+    if (http_param(req, name, value))
+        return true;
+    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
+    return false;
+}
+
+static void add_next(struct http_request *req, const struct reads_answer *a)
+{
+    struct buf next = {0};
+    url_encode(buf_bytes(&a->next), &next);
+    http_add_header(req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr ? next.ptr : "");
+    buf_free(&next);
+}
+
+static void reply(struct http_request *req, int result, struct reads_answer *a, bool may_be_empty)
+{
+    if (result != 0) {
+        http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
+    } else if (a->records == 0 && !may_be_empty) {
+        http_problem(req, 404, "not-found", NULL, "no such record");
+    } else {
+        if (a->more)
+            add_next(req, a);
+        http_reply(req, 200, RECORDS_TYPE, buf_bytes(&a->lines));
+    }
+    reads_answer_free(a);
+}
+
+static bool read_bounds(struct http_request *req, const struct app *app, struct reads_bounds *bounds)
+{
+    bounds->max_bytes = app->max_answer;
+    return http_param_u64(req, "limit", 0, 1, INT64_MAX, &bounds->max_records);
+}
+
+static void get(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    struct bytes key;
+    if (required(req, "key", &key) && find_layers(req, app, &layers))
+        reply(req, reads_get(&layers, key, &answer), &answer, false);
+}
+
+static void mget(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    const struct url_query *q = http_query(req);
+    int result = 0;
+    if (!find_layers(req, app, &layers))
+        return;
+    for (size_t i = 0; i < q->n && result == 0; i++) {
+        if (bytes_equal_str(q->params[i].name, "k") || bytes_equal_str(q->params[i].name, "key"))
+            result = reads_get(&layers, q->params[i].value, &answer);
+    }
+    reply(req, result, &answer, true);
+}
+
+static void fwmatch(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    struct reads_bounds bounds;
+    struct bytes key, start = BYTES_NONE;
+    http_param(req, "start", &start);
+    if (required(req, "key", &key) && read_bounds(req, app, &bounds) && find_layers(req, app, &layers))
+        reply(req, reads_prefix(&layers, key, start, bounds, &answer), &answer, start.len > 0);
+}
+
+static void range(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    struct reads_bounds bounds;
+    struct bytes start, end;
+    if (!required(req, "start", &start) || !required(req, "end", &end) || !read_bounds(req, app, &bounds))
+        return;
+    if (bytes_compare(start, end) > 0) {
+        http_problem(req, 400, "bad-parameter", NULL, "start is after end");
+        return;
+    }
+    if (find_layers(req, app, &layers))
+        reply(req, reads_range(&layers, start, end, bounds, &answer), &answer, true);
+}
+
+static void stream_stats(const struct app *app, size_t i, bool json, struct buf *out)
+{
+    const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
+    uint64_t end = c->offset + app_lag(app, i);
+    if (json)
+        buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
+            i ? "," : "", c->stream, c->id, c->offset, end);
+    else
+        buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);
+}
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    struct app *app = ctx;
+    struct aggregate_numbers n;
+    if (!app || !app->aggregate)
+        return;
+    aggregate_numbers(app->aggregate, &n);
+    buf_printf(out,
+        json ? ",\"slice\":%" PRIu64 ",\"events\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64
+               ",\"events_total\":%" PRIu64 ",\"skipped_total\":%" PRIu64 ",\"rejected_total\":%" PRIu64
+               ",\"complete_until\":%" PRId64 ",\"streams\":{"
+             : "slice: %" PRIu64 "\nevents: %" PRIu64 "\nskipped: %" PRIu64 "\nrejected: %" PRIu64
+               "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
+               "\ncomplete_until: %" PRId64 "\n",
+        aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
+        n.total.events, n.total.skipped, n.total.rejected, app_complete_until(app));
+    for (size_t i = 0; i < app->n_streams; i++)
+        stream_stats(app, i, json, out);
+    if (json)
+        buf_append_char(out, '}');
+}
+
+const struct http_route app_routes[] = {
+    {.path = "/get", .methods = HTTP_GET_, .handler = get, .help = "?key= one record"},
+    {.path = "/mget", .methods = HTTP_GET_ | HTTP_POST_, .handler = mget, .help = "?k=&k= several records"},
+    {.path = "/fwmatch",
+        .methods = HTTP_GET_,
+        .handler = fwmatch,
+        .help = "?key=&limit= records whose key begins so"},
+    {.path = "/range",
+        .methods = HTTP_GET_,
+        .handler = range,
+        .help = "?start=&end=&limit= records between two keys"},
+    {0},
+};

@@ -1,0 +1,94 @@
+#include "rejects.h"
+
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct rejects {
+    int fd;
+};
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+static size_t replacements(struct bytes text)
+{
+    size_t n = 0;
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    while (at < end && (at = memmem(at, (size_t)(end - at), REPLACEMENT, 3))) {
+        at += 3;
+        n++;
+    }
+    return n;
+}
+
+static void append_hex(struct buf *out, struct bytes b)
+{
+    for (size_t i = 0; i < b.len; i++)
+        buf_printf(out, "%02x", (unsigned char)b.ptr[i]);
+}
+
+void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const char *reason, uint64_t bytes,
+    struct bytes line)
+{
+    buf_append_str(out, "{\"stream\":");
+    buf_append_json(out, stream);
+    buf_printf(out, ",\"offset\":\"%llu\",\"reason\":", (unsigned long long)offset);
+    buf_append_json(out, bytes_str(reason));
+    buf_printf(out, ",\"bytes\":%llu,\"line\":", (unsigned long long)bytes);
+    size_t start = out->len;
+    buf_append_json(out, line);
+    /* More replacement characters than the line has: some of its bytes could not be shown. */
+    if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(line)) {
+        buf_append_str(out, ",\"hex\":\"");
+        append_hex(out, line);
+        buf_append_char(out, '"');
+    }
+    buf_append_str(out, "}\n");
+}
+
+static int cut_back(int fd, uint64_t length)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return -1;
+    if ((uint64_t)st.st_size < length) {
+        errno = ERANGE;
+        return -1;
+    }
+    return (uint64_t)st.st_size == length ? 0 : io->ftruncate(fd, (off_t)length);
+}
+
+int rejects_open(const char *path, uint64_t length, struct rejects **out)
+{
+    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -1;
+    if (cut_back(fd, length) != 0) {
+        int saved = errno;
+        io->close(fd);
+        errno = saved;
+        return -1;
+    }
+    *out = mem_zalloc(sizeof(**out));
+    (*out)->fd = fd;
+    return 0;
+}
+
+void rejects_close(struct rejects **r)
+{
+    if (!*r)
+        return;
+    io->close((*r)->fd);
+    free(*r);
+    *r = NULL;
+}
+
+int rejects_write(struct rejects *r, struct bytes entries, uint64_t at)
+{
+    if (io_write_all(r->fd, entries.ptr, entries.len, (off_t)at) != 0)
+        return -1;
+    return io->fdatasync(r->fd);
+}

@@ -1,0 +1,114 @@
+#include "slice_snapshot.h"
+
+#include "slice_sql.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct slice_snapshot {
+    sqlite3 *db;
+    sqlite3_stmt *counts, *lookups;
+    bool scanning;
+    enum slice_result failed; /* of the scan */
+    char error[SLICE_ERROR_TEXT];
+};
+
+void slice_snapshot_close(struct slice_snapshot **s)
+{
+    if (!*s)
+        return;
+    sqlite3_finalize((*s)->counts);
+    sqlite3_finalize((*s)->lookups);
+    sqlite3_close((*s)->db);
+    free(*s);
+    *s = NULL;
+}
+
+/* BEGIN alone takes no snapshot: the first read does. */
+static enum slice_result begin(struct slice_snapshot *s, char *error)
+{
+    return slice_sql_run(s->db, "BEGIN; SELECT count(*) FROM cursors;", error);
+}
+
+static enum slice_result prepare(struct slice_snapshot *s, char *error)
+{
+    const unsigned keep = SQLITE_PREPARE_PERSISTENT;
+    if (sqlite3_prepare_v3(
+            s->db, "SELECT k, n FROM counts WHERE k >= ?1 ORDER BY k", -1, keep, &s->counts, NULL) ||
+        sqlite3_prepare_v3(
+            s->db, "SELECT k, text FROM lookups WHERE k >= ?1 ORDER BY k", -1, keep, &s->lookups, NULL))
+        return slice_sql_fail(s->db, "prepare", error);
+    return SLICE_OK;
+}
+
+enum slice_result slice_snapshot_open(
+    const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT])
+{
+    struct slice_snapshot *s = mem_zalloc(sizeof(*s));
+    /* A reader of a log-keeping database writes to its index in shared memory, so not READONLY. */
+    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &s->db, error);
+    if (r == SLICE_OK)
+        r = slice_sql_run(s->db, "PRAGMA query_only = 1; PRAGMA cache_size = -32768;", error);
+    if (r == SLICE_OK)
+        r = prepare(s, error);
+    if (r == SLICE_OK)
+        r = begin(s, error);
+    if (r != SLICE_OK)
+        slice_snapshot_close(&s);
+    *out = s;
+    return r;
+}
+
+enum slice_result slice_snapshot_renew(struct slice_snapshot *s, char error[SLICE_ERROR_TEXT])
+{
+    assert(!s->scanning);
+    enum slice_result r = slice_sql_run(s->db, "COMMIT", error);
+    return r == SLICE_OK ? begin(s, error) : r;
+}
+
+void slice_scan_begin(struct slice_snapshot *s, struct bytes from)
+{
+    assert(!s->scanning);
+    s->scanning = true;
+    s->failed = SLICE_OK;
+    slice_sql_bind(s->counts, 1, from);
+    slice_sql_bind(s->lookups, 1, from);
+}
+
+static bool step(struct slice_snapshot *s, sqlite3_stmt *statement)
+{
+    assert(s->scanning);
+    if (s->failed != SLICE_OK)
+        return false;
+    int code = sqlite3_step(statement);
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        s->failed = slice_sql_fail(s->db, "read from the slice", s->error);
+    return code == SQLITE_ROW;
+}
+
+bool slice_scan_next_count(struct slice_snapshot *s, struct row *row)
+{
+    if (!step(s, s->counts))
+        return false;
+    *row = (struct row){
+        .key = slice_sql_bytes(s->counts, 0), .count = (uint64_t)sqlite3_column_int64(s->counts, 1)};
+    return true;
+}
+
+bool slice_scan_next_lookup(struct slice_snapshot *s, struct row *row)
+{
+    if (!step(s, s->lookups))
+        return false;
+    *row = (struct row){
+        .key = slice_sql_bytes(s->lookups, 0), .is_text = true, .text = slice_sql_bytes(s->lookups, 1)};
+    return true;
+}
+
+enum slice_result slice_scan_end(struct slice_snapshot *s, const char **error)
+{
+    sqlite3_reset(s->counts);
+    sqlite3_reset(s->lookups);
+    s->scanning = false;
+    *error = s->error;
+    return s->failed;
+}
