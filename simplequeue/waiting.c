@@ -123,6 +123,7 @@ void waiting_reserve(struct waiter *w, struct queue_now now)
     app->waiting.n++;
     heap_put(&app->waiting.deadlines, &w->deadline, now.monotonic + w->wait);
     http_on_gone(w->req, on_gone, w);
+    http_set_long_poll(w->req);
     app_arm(app);
 }
 

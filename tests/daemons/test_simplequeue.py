@@ -151,7 +151,7 @@ class Everywhere:
         self.assertEqual((reply.header("X-Millrace-Acked"), reply.body), ("1", b""))
         self.assertIsNone(reply.header("X-Millrace-Lease"))
 
-    def test_long_poll(self):
+    def test_long_poll_is_first_come_first_served(self):
         q = self.queue()
         replies = []
 
@@ -332,42 +332,48 @@ class Load:
         self.mark = [0] * self.PRODUCERS  # messages of producer p that were acknowledged
         self.acked, self.unsure = {}, {}  # id -> message
         self.seen = {}                    # id -> message, of everything ever delivered
-        self.threads = []
+        self.threads, self.failures = [], []
 
     def run(self, q, seconds):
         self.over = False
-        self.threads = [threading.Thread(target=self.produce, args=(q, p)) for p in range(self.PRODUCERS)]
-        self.threads.append(threading.Thread(target=self.read, args=(q,)))
+        self.threads = [threading.Thread(target=self.until_killed, args=(self.produce, q, p))
+                        for p in range(self.PRODUCERS)]
+        self.threads.append(threading.Thread(target=self.until_killed, args=(self.read, q)))
         for t in self.threads:
             t.start()
         time.sleep(seconds)
+
+    def until_killed(self, work, q, *args):
+        connection = harness.connect(q.url)
+        try:
+            work(q, connection, *args)
+        except harness.UNREACHABLE:
+            pass
+        except Exception as e:
+            self.failures.append(repr(e))
+        finally:
+            connection.close()
 
     def stop(self):
         self.over = True
         for t in self.threads:
             t.join()
+        self.test.assertEqual(self.failures, [])
 
-    def produce(self, q, p):
-        connection = harness.connect(q.url)
+    def produce(self, q, connection, p):
         while not self.over:
             first, n = self.mark[p], 1 + (self.mark[p] * 7 + p) % 5
             body = b"\n".join(b"%d %d" % (p, first + i) for i in range(n))
-            try:
-                connection.request("POST", "/mput?producer=p%d&mark=%d&next=%d" % (p, first, first + n), body)
-                reply = connection.getresponse()
-                reply.read()
-            except harness.UNREACHABLE:
-                return
+            connection.request("POST", "/mput?producer=p%d&mark=%d&next=%d" % (p, first, first + n), body)
+            reply = connection.getresponse()
+            reply.read()
             assert reply.status == 200, reply.status
             self.mark[p] = first + n
 
-    def read(self, q):
-        try:
-            q.post("/release?reader=r")
-            while not self.over:
-                self.read_once(q)
-        except harness.UNREACHABLE:
-            pass
+    def read(self, q, _):
+        q.post("/release?reader=r")
+        while not self.over:
+            self.read_once(q)
 
     def read_once(self, q):
         reply = q.get("/reserve?items=20&wait=100&reader=r")
