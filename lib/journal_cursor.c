@@ -1,0 +1,124 @@
+#include "journal_internal.h"
+
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define CURSOR_CHUNK ((size_t)256 << 10)
+
+void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
+{
+    c->fd = fd;
+    c->seed = seed;
+    c->position = SEGMENT_HEADER;
+    c->offset = base;
+    c->in.len = 0;
+    c->in_position = SEGMENT_HEADER;
+    c->verified = 0;
+    if (c->chunk == 0)
+        c->chunk = CURSOR_CHUNK;
+}
+
+enum cursor_status cursor_open(
+    struct cursor *c, const char *path, const uint8_t id[16], uint64_t sequence, uint64_t base)
+{
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        c->system = errno;
+        return CURSOR_IO;
+    }
+    cursor_begin(c, fd, segment_seed(id, sequence), base);
+    return CURSOR_FRAME;
+}
+
+void cursor_close(struct cursor *c)
+{
+    if (c->fd >= 0)
+        io->close(c->fd);
+    c->fd = -1;
+    buf_free(&c->in);
+}
+
+/* Drops what lies before the cursor. */
+static void keep_from_position(struct cursor *c)
+{
+    uint64_t in_end = c->in_position + c->in.len;
+    if (c->position >= in_end || c->position < c->in_position) {
+        c->in.len = 0;
+    } else if (c->position > c->in_position) {
+        size_t kept = (size_t)(in_end - c->position);
+        memmove(c->in.ptr, c->in.ptr + (c->position - c->in_position), kept);
+        c->in.len = kept;
+    }
+    c->in_position = c->position;
+}
+
+static struct bytes at_position(const struct cursor *c)
+{
+    size_t skip = (size_t)(c->position - c->in_position);
+    return bytes_of(c->in.ptr + skip, c->in.len - skip);
+}
+
+/* Makes `need` bytes from the position on be in memory, or fewer where the file ends. */
+static bool fill(struct cursor *c, size_t need)
+{
+    bool inside = c->position >= c->in_position && c->position <= c->in_position + c->in.len;
+    if (inside && at_position(c).len >= need)
+        return true;
+    keep_from_position(c);
+    size_t want = need > c->chunk ? need : c->chunk;
+    buf_reserve(&c->in, want - c->in.len);
+    while (c->in.len < need) {
+        ssize_t n =
+            io->pread(c->fd, c->in.ptr + c->in.len, want - c->in.len, (off_t)(c->in_position + c->in.len));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            c->system = errno;
+            return false;
+        }
+        if (n == 0)
+            return true;
+        c->in.len += (size_t)n;
+    }
+    return true;
+}
+
+/* A damaged length must not make us ask for memory that the file cannot fill. */
+static bool fits_file(const struct cursor *c, size_t size)
+{
+    struct stat st;
+    return size <= c->chunk || (fstat(c->fd, &st) == 0 && c->position + size <= (uint64_t)st.st_size);
+}
+
+enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
+{
+    size_t size;
+    if (!fill(c, FRAME_HEADER))
+        return CURSOR_IO;
+    switch (frame_measure(at_position(c), &size)) {
+    case FRAME_NONE:
+        return CURSOR_END;
+    case FRAME_OK:
+        break;
+    default:
+        return CURSOR_BAD;
+    }
+    if (!fits_file(c, size))
+        return CURSOR_BAD;
+    if (!fill(c, size))
+        return CURSOR_IO;
+    bool trusted = c->verified == c->position;
+    if (frame_decode(at_position(c), c->seed, c->position, trusted, f) != FRAME_OK || f->offset != c->offset)
+        return CURSOR_BAD;
+    c->verified = c->position;
+    return CURSOR_FRAME;
+}
+
+void cursor_skip(struct cursor *c, const struct frame *f)
+{
+    c->position += frame_size(f->name.len, f->payload.len);
+    c->offset += frame_advance(f);
+}

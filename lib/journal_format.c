@@ -1,0 +1,258 @@
+#include "journal_format.h"
+
+#include "journal.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <xxhash.h>
+
+static const char magic[8] = "MILLRJNL";
+static const char zeros[FRAME_HEADER];
+
+enum header_at {
+    H_MAGIC = 0,
+    H_VERSION = 8,
+    H_FLAGS = 12,
+    H_ID = 16,
+    H_SEQUENCE = 32,
+    H_BASE = 40,
+    H_PREVIOUS_END = 48,
+    H_PREVIOUS_SIZE = 56,
+    H_DURABLE = 64,
+    H_CREATED = 72,
+    H_LAST_TIME = 80,
+    H_BOOT = 88,
+    H_REACH = 104,
+    H_CHECKSUM = 120,
+};
+#define H_FLAG_NEVER 1u
+
+enum frame_at {
+    F_CHECKSUM = 0,
+    F_LENGTH = 8,
+    F_KIND = 12,
+    F_NAME_LENGTH = 13,
+    F_RESERVED = 14,
+    F_OFFSET = 16,
+    F_TIME = 24,
+    F_DURABLE = 32,
+    F_DURABLE_POSITION = 40,
+    F_MARK = 48,
+};
+
+static void put32(char *p, uint32_t n)
+{
+    n = htole32(n);
+    memcpy(p, &n, 4);
+}
+
+static void put64(char *p, uint64_t n)
+{
+    n = htole64(n);
+    memcpy(p, &n, 8);
+}
+
+static uint32_t get32(const char *p)
+{
+    uint32_t n;
+    memcpy(&n, p, 4);
+    return le32toh(n);
+}
+
+static uint64_t get64(const char *p)
+{
+    uint64_t n;
+    memcpy(&n, p, 8);
+    return le64toh(n);
+}
+
+void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEADER])
+{
+    memset(out, 0, SEGMENT_HEADER);
+    memcpy(out + H_MAGIC, magic, sizeof magic);
+    put32(out + H_VERSION, JOURNAL_FORMAT_VERSION);
+    put32(out + H_FLAGS, h->never ? H_FLAG_NEVER : 0);
+    memcpy(out + H_ID, h->id, sizeof h->id);
+    put64(out + H_SEQUENCE, h->sequence);
+    put64(out + H_BASE, h->base);
+    put64(out + H_PREVIOUS_END, h->previous_end);
+    put64(out + H_PREVIOUS_SIZE, h->previous_size);
+    put64(out + H_DURABLE, h->durable);
+    put64(out + H_CREATED, (uint64_t)h->created);
+    put64(out + H_LAST_TIME, (uint64_t)h->last_time);
+    memcpy(out + H_BOOT, h->boot, sizeof h->boot);
+    put64(out + H_REACH, h->reach);
+    put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
+}
+
+enum header_status segment_header_decode(struct bytes file, struct segment_header *out)
+{
+    if (file.len < SEGMENT_HEADER || memcmp(file.ptr, magic, sizeof magic) != 0)
+        return HEADER_DAMAGED;
+    if (get32(file.ptr + H_VERSION) > JOURNAL_FORMAT_VERSION)
+        return HEADER_NEWER;
+    if (get64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
+        return HEADER_DAMAGED;
+    memcpy(out->id, file.ptr + H_ID, sizeof out->id);
+    out->sequence = get64(file.ptr + H_SEQUENCE);
+    out->base = get64(file.ptr + H_BASE);
+    out->previous_end = get64(file.ptr + H_PREVIOUS_END);
+    out->previous_size = get64(file.ptr + H_PREVIOUS_SIZE);
+    out->durable = get64(file.ptr + H_DURABLE);
+    out->created = (usec_t)get64(file.ptr + H_CREATED);
+    out->last_time = (usec_t)get64(file.ptr + H_LAST_TIME);
+    memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
+    out->reach = get64(file.ptr + H_REACH);
+    out->never = get32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
+    return HEADER_OK;
+}
+
+uint64_t segment_seed(const uint8_t id[16], uint64_t sequence)
+{
+    char key[24];
+    memcpy(key, id, 16);
+    put64(key + 16, sequence);
+    return XXH3_64bits(key, sizeof key);
+}
+
+static uint64_t frame_checksum(const char *at, size_t size, uint64_t seed, uint64_t position)
+{
+    uint64_t place = seed ^ (position * UINT64_C(0x9E3779B97F4A7C15));
+    return XXH3_64bits_withSeed(at + F_LENGTH, size - F_LENGTH, place);
+}
+
+size_t frame_size(size_t name, size_t payload)
+{
+    return (FRAME_HEADER + name + payload + 7) & ~(size_t)7;
+}
+
+void frame_append(struct buf *b, const struct frame *f, const struct bytes *pieces, size_t n_pieces)
+{
+    size_t size = frame_size(f->name.len, f->payload.len);
+    buf_reserve(b, size);
+    char *at = b->ptr + b->len;
+    memset(at, 0, FRAME_HEADER);
+    put32(at + F_LENGTH, (uint32_t)f->payload.len);
+    at[F_KIND] = (char)f->kind;
+    at[F_NAME_LENGTH] = (char)f->name.len;
+    put64(at + F_OFFSET, f->offset);
+    put64(at + F_TIME, (uint64_t)f->time);
+    put64(at + F_MARK, f->mark);
+    b->len += FRAME_HEADER;
+    buf_append_bytes(b, f->name);
+    for (size_t i = 0; i < n_pieces; i++)
+        buf_append_bytes(b, pieces[i]);
+    size_t used = FRAME_HEADER + f->name.len + f->payload.len;
+    buf_append(b, zeros, size - used);
+}
+
+static size_t whole_size(const char *at)
+{
+    return frame_size((uint8_t)at[F_NAME_LENGTH], get32(at + F_LENGTH));
+}
+
+size_t frame_seal(char *at, const struct frame_place *place)
+{
+    size_t size = whole_size(at);
+    put64(at + F_DURABLE, place->durable);
+    put64(at + F_DURABLE_POSITION, place->durable_position);
+    put64(at + F_CHECKSUM, frame_checksum(at, size, place->seed, place->position));
+    return size;
+}
+
+enum frame_status frame_measure(struct bytes at, size_t *size)
+{
+    size_t there = at.len < FRAME_HEADER ? at.len : FRAME_HEADER;
+    if (there == 0 || memcmp(at.ptr, zeros, there) == 0)
+        return FRAME_NONE;
+    if (there < FRAME_HEADER)
+        return FRAME_SHORT;
+    uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
+    uint32_t length = get32(at.ptr + F_LENGTH);
+    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_MAX_BYTES || length > JOURNAL_MAX_FRAME)
+        return FRAME_BAD;
+    if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
+        return FRAME_BAD;
+    *size = frame_size(name, length);
+    return FRAME_OK;
+}
+
+enum frame_status frame_decode(
+    struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out)
+{
+    size_t size;
+    enum frame_status status = frame_measure(at, &size);
+    if (status != FRAME_OK)
+        return status;
+    if (at.len < size)
+        return FRAME_SHORT;
+    if (!trusted && get64(at.ptr + F_CHECKSUM) != frame_checksum(at.ptr, size, seed, position))
+        return FRAME_BAD;
+    out->kind = (enum frame_kind)at.ptr[F_KIND];
+    out->offset = get64(at.ptr + F_OFFSET);
+    out->time = (usec_t)get64(at.ptr + F_TIME);
+    out->durable = get64(at.ptr + F_DURABLE);
+    out->durable_position = get64(at.ptr + F_DURABLE_POSITION);
+    out->mark = get64(at.ptr + F_MARK);
+    out->name = bytes_of(at.ptr + FRAME_HEADER, (uint8_t)at.ptr[F_NAME_LENGTH]);
+    out->payload = bytes_of(out->name.ptr + out->name.len, get32(at.ptr + F_LENGTH));
+    return FRAME_OK;
+}
+
+void table_append_entry(struct buf *b, struct bytes name, uint64_t mark)
+{
+    char number[8];
+    put64(number, mark);
+    buf_append_char(b, (char)name.len);
+    buf_append_bytes(b, name);
+    buf_append(b, number, sizeof number);
+}
+
+bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *bad)
+{
+    *bad = false;
+    if (table->len == 0)
+        return false;
+    size_t length = (uint8_t)table->ptr[0];
+    if (length == 0 || length > NAME_MAX_BYTES || table->len < 1 + length + 8) {
+        *bad = true;
+        return false;
+    }
+    *name = bytes_of(table->ptr + 1, length);
+    *mark = get64(table->ptr + 1 + length);
+    *table = bytes_of(table->ptr + 1 + length + 8, table->len - (1 + length + 8));
+    return true;
+}
+
+void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD])
+{
+    memset(out, 0, OPEN_PAYLOAD);
+    memcpy(out, boot, 16);
+    out[16] = never;
+}
+
+bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
+{
+    if (payload.len != OPEN_PAYLOAD)
+        return false;
+    memcpy(boot, payload.ptr, 16);
+    *never = payload.ptr[16] != 0;
+    return true;
+}
+
+void frames_highest_durable(
+    struct bytes file, uint64_t from, uint64_t seed, uint64_t *durable, uint64_t *position)
+{
+    *durable = *position = 0;
+    for (uint64_t at = (from + 7) & ~UINT64_C(7); at + FRAME_HEADER <= file.len;) {
+        struct frame f;
+        struct bytes rest = bytes_of(file.ptr + at, file.len - at);
+        if (frame_decode(rest, seed, at, false, &f) != FRAME_OK) {
+            at += 8;
+            continue;
+        }
+        *durable = f.durable > *durable ? f.durable : *durable;
+        *position = f.durable_position > *position ? f.durable_position : *position;
+        at += frame_size(f.name.len, f.payload.len);
+    }
+}

@@ -1,0 +1,217 @@
+/* journal_internal: what the journal's own files share. Nobody else includes it but its tests.
+ *
+ * Who may touch what
+ *   owner      the thread that calls journal.h: segments, `marks`, ends, readers; anything not named below
+ *   committer  `struct writer`; the owner only while nothing of the journal is pending (opening, closing)
+ *   set->lock  journal.pending, .dirty, .halted, and the lists between the threads
+ * A batch belongs to the owner while it is pending (under the lock), to the committer from when it takes it
+ * until it puts it on set->finished, and then to the owner again. A job likewise, with the reader thread.
+ */
+#ifndef MILLRACE_JOURNAL_INTERNAL_H
+#define MILLRACE_JOURNAL_INTERNAL_H
+
+#include "journal.h"
+#include "journal_format.h"
+
+#include <pthread.h>
+
+#define JOURNAL_ERROR_TEXT 512
+
+/* ---- journal_marks.c: producers and their marks ---- */
+struct mark {
+    char name[NAME_MAX_BYTES];
+    uint8_t length; /* 0: an empty slot */
+    bool known;     /* some frame with this producer is committed */
+    uint64_t accepted, committed;
+};
+struct marks {
+    struct mark *slots; /* open addressing, a power of two, at most half full */
+    size_t capacity, count;
+};
+struct mark *marks_find(const struct marks *m, struct bytes name);
+struct mark *marks_add(struct marks *m, struct bytes name); /* the one there is, or a new one at 0 */
+void marks_commit(struct marks *m, struct bytes name, uint64_t mark);
+/* Forgets what was accepted and not committed. */
+void marks_roll_back(struct marks *m);
+void marks_table(const struct marks *m, struct buf *out);
+bool marks_load(struct marks *m, struct bytes table); /* replaces all; false: malformed */
+void marks_copy(struct marks *to, const struct marks *from);
+void marks_free(struct marks *m);
+
+/* ---- journal_cursor.c: frame by frame through one segment file ---- */
+struct cursor {
+    int fd; /* -1: none */
+    uint64_t seed;
+    uint64_t position; /* in the file, of the next frame */
+    uint64_t offset;   /* logical, of the next frame's payload */
+    struct buf in;     /* file bytes from in_position on */
+    uint64_t in_position;
+    uint64_t verified; /* position of the frame in `in` that is already verified; 0: none */
+    size_t chunk;      /* bytes to read at a time */
+    int system;        /* errno of CURSOR_IO */
+};
+enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
+enum cursor_status cursor_open(
+    struct cursor *c, const char *path, const uint8_t id[16], uint64_t sequence, uint64_t base);
+void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
+/* The frame at the cursor, verified; its spans are good until the cursor moves or peeks again. END: zeros or the
+ * file's end; BAD: something else that is no frame. */
+enum cursor_status cursor_peek(struct cursor *c, struct frame *f);
+void cursor_skip(struct cursor *c, const struct frame *f);
+void cursor_close(struct cursor *c);
+
+/* ---- segments ---- */
+struct segment {
+    uint64_t sequence, base;
+    uint64_t end;     /* where its committed payload ends */
+    uint64_t size;    /* bytes of its file */
+    usec_t last_time; /* of the last frame before it */
+    unsigned refs;    /* readers inside it */
+    char *path;
+};
+char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
+/* A file with that header and table, synced, renamed into its place, the directory synced: so a segment under its own
+ * name always has both. The descriptor, or -1 with errno and nothing left behind under its name. */
+int segment_create(
+    const char *dir, const struct segment_header *h, struct bytes table, uint64_t *end_position);
+struct segment *segment_new(const char *dir, const struct segment_header *h);
+void segment_free(struct segment *s);
+
+/* ---- batches: what one commit writes ---- */
+struct entry {
+    journal_append_fn *done;
+    void *arg;
+    uint64_t start, end;
+    size_t frame; /* where in batch.frames; SIZE_MAX: a duplicate, no frame */
+    size_t size;  /* of the frame */
+};
+struct batch {
+    struct batch *next;
+    struct journal *journal;
+    struct buf frames;
+    struct entry *entries;
+    size_t count, capacity;
+    uint64_t start, end; /* offsets */
+    usec_t time;         /* of the last frame */
+    enum journal_result result;
+    struct segment *rolled;  /* a segment was begun for it; it may be so even when the batch is refused */
+    uint64_t old_size, size; /* of the segment before (when rolled) and of the current file */
+};
+
+/* The committer's side of a journal. */
+struct writer {
+    int fd;
+    uint64_t sequence, seed;
+    uint64_t base;
+    uint64_t position;         /* where the next frame goes */
+    uint64_t filled;           /* the file's size: zeros from position to here */
+    uint64_t end;              /* logical, of what is written */
+    uint64_t durable;          /* logical, of what is synced */
+    uint64_t durable_position; /* of this file: what is synced */
+    usec_t last_time;
+    struct marks marks; /* as of what is written and not undone: the next segment's table */
+    bool announced;     /* this session's boot id and policy stand in the segment (header or OPEN frame) */
+    bool latched;
+    char failure[JOURNAL_ERROR_TEXT];
+};
+
+struct journal {
+    unsigned magic;
+    struct journal_set *set;
+    struct journal *next;
+    char *dir;
+    uint64_t segment_bytes;
+    size_t max_producers;
+    uint8_t id[16];
+    char id_text[JOURNAL_ID_TEXT];
+
+    struct segment **segments; /* by sequence; the first `doomed` only wait for readers to leave */
+    size_t n_segments, doomed;
+    struct marks marks;
+    uint64_t accepted_end, committed_end;
+    usec_t accepted_time, committed_time;
+    uint64_t cut_bytes;
+    size_t unfinished; /* appends accepted whose callback has not run */
+    size_t jobs;       /* with the reader thread */
+    size_t readers;
+    bool latched;
+    char failure[JOURNAL_ERROR_TEXT];
+    void (*observer)(struct journal *j, void *arg);
+    void *observer_arg;
+
+    struct batch *pending;
+    bool dirty;  /* on set->dirty */
+    bool halted; /* a batch was refused: the committer takes no more until the owner has rolled back */
+    struct journal *next_dirty;
+
+    struct writer writer;
+};
+#define JOURNAL_MAGIC 0x4a524e4cu
+
+/* ---- jobs of the reader thread ---- */
+struct job {
+    struct job *next;
+    struct journal *journal;
+    struct journal_reader *reader; /* owner only; NULL: closed meanwhile, or an unlink */
+    struct segment *segment;       /* an unlink: to be freed; a read: where, held by a reference */
+    bool unlink;
+    struct cursor *cursor;
+    uint64_t offset, limit;
+    size_t max_bytes;
+    struct buf out;
+    bool frame_starts;
+    usec_t time;
+    enum journal_result result;
+    char failure[JOURNAL_ERROR_TEXT];
+};
+
+struct journal_set {
+    struct journal_set_config config;
+    uint8_t boot[16];
+    struct journal *journals;
+    size_t pending_bytes;
+    bool closing;
+    struct batch *answered; /* owner only: duplicates of what is committed already */
+    struct batch *spare;    /* owner only */
+    size_t spares;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;     /* for the committer */
+    pthread_cond_t reads;    /* for the reader thread */
+    pthread_cond_t progress; /* for an owner that waits */
+    bool committer_waits, reader_waits, owner_waits, stop, hurry;
+    struct journal *dirty, **dirty_tail;
+    struct batch *finished, **finished_tail;
+    struct job *jobs, **jobs_tail;
+    struct job *jobs_done, **jobs_done_tail;
+    pthread_t committer, reader;
+};
+
+/* journal_set.c */
+void set_announce(struct journal_set *set, bool was_empty); /* under the lock: something is there for poll */
+void set_wait(struct journal_set *set);                     /* owner: until there is, then polls */
+struct batch *batch_new(struct journal_set *set, struct journal *j);
+void batch_release(struct journal_set *set, struct batch *b);
+/* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
+extern void (*journal_boot_id)(uint8_t out[16]);
+
+/* journal_commit.c */
+void *committer_main(void *set);
+void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
+/* Begins the next segment at `base`; errno on -1. */
+int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
+
+/* journal_append.c */
+void append_deliver(struct batch *b); /* owner: applies a finished batch and calls back */
+
+/* journal_read.c */
+void *reader_main(void *set);
+void job_deliver(struct job *job);
+void segments_reap(struct journal *j);
+struct segment *journal_last_segment(const struct journal *j);
+void journal_push_segment(struct journal *j, struct segment *s);
+
+/* "TEXT: strerror" into a failure text. */
+void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
+
+#endif

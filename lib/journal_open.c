@@ -1,0 +1,522 @@
+/* Opening: what is on disk is judged first and changed only then.
+ *
+ * Every segment's header is read; a newer version, a foreign id, a gap in the sequence is refused before
+ * anything is touched. The newest segment is verified frame by frame, and with it every segment that was not
+ * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only). The first place that is no frame is
+ * the end, unless a later intact frame or header says that what lies there was durable: that is damage.
+ */
+#include "journal_internal.h"
+
+#include "io.h"
+#include "log.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define SEGMENT_DEFAULT (UINT64_C(64) << 20)
+#define PRODUCERS_DEFAULT 4096
+
+struct opening {
+    struct journal *j;
+    char *error;
+    size_t error_size;
+    struct segment_header *headers;
+    size_t count;
+    size_t first;           /* the first segment to verify */
+    size_t last;            /* the one in which the journal ends */
+    uint64_t end, position; /* where */
+    usec_t last_time;
+    uint8_t boot[16]; /* of the last session that wrote */
+    bool never, clean;
+};
+
+static enum journal_result refuse(
+    struct opening *o, enum journal_result r, const char *path, const char *what, int system)
+{
+    char text[JOURNAL_ERROR_TEXT];
+    failure_set(text, path, what, system);
+    snprintf(o->error, o->error_size, "%s", text);
+    return r;
+}
+
+static enum journal_result refuse_segment(
+    struct opening *o, enum journal_result r, size_t i, const char *what, int system)
+{
+    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
+    refuse(o, r, path, what, system);
+    free(path);
+    return r;
+}
+
+/* ---- listing ---- */
+
+/* "0123456789abcdef.seg" */
+static bool segment_name(const char *name, uint64_t *sequence)
+{
+    char *end;
+    if (strlen(name) != 20 || strcmp(name + 16, ".seg") != 0 || strspn(name, "0123456789abcdef") != 16)
+        return false;
+    *sequence = strtoull(name, &end, 16);
+    return end == name + 16;
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+    uint64_t x = ((const struct segment_header *)a)->sequence,
+             y = ((const struct segment_header *)b)->sequence;
+    return x < y ? -1 : x > y;
+}
+
+static enum journal_result list_segments(struct opening *o)
+{
+    DIR *d = opendir(o->j->dir);
+    if (!d)
+        return refuse(o, JOURNAL_IO, o->j->dir, "cannot open", errno);
+    uint64_t sequence;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (!segment_name(e->d_name, &sequence))
+            continue;
+        o->headers = mem_realloc(o->headers, (o->count + 1) * sizeof *o->headers);
+        o->headers[o->count++].sequence = sequence;
+    }
+    closedir(d);
+    if (o->count)
+        qsort(o->headers, o->count, sizeof *o->headers, by_sequence);
+    return JOURNAL_OK;
+}
+
+static enum journal_result read_header(struct opening *o, size_t i)
+{
+    struct segment_header *h = &o->headers[i];
+    uint64_t sequence = h->sequence;
+    char raw[SEGMENT_HEADER];
+    char *path = segment_path(o->j->dir, sequence, "");
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int system = errno;
+    free(path);
+    if (fd < 0)
+        return refuse_segment(o, JOURNAL_IO, i, "cannot open", system);
+    ssize_t n = io->pread(fd, raw, sizeof raw, 0);
+    system = errno;
+    io->close(fd);
+    if (n < 0)
+        return refuse_segment(o, JOURNAL_IO, i, "cannot read", system);
+    enum header_status status = segment_header_decode(bytes_of(raw, (size_t)n), h);
+    bool fits = status == HEADER_OK && h->sequence == sequence;
+    h->sequence = sequence;
+    if (status == HEADER_NEWER)
+        return refuse_segment(o, JOURNAL_NEWER, i, "written by a newer version of millrace", 0);
+    return fits ? JOURNAL_OK
+                : refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
+}
+
+static enum journal_result check_neighbours(struct opening *o, size_t i)
+{
+    const struct segment_header *before = &o->headers[i - 1], *h = &o->headers[i];
+    if (memcmp(h->id, before->id, sizeof h->id) != 0)
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "belongs to another journal", 0);
+    if (h->sequence != before->sequence + 1)
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "the segment before it is missing", 0);
+    if (h->previous_end < before->base || h->base < h->previous_end)
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "does not follow the segment before it", 0);
+    return JOURNAL_OK;
+}
+
+static enum journal_result read_headers(struct opening *o)
+{
+    enum journal_result r = list_segments(o);
+    for (size_t i = 0; r == JOURNAL_OK && i < o->count; i++)
+        r = read_header(o, i);
+    for (size_t i = 1; r == JOURNAL_OK && i < o->count; i++)
+        r = check_neighbours(o, i);
+    return r;
+}
+
+/* ---- verifying ---- */
+
+static bool apply_frame(struct opening *o, const struct frame *f, bool first)
+{
+    if (first != (f->kind == FRAME_TABLE))
+        return false;
+    if (first && !marks_load(&o->j->marks, f->payload))
+        return false;
+    if (f->kind == FRAME_OPEN && !open_decode(f->payload, o->boot, &o->never))
+        return false;
+    if (f->kind == FRAME_DATA && f->name.len)
+        marks_commit(&o->j->marks, f->name, f->mark);
+    o->clean = f->kind == FRAME_CLOSE;
+    o->last_time = f->time;
+    return true;
+}
+
+/* Runs through segment i; o->position and o->end are left where its valid frames end. */
+static enum journal_result verify_segment(struct opening *o, size_t i)
+{
+    const struct segment_header *h = &o->headers[i];
+    struct cursor c = {.fd = -1};
+    struct frame f;
+    char *path = segment_path(o->j->dir, h->sequence, "");
+    enum cursor_status status = cursor_open(&c, path, h->id, h->sequence, h->base);
+    free(path);
+    memcpy(o->boot, h->boot, sizeof o->boot);
+    o->never = h->never;
+    bool sealed = i + 1 < o->count;
+    while (status == CURSOR_FRAME && !(sealed && c.position >= h[1].previous_size)) {
+        status = cursor_peek(&c, &f);
+        if (status == CURSOR_FRAME && !apply_frame(o, &f, c.position == SEGMENT_HEADER))
+            break;
+        if (status == CURSOR_FRAME)
+            cursor_skip(&c, &f);
+    }
+    o->position = c.position;
+    o->end = c.offset;
+    int system = c.system;
+    cursor_close(&c);
+    if (status == CURSOR_IO)
+        return refuse_segment(o, JOURNAL_IO, i, "cannot read", system);
+    if (o->position == SEGMENT_HEADER)
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 128: no table of producers", 0);
+    return JOURNAL_OK;
+}
+
+static bool ends_whole(const struct opening *o, size_t i)
+{
+    const struct segment_header *next = &o->headers[i + 1];
+    return o->position == next->previous_size && o->end == next->previous_end;
+}
+
+/* What lies behind a place of a segment. */
+struct behind {
+    uint64_t dirt;              /* bytes up to the last that is not zero */
+    uint64_t durable, position; /* the highest that an intact frame there names */
+};
+
+static enum journal_result read_file(struct opening *o, size_t i, struct buf *file)
+{
+    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
+    struct stat st;
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    free(path);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return refuse_segment(o, JOURNAL_IO, i, "cannot open", errno);
+    buf_reserve(file, (size_t)st.st_size + 1);
+    ssize_t n = 1;
+    while (file->len < (size_t)st.st_size && n > 0) {
+        n = io->pread(fd, file->ptr + file->len, (size_t)st.st_size - file->len, (off_t)file->len);
+        if (n > 0)
+            file->len += (size_t)n;
+    }
+    int system = errno;
+    io->close(fd);
+    return n < 0 ? refuse_segment(o, JOURNAL_IO, i, "cannot read", system) : JOURNAL_OK;
+}
+
+static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct behind *out)
+{
+    const struct segment_header *h = &o->headers[i];
+    struct buf file = {0};
+    enum journal_result r = read_file(o, i, &file);
+    if (r == JOURNAL_OK) {
+        size_t dirty_end = file.len;
+        while (dirty_end > from && file.ptr[dirty_end - 1] == 0)
+            dirty_end--;
+        out->dirt = dirty_end > from ? dirty_end - from : 0;
+        frames_highest_durable(
+            buf_bytes(&file), from, segment_seed(h->id, h->sequence), &out->durable, &out->position);
+    }
+    buf_free(&file);
+    return r;
+}
+
+/* Whether a later segment says that segment i, which ends too early, was synced whole or beyond its end. */
+static bool named_durable(const struct opening *o, size_t i, uint64_t durable)
+{
+    return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
+}
+
+/* The end was found in segment i. Everything behind it may be cut only if nothing intact calls it durable. */
+static enum journal_result judge_tail(struct opening *o, size_t i)
+{
+    bool damaged = false;
+    o->last = i;
+    for (size_t k = i; k < o->count && !damaged; k++) {
+        struct behind b = {0};
+        enum journal_result r = look_behind(o, k, k == i ? o->position : SEGMENT_HEADER, &b);
+        if (r != JOURNAL_OK)
+            return r;
+        o->j->cut_bytes += b.dirt;
+        if (k == i)
+            damaged = b.position > o->position || b.durable > o->end;
+        else
+            damaged = named_durable(o, i, b.durable) || named_durable(o, i, o->headers[k].durable);
+    }
+    if (!damaged)
+        return JOURNAL_OK;
+    char what[128];
+    snprintf(what, sizeof what, "damaged at byte %llu, where a later frame says that all was synced",
+        (unsigned long long)o->position);
+    return refuse_segment(o, JOURNAL_DAMAGED, i, what, 0);
+}
+
+static enum journal_result verify(struct opening *o)
+{
+    uint64_t durable = o->headers[o->count - 1].durable;
+    o->first = o->count - 1;
+    while (o->first > 0 && o->headers[o->first].previous_end > durable)
+        o->first--;
+    for (size_t i = o->first; i < o->count; i++) {
+        enum journal_result r = verify_segment(o, i);
+        if (r != JOURNAL_OK)
+            return r;
+        if (i + 1 == o->count || !ends_whole(o, i))
+            return judge_tail(o, i);
+    }
+    return JOURNAL_OK;
+}
+
+/* ---- changing ---- */
+
+/* Newest first, so that what a crash leaves is an unbroken run. */
+static enum journal_result drop_segments_behind(struct opening *o)
+{
+    while (o->count > o->last + 1) {
+        size_t i = o->count - 1;
+        char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
+        bool failed = io->unlink(path) != 0 || io_sync_dir(o->j->dir) != 0;
+        int system = errno;
+        free(path);
+        if (failed)
+            return refuse_segment(o, JOURNAL_IO, i, "cannot remove", system);
+        o->count--;
+    }
+    return JOURNAL_OK;
+}
+
+static enum journal_result sync_segment(struct opening *o, size_t i)
+{
+    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
+    int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    free(path);
+    if (fd < 0 || io->fdatasync(fd) != 0) {
+        int system = errno;
+        if (fd >= 0)
+            io->close(fd);
+        return refuse_segment(o, JOURNAL_IO, i, "cannot sync", system);
+    }
+    io->close(fd);
+    return JOURNAL_OK;
+}
+
+/* What is behind the end is cut even where it holds no frame: it could become one once the bytes before are written. */
+static enum journal_result enter_last(struct opening *o)
+{
+    struct writer *w = &o->j->writer;
+    const struct segment_header *h = &o->headers[o->last];
+    char *path = segment_path(o->j->dir, h->sequence, "");
+    struct stat st;
+    w->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    int system = errno;
+    free(path);
+    if (w->fd < 0 || fstat(w->fd, &st) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot open for writing", system);
+    if (o->j->cut_bytes > 0 && io->ftruncate(w->fd, (off_t)o->position) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot cut the tail", errno);
+    if (io->fsync(w->fd) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot sync", errno);
+    w->sequence = h->sequence;
+    w->seed = segment_seed(h->id, h->sequence);
+    w->base = h->base;
+    w->position = w->durable_position = o->position;
+    w->filled = o->j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
+    w->end = w->durable = o->end;
+    w->last_time = o->last_time;
+    return JOURNAL_OK;
+}
+
+static enum journal_result settle(struct opening *o)
+{
+    enum journal_result r = drop_segments_behind(o);
+    for (size_t i = o->first; r == JOURNAL_OK && i < o->last; i++)
+        r = sync_segment(o, i);
+    if (r == JOURNAL_OK)
+        r = enter_last(o);
+    if (r == JOURNAL_OK && io_sync_dir(o->j->dir) != 0)
+        r = refuse(o, JOURNAL_IO, o->j->dir, "cannot sync", errno);
+    return r;
+}
+
+static void list_into_journal(struct opening *o)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        struct stat st;
+        struct segment *s = segment_new(o->j->dir, &o->headers[i]);
+        s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
+        s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        journal_push_segment(o->j, s);
+    }
+}
+
+/* The session before may have shown bytes that a power cut took: the kernel's boot id tells that from a mere
+ * kill, after which the page cache still has them. */
+static bool needs_hole(const struct opening *o)
+{
+    return !o->clean && o->never && memcmp(o->boot, o->j->set->boot, sizeof o->boot) != 0;
+}
+
+static enum journal_result begin_segment(struct opening *o, uint64_t base)
+{
+    struct segment *s;
+    if (writer_roll(o->j, base, base, &s) != 0) {
+        bool full = errno == ENOSPC || errno == EDQUOT;
+        return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot begin a segment", errno);
+    }
+    journal_push_segment(o->j, s);
+    o->j->writer.durable = base;
+    o->end = base;
+    return JOURNAL_OK;
+}
+
+static enum journal_result make_hole(struct opening *o, uint64_t reach)
+{
+    struct writer *w = &o->j->writer;
+    uint64_t above = o->end > reach ? o->end : reach;
+    if (w->filled > w->position && io->ftruncate(w->fd, (off_t)w->position) != 0)
+        return refuse(o, JOURNAL_IO, o->j->dir, "cannot cut the last segment", errno);
+    return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
+}
+
+static enum journal_result open_existing(struct opening *o)
+{
+    memcpy(o->j->id, o->headers[0].id, sizeof o->j->id);
+    enum journal_result r = verify(o);
+    if (r != JOURNAL_OK)
+        return r;
+    uint64_t reach = o->headers[o->count - 1].reach;
+    bool hole = needs_hole(o) || o->last + 1 < o->count;
+    r = settle(o);
+    if (r != JOURNAL_OK)
+        return r;
+    list_into_journal(o);
+    marks_copy(&o->j->writer.marks, &o->j->marks);
+    return hole ? make_hole(o, reach) : JOURNAL_OK;
+}
+
+static enum journal_result make_new(struct opening *o)
+{
+    if (getrandom(o->j->id, sizeof o->j->id, 0) != (ssize_t)sizeof o->j->id)
+        return refuse(o, JOURNAL_IO, o->j->dir, "no random numbers", errno);
+    return begin_segment(o, 0);
+}
+
+static void write_id_text(struct journal *j)
+{
+    for (size_t i = 0; i < sizeof j->id; i++)
+        snprintf(j->id_text + 2 * i, 3, "%02x", j->id[i]);
+}
+
+static void journal_free(struct journal *j)
+{
+    for (size_t i = 0; i < j->n_segments; i++)
+        segment_free(j->segments[i]);
+    free(j->segments);
+    marks_free(&j->marks);
+    marks_free(&j->writer.marks);
+    free(j->dir);
+    j->magic = 0;
+    free(j);
+}
+
+static struct journal *journal_new(struct journal_set *set, const struct journal_config *config)
+{
+    struct journal *j = mem_zalloc(sizeof *j);
+    j->magic = JOURNAL_MAGIC;
+    j->set = set;
+    j->dir = mem_strdup(config->dir);
+    j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
+    j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
+    j->writer.fd = -1;
+    return j;
+}
+
+static void begin_session(struct opening *o)
+{
+    struct journal *j = o->j;
+    j->accepted_end = j->committed_end = o->end;
+    j->accepted_time = j->committed_time = o->last_time;
+    write_id_text(j);
+    j->next = j->set->journals;
+    j->set->journals = j;
+    if (j->cut_bytes)
+        log_warn("cut the tail of a journal", LOG_S("dir", j->dir), LOG_U("bytes", j->cut_bytes));
+}
+
+enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
+    struct journal **out, char *error, size_t error_size)
+{
+    struct opening o = {.j = journal_new(set, config), .error = error, .error_size = error_size};
+    enum journal_result r;
+    if (io_make_dirs(o.j->dir) != 0)
+        r = refuse(&o, JOURNAL_IO, o.j->dir, "cannot make", errno);
+    else
+        r = read_headers(&o);
+    if (r == JOURNAL_OK)
+        r = o.count ? open_existing(&o) : make_new(&o);
+    free(o.headers);
+    if (r != JOURNAL_OK) {
+        if (o.j->writer.fd >= 0)
+            io->close(o.j->writer.fd);
+        journal_free(o.j);
+        return r;
+    }
+    begin_session(&o);
+    *out = o.j;
+    return JOURNAL_OK;
+}
+
+void journal_close(struct journal **p)
+{
+    struct journal *j = *p;
+    if (!j)
+        return;
+    *p = NULL;
+    assert(j->magic == JOURNAL_MAGIC && j->readers == 0);
+    while (j->unfinished || j->jobs)
+        set_wait(j->set);
+    writer_close(j);
+    struct journal **at = &j->set->journals;
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    journal_free(j);
+}
+
+const char *journal_id(const struct journal *j)
+{
+    return j->id_text;
+}
+
+uint64_t journal_committed_end(const struct journal *j)
+{
+    return j->committed_end;
+}
+
+usec_t journal_last_time(const struct journal *j)
+{
+    return j->committed_time;
+}
+
+uint64_t journal_cut_bytes(const struct journal *j)
+{
+    return j->cut_bytes;
+}
+
+const char *journal_failure(const struct journal *j)
+{
+    return j->failure[0] ? j->failure : NULL;
+}

@@ -1,0 +1,466 @@
+/* Reading: the reader thread fills a window for one reader at a time; the owner moves readers from segment to
+ * segment and lets segments go. */
+#include "journal_internal.h"
+
+#include "io.h"
+#include "log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEPT_INPUT ((size_t)64 << 10)
+
+struct journal_reader {
+    struct journal *journal;
+    struct segment *segment; /* held by a reference */
+    struct cursor *cursor;
+    uint64_t offset;
+    struct job *job; /* the read in flight */
+    journal_read_fn *done;
+    void *arg;
+};
+
+/* ---- segments ---- */
+
+struct segment *journal_last_segment(const struct journal *j)
+{
+    return j->segments[j->n_segments - 1];
+}
+
+void journal_push_segment(struct journal *j, struct segment *s)
+{
+    j->segments = mem_realloc(j->segments, (j->n_segments + 1) * sizeof(struct segment *));
+    j->segments[j->n_segments++] = s;
+}
+
+/* The segment that serves `offset`: the last whose base is not above it. NULL below the earliest. */
+static struct segment *segment_at(const struct journal *j, uint64_t offset)
+{
+    size_t low = j->doomed, high = j->n_segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (j->segments[middle]->base <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == j->doomed ? NULL : j->segments[low - 1];
+}
+
+static struct segment *segment_after(const struct journal *j, const struct segment *s)
+{
+    for (size_t i = j->doomed; i < j->n_segments; i++)
+        if (j->segments[i]->sequence > s->sequence)
+            return j->segments[i];
+    return NULL;
+}
+
+uint64_t journal_earliest(const struct journal *j)
+{
+    return j->segments[j->doomed]->base;
+}
+
+uint64_t journal_disk_bytes(const struct journal *j)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < j->n_segments; i++)
+        n += j->segments[i]->size;
+    return n;
+}
+
+static enum journal_result find_segment(
+    const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges)
+{
+    struct segment *s = segment_at(j, offset);
+    if (offset > j->committed_end)
+        return JOURNAL_BEYOND;
+    if (!s) {
+        *edges = (struct journal_edges){.before = 0, .after = journal_earliest(j)};
+        return JOURNAL_GONE;
+    }
+    if (offset > s->end) {
+        *edges = (struct journal_edges){.before = s->end, .after = segment_after(j, s)->base};
+        return JOURNAL_GONE;
+    }
+    *out = s;
+    return JOURNAL_OK;
+}
+
+/* ---- jobs ---- */
+
+static void submit(struct journal *j, struct job *job)
+{
+    struct journal_set *set = j->set;
+    job->journal = j;
+    job->next = NULL;
+    j->jobs++;
+    pthread_mutex_lock(&set->lock);
+    *set->jobs_tail = job;
+    set->jobs_tail = &job->next;
+    if (set->reader_waits)
+        pthread_cond_signal(&set->reads);
+    pthread_mutex_unlock(&set->lock);
+}
+
+/* Each unlink is made durable before the next: what is on disk is always an unbroken run of segments, so that a
+ * missing one is damage and nothing else. */
+static void run_unlink(struct job *job)
+{
+    if ((io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(job->journal->dir) != 0)
+        log_warn(
+            "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
+}
+
+static void read_failed(struct job *job, enum cursor_status status)
+{
+    char what[96];
+    int system = status == CURSOR_IO ? job->cursor->system : 0;
+    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
+        (unsigned long long)job->cursor->position);
+    failure_set(job->failure, job->segment->path, what, system);
+    job->result = system ? JOURNAL_IO : JOURNAL_DAMAGED;
+}
+
+/* Adds the frame at the cursor, from the job's offset on, to the window. False: the window is full. */
+static bool take_frame(struct job *job, const struct frame *f)
+{
+    struct cursor *c = job->cursor;
+    uint64_t frame_end = c->offset + frame_advance(f);
+    uint64_t from = job->offset + job->out.len;
+    if (frame_end <= from) {
+        cursor_skip(c, f);
+        return true;
+    }
+    size_t skip = (size_t)(from - c->offset), room = job->max_bytes - job->out.len;
+    size_t n = f->payload.len - skip;
+    if (n > room && job->out.len > 0)
+        return false;
+    if (job->out.len == 0) {
+        job->frame_starts = skip == 0;
+        job->time = f->time;
+    }
+    buf_append(&job->out, f->payload.ptr + skip, n < room ? n : room);
+    if (n > room)
+        return false;
+    cursor_skip(c, f);
+    return true;
+}
+
+static void run_read(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    enum cursor_status status = CURSOR_FRAME;
+    if (c->fd < 0)
+        status =
+            cursor_open(c, job->segment->path, job->journal->id, job->segment->sequence, job->segment->base);
+    while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
+        struct frame f;
+        status = cursor_peek(c, &f);
+        if (status == CURSOR_FRAME && !take_frame(job, &f))
+            break;
+    }
+    job->result = JOURNAL_OK;
+    if (status != CURSOR_FRAME && job->out.len == 0)
+        read_failed(job, status);
+    bool inside_frame = job->offset + job->out.len > c->offset;
+    if (!inside_frame && c->in.cap > KEPT_INPUT)
+        buf_free(&c->in);
+}
+
+static struct job *next_job(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    while (!set->jobs && !set->stop) {
+        set->reader_waits = true;
+        pthread_cond_wait(&set->reads, &set->lock);
+        set->reader_waits = false;
+    }
+    struct job *job = set->jobs;
+    if (job) {
+        set->jobs = job->next;
+        if (!set->jobs)
+            set->jobs_tail = &set->jobs;
+    }
+    pthread_mutex_unlock(&set->lock);
+    return job;
+}
+
+void *reader_main(void *arg)
+{
+    struct journal_set *set = arg;
+    for (struct job *job; (job = next_job(set)) != NULL;) {
+        if (job->unlink)
+            run_unlink(job);
+        else if (job->max_bytes)
+            run_read(job);
+        pthread_mutex_lock(&set->lock);
+        bool was_empty = !set->jobs_done;
+        job->next = NULL;
+        *set->jobs_done_tail = job;
+        set->jobs_done_tail = &job->next;
+        set_announce(set, was_empty);
+        pthread_mutex_unlock(&set->lock);
+        if (was_empty)
+            set->config.notify(set->config.notify_arg);
+    }
+    return NULL;
+}
+
+/* ---- readers ---- */
+
+static struct cursor *cursor_new(void)
+{
+    struct cursor *c = mem_zalloc(sizeof *c);
+    c->fd = -1;
+    return c;
+}
+
+static void cursor_free(struct cursor *c)
+{
+    cursor_close(c);
+    free(c);
+}
+
+enum journal_result journal_reader_open(
+    struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges)
+{
+    struct segment *s;
+    struct journal_edges here;
+    enum journal_result r = find_segment(j, offset, &s, edges ? edges : &here);
+    if (r != JOURNAL_OK)
+        return r;
+    struct journal_reader *reader = mem_zalloc(sizeof *reader);
+    *reader = (struct journal_reader){.journal = j, .segment = s, .cursor = cursor_new(), .offset = offset};
+    s->refs++;
+    j->readers++;
+    *out = reader;
+    return JOURNAL_OK;
+}
+
+uint64_t journal_reader_offset(const struct journal_reader *r)
+{
+    return r->offset;
+}
+
+static void leave_segment(struct journal *j, struct segment *s)
+{
+    assert(s->refs > 0);
+    s->refs--;
+    segments_reap(j);
+}
+
+/* Where the reader goes on: false when a gap lies before it. */
+static bool enter_next_segment(struct journal_reader *r, struct journal_edges *edges)
+{
+    struct segment *here = r->segment, *next;
+    while (r->offset == here->end && (next = segment_after(r->journal, here)) != NULL) {
+        if (next->base != r->offset) {
+            *edges = (struct journal_edges){.before = r->offset, .after = next->base};
+            return false;
+        }
+        next->refs++;
+        r->segment = next;
+        cursor_close(r->cursor);
+        leave_segment(r->journal, here);
+        here = next;
+    }
+    return true;
+}
+
+/* A read that needs no file takes the same way, so that every callback comes from journal_set_poll and in
+ * the order of the reads. */
+void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
+{
+    assert(!r->job && max_bytes > 0);
+    struct job *job = mem_zalloc(sizeof *job);
+    struct journal_edges edges;
+    job->reader = r;
+    job->result = JOURNAL_END;
+    if (!enter_next_segment(r, &edges))
+        job->result = JOURNAL_GONE;
+    else if (r->offset < r->segment->end)
+        job->max_bytes = max_bytes;
+    job->segment = r->segment;
+    job->segment->refs++;
+    job->cursor = r->cursor;
+    job->offset = r->offset;
+    job->limit = r->segment->end;
+    r->job = job;
+    r->done = done;
+    r->arg = arg;
+    submit(r->journal, job);
+}
+
+void journal_reader_close(struct journal_reader **p)
+{
+    struct journal_reader *r = *p;
+    if (!r)
+        return;
+    *p = NULL;
+    if (r->job)
+        r->job->reader = NULL;
+    else
+        cursor_free(r->cursor);
+    r->journal->readers--;
+    leave_segment(r->journal, r->segment);
+    free(r);
+}
+
+static void answer_read(struct journal_reader *r, struct job *job)
+{
+    struct journal_window w = {
+        .result = job->result,
+        .offset = r->offset,
+        .data = buf_bytes(&job->out),
+        .frame_starts = job->frame_starts,
+        .time = job->time,
+    };
+    r->job = NULL;
+    if (job->result == JOURNAL_GONE) {
+        struct segment *next = segment_after(r->journal, r->segment);
+        w.edges = (struct journal_edges){.before = r->offset, .after = next->base};
+    } else if (job->failure[0] && !r->journal->latched) {
+        memcpy(r->journal->failure, job->failure, sizeof job->failure);
+    }
+    r->offset += job->out.len;
+    r->done(&w, r->arg);
+}
+
+void job_deliver(struct job *job)
+{
+    struct journal *j = job->journal;
+    if (job->unlink) {
+        segment_free(job->segment);
+    } else if (job->reader) {
+        leave_segment(j, job->segment);
+        answer_read(job->reader, job);
+    } else {
+        cursor_free(job->cursor);
+        leave_segment(j, job->segment);
+    }
+    j->jobs--;
+    buf_free(&job->out);
+    free(job);
+}
+
+/* ---- on the owner's thread ---- */
+
+static enum journal_result scan_failed(
+    struct journal *j, const struct segment *s, const struct cursor *c, enum cursor_status status)
+{
+    char what[96];
+    int system = status == CURSOR_IO ? c->system : 0;
+    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
+        (unsigned long long)c->position);
+    if (!j->latched)
+        failure_set(j->failure, s->path, what, system);
+    return system ? JOURNAL_IO : JOURNAL_DAMAGED;
+}
+
+/* A frame visitor for one segment; false stops. */
+typedef bool visit_fn(const struct frame *f, void *arg);
+
+static enum journal_result visit_segment(
+    struct journal *j, const struct segment *s, visit_fn *fn, void *arg, bool *stopped)
+{
+    struct cursor *c = cursor_new();
+    struct frame f;
+    enum journal_result r = JOURNAL_OK;
+    enum cursor_status status = cursor_open(c, s->path, j->id, s->sequence, s->base);
+    while (status == CURSOR_FRAME && c->offset < s->end && !*stopped) {
+        status = cursor_peek(c, &f);
+        if (status != CURSOR_FRAME)
+            break;
+        *stopped = !fn(&f, arg);
+        cursor_skip(c, &f);
+    }
+    if (status != CURSOR_FRAME)
+        r = scan_failed(j, s, c, status);
+    cursor_free(c);
+    return r;
+}
+
+struct scan {
+    uint64_t from;
+    journal_scan_fn *fn;
+    void *arg;
+};
+
+static bool scan_frame(const struct frame *f, void *arg)
+{
+    struct scan *s = arg;
+    if (f->kind != FRAME_DATA || f->offset + f->payload.len <= s->from)
+        return true;
+    return s->fn(f->offset, f->time, f->payload, s->arg);
+}
+
+enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg)
+{
+    struct scan scan = {offset, fn, arg};
+    struct journal_edges edges;
+    struct segment *s;
+    enum journal_result r = find_segment(j, offset, &s, &edges);
+    bool stopped = false;
+    for (; r == JOURNAL_OK && s && !stopped; s = segment_after(j, s))
+        r = visit_segment(j, s, scan_frame, &scan, &stopped);
+    return r;
+}
+
+struct seek {
+    usec_t time;
+    uint64_t offset;
+    bool found;
+};
+
+static bool seek_frame(const struct frame *f, void *arg)
+{
+    struct seek *s = arg;
+    if (f->kind != FRAME_DATA || f->payload.len == 0 || f->time < s->time)
+        return true;
+    s->offset = f->offset;
+    s->found = true;
+    return false;
+}
+
+enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *offset)
+{
+    struct seek seek = {.time = time};
+    size_t i = j->n_segments - 1;
+    while (i > j->doomed && j->segments[i]->last_time >= time)
+        i--;
+    enum journal_result r = JOURNAL_OK;
+    for (; r == JOURNAL_OK && i < j->n_segments && !seek.found; i++)
+        r = visit_segment(j, j->segments[i], seek_frame, &seek, &seek.found);
+    *offset = seek.found && seek.offset < j->committed_end ? seek.offset : j->committed_end;
+    return r;
+}
+
+/* ---- letting go ---- */
+
+/* In order, so that what is left on disk never has a gap: a segment that a reader is in keeps those after it. */
+void segments_reap(struct journal *j)
+{
+    size_t n = 0;
+    while (n < j->doomed && j->segments[n]->refs == 0) {
+        struct job *job = mem_zalloc(sizeof *job);
+        job->unlink = true;
+        job->segment = j->segments[n++];
+        submit(j, job);
+    }
+    if (n == 0)
+        return;
+    j->doomed -= n;
+    j->n_segments -= n;
+    memmove(j->segments, j->segments + n, j->n_segments * sizeof(struct segment *));
+}
+
+enum journal_result journal_trim(struct journal *j, uint64_t offset)
+{
+    while (j->doomed + 1 < j->n_segments && j->segments[j->doomed]->end <= offset &&
+           j->segments[j->doomed + 1]->base <= offset)
+        j->doomed++;
+    segments_reap(j);
+    return JOURNAL_OK;
+}

@@ -1,0 +1,72 @@
+#include "journal_internal.h"
+
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+char *segment_path(const char *dir, uint64_t sequence, const char *suffix)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s/%016llx.seg%s", dir, (unsigned long long)sequence, suffix);
+    buf_append_char(&b, 0);
+    return b.ptr;
+}
+
+static int write_and_sync(int fd, const struct segment_header *h, struct bytes table, uint64_t *end_position)
+{
+    struct buf b = {0};
+    char header[SEGMENT_HEADER];
+    segment_header_encode(h, header);
+    buf_append(&b, header, sizeof header);
+    struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = h->last_time, .payload = table};
+    frame_append(&b, &f, &table, 1);
+    struct frame_place place = {
+        .seed = segment_seed(h->id, h->sequence),
+        .position = SEGMENT_HEADER,
+        .durable = h->durable,
+    };
+    frame_seal(b.ptr + SEGMENT_HEADER, &place);
+    int failed = io_write_all(fd, b.ptr, b.len, 0);
+    if (!failed)
+        failed = io->fsync(fd);
+    *end_position = b.len;
+    buf_free(&b);
+    return failed;
+}
+
+int segment_create(
+    const char *dir, const struct segment_header *h, struct bytes table, uint64_t *end_position)
+{
+    char *path = segment_path(dir, h->sequence, ""), *fresh = segment_path(dir, h->sequence, ".new");
+    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
+    failed = failed || io->rename(fresh, path) != 0 || io_sync_dir(dir) != 0;
+    if (failed && fd >= 0) {
+        int saved = errno;
+        io->close(fd);
+        io->unlink(fresh);
+        errno = saved;
+        fd = -1;
+    }
+    free(path);
+    free(fresh);
+    return fd;
+}
+
+struct segment *segment_new(const char *dir, const struct segment_header *h)
+{
+    struct segment *s = mem_zalloc(sizeof *s);
+    s->sequence = h->sequence;
+    s->base = s->end = h->base;
+    s->last_time = h->last_time;
+    s->path = segment_path(dir, h->sequence, "");
+    return s;
+}
+
+void segment_free(struct segment *s)
+{
+    free(s->path);
+    free(s);
+}
