@@ -217,7 +217,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
 
 /* ---- starting ---- */
 
-static int start_http(struct daemon *d, struct config_error *error)
+static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
     static char server_name[100];
@@ -239,10 +239,10 @@ static int start_http(struct daemon *d, struct config_error *error)
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats};
     d->http = http_server_new(&config);
-    if (d->http != NULL)
+    if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
         return 0;
-    snprintf(error->text, sizeof error->text, "cannot make the HTTP server");
-    return -1;
+    snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
+    return EXIT_FAILURE;
 }
 
 /* The service manager's socket when it passes one, else one of our own. */
@@ -300,9 +300,9 @@ static int start(struct daemon *d, struct config_error *error)
         add_events(d);
         status = d->spec->start(d, &d->ctx, error);
     }
-    if (status == 0 && fd >= 0 && (start_http(d, error) != 0 || http_server_listen_fd(d->http, fd) != 0))
-        status = EX_OSERR;
-    else if (fd >= 0 && d->http == NULL)
+    if (status == 0 && fd >= 0)
+        status = start_http(d, fd, error);
+    else if (fd >= 0)
         close(fd);
     if (status == 0 && fd >= 0)
         tell_listening(fd);

@@ -152,7 +152,7 @@ int daemon_enter(const struct options *o, struct config_error *error)
     if (root != NULL && chdir(root) != 0)
         return fail(error, EX_CONFIG, "cannot enter the directory", root);
     if (options_bool(o, "daemon") && daemon(1, 1) != 0)
-        return fail(error, EX_OSERR, "cannot go into the", "background");
+        return fail(error, EXIT_FAILURE, "cannot go into the", "background");
     return 0;
 }
 
