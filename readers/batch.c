@@ -1,0 +1,96 @@
+#include "batch.h"
+
+#include <stdlib.h>
+
+/* A number ended by `stop`, cut off `rest`. */
+static bool take_number(struct bytes *rest, char stop, uint64_t *out)
+{
+    const char *end = rest->len ? memchr(rest->ptr, stop, rest->len < 21 ? rest->len : 21) : NULL;
+    if (!end || !bytes_to_u64(bytes_of(rest->ptr, (size_t)(end - rest->ptr)), out))
+        return false;
+    size_t taken = (size_t)(end - rest->ptr) + 1;
+    *rest = bytes_of(rest->ptr + taken, rest->len - taken);
+    return true;
+}
+
+static bool take_message(struct bytes *rest, struct message *m)
+{
+    uint64_t length;
+    *m = (struct message){0};
+    if (!take_number(rest, ' ', &m->id) || !take_number(rest, ' ', &m->tries) ||
+        !take_number(rest, '\n', &length) || length >= rest->len || rest->ptr[length] != '\n')
+        return false;
+    m->text = bytes_of(rest->ptr, (size_t)length);
+    *rest = bytes_of(rest->ptr + length + 1, rest->len - (size_t)length - 1);
+    return true;
+}
+
+bool batch_parse(struct bytes body, uint64_t lease, struct batch *out)
+{
+    *out = (struct batch){.lease = lease};
+    buf_append_bytes(&out->memory, body);
+    struct bytes rest = buf_bytes(&out->memory);
+    size_t cap = 0;
+    while (rest.len) {
+        if (out->n == cap) {
+            cap = cap ? cap * 2 : 64;
+            out->messages = mem_realloc(out->messages, cap * sizeof(*out->messages));
+        }
+        struct message *m = &out->messages[out->n];
+        if (!take_message(&rest, m) || (out->n && m->id <= m[-1].id)) {
+            batch_free(out);
+            return false;
+        }
+        out->n++;
+    }
+    return true;
+}
+
+void batch_free(struct batch *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        free(b->messages[i].reason);
+    free(b->messages);
+    buf_free(&b->memory);
+    *b = (struct batch){0};
+}
+
+size_t batch_unsettled(const struct batch *b)
+{
+    size_t i = 0;
+    while (i < b->n && (b->messages[i].state == MESSAGE_DONE || b->messages[i].state == MESSAGE_BURIED))
+        i++;
+    return i;
+}
+
+void batch_mark_poison(struct batch *b, size_t i, const char *reason)
+{
+    size_t len = strlen(reason);
+    free(b->messages[i].reason);
+    b->messages[i].reason = bytes_dup(bytes_of(reason, len < MESSAGE_REASON_MAX ? len : MESSAGE_REASON_MAX));
+    b->messages[i].state = MESSAGE_POISON;
+}
+
+bool batch_append_done(const struct batch *b, struct buf *out)
+{
+    bool any = false;
+    for (size_t i = 0, end; i < b->n; i = end) {
+        end = i + 1;
+        if (b->messages[i].state != MESSAGE_DONE)
+            continue;
+        while (end < b->n && b->messages[end].state == MESSAGE_DONE &&
+               b->messages[end].id == b->messages[end - 1].id + 1)
+            end++;
+        if (any)
+            buf_append_char(out, ',');
+        else
+            buf_printf(out, "%llu:", (unsigned long long)b->lease);
+        any = true;
+        buf_append_u64(out, b->messages[i].id);
+        if (end > i + 1) {
+            buf_append_char(out, '-');
+            buf_append_u64(out, b->messages[end - 1].id);
+        }
+    }
+    return any;
+}

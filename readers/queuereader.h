@@ -1,0 +1,94 @@
+/* queuereader: takes what is on a queue to a destination, and does not give up.
+ *
+ *     static void deliver(struct queuereader *qr, const struct queuereader_run *run, void *arg)
+ *     {
+ *         ... send run->n messages somewhere; when the answer is there:
+ *         queuereader_delivered(qr);   or _refused, or _faulted
+ *     }
+ *     struct queuereader_config config = {.base = base, .queue_url = "http://127.0.0.1:8080", .queue = "default",
+ *         .reader = "my_reader", .items = 100, .destination = {.deliver = deliver}};
+ *     struct queuereader *qr = queuereader_new(&config);
+ *
+ * It reserves messages under a lease, hands them to the destination in order, acknowledges what was delivered (the
+ * acknowledgement rides on the next reserve), backs off exponentially while queue or destination fail, halves what is
+ * refused until the poison message is found, and buries that with the reason. reader_plan.h has the rules, and why a
+ * destination with marks gets each message exactly once.
+ *
+ * 1. One run is with the destination at a time. It may be answered at once or later, but exactly once.
+ * 2. run->messages are borrowed until the answer.
+ * 3. The loop thread only. Nothing blocks.
+ * 4. queuereader_stop lets the run that is with the destination be answered, acknowledges, releases, and calls
+ *    on_stopped; so does finding an old copy of a queue.
+ */
+#ifndef MILLRACE_QUEUEREADER_H
+#define MILLRACE_QUEUEREADER_H
+
+#include "batch.h"
+
+#include "clock.h"
+
+struct event_base;
+struct queuereader;
+
+struct queuereader_run {
+    const struct message *messages;
+    size_t n;
+    const char *queue_id;
+    uint64_t mark, next; /* of a destination with marks: where it must stand, and where it will */
+};
+
+struct queuereader_destination {
+    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. NULL when it keeps no
+     * marks: then it gets every message at least once. */
+    void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
+    void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
+    void *arg;
+    bool lines;       /* empty messages and those that hold an LF are buried, never delivered */
+    size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
+};
+
+enum queuereader_end { QUEUEREADER_STOPPED, QUEUEREADER_OLD_COPY };
+
+struct queuereader_config {
+    struct event_base *base;
+    const char *queue_url, *queue, *reader; /* copied */
+    const char *auth_token;                 /* NULL: none; copied */
+    uint64_t items;                         /* a lease */
+    usec_t lease;
+    usec_t wait;                     /* of the long poll; 0: 20 s */
+    usec_t backoff_min, backoff_max; /* 0: 50 ms, 5 s */
+    struct queuereader_destination destination;
+    void (*on_stopped)(enum queuereader_end end, void *arg);
+    /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
+    void (*on_trouble)(const char *trouble, void *arg);
+    void *arg;
+};
+
+/* Starts from the loop's next turn. NULL when queue_url is no address. */
+struct queuereader *queuereader_new(const struct queuereader_config *config);
+/* At once. A run with the destination must not be answered any more. */
+void queuereader_free(struct queuereader **qr);
+void queuereader_stop(struct queuereader *qr);
+
+/* ---- what the destination answers ---- */
+void queuereader_asked(struct queuereader *qr, uint64_t mark);
+void queuereader_delivered(struct queuereader *qr);
+void queuereader_conflict(
+    struct queuereader *qr); /* its mark is another than run->mark, and under run->next */
+void queuereader_refused(struct queuereader *qr, const char *reason); /* these messages, whatever is tried */
+void queuereader_faulted(struct queuereader *qr, const char *why);    /* try again later */
+
+/* NULL: all goes well and both sides have answered at least once; else what does not go. Valid until the next call. */
+const char *queuereader_trouble(const struct queuereader *qr);
+
+struct queuereader_numbers {
+    uint64_t reserved, delivered, buried; /* messages */
+    uint64_t runs, refused, conflicts;    /* runs delivered, refused (and halved), met by another mark */
+    uint64_t queue_faults, destination_faults;
+};
+struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);
+
+/* A text member `"name":"value"` of one of our own daemons' JSON replies, as it stands; BYTES_NONE without it. */
+struct bytes queuereader_reply_member(struct bytes json, const char *name);
+
+#endif
