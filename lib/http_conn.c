@@ -201,6 +201,7 @@ static void end_request(struct http_conn *c)
     bool complete = c->message_complete;
     bool keep = req->keep_alive && complete && !c->reset;
     req->live = false;
+    req->refusal = HTTP_REFUSED_NOT;
     http_request_clear(req);
     shed(&req->text);
     shed(&req->body);

@@ -309,6 +309,11 @@ class Refused(Probe):
         self.assertEqual(self.one(get("/files/a%20b"))[2], b"a b")
         self.assertEqual(self.one(get("http://host/files/x"))[2], b"x")
 
+    def test_blank_lines_between_requests(self):
+        self.probe()
+        c = self.client().send(get("/nowhere"), b"\r\n\n\r\n", get("/ping"))
+        self.assertEqual([c.reply()[0], c.reply()[0]], [404, 200])
+
     def test_targets(self):
         self.probe()
         for target in ("/echo?data=%", "/echo?data=%4", "/echo?data=%zz", "/%zz", "/%00", "/echo?" + "a&" * 1025):
