@@ -8,8 +8,8 @@
 #include <sys/random.h>
 #include <uthash.h>
 
-/* Lease numbers start at the wall clock's microseconds, and this far above the last opening's where the clock
- * went back: more leases than one opening gives out. */
+/* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if that is
+ * more. No opening gives out so many leases. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 #define MOVE_RETRY (1 * USEC_PER_SEC)
 #define MOVE_MAX_BYTES (1u << 20) /* of messages kicked in one record, but at least one message */

@@ -69,8 +69,7 @@ void queues_free(struct queues **p)
     struct queues *qs = *p;
     if (!qs)
         return;
-    if (qs->journals)
-        journal_set_flush(qs->journals);
+    queues_flush(qs);
     for (size_t i = 0; i < qs->n; i++)
         named_queue_free(&qs->at[i]);
     if (qs->journals)
@@ -161,8 +160,7 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size)
 {
     if (qs->n_found == 0) {
-        if (qs->journals)
-            journal_set_flush(qs->journals);
+        queues_flush(qs);
         return QUEUES_RECOVERED;
     }
     enum queue_result result;
@@ -228,6 +226,12 @@ void queues_poll(struct queues *qs)
 {
     if (qs->journals)
         journal_set_poll(qs->journals);
+}
+
+void queues_flush(struct queues *qs)
+{
+    if (qs->journals)
+        journal_set_flush(qs->journals);
 }
 
 bool queues_next_deadline(const struct queues *qs, usec_t *deadline)

@@ -53,6 +53,8 @@ uint64_t queues_bytes(const struct queues *qs);
 const char *queues_failure(const struct queues *qs);
 
 void queues_poll(struct queues *qs);
+/* Waits until the outcome of everything under way is told: for stopping and tests. */
+void queues_flush(struct queues *qs);
 /* False when nothing has a deadline. */
 bool queues_next_deadline(const struct queues *qs, usec_t *deadline);
 /* Ends what has come due. */

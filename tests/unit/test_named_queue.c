@@ -1,0 +1,279 @@
+/* named_queue over a real journal: refusals of the storage, retries on the way, and what an opening finds. */
+#include "io.h"
+#include "queues.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64];
+static struct queues *set;
+static struct named_queue *q;
+static int fail_with; /* errno of every write, 0: none fails */
+static struct io_ops faulty;
+
+static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    if (fail_with) {
+        errno = fail_with;
+        return -1;
+    }
+    return io_system.pwrite(fd, p, n, at);
+}
+
+static void notify(void *arg)
+{
+    (void)arg;
+}
+
+static struct queue_now at(usec_t seconds)
+{
+    return (struct queue_now){seconds * USEC_PER_SEC, (seconds + 1000000) * USEC_PER_SEC};
+}
+
+static void open_set(void)
+{
+    char error[512];
+    enum queue_result r;
+    struct queues_config config = {.data_dir = dir,
+        .max_queues = 5,
+        .sync_ms = JOURNAL_SYNC_NEVER,
+        .segment_bytes = 1 << 16,
+        .notify = notify};
+    assert_non_null(set = queues_new(&config, error, sizeof error));
+    while (queues_recover(set, at(1), error, sizeof error) == QUEUES_MORE)
+        ;
+    assert_non_null(q = queues_get(set, "default", at(1), &r, error, sizeof error));
+}
+
+static void reopen(void)
+{
+    queues_free(&set);
+    open_set();
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-unit-queue-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    faulty = io_system;
+    faulty.pwrite = faulty_pwrite;
+    io = &faulty;
+    fail_with = 0;
+    open_set();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    (void)state;
+    queues_free(&set);
+    io = &io_system;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command);
+}
+
+static struct queue_outcome outcomes[64];
+static size_t n_outcomes;
+
+static void note(const struct queue_outcome *outcome, void *arg)
+{
+    (void)arg;
+    outcomes[n_outcomes++] = *outcome;
+}
+
+static const struct queue_state *state_of(void)
+{
+    return queue_state(named_queue_core(q));
+}
+
+static void put_marked(const char *text, const char *producer, uint64_t mark, uint64_t next)
+{
+    struct bytes message = bytes_str(text);
+    struct queue_put put = {&message, 1, bytes_str(producer), mark, next};
+    assert_int_equal(named_queue_put(q, &put, at(2), note, NULL, NULL), QUEUE_OK);
+}
+
+static void put(const char *text)
+{
+    put_marked(text, "", 0, 0);
+}
+
+static uint64_t reserve_all(struct id_ranges *ids)
+{
+    id_ranges_free(ids);
+    return queue_reserve(named_queue_core(q), "r", 100, SIZE_MAX, at(60).monotonic, ids);
+}
+
+static void flush(void)
+{
+    n_outcomes = 0;
+    queues_flush(set);
+}
+
+/* Nothing is ready before the commit, and all of it is after. */
+static void shown_when_committed(void **state)
+{
+    (void)state;
+    struct id_ranges ids = {0};
+    put("a");
+    put("b");
+    assert_int_equal(state_of()->n[MESSAGE_PENDING], 2);
+    assert_int_equal(reserve_all(&ids), 0);
+    flush();
+    assert_int_equal(n_outcomes, 2);
+    assert_int_equal(outcomes[1].first_id, 2);
+    assert_int_not_equal(reserve_all(&ids), 0);
+    id_ranges_free(&ids);
+}
+
+/* A full disk refuses and heals; ids of what it refused are given to what comes next, here and after a restart. */
+static void full_disk(void **state)
+{
+    (void)state;
+    put("a");
+    flush();
+    fail_with = ENOSPC;
+    put("b");
+    put_marked("c", "p", 0, 5);
+    put_marked("c", "p", 0, 5);
+    flush();
+    assert_int_equal(n_outcomes, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(outcomes[i].result, QUEUE_NO_SPACE);
+    assert_int_equal(queue_depth(named_queue_core(q)), 1);
+    fail_with = 0;
+    put_marked("d", "p", 0, 5);
+    put_marked("d", "p", 0, 5);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+    assert_int_equal(outcomes[0].first_id, 2);
+    assert_false(outcomes[0].duplicate);
+    assert_true(outcomes[1].duplicate);
+    reopen();
+    assert_int_equal(state_of()->next_id, 3);
+    assert_int_equal(state_of()->n[MESSAGE_READY], 2);
+}
+
+/* An ack that the disk refuses leaves the message under its lease; one that failed storage does, too. */
+static void refused_acks(void **state)
+{
+    (void)state;
+    struct id_ranges ids = {0};
+    put("a");
+    put("b");
+    flush();
+    uint64_t lease = reserve_all(&ids);
+    struct id_range first = {1, 1}, second = {2, 2};
+    int errors[] = {ENOSPC, EIO};
+    enum queue_result results[] = {QUEUE_NO_SPACE, QUEUE_LATCHED};
+    for (size_t i = 0; i < 2; i++) {
+        fail_with = errors[i];
+        assert_int_equal(named_queue_ack(q, lease, &first, 1, at(3), note, NULL), QUEUE_OK);
+        assert_int_equal(state_of()->n[MESSAGE_BUSY], 1);
+        flush();
+        assert_int_equal(outcomes[0].result, results[i]);
+        assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
+    }
+    assert_non_null(queues_failure(set));
+    fail_with = 0;
+    assert_int_equal(named_queue_ack(q, lease, &second, 1, at(3), note, NULL), QUEUE_LATCHED);
+    assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
+    id_ranges_free(&ids);
+    reopen();
+    assert_int_equal(state_of()->n[MESSAGE_READY], 2);
+}
+
+/* ---- an opening after each step finds what the steps made ---- */
+
+static uint64_t lease_now;
+
+static void ack(uint64_t id)
+{
+    struct id_range range = {id, id};
+    assert_int_equal(named_queue_ack(q, lease_now, &range, 1, at(3), note, NULL), QUEUE_OK);
+}
+
+static void delay(uint64_t id)
+{
+    struct id_range range = {id, id};
+    usec_t second = USEC_PER_SEC;
+    assert_int_equal(named_queue_delay(q, lease_now, &range, 1, 100 * second, at(3), note, NULL), QUEUE_OK);
+}
+
+static void bury(uint64_t id)
+{
+    struct id_range range = {id, id};
+    struct bytes reason = BYTES_LITERAL("why");
+    assert_int_equal(named_queue_bury(q, lease_now, &range, 1, reason, at(3), note, NULL), QUEUE_OK);
+}
+
+static void kick(uint64_t n)
+{
+    assert_int_equal(named_queue_kick(q, n, at(3), note, NULL), QUEUE_OK);
+}
+
+static void come_due(uint64_t seconds)
+{
+    queues_tick(set, at((usec_t)seconds));
+}
+
+static void every_record_recovers(void **state)
+{
+    static const struct {
+        void (*fn)(uint64_t arg);
+        uint64_t arg, ready, delayed, buried, next_id;
+    } steps[] = {
+        {ack, 1, 4, 0, 0, 6},
+        {delay, 2, 3, 1, 0, 6},
+        {bury, 3, 2, 1, 1, 6},
+        {bury, 4, 1, 1, 2, 6},
+        {come_due, 102, 1, 1, 2, 6},
+        {come_due, 104, 2, 0, 2, 7},
+        {kick, 5, 4, 0, 0, 9},
+        {ack, 7, 3, 0, 0, 9},
+    };
+    struct id_ranges ids = {0};
+    uint64_t leases = 0;
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        put("m");
+    flush();
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        lease_now = reserve_all(&ids);
+        assert_true(lease_now > leases);
+        leases = lease_now;
+        steps[i].fn(steps[i].arg);
+        flush();
+        queue_release(named_queue_core(q), "r");
+        reopen();
+        assert_int_equal(state_of()->n[MESSAGE_READY], steps[i].ready);
+        assert_int_equal(state_of()->n[MESSAGE_DELAYED], steps[i].delayed);
+        assert_int_equal(state_of()->n[MESSAGE_BURIED], steps[i].buried);
+        assert_int_equal(state_of()->next_id, steps[i].next_id);
+    }
+    id_ranges_free(&ids);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(shown_when_committed),
+        TEST(full_disk),
+        TEST(refused_acks),
+        TEST(every_record_recovers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
