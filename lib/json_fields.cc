@@ -305,3 +305,14 @@ size_t json_doc_length(const struct json_doc *d, const char *pointer)
         return items.size();
     return e.get(members) == SUCCESS ? members.size() : 0;
 }
+
+struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i)
+{
+    dom::object members;
+    if (d->root.at_pointer(pointer).get(members) != SUCCESS)
+        return {};
+    for (dom::key_value_pair member : members)
+        if (i-- == 0)
+            return {member.key.data(), member.key.size()};
+    return {};
+}

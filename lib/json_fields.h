@@ -43,6 +43,8 @@ void json_doc_free(struct json_doc **d);
 /* By JSON pointer ("/rows/0/n"); type JSON_MISSING when there is none. Strings live as long as the doc. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
 size_t json_doc_length(const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
+/* The name of an object's i-th member, as long-lived as the doc; BYTES_NONE when there is none. */
+struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i);
 
 #ifdef __cplusplus
 }
