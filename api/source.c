@@ -143,6 +143,8 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
     const char *through = http_reply_header(reply, "X-Millrace-Through");
     int64_t until;
+    if (*http_reply_header(reply, "X-Millrace-Next"))
+        return false; /* cut short, which was not asked for */
     if (!bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
         return false;
     if (until < q->complete_until)

@@ -1,0 +1,113 @@
+/* millrace: the one command. `millrace NAME ...` runs a subcommand built in here, else the program NAME in libexec. */
+#include "bytes.h"
+#include "tools.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static int tool_help(int argc, char **argv);
+
+static int tool_version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    puts("millrace " MILLRACE_VERSION);
+    return EX_OK;
+}
+
+static const struct tool {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} tools[] = {
+#ifdef MILLRACE_HAS_UP
+    {"up", tool_up, "run the pipeline of a configuration in the foreground"},
+#endif
+    {"put", tool_put, "post events from files or standard input to the local queue"},
+    {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
+    {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},
+    {"help", tool_help, "this list; NAME: that subcommand's options"},
+    {"version", tool_version, "the version"},
+};
+#define N_TOOLS (sizeof tools / sizeof *tools)
+
+static const char daemons_help[] =
+    "\nDaemons and programs, run likewise: simplequeue, queue_to_pubsub, pubsub, aggregator, api, clickgen\n"
+    "`millrace NAME --help` lists the options of each.\n";
+
+char *tool_libexec_dir(void)
+{
+    char self[4096];
+    struct buf dir = {0};
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    struct bytes path = bytes_of(self, n > 0 ? (size_t)n : 0);
+    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
+    buf_append(&dir, self, slash ? (size_t)(slash - self) : 0);
+    buf_append(&dir, "/../libexec/millrace", sizeof "/../libexec/millrace");
+    return dir.ptr;
+}
+
+static const struct tool *find(const char *name)
+{
+    for (size_t i = 0; i < N_TOOLS; i++)
+        if (strcmp(tools[i].name, name) == 0)
+            return &tools[i];
+    return NULL;
+}
+
+static void usage(FILE *out)
+{
+    fputs("usage: millrace NAME [OPTION...]\n\n", out);
+    for (size_t i = 0; i < N_TOOLS; i++)
+        fprintf(out, "  %-8s %s\n", tools[i].name, tools[i].help);
+    fputs(daemons_help, out);
+}
+
+static int run_program(int argc, char **argv)
+{
+    struct buf path = {0};
+    char *dir = tool_libexec_dir();
+    (void)argc;
+    if (bytes_is_name(bytes_str(argv[0]))) {
+        buf_printf(&path, "%s/%s", dir, argv[0]);
+        execv(path.ptr, argv);
+    }
+    fprintf(stderr, "millrace: there is no \"%s\"%s%s\n", argv[0], errno == ENOENT || !path.len ? "" : ": ",
+        errno == ENOENT || !path.len ? "" : strerror(errno));
+    usage(stderr);
+    buf_free(&path);
+    free(dir);
+    return EX_USAGE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const struct tool *t = find(argv[0]);
+    return t ? t->run(argc, argv) : run_program(argc, argv);
+}
+
+static int tool_help(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return EX_OK;
+    }
+    char option[] = "--help";
+    char *args[] = {argv[1], option, NULL};
+    return dispatch(2, args);
+}
+
+int main(int argc, char **argv)
+{
+    static char help[] = "help", version[] = "version";
+    if (argc < 2) {
+        usage(stderr);
+        return EX_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        argv[1] = help;
+    else if (strcmp(argv[1], "--version") == 0)
+        argv[1] = version;
+    return dispatch(argc - 1, argv + 1);
+}

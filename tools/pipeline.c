@@ -1,0 +1,116 @@
+#include "pipeline.h"
+
+#include "json_fields.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RUN_FILE_MAX (1 << 20)
+
+const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {
+    {"simplequeue", 8080}, {"queue_to_pubsub", -1}, {"pubsub", 8081}, {"aggregator", 8082}, {"api", 8088}};
+
+struct pipeline {
+    const struct config *config;
+    struct json_doc *run; /* NULL: no run.json */
+    char *texts[2 * PIPELINE_DAEMONS];
+    size_t n_texts;
+};
+
+static const char *setting(const struct config *config, const char *section, const char *key)
+{
+    const struct config_section *s = config ? config_section(config, section, "") : NULL;
+    return s ? config_value(s, key) : NULL;
+}
+
+static struct json_doc *read_run_file(const char *dir)
+{
+    struct buf path = {0}, text = {0};
+    buf_printf(&path, "%s/run.json", dir);
+    FILE *f = fopen(path.ptr, "re");
+    buf_free(&path);
+    if (!f)
+        return NULL;
+    buf_reserve(&text, RUN_FILE_MAX);
+    text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
+    fclose(f);
+    struct json_doc *doc = json_doc_parse(buf_bytes(&text));
+    buf_free(&text);
+    return doc;
+}
+
+struct pipeline *pipeline_open(const struct config *config, const char *data_dir)
+{
+    struct pipeline *p = mem_zalloc(sizeof *p);
+    const char *configured = setting(config, "millrace", "data_dir");
+    p->config = config;
+    p->run = read_run_file(data_dir ? data_dir : configured ? configured : "millrace-data");
+    return p;
+}
+
+void pipeline_close(struct pipeline **pp)
+{
+    struct pipeline *p = *pp;
+    if (!p)
+        return;
+    json_doc_free(&p->run);
+    for (size_t i = 0; i < p->n_texts; i++)
+        free(p->texts[i]);
+    free(p);
+    *pp = NULL;
+}
+
+/* Kept until the pipeline is closed; the same text is kept once. */
+static const char *keep(struct pipeline *p, struct bytes text)
+{
+    for (size_t i = 0; i < p->n_texts; i++)
+        if (bytes_equal_str(text, p->texts[i]))
+            return p->texts[i];
+    if (p->n_texts == sizeof p->texts / sizeof *p->texts)
+        return NULL;
+    return p->texts[p->n_texts++] = bytes_dup(text);
+}
+
+static const char *run_member(struct pipeline *p, const char *daemon, const char *member)
+{
+    char pointer[128];
+    if (!p->run)
+        return NULL;
+    snprintf(pointer, sizeof pointer, "/daemons/%s/%s", daemon, member);
+    struct json_value v = json_doc_at(p->run, pointer);
+    return v.type == JSON_STRING ? keep(p, v.v.string) : NULL;
+}
+
+static const char *configured_url(struct pipeline *p, const char *daemon, int port)
+{
+    const char *address = setting(p->config, daemon, "address");
+    const char *configured = setting(p->config, daemon, "port");
+    struct buf url = {0};
+    if (port < 0 && !configured)
+        return NULL;
+    if (address && strncmp(address, "unix:", 5) == 0)
+        return keep(p, bytes_str(address));
+    buf_printf(&url, "http://%s:", address ? address : "127.0.0.1");
+    if (configured)
+        buf_append_str(&url, configured);
+    else
+        buf_append_u64(&url, (uint64_t)port);
+    const char *kept = keep(p, buf_bytes(&url));
+    buf_free(&url);
+    return kept;
+}
+
+const char *pipeline_url(struct pipeline *p, const char *daemon)
+{
+    const char *url = run_member(p, daemon, "url");
+    if (url)
+        return url;
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (strcmp(pipeline_daemons[i].name, daemon) == 0)
+            return configured_url(p, daemon, pipeline_daemons[i].port);
+    return NULL;
+}
+
+const char *pipeline_state(struct pipeline *p, const char *daemon)
+{
+    return run_member(p, daemon, "state");
+}

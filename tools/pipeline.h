@@ -1,0 +1,28 @@
+/* pipeline: where the daemons of a pipeline listen, for the tools.
+ *
+ * A running `millrace up` keeps DATA_DIR/run.json, which says where each daemon is, with ports that were taken free.
+ * Without it the addresses are what the configuration says, and what it does not say is the default.
+ */
+#ifndef MILLRACE_PIPELINE_H
+#define MILLRACE_PIPELINE_H
+
+#include "config.h"
+
+#define PIPELINE_DAEMONS 5
+struct pipeline_daemon {
+    const char *name;
+    int port; /* the default; -1: it serves no HTTP by default */
+};
+extern const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS]; /* in the order of the flow */
+
+struct pipeline;
+/* config may be NULL (defaults); data_dir NULL: as [millrace] data_dir says, else millrace-data. */
+struct pipeline *pipeline_open(const struct config *config, const char *data_dir);
+void pipeline_close(struct pipeline **p);
+
+/* "http://127.0.0.1:8088" or "unix:PATH"; NULL when it serves no HTTP. Lives as long as the pipeline. */
+const char *pipeline_url(struct pipeline *p, const char *daemon);
+/* As `millrace up` last wrote it: "ready", "starting", ...; NULL without run.json. */
+const char *pipeline_state(struct pipeline *p, const char *daemon);
+
+#endif

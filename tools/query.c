@@ -1,0 +1,265 @@
+/* millrace query: asks the API and prints a table. Options that are not the tool's own are the question's parameters, so
+ * that a counter's label is an option: `millrace query series --user bitly --unit day`. */
+#include "bytes.h"
+#include "http_client.h"
+#include "json_fields.h"
+#include "pipeline.h"
+#include "tools.h"
+#include "url.h"
+#include <event2/event.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const char usage[] =
+    "usage: millrace query series --LABEL KEY [--unit day] [--units N | --from T --to T] [--timezone ZONE]\n"
+    "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
+    "       millrace query counters\n\n"
+    "Any --name value is passed on as a parameter of the API (docs/api.md); besides:\n"
+    "  --config FILE     the pipeline's configuration (also $MILLRACE_CONFIG)\n"
+    "  --data-dir DIR    the pipeline's directory, if not the configured one\n"
+    "  --api-url URL     where the API is\n"
+    "  --format F        table (default), json or csv\n"
+    "  --show-curl       print the curl command that asks the same\n";
+
+struct ask {
+    const char *what, *config, *data_dir, *api_url, *format;
+    bool show_curl;
+    struct buf target;
+};
+
+static const char *const own[] = {"config", "data-dir", "api-url", "format"};
+
+static const char **own_value(struct ask *a, struct bytes name)
+{
+    const char **values[] = {&a->config, &a->data_dir, &a->api_url, &a->format};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (bytes_equal_str(name, own[i]))
+            return values[i];
+    return NULL;
+}
+
+/* The API's own parameters have underscores, which may be typed as dashes; labels are passed on as they are. */
+static void add_param(struct ask *a, struct bytes name, const char *value)
+{
+    static const char *const dashed[][2] = {{"hour-offset", "hour_offset"}, {"week-start", "week_start"},
+        {"unit-reference-ts", "unit_reference_ts"}};
+    for (size_t i = 0; i < sizeof dashed / sizeof *dashed; i++)
+        if (bytes_equal_str(name, dashed[i][0]))
+            name = bytes_str(dashed[i][1]);
+    buf_append_char(&a->target, memchr(a->target.ptr, '?', a->target.len) ? '&' : '?');
+    url_encode(name, &a->target);
+    buf_append_char(&a->target, '=');
+    url_encode(bytes_str(value), &a->target);
+}
+
+/* One option; how many words it took, or 0. */
+static int take_option(struct ask *a, int argc, char **argv)
+{
+    const char *text = argv[0] + 2, *equals = strchr(text, '=');
+    struct bytes name = bytes_of(text, equals ? (size_t)(equals - text) : strlen(text));
+    if (strncmp(argv[0], "--", 2) != 0 || name.len == 0)
+        return 0;
+    if (bytes_equal_str(name, "show-curl")) {
+        a->show_curl = true;
+        return 1;
+    }
+    const char *value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
+    if (!value)
+        return 0;
+    const char **mine = own_value(a, name);
+    if (mine)
+        *mine = value;
+    else
+        add_param(a, name, value);
+    return equals ? 1 : 2;
+}
+
+static bool parse_args(struct ask *a, int argc, char **argv)
+{
+    static const char *const questions[] = {"series", "breakdown", "counters"};
+    bool known = false;
+    for (size_t i = 0; argc > 1 && i < sizeof questions / sizeof *questions; i++)
+        known = known || strcmp(argv[1], questions[i]) == 0;
+    if (!known)
+        return false;
+    a->what = argv[1];
+    a->config = getenv("MILLRACE_CONFIG");
+    a->format = "table";
+    buf_printf(&a->target, "/v1/%s", a->what);
+    for (int i = 2, took; i < argc; i += took) {
+        took = take_option(a, argc - i, argv + i);
+        if (took == 0)
+            return false;
+    }
+    return strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0;
+}
+
+/* ---- tables ---- */
+
+static struct bytes text_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
+{
+    char pointer[96];
+    snprintf(pointer, sizeof pointer, "%s/%zu/%s", fmt, i, member);
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
+}
+
+static int64_t number_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
+{
+    char pointer[96];
+    snprintf(pointer, sizeof pointer, "%s/%zu/%s", fmt, i, member);
+    return json_doc_at(d, pointer).v.i64;
+}
+
+static void print_series(const struct json_doc *d)
+{
+    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
+        struct bytes date = text_at(d, "/rows", i, "date");
+        char pointer[64];
+        snprintf(pointer, sizeof pointer, "/rows/%zu/complete", i);
+        printf("%-26.*s %12" PRId64 "%s\n", (int)date.len, date.ptr, number_at(d, "/rows", i, "n"),
+            json_doc_at(d, pointer).v.boolean ? "" : "  so far");
+    }
+    printf("%-26s %12" PRId64 "\n", "total", json_doc_at(d, "/total").v.i64);
+}
+
+static void print_breakdown(const struct json_doc *d)
+{
+    int64_t total = json_doc_at(d, "/total").v.i64;
+    double whole = total ? (double)total : 1;
+    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
+        struct bytes key = text_at(d, "/rows", i, "key");
+        int64_t n = number_at(d, "/rows", i, "n");
+        printf("%12" PRId64 " %6.2f %%  %.*s\n", n, 100 * (double)n / whole, (int)key.len, key.ptr);
+    }
+    int64_t other = json_doc_at(d, "/other").v.i64;
+    if (other)
+        printf("%12" PRId64 " %6.2f %%  (other)\n", other, 100 * (double)other / whole);
+    printf("%12" PRId64 "           total\n", total);
+}
+
+static void print_counters(const struct json_doc *d)
+{
+    for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
+        struct bytes label = text_at(d, "/totals", i, "label"), ns = text_at(d, "/totals", i, "ns");
+        char subs[64];
+        printf("%.*s (%.*s)", (int)label.len, label.ptr, (int)ns.len, ns.ptr);
+        snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
+        for (size_t j = 0; j < json_doc_length(d, subs); j++) {
+            struct bytes by = text_at(d, subs, j, "label");
+            printf("%s%.*s", j ? ", " : " by ", (int)by.len, by.ptr);
+        }
+        putchar('\n');
+    }
+}
+
+static int print_answer(const struct ask *a, const struct buf *body)
+{
+    if (strcmp(a->format, "table") != 0) {
+        fwrite(body->ptr, 1, body->len, stdout);
+        return EX_OK;
+    }
+    struct json_doc *d = json_doc_parse(buf_bytes(body));
+    if (!d) {
+        fputs("millrace query: the API's answer is no JSON\n", stderr);
+        return EX_TEMPFAIL;
+    }
+    if (strcmp(a->what, "series") == 0)
+        print_series(d);
+    else if (strcmp(a->what, "breakdown") == 0)
+        print_breakdown(d);
+    else
+        print_counters(d);
+    json_doc_free(&d);
+    return EX_OK;
+}
+
+static int refused(int status, const struct buf *body)
+{
+    struct json_doc *d = json_doc_parse(buf_bytes(body));
+    struct json_value detail = d ? json_doc_at(d, "/detail") : (struct json_value){0};
+    struct json_value hint = d ? json_doc_at(d, "/hint") : (struct json_value){0};
+    fprintf(stderr, "millrace query: %d", status);
+    if (detail.type == JSON_STRING)
+        fprintf(stderr, ": %.*s", (int)detail.v.string.len, detail.v.string.ptr);
+    if (hint.type == JSON_STRING)
+        fprintf(stderr, " (%.*s)", (int)hint.v.string.len, hint.v.string.ptr);
+    fputc('\n', stderr);
+    json_doc_free(&d);
+    return status == 503 || status == 429 ? EX_TEMPFAIL : EX_USAGE;
+}
+
+/* ---- asking ---- */
+
+static void show_curl(const char *url, const char *target)
+{
+    if (strncmp(url, "unix:", 5) == 0)
+        printf("curl --unix-socket '%s' 'http://localhost%s'\n", url + 5, target);
+    else
+        printf("curl '%s%s'\n", url, target);
+}
+
+static int ask_api(const struct ask *a, const char *url)
+{
+    struct buf body = {0};
+    int status = 0, exit_status;
+    struct event_base *base = event_base_new();
+    struct http_client *c = http_client_new(&(struct http_client_config){.base = base, .url = url});
+    enum http_client_result r = HTTP_CLIENT_REFUSED;
+    if (c)
+        r = http_client_fetch(
+            c, &(struct http_call_spec){.method = "GET", .target = a->target.ptr}, &status, &body);
+    if (r != HTTP_CLIENT_OK) {
+        fprintf(stderr, "millrace query: %s: %s\n", url, http_client_strerror(r));
+        exit_status = EX_TEMPFAIL;
+    } else {
+        exit_status = status == 200 ? print_answer(a, &body) : refused(status, &body);
+    }
+    http_client_free(&c);
+    event_base_free(base);
+    buf_free(&body);
+    return exit_status;
+}
+
+static int query_with(struct ask *a)
+{
+    struct config *config = NULL;
+    struct config_error error;
+    if (a->config && config_read(a->config, &config, &error)) {
+        fprintf(stderr, "millrace query: %s\n", error.text);
+        return EX_CONFIG;
+    }
+    struct pipeline *p = pipeline_open(config, a->data_dir);
+    const char *url = a->api_url ? a->api_url : pipeline_url(p, "api");
+    if (strcmp(a->format, "csv") == 0)
+        add_param(a, BYTES_LITERAL("format"), "csv");
+    buf_append_char(&a->target, '\0');
+    if (a->show_curl)
+        show_curl(url, a->target.ptr);
+    int status = ask_api(a, url);
+    pipeline_close(&p);
+    config_free(&config);
+    return status;
+}
+
+int tool_query(int argc, char **argv)
+{
+    struct ask a = {0};
+    int status;
+    signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(usage, stdout);
+        return EX_OK;
+    }
+    if (parse_args(&a, argc, argv)) {
+        status = query_with(&a);
+    } else {
+        fputs(usage, stderr);
+        status = EX_USAGE;
+    }
+    buf_free(&a.target);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* millrace status: every daemon of a pipeline, and whether all that was posted is counted.
+ *
+ * --wait asks in the order of the flow: the queues are empty (an acknowledged event left them only for a committed place
+ * in a stream), then where the streams end, then how far the aggregator answers. So when each aggregator offset is at the end
+ * that was asked before it, everything posted before the first question is counted. */
+#include "clock.h"
+#include "http_client.h"
+#include "json_fields.h"
+#include "options.h"
+#include "pipeline.h"
+#include "tools.h"
+#include <event2/event.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define POLL_EVERY (50 * USEC_PER_MSEC)
+
+static const struct option_row rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "the pipeline's directory, if not the configured one"},
+    {.name = "wait",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "until every daemon is ready and everything posted is counted"},
+    {.name = "timeout",
+        .type = OPTION_DURATION,
+        .fallback = "120s",
+        .min = 100,
+        .max = 86400000,
+        .unit = "s",
+        .help = "the longest such wait"},
+    {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    {.name = NULL},
+};
+
+struct report {
+    const char *name, *url;
+    const char *state; /* "ready", "not ready", "unreachable"; of a daemon without HTTP what `up` says */
+    bool ready;
+    struct buf detail; /* depth, lag */
+};
+
+struct status {
+    const struct options *o;
+    struct event_base *base;
+    struct report reports[PIPELINE_DAEMONS];
+    struct json_doc *streams; /* of pubsub, while the aggregator is compared with it */
+    uint64_t depth, lag;
+    bool known; /* depth and lag were both answered */
+};
+
+static int fetch(struct status *s, const char *url, const char *target, struct buf *body)
+{
+    int status = 0;
+    struct http_client *c = http_client_new(
+        &(struct http_client_config){.base = s->base, .url = url, .timeout = 10 * USEC_PER_SEC});
+    if (!c)
+        return 0;
+    enum http_client_result r =
+        http_client_fetch(c, &(struct http_call_spec){.method = "GET", .target = target}, &status, body);
+    http_client_free(&c);
+    return r == HTTP_CLIENT_OK ? status : 0;
+}
+
+static struct json_doc *fetch_json(struct status *s, const char *url, const char *target)
+{
+    struct buf body = {0};
+    struct json_doc *doc = fetch(s, url, target, &body) == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    buf_free(&body);
+    return doc;
+}
+
+/* Offsets are strings in JSON, depths numbers. */
+static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type == JSON_STRING)
+        return bytes_to_u64(v.v.string, out);
+    *out = v.type == JSON_I64 && v.v.i64 >= 0 ? (uint64_t)v.v.i64 : 0;
+    return v.type == JSON_I64 && v.v.i64 >= 0;
+}
+
+static bool look_at_queue(struct status *s, struct report *r)
+{
+    struct json_doc *d = fetch_json(s, r->url, "/stats?format=json");
+    char pointer[128];
+    bool ok = d != NULL;
+    s->depth = 0;
+    for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++) {
+        struct bytes name = json_doc_name(d, "/queues", i);
+        uint64_t depth;
+        snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
+        ok = number_at(d, pointer, &depth);
+        s->depth += depth;
+    }
+    buf_printf(&r->detail, "depth %" PRIu64, s->depth);
+    json_doc_free(&d);
+    return ok;
+}
+
+static bool look_at_streams(struct status *s, struct report *r)
+{
+    s->streams = fetch_json(s, r->url, "/streams");
+    if (!s->streams)
+        return false;
+    buf_printf(&r->detail, "streams %zu", json_doc_length(s->streams, "/streams"));
+    return true;
+}
+
+/* A stream that the aggregator does not read is none of its business. */
+static bool look_at_counts(struct status *s, struct report *r)
+{
+    struct json_doc *d = s->streams ? fetch_json(s, r->url, "/stats?format=json") : NULL;
+    char pointer[192];
+    bool ok = d != NULL;
+    s->lag = 0;
+    for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
+        uint64_t end, offset;
+        snprintf(pointer, sizeof pointer, "/streams/%zu/name", i);
+        struct json_value name = json_doc_at(s->streams, pointer);
+        snprintf(pointer, sizeof pointer, "/streams/%zu/end", i);
+        ok = name.type == JSON_STRING && number_at(s->streams, pointer, &end);
+        snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", ok ? (int)name.v.string.len : 0,
+            name.v.string.ptr);
+        if (ok && number_at(d, pointer, &offset) && offset < end)
+            s->lag += end - offset;
+    }
+    buf_printf(&r->detail, "lag %" PRIu64 " bytes", s->lag);
+    json_doc_free(&d);
+    return ok;
+}
+
+static const struct {
+    const char *name;
+    bool (*look)(struct status *s, struct report *r);
+} looks[] = {{"simplequeue", look_at_queue}, {"pubsub", look_at_streams}, {"aggregator", look_at_counts}};
+
+static void look_at(struct status *s, struct report *r)
+{
+    struct buf body = {0};
+    int status = fetch(s, r->url, "/health", &body);
+    r->ready = status == 200;
+    r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
+    buf_free(&body);
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
+        if (strcmp(looks[i].name, r->name) == 0 && (!r->ready || !looks[i].look(s, r)))
+            s->known = false;
+}
+
+/* Asks every daemon, in the order of the flow. */
+static void take(struct status *s)
+{
+    struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
+    s->known = true;
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        struct report *r = &s->reports[i];
+        const char *name = pipeline_daemons[i].name, *url = pipeline_url(p, name);
+        const char *state = pipeline_state(p, name);
+        *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
+        buf_clear(&r->detail);
+        if (url) {
+            look_at(s, r);
+        } else {
+            r->ready = !state || strcmp(state, "ready") == 0;
+            r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
+        }
+    }
+    json_doc_free(&s->streams);
+    pipeline_close(&p);
+}
+
+static void forget(struct status *s)
+{
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        char *url = (char *)(uintptr_t)s->reports[i].url;
+        free(url);
+        s->reports[i].url = NULL;
+    }
+}
+
+static bool all_ready(const struct status *s)
+{
+    bool ready = true;
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        ready = ready && s->reports[i].ready;
+    return ready;
+}
+
+static bool is_settled(const struct status *s)
+{
+    return all_ready(s) && s->known && s->depth == 0 && s->lag == 0;
+}
+
+static void print_table(const struct status *s)
+{
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        const struct report *r = &s->reports[i];
+        printf("%-16s %-12s %-28s %.*s\n", r->name, r->state, r->url ? r->url : "-", (int)r->detail.len,
+            r->detail.ptr ? r->detail.ptr : "");
+    }
+}
+
+static void print_json(const struct status *s)
+{
+    struct buf out = {0};
+    buf_printf(&out, "{\"ready\":%s,\"settled\":%s,\"daemons\":{", all_ready(s) ? "true" : "false",
+        is_settled(s) ? "true" : "false");
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        const struct report *r = &s->reports[i];
+        buf_printf(&out, "%s\"%s\":{\"state\":\"%s\",\"url\":", i ? "," : "", r->name, r->state);
+        if (r->url)
+            buf_append_json(&out, bytes_str(r->url));
+        else
+            buf_append_str(&out, "null");
+        buf_append_str(&out, ",\"detail\":");
+        buf_append_json(&out, buf_bytes(&r->detail));
+        buf_append_char(&out, '}');
+    }
+    buf_append_str(&out, "}}\n");
+    fwrite(out.ptr, 1, out.len, stdout);
+    buf_free(&out);
+}
+
+static void wait_until_settled(struct status *s)
+{
+    usec_t end = clock_monotonic() + options_int(s->o, "timeout") * USEC_PER_MSEC;
+    while (!is_settled(s) && clock_monotonic() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = POLL_EVERY * 1000}, NULL);
+        forget(s);
+        take(s);
+    }
+}
+
+static int status_with(const struct options *o)
+{
+    struct status s = {.o = o};
+    signal(SIGPIPE, SIG_IGN);
+    s.base = event_base_new();
+    take(&s);
+    if (options_bool(o, "wait"))
+        wait_until_settled(&s);
+    (options_bool(o, "json") ? print_json : print_table)(&s);
+    int status = (options_bool(o, "wait") ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
+    forget(&s);
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        buf_free(&s.reports[i].detail);
+    event_base_free(s.base);
+    return status;
+}
+
+int tool_status(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "status",
+        .summary = "millrace status: shows the daemons of a pipeline",
+        .rows = {rows, NULL}};
+    struct options *o;
+    enum options_result r = options_parse(&spec, argc, argv, &o);
+    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    if (r == OPTIONS_OK)
+        status = status_with(o);
+    else if (r != OPTIONS_EXIT)
+        fprintf(stderr, "millrace status: %s\n", options_error(o));
+    options_free(&o);
+    return status;
+}

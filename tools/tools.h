@@ -1,0 +1,15 @@
+/* tools: the subcommands built into `millrace`. Each takes what follows its name (argv[0] is the name) and returns an
+ * exit status: 0, 64 usage, 75 try again, 78 configuration. */
+#ifndef MILLRACE_TOOLS_H
+#define MILLRACE_TOOLS_H
+
+int tool_up(int argc, char **argv);
+int tool_put(int argc, char **argv);
+int tool_query(int argc, char **argv);
+int tool_status(int argc, char **argv);
+
+/* ../libexec/millrace beside the directory of the running program: where the daemons are, built or installed. The
+ * caller frees it. */
+char *tool_libexec_dir(void);
+
+#endif
