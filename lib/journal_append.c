@@ -262,3 +262,9 @@ void append_deliver(struct batch *b)
     if (moved && j->observer)
         j->observer(j, j->observer_arg);
 }
+
+void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg)
+{
+    j->observer = fn;
+    j->observer_arg = arg;
+}
