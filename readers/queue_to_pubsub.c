@@ -167,7 +167,8 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     (void)qr;
     struct relay *r = arg;
     char target[300];
-    snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream, queue_id);
+    snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream,
+        *queue_id ? queue_id : options_string(daemon_options(r->daemon), "reader"));
     struct http_call_spec spec = {
         .method = "GET", .target = target, .arg = r, .on_done = asked, .may_resend = true};
     http_client_request(r->pubsub, &spec);

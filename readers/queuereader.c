@@ -157,7 +157,7 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
     struct batch batch = {0};
     struct bytes id = queue_id_of(reply);
     bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
-    if (!id.len || (reply->body.len && !leased) || !batch_parse(reply->body, lease, &batch)) {
+    if ((reply->body.len && !(leased && id.len)) || !batch_parse(reply->body, lease, &batch)) {
         queue_faulted(qr, "does not answer /reserve as a simplequeue does");
         return;
     }

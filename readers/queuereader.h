@@ -38,8 +38,8 @@ struct queuereader_run {
 };
 
 struct queuereader_destination {
-    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. NULL when it keeps no
-     * marks: then it gets every message at least once. */
+    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. "": there is no
+     * such queue yet, and the question is only whether the destination answers. NULL when it keeps no marks: then it gets every message at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;

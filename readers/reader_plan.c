@@ -159,7 +159,8 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id)
     went_well(p, PLAN_QUEUE);
     if (!bytes_equal_str(queue_id, p->queue_id))
         p->doubted = 0;
-    memcpy(p->queue_id, queue_id.ptr, queue_id.len);
+    if (queue_id.len)
+        memcpy(p->queue_id, queue_id.ptr, queue_id.len);
     p->queue_id[queue_id.len] = '\0';
     p->next_id = next_id;
     p->fresh = true;
@@ -178,8 +179,8 @@ void plan_asked(struct plan *p, uint64_t mark)
 {
     assert(p->phase == PHASE_ASK);
     went_well(p, PLAN_DESTINATION);
-    p->mark = mark;
-    p->doubted = mark > p->next_id ? mark : 0;
+    p->mark = p->queue_id[0] ? mark : 0;
+    p->doubted = p->mark > p->next_id ? p->mark : 0;
     p->phase = p->doubted ? PHASE_RELEASE : PHASE_RESERVE;
 }
 

@@ -70,6 +70,7 @@ void plan_free(struct plan **p);
 struct plan_step plan_next(struct plan *p, usec_t now);
 
 /* ---- outcomes ---- */
+/* An empty id: there is no such queue yet. ASK is then only about whether the destination is there. */
 void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id);
 void plan_asked(struct plan *p, uint64_t mark); /* 0: it knows nothing of this queue */
 /* The queue answered. The batch is taken over (and zeroed), perhaps empty. */
@@ -87,7 +88,7 @@ void plan_stop(struct plan *p);
 
 /* ---- what the steps are about ---- */
 const struct batch *plan_batch(const struct plan *p);
-const char *plan_queue_id(const struct plan *p); /* "" before the first release */
+const char *plan_queue_id(const struct plan *p); /* "" before the first release, and without a queue */
 struct bytes plan_acks(const struct plan *p);    /* "LEASE:A-B,C", or empty */
 size_t plan_run_length(const struct plan *p);    /* of what PLAN_DELIVER said last */
 uint64_t plan_mark(const struct plan *p);
