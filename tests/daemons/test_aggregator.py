@@ -68,7 +68,7 @@ class Pubsub:
     def __init__(self, test, name="clicks"):
         self.name, self.id, self.data, self.hole = name, "%032x" % random.getrandbits(128), b"", None
         self.exists, self.cut_after, self.status, self.asked = True, None, None, []
-        self.changed = threading.Condition()
+        self.changed, self.pieces = threading.Condition(), [1, 7, 1000, 60000]
         self.closing = False
         outer = self
 
@@ -145,7 +145,7 @@ class Pubsub:
                     self.changed.wait(0.1)
                 if self.closing:
                     break
-                piece = self.data[at:min(end or 1 << 62, at + min(left, random.choice([1, 7, 1000, 60000])))]
+                piece = self.data[at:min(end or 1 << 62, at + min(left, random.choice(self.pieces)))]
             h.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             at, left = at + len(piece), left - len(piece)
         if left > 0:
@@ -240,6 +240,15 @@ class AggregatorTest(harness.MillraceTest):
             self.assertEqual(r.status, 200, user)
         both = d.get("/mget?k=u%7Ca&k=nothing&key=all%7Call").body.splitlines()
         self.assertEqual([b[:4] for b in both], [b"u|a,", b"all|"])
+
+    @unittest.skipUnless(harness.real_files(), "there are no real clicks beside the checkout")
+    def test_real_clicks(self):
+        self.pubsub.pieces = [60000, 250000]
+        self.pubsub.data = b"".join(harness.read_file(f).replace(b"\r\n", b"\n") for f in harness.real_files()[:3])
+        d = self.launch()
+        self.check_exact(d)
+        d.stop()
+        self.check_rejects()
 
     def test_late_lines_are_counted_within_a_second(self):
         d = self.launch()
