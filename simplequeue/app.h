@@ -1,7 +1,7 @@
 /* app: what simplequeue's HTTP handlers share. docs/protocol.md says what they answer.
  *
- * A request whose reply waits for a commit, or for messages, may lose its client meanwhile; its `struct pending`
- * or `struct waiter` outlives it and knows by `req` being NULL.
+ * A request whose reply waits for a commit, or for messages, may lose its client meanwhile; its `struct
+ * pending` or `struct waiter` outlives it and knows by `req` being NULL.
  */
 #ifndef SIMPLEQUEUE_APP_H
 #define SIMPLEQUEUE_APP_H

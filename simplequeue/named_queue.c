@@ -8,8 +8,8 @@
 #include <sys/random.h>
 #include <uthash.h>
 
-/* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if that is
- * more. No opening gives out so many leases. */
+/* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if
+ * that is more. No opening gives out so many leases. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 #define MOVE_RETRY (1 * USEC_PER_SEC)
 #define MOVE_MAX_BYTES (1u << 20) /* of messages kicked in one record, but at least one message */
@@ -389,8 +389,8 @@ static bool has_room(const struct named_queue *q, const struct queue_put *put)
            (!l->max_memory || q->config.shared->bytes + bytes <= l->max_memory);
 }
 
-/* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and without
- * a journal this is the judgement. */
+/* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and
+ * without a journal this is the judgement. */
 static enum queue_result judge_mark(const struct named_queue *q, const struct queue_put *put,
     const char *producer, bool *duplicate, uint64_t *mark)
 {
@@ -406,8 +406,8 @@ static enum queue_result judge_mark(const struct named_queue *q, const struct qu
     return QUEUE_OK;
 }
 
-/* A duplicate is told when what moved the mark is committed. The journal is not asked: were the original refused
- * meanwhile, it would take the retry, whose messages are not in the queue, for new. */
+/* A duplicate is told when what moved the mark is committed. The journal is not asked: were the original
+ * refused meanwhile, it would take the retry, whose messages are not in the queue, for new. */
 static void put_duplicate(struct op *o)
 {
     struct op *original = o->q->oldest;
@@ -556,7 +556,8 @@ uint64_t named_queue_release(struct named_queue *q, const char *reader)
 
 /* ---- becoming ready late ---- */
 
-/* Moves the op's messages, which are set aside, to the end. The new ones are copies until that is committed. */
+/* Moves the op's messages, which are set aside, to the end. The new ones are copies until that is
+ * committed. */
 static enum queue_result move(struct op *o, struct queue_now now)
 {
     struct named_queue *q = o->q;

@@ -128,14 +128,16 @@ void queue_lease_expire(struct queue *q, uint64_t lease);
 
 /* ---- what becomes of busy messages ---- */
 void queue_remove(struct queue *q, const struct id_ranges *ids);
-/* Back: under their lease if it still runs, else ready in their place; delayed and buried ones as they were. */
+/* Back: under their lease if it still runs, else ready in their place. What queue_set_aside took goes back
+ * by queue_put_back. */
 void queue_abort(struct queue *q, const struct id_ranges *ids);
 /* Delayed until `due`, then the timer in the heap of deadlines tells. */
 void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at);
 
 /* ---- delayed and buried ones ---- */
-/* A delayed or buried message becomes busy, to be moved to the end under a new id. False when it is neither. */
+/* A delayed or buried message becomes busy, to be moved to the end under a new id. False when it is
+ * neither. */
 bool queue_set_aside(struct queue *q, uint64_t id);
 /* A message set aside goes back to where it was; a delayed one is due at `retry_at`. */
 void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at);

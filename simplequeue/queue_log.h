@@ -1,7 +1,7 @@
 /* queue_log: the records that a queue keeps in its journal. docs/simplequeue-records.md has the layout.
  *
- * A record is one journal frame's payload. Encoding appends to a buffer; decoding checks every bound before it
- * says anything, and borrows from the payload. Memory only.
+ * A record is one journal frame's payload. Encoding appends to a buffer; decoding checks every bound
+ * before it says anything, and borrows from the payload. Memory only.
  *
  * 1. What queue_log_decode accepts, queue_record_next walks without another check failing.
  * 2. Every record names an id that the next message has at least (next_id, or its own first one), so that

@@ -1,4 +1,5 @@
-/* queues: the named queues of one daemon, and their place on disk: DATA_DIR/queues/NAME/ is the journal of NAME.
+/* queues: the named queues of one daemon, and their place on disk: DATA_DIR/queues/NAME/ is the journal of
+ * NAME.
  *
  * 1. A queue is made by queues_get and is never unmade.
  * 2. queues_recover opens what the directory holds, one queue a call; nothing else may be called before it
@@ -39,8 +40,8 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
 
 /* NULL when there is none of that name. */
 struct named_queue *queues_find(const struct queues *qs, const char *name);
-/* Makes it when there is none (blocking: a few small files). NULL with *result and, for a failure of the system,
- * the error filled. */
+/* Makes it when there is none (blocking: a few small files). NULL with *result and, for a failure of the
+ * system, the error filled. */
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
 size_t queues_count(const struct queues *qs);

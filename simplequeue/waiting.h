@@ -1,8 +1,8 @@
 /* waiting: reserve requests that wait for messages, first come first served, a line a queue.
  *
  * 1. Whoever waits is in one line: that of its queue, or `strays` while there is no such queue.
- * 2. A waiter is answered once: with messages, with nothing when its time is over or the daemon drains, or with
- *    409 when another reader holds leases. When its client is gone it is forgotten and takes nothing.
+ * 2. A waiter is answered once: with messages, with nothing when its time is over or the daemon drains, or
+ *    with 409 when another reader holds leases. When its client is gone it is forgotten and takes nothing.
  * 3. Messages are leased and the reply is written in one turn of the loop, so no lease is left without one.
  */
 #ifndef SIMPLEQUEUE_WAITING_H

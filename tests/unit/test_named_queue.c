@@ -137,7 +137,8 @@ static void shown_when_committed(void **state)
     id_ranges_free(&ids);
 }
 
-/* A full disk refuses and heals; ids of what it refused are given to what comes next, here and after a restart. */
+/* A full disk refuses and heals; ids of what it refused are given to what comes next, here and after a
+ * restart. */
 static void full_disk(void **state)
 {
     (void)state;
