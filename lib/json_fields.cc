@@ -13,9 +13,8 @@ namespace
 /* 1000 levels, a scalar counted as one: what non-empty containers may reach with this bound. */
 constexpr size_t MAX_DEPTH = 1000;
 constexpr size_t FIRST_CAPACITY = 4096;
-constexpr size_t SCAN_STEP = 64;
 
-/* A copy of the text with the room behind it that simdjson and may_hold_surrogates read. */
+/* A copy of the text with the room behind it that simdjson reads. */
 class padded
 {
   public:
@@ -30,7 +29,7 @@ class padded
     }
 
   private:
-    static constexpr size_t BEHIND = SIMDJSON_PADDING + 2 * SCAN_STEP;
+    static constexpr size_t BEHIND = SIMDJSON_PADDING;
     void grow(size_t len)
     {
         capacity_ = len + len / 2;
@@ -46,48 +45,6 @@ class padded
     std::unique_ptr<char, freer> space_{static_cast<char *>(mem_alloc(FIRST_CAPACITY + BEHIND))};
 };
 
-/* Only an escape \uD... can bring a surrogate into a text that is valid UTF-8, so a line without one needs no
- * walk. Reads up to SCAN_STEP + 2 bytes past len; the constant inner loop is what compilers vectorise. */
-bool may_hold_surrogates(const char *p, size_t len)
-{
-    for (size_t at = 0; at < len; at += SCAN_STEP, p += SCAN_STEP) {
-        unsigned char hit = 0;
-        for (size_t i = 0; i < SCAN_STEP; i++)
-            hit |= (p[i] == '\\') & (p[i + 1] == 'u') & ((p[i + 2] | 0x20) == 'd');
-        if (hit)
-            return true;
-    }
-    return false;
-}
-
-/* simdjson unescapes a lone surrogate to the three bytes ED A0..BF xx, which no other text has. */
-bool has_surrogate(std::string_view s)
-{
-    for (size_t at = 0; (at = s.find('\xed', at)) != s.npos; at++)
-        if (at + 1 < s.size() && static_cast<unsigned char>(s[at + 1]) >= 0xa0)
-            return true;
-    return false;
-}
-
-bool has_surrogate(dom::element e)
-{
-    std::string_view s;
-    dom::array items;
-    dom::object members;
-    if (e.get(s) == SUCCESS)
-        return has_surrogate(s);
-    if (e.get(items) == SUCCESS) {
-        for (dom::element item : items)
-            if (has_surrogate(item))
-                return true;
-    } else if (e.get(members) == SUCCESS) {
-        for (dom::key_value_pair member : members)
-            if (has_surrogate(member.key) || has_surrogate(member.value))
-                return true;
-    }
-    return false;
-}
-
 const char *refusal(error_code code)
 {
     switch (code) {
@@ -98,7 +55,7 @@ const char *refusal(error_code code)
     case DEPTH_ERROR:
         return "not JSON: nested too deep";
     case STRING_ERROR:
-        return "not JSON: a string has a bad escape";
+        return "not JSON: a string has a bad escape or a lone surrogate";
     case UNCLOSED_STRING:
         return "not JSON: a string is not closed";
     case UNESCAPED_CHARS:
@@ -138,8 +95,6 @@ struct document {
             no_memory();
         if (code != SUCCESS)
             return refusal(code);
-        if (may_hold_surrogates(p, line.len) && has_surrogate(*root))
-            return "not JSON: a lone surrogate";
         return nullptr;
     }
 

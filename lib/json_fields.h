@@ -1,8 +1,11 @@
 /* json_fields: some top-level fields of one JSON object, strictly. simdjson's DOM parser behind a C face.
  *
- * The whole line is validated (UTF-8, escapes, numbers, nesting) whether or not its fields are asked for: what
- * simdjson's DOM parser refuses is refused, and so are lone surrogates (which no UTF-8 text can hold),
- * wherever they stand. With duplicate fields the last wins. Field names are compared after unescaping.
+ * 1. The whole line is validated (UTF-8, escapes, numbers, nesting) whether or not its fields are asked for. Refused
+ *    are: what is no JSON, a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates (which
+ *    no UTF-8 text can hold), and nesting past 1000 levels, a scalar counted as one.
+ * 2. With duplicate fields the last wins. Names are compared after unescaping.
+ * 3. Nothing is allocated a line once the longest line so far has been seen; its room is kept until free.
+ *
  * Not thread-safe: one a thread. */
 #ifndef MILLRACE_JSON_FIELDS_H
 #define MILLRACE_JSON_FIELDS_H
