@@ -100,6 +100,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
 /* Every parameter that is not reserved is a label; there must be exactly one, or none with ns. */
 static int parse_label(struct parse *p)
 {
+    struct bytes key;
     for (size_t i = 0; i < p->params->n; i++) {
         struct url_param param = p->params->params[i];
         if (is_reserved(param.name))
@@ -109,12 +110,11 @@ static int parse_label(struct parse *p)
             return unknown_total(p, param.name);
         if (p->q->total)
             return BAD(p, "two counters are named; one is asked for at a time");
+        if (get(p, "key", &key))
+            return BAD(p, "key goes with ns; with a label the key is the label's value");
         p->q->total = found;
         p->q->key = param.value;
     }
-    struct bytes key;
-    if (p->q->total && get(p, "key", &key) && bytes_is_name(bytes_str(p->q->total->label)))
-        return BAD(p, "key goes with ns; with a label the key is the label's value");
     return 0;
 }
 
