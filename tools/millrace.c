@@ -21,9 +21,7 @@ static const struct tool {
     int (*run)(int argc, char **argv);
     const char *help;
 } tools[] = {
-#ifdef MILLRACE_HAS_UP
     {"up", tool_up, "run the pipeline of a configuration in the foreground"},
-#endif
     {"put", tool_put, "post events from files or standard input to the local queue"},
     {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},

@@ -30,6 +30,7 @@ struct up_plan_spec {
     const char *data_dir; /* the pipeline's */
     const char *libexec;  /* where the programs are */
     const char *run;      /* names separated by spaces or commas; NULL: all */
+    bool free_ports;      /* port 0 for all, whatever is configured */
     bool check_only;      /* no sockets; the command lines carry --check-config */
 };
 
