@@ -161,7 +161,7 @@ void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_rea
 uint64_t journal_reader_offset(const struct journal_reader *r);
 void journal_reader_close(struct journal_reader **r); /* a read in flight is dropped, its callback not called */
 
-/* Every committed frame from `offset` on, in order, on the calling thread (it blocks: for recovery, before
+/* Every committed frame with a payload from `offset` on, in order, on the calling thread (it blocks: for recovery, before
  * the daemon is ready). fn returns false to stop. */
 typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);

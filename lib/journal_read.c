@@ -391,7 +391,7 @@ struct scan {
 static bool scan_frame(const struct frame *f, void *arg)
 {
     struct scan *s = arg;
-    if (f->kind != FRAME_DATA || f->offset + f->payload.len <= s->from)
+    if (f->kind != FRAME_DATA || f->payload.len == 0 || f->offset + f->payload.len <= s->from)
         return true;
     return s->fn(f->offset, f->time, f->payload, s->arg);
 }

@@ -1,0 +1,317 @@
+#include "power.h"
+
+#include "bytes.h"
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FDS 256
+
+enum change_kind { WRITE, RESIZE, CREATE, RENAME, UNLINK };
+
+struct change {
+    enum change_kind kind;
+    char *path, *to;
+    off_t at, old_size, new_size;
+    struct buf old, new;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct io_ops table;
+static char *names[FDS];
+static struct change *changes;
+static size_t n_changes;
+static enum power_fault fault;
+static unsigned countdown, operations;
+static bool cut;
+
+static bool is_name(const struct change *c)
+{
+    return c->kind >= CREATE;
+}
+
+static void change_free(struct change *c)
+{
+    free(c->path);
+    free(c->to);
+    buf_free(&c->old);
+    buf_free(&c->new);
+}
+
+static struct change *add(enum change_kind kind, const char *path)
+{
+    changes = mem_realloc(changes, (n_changes + 1) * sizeof *changes);
+    changes[n_changes] = (struct change){.kind = kind, .path = mem_strdup(path)};
+    return &changes[n_changes++];
+}
+
+/* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names. */
+static void forget(const char *path)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n_changes; i++) {
+        struct change *c = &changes[i];
+        bool drop = path ? !is_name(c) && strcmp(c->path, path) == 0 : is_name(c);
+        if (drop && c->kind == UNLINK)
+            unlink(c->to);
+        if (drop)
+            change_free(c);
+        else
+            changes[kept++] = *c;
+    }
+    n_changes = kept;
+}
+
+/* True: the operation must fail with errno. *part: after doing some of it. */
+static bool faults(bool *part)
+{
+    operations++;
+    *part = false;
+    if (cut) {
+        errno = EIO;
+        return true;
+    }
+    if (countdown == 0 || --countdown > 0)
+        return false;
+    cut = fault == POWER_CUT;
+    *part = fault != POWER_EIO;
+    errno = fault == POWER_NO_SPACE ? ENOSPC : EIO;
+    return fault != POWER_NONE;
+}
+
+static void record_write(const char *path, int fd, const void *p, size_t n, off_t at)
+{
+    struct change *c = add(WRITE, path);
+    struct stat st;
+    fstat(fd, &st);
+    c->at = at;
+    c->old_size = st.st_size;
+    buf_reserve(&c->old, n + 1);
+    ssize_t had = pread(fd, c->old.ptr, n, at);
+    c->old.len = had > 0 ? (size_t)had : 0;
+    buf_append(&c->new, p, n);
+}
+
+static ssize_t power_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    bool failed = faults(&part);
+    int system = errno;
+    size_t doing = failed ? (part ? n / 2 : 0) : n;
+    if (doing) {
+        record_write(names[fd], fd, p, doing, at);
+        (void)!pwrite(fd, p, doing, at);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    if (failed && fault == POWER_SHORT && doing)
+        return (ssize_t)doing;
+    return failed ? -1 : (ssize_t)n;
+}
+
+static int power_sync(int fd)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    bool failed = faults(&part);
+    int system = errno;
+    struct stat st;
+    fstat(fd, &st);
+    if (!failed)
+        forget(S_ISDIR(st.st_mode) ? NULL : names[fd]);
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return failed ? -1 : 0;
+}
+
+static int power_ftruncate(int fd, off_t length)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    int failed = faults(&part) ? -1 : 0;
+    int system = errno;
+    if (!failed) {
+        struct stat st;
+        fstat(fd, &st);
+        struct change *c = add(RESIZE, names[fd]);
+        c->old_size = st.st_size;
+        c->new_size = length;
+        if (length < st.st_size) {
+            buf_reserve(&c->old, (size_t)(st.st_size - length));
+            c->old.len = (size_t)pread(fd, c->old.ptr, (size_t)(st.st_size - length), length);
+        }
+        failed = ftruncate(fd, length);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return failed;
+}
+
+static int power_open(const char *path, int flags, mode_t mode)
+{
+    bool part, failed = false;
+    pthread_mutex_lock(&lock);
+    if (flags & O_CREAT) {
+        failed = faults(&part);
+        if (!failed && access(path, F_OK) != 0)
+            add(CREATE, path);
+    }
+    int fd = failed ? -1 : open(path, flags, mode);
+    if (fd >= FDS)
+        abort();
+    if (fd >= 0) {
+        free(names[fd]);
+        names[fd] = mem_strdup(path);
+    }
+    int system = errno;
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return fd;
+}
+
+static void renamed(const char *from, const char *to)
+{
+    for (size_t i = 0; i < n_changes; i++)
+        if (!is_name(&changes[i]) && strcmp(changes[i].path, from) == 0) {
+            free(changes[i].path);
+            changes[i].path = mem_strdup(to);
+        }
+    for (int fd = 0; fd < FDS; fd++)
+        if (names[fd] && strcmp(names[fd], from) == 0) {
+            free(names[fd]);
+            names[fd] = mem_strdup(to);
+        }
+}
+
+static int power_rename(const char *from, const char *to)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    int failed = faults(&part) ? -1 : rename(from, to);
+    int system = errno;
+    if (!failed) {
+        add(RENAME, from)->to = mem_strdup(to);
+        renamed(from, to);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return failed;
+}
+
+static int power_unlink(const char *path)
+{
+    bool part;
+    struct buf gone = {0};
+    pthread_mutex_lock(&lock);
+    buf_printf(&gone, "%s.%u.gone", path, operations);
+    buf_append_char(&gone, 0);
+    int failed = faults(&part) ? -1 : rename(path, gone.ptr);
+    int system = errno;
+    if (!failed) {
+        add(UNLINK, path)->to = mem_strdup(gone.ptr);
+        renamed(path, gone.ptr);
+    }
+    pthread_mutex_unlock(&lock);
+    buf_free(&gone);
+    errno = system;
+    return failed;
+}
+
+void power_on(enum power_fault f, unsigned at)
+{
+    table = io_system;
+    table.open = power_open;
+    table.pwrite = power_pwrite;
+    table.fdatasync = table.fsync = power_sync;
+    table.ftruncate = power_ftruncate;
+    table.rename = power_rename;
+    table.unlink = power_unlink;
+    fault = f;
+    countdown = at;
+    operations = 0;
+    cut = false;
+    io = &table;
+}
+
+bool power_is_cut(void)
+{
+    return cut;
+}
+
+unsigned power_operations(void)
+{
+    return operations;
+}
+
+static void put_bytes(const char *path, const struct buf *b, size_t n, off_t at)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!pwrite(fd, b->ptr, n, at);
+    close(fd);
+}
+
+static void undo_bytes(const struct change *c)
+{
+    put_bytes(c->path, &c->old, c->old.len, c->kind == WRITE ? c->at : c->new_size);
+    (void)!truncate(c->path, c->old_size);
+}
+
+static void redo_bytes(const struct change *c, unsigned *seed)
+{
+    if (c->kind == RESIZE) {
+        (void)!truncate(c->path, c->new_size);
+        return;
+    }
+    size_t n = c->new.len;
+    if (rand_r(seed) % 3 == 0)
+        n = n / 512 ? (size_t)rand_r(seed) % (n / 512) * 512 : (size_t)rand_r(seed) % n;
+    put_bytes(c->path, &c->new, n, c->at);
+}
+
+static void undo_name(const struct change *c)
+{
+    if (c->kind == CREATE)
+        unlink(c->path);
+    else
+        rename(c->to, c->path);
+}
+
+static void lose_unsynced(unsigned *seed)
+{
+    int keep = rand_r(seed) % 4;
+    for (size_t i = n_changes; i-- > 0;)
+        if (!is_name(&changes[i]))
+            undo_bytes(&changes[i]);
+    for (size_t i = 0; i < n_changes; i++)
+        if (!is_name(&changes[i]) && rand_r(seed) % 3 < keep)
+            redo_bytes(&changes[i], seed);
+    size_t kept_names = (size_t)rand_r(seed) % (n_changes + 1);
+    for (size_t i = n_changes; i-- > kept_names;)
+        if (is_name(&changes[i]))
+            undo_name(&changes[i]);
+}
+
+void power_off(unsigned *seed)
+{
+    io = &io_system;
+    if (cut)
+        lose_unsynced(seed);
+    for (size_t i = 0; i < n_changes; i++)
+        change_free(&changes[i]);
+    free(changes);
+    changes = NULL;
+    n_changes = 0;
+    for (int fd = 0; fd < FDS; fd++) {
+        free(names[fd]);
+        names[fd] = NULL;
+    }
+}
