@@ -3,12 +3,14 @@
 #include "slice_sql.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct slice_snapshot {
     sqlite3 *db;
     sqlite3_stmt *counts, *lookups;
     bool scanning;
+    bool is_lost;             /* a renewal failed: which moment it shows is not known, so it shows none */
     enum slice_result failed; /* of the scan */
     char error[SLICE_ERROR_TEXT];
 };
@@ -63,14 +65,18 @@ enum slice_result slice_snapshot_renew(struct slice_snapshot *s, char error[SLIC
 {
     assert(!s->scanning);
     enum slice_result r = slice_sql_run(s->db, "COMMIT", error);
-    return r == SLICE_OK ? begin(s, error) : r;
+    r = r == SLICE_OK ? begin(s, error) : r;
+    s->is_lost = r != SLICE_OK;
+    if (s->is_lost)
+        snprintf(s->error, sizeof(s->error), "%s", error);
+    return r;
 }
 
 void slice_scan_begin(struct slice_snapshot *s, struct bytes from)
 {
     assert(!s->scanning);
     s->scanning = true;
-    s->failed = SLICE_OK;
+    s->failed = s->is_lost ? SLICE_FAILED : SLICE_OK;
     slice_sql_bind(s->counts, 1, from);
     slice_sql_bind(s->lookups, 1, from);
 }

@@ -21,7 +21,7 @@ struct slice_snapshot;
 enum slice_result slice_snapshot_open(
     const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT]);
 void slice_snapshot_close(struct slice_snapshot **s);
-/* Moves to what is committed now. */
+/* Moves to what is committed now. After a failure every scan fails until a renewal succeeds. */
 enum slice_result slice_snapshot_renew(struct slice_snapshot *s, char error[SLICE_ERROR_TEXT]);
 
 /* Begins a scan of the rows whose key is at or after `from` (borrowed until the scan ends). Counts and lookups
