@@ -145,6 +145,7 @@ struct journal {
     struct journal *next_dirty;
 
     struct writer writer;
+    bool unlink_failed; /* reader thread only */
 };
 #define JOURNAL_MAGIC 0x4a524e4cu
 

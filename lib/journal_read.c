@@ -105,10 +105,15 @@ static void submit(struct journal *j, struct job *job)
 }
 
 /* Each unlink is made durable before the next: what is on disk is always an unbroken run of segments, so that a
- * missing one is damage and nothing else. */
+ * missing one is damage and nothing else. After one that failed the later ones stay too, until the next opening
+ * finds them and they are trimmed again. */
 static void run_unlink(struct job *job)
 {
-    if ((io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(job->journal->dir) != 0)
+    struct journal *j = job->journal;
+    if (j->unlink_failed)
+        return;
+    j->unlink_failed = (io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(j->dir) != 0;
+    if (j->unlink_failed)
         log_warn(
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
 }
