@@ -26,9 +26,8 @@ static const char *const statement_sql[STATEMENTS] = {
     [ADD_LOOKUP] = "INSERT INTO lookups VALUES(?1, ?2) ON CONFLICT(k) DO NOTHING",
     [GET_LOOKUP] = "SELECT text FROM lookups WHERE k = ?1",
     [SET_LOOKUP] = "UPDATE lookups SET text = ?2 WHERE k = ?1",
-    [SET_CURSOR] =
-        "INSERT INTO cursors VALUES(?1, ?2, ?3) ON CONFLICT(stream) DO UPDATE SET id = excluded.id, "
-        "offset = excluded.offset",
+    [SET_CURSOR] = ("INSERT INTO cursors VALUES(?1, ?2, ?3) ON CONFLICT(stream) "
+                    "DO UPDATE SET id = excluded.id, offset = excluded.offset"),
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
 
