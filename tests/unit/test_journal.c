@@ -281,7 +281,7 @@ static ssize_t failing_pwrite(int fd, const void *p, size_t n, off_t at)
 {
     if (fault_countdown > 0 && --fault_countdown == 0) {
         if (n > 60)
-            (void)!pwrite(fd, p, n - 8, at);
+            (void)!pwrite(fd, p, n, at);
         errno = fault_errno;
         return -1;
     }
@@ -304,12 +304,12 @@ static void test_no_space_heals(void **state)
     assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
     assert_int_equal(b.commit.result, JOURNAL_NO_SPACE);
     assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
-    assert_int_equal(append(f, "p", 0, 1, " again", &c), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 0, 1, " again.", &c), JOURNAL_OK);
     journal_set_flush(f->set);
     assert_int_equal(c.commit.result, JOURNAL_OK);
     assert_int_equal(journal_set_pending(f->set), 0);
     reopen(f);
-    assert_content(f, "kept again");
+    assert_content(f, "kept again.");
     io = &io_system;
 }
 
