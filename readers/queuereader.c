@@ -119,10 +119,8 @@ static bool queue_replied(
         queue_faulted(qr, http_client_strerror(result));
         return false;
     }
-    if (reply->status == 200 || reply->status == 409) {
-        answered(qr, PLAN_QUEUE);
+    if (reply->status == 200 || reply->status == 409)
         return true;
-    }
     char why[128];
     struct bytes code = queuereader_reply_member(reply->body, "code");
     snprintf(why, sizeof(why), "answered %d %.*s", reply->status, (int)(code.len < 64 ? code.len : 64),
@@ -145,10 +143,12 @@ static void released(enum http_client_result result, const struct http_reply_vie
     uint64_t next_id;
     struct bytes id = queue_id_of(reply);
     if (reply->status == 200 && id.len &&
-        bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id))
+        bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id)) {
+        answered(qr, PLAN_QUEUE);
         plan_released(qr->plan, id, next_id);
-    else
+    } else {
         queue_faulted(qr, "does not answer /release as a simplequeue does");
+    }
 }
 
 static void reserved_messages(struct queuereader *qr, const struct http_reply_view *reply)
@@ -161,6 +161,7 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
         queue_faulted(qr, "does not answer /reserve as a simplequeue does");
         return;
     }
+    answered(qr, PLAN_QUEUE);
     qr->numbers.reserved += batch.n;
     plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
