@@ -479,6 +479,21 @@ enum journal_result journal_open(struct journal_set *set, const struct journal_c
     return JOURNAL_OK;
 }
 
+/* A refused journal may still stand in the committer's list, with nothing pending. */
+static void leave_dirty_list(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    pthread_mutex_lock(&set->lock);
+    set->dirty_tail = &set->dirty;
+    while (*set->dirty_tail) {
+        if (*set->dirty_tail == j)
+            *set->dirty_tail = j->next_dirty;
+        else
+            set->dirty_tail = &(*set->dirty_tail)->next_dirty;
+    }
+    pthread_mutex_unlock(&set->lock);
+}
+
 void journal_close(struct journal **p)
 {
     struct journal *j = *p;
@@ -488,6 +503,7 @@ void journal_close(struct journal **p)
     assert(j->magic == JOURNAL_MAGIC && j->readers == 0);
     while (j->unfinished || j->jobs)
         set_wait(j->set);
+    leave_dirty_list(j);
     writer_close(j);
     struct journal **at = &j->set->journals;
     while (*at != j)
