@@ -1,6 +1,7 @@
-/* count_lines CONFIG <lines: what the counters' library makes of them, as the archive's text, unsorted totals
- * first; then `events N skipped N rejected N` on standard error. A test's stand-in for aggregator and compactor:
- * it has no files, no time, and keeps every count in one growing list that it sorts at the end. */
+/* count_lines CONFIG <LINES: what the counters' library makes of them, as the archive's text; `events N skipped N
+ * rejected N` on standard error. count_lines CONFIG verdicts <LINES: instead one line a line, `event`, `skipped` or
+ * `rejected: WHY`. A test's stand-in for aggregator and compactor: no files, no streams, every count in one list
+ * that is sorted at the end. */
 #include "counters.h"
 #include "records.h"
 #include <stdio.h>
@@ -99,39 +100,52 @@ static void print_records(void)
         putchar('\n');
 }
 
+static size_t verdicts[3];
+
+static void judge(const struct counters *c, struct counters_reader *r, struct bytes line, bool say)
+{
+    static const char *const words[] = {"event", "skipped", "rejected"};
+    struct counters_event e;
+    enum counters_verdict v = counters_extract(r, line, &e);
+    verdicts[v]++;
+    if (say)
+        printf(
+            "%s%s%s\n", words[v], v == COUNTERS_REJECTED ? ": " : "", v == COUNTERS_REJECTED ? e.reason : "");
+    else if (v == COUNTERS_EVENT)
+        count(c, &e);
+}
+
+static void judge_input(const struct counters *c, bool say)
+{
+    struct counters_reader *r = counters_reader_new(c);
+    size_t cap = 0;
+    char *line = NULL;
+    for (ssize_t n; (n = getline(&line, &cap, stdin)) > 0;) {
+        n -= line[n - 1] == '\n';
+        n -= n > 0 && line[n - 1] == '\r';
+        if (n > 0)
+            judge(c, r, bytes_of(line, (size_t)n), say);
+    }
+    free(line);
+    counters_reader_free(&r);
+}
+
 int main(int argc, char **argv)
 {
     struct config *config;
-    struct config_error error;
+    struct config_error error = {"usage: count_lines CONFIG [verdicts] <LINES"};
     struct counters *c;
-    if (argc != 2 || config_read(argv[1], &config, &error) != 0 || counters_read(config, &c, &error) != 0) {
-        fprintf(stderr, "%s\n", argc == 2 ? error.text : "usage: count_lines CONFIG <LINES");
+    if (argc < 2 || config_read(argv[1], &config, &error) != 0 || counters_read(config, &c, &error) != 0) {
+        fprintf(stderr, "%s\n", error.text);
         return 78;
     }
-    struct counters_reader *r = counters_reader_new(c);
-    size_t verdicts[3] = {0}, cap = 0;
-    char *line = NULL;
-    for (ssize_t n; (n = getline(&line, &cap, stdin)) > 0;) {
-        struct counters_event e;
-        n -= line[n - 1] == '\n';
-        n -= n > 0 && line[n - 1] == '\r';
-        if (n == 0)
-            continue;
-        enum counters_verdict v = counters_extract(r, bytes_of(line, (size_t)n), &e);
-        verdicts[v]++;
-        if (v == COUNTERS_EVENT)
-            count(c, &e);
-        else if (v == COUNTERS_REJECTED && getenv("COUNT_LINES_REASONS"))
-            fprintf(stderr, "rejected: %s\n", e.reason);
-    }
+    judge_input(c, argc > 2);
     print_records();
     fprintf(stderr, "events %zu skipped %zu rejected %zu\n", verdicts[COUNTERS_EVENT],
         verdicts[COUNTERS_SKIPPED], verdicts[COUNTERS_REJECTED]);
     for (size_t i = 0; i < n_items; i++)
         free(items[i].text);
     free(items);
-    free(line);
-    counters_reader_free(&r);
     counters_free(&c);
     config_free(&config);
     return 0;
