@@ -242,7 +242,10 @@ void power_on(enum power_fault f, unsigned at)
 
 bool power_is_cut(void)
 {
-    return cut;
+    pthread_mutex_lock(&lock);
+    bool is = cut;
+    pthread_mutex_unlock(&lock);
+    return is;
 }
 
 unsigned power_operations(void)
