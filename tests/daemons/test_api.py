@@ -1,0 +1,247 @@
+"""The API over a source that this test plays: exact sums, the right refusals, and never a part of an answer."""
+import csv
+import datetime
+import http.server
+import io
+import threading
+import unittest
+import urllib.parse
+
+import harness
+from harness import query, wait_until
+
+B32 = "0123456789abcdefghijklmnopqrstuv"
+MARCH = 1332637200  # 25 March 2012, 01:00 UTC
+
+
+def hour_text(t):
+    d = datetime.datetime.fromtimestamp(t, datetime.timezone.utc)
+    return "".join(B32[n] for n in (d.year - 2000, d.month, d.day, d.hour))
+
+
+class Source(http.server.ThreadingHTTPServer):
+    """Speaks the read protocol over a dictionary; `act` may answer a request in another way."""
+    daemon_threads = True
+
+    def __init__(self, test):
+        self.records, self.asked, self.posted, self.act = {}, [], [], None
+        self.complete_until = 4000000000
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        test.addCleanup(self.server_close)
+        test.addCleanup(self.shutdown)
+        self.url = "http://127.0.0.1:%d" % self.server_address[1]
+
+    def lines(self, path, params):
+        if path == "/mget":
+            keys = [k for k in params.get("k", []) if k in self.records]
+        else:
+            start, end = params["start"][0] + ",", params["end"][0] + ","
+            keys = sorted(k for k in self.records if start <= k + "," <= end)
+        return "".join("%s,%s\n" % (k, self.records[k]) for k in keys).encode()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, headers=None):
+        self.send_response(status)
+        for name, value in {"Content-Length": len(body), **(headers or {})}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        s = self.server
+        parts = urllib.parse.urlsplit(self.path)
+        s.asked.append(self.path)
+        if s.act and s.act(self):
+            return
+        self.answer(200, s.lines(parts.path, urllib.parse.parse_qs(parts.query)),
+                    {"X-Millrace-Slice": 0, "X-Millrace-Complete-Until": s.complete_until})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posted.append((self.path, body))
+        if not (self.server.act and self.server.act(self)):
+            self.answer(200, b"")
+
+
+class ApiTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.source = Source(self)
+        config = self.write("test.conf", harness.SAMPLE_COUNTERS)
+        self.api = self.start("api", "--config", config, "--aggregator-url", self.source.url, "--queue-url",
+                              self.source.url, "--upstream-timeout", "2s")
+
+    def ask(self, path, status=200, **params):
+        reply = self.api.get("/v1/%s?%s" % (path, query(**params)))
+        self.assertEqual(reply.status, status, reply)
+        return reply
+
+    def test_series_sums_hours_into_local_units_and_fills_with_zeros(self):
+        hours = {MARCH - 7200: 5, MARCH - 3600: 7, MARCH: 11, MARCH + 86400 * 2: 13}
+        self.source.records["u|bitly"] = " ".join("%s:%d" % (hour_text(h), n) for h, n in sorted(hours.items()))
+        span = {"from_": MARCH - 7200, "to": MARCH + 86400 * 2 + 1}
+        answer = self.ask("series", user="bitly", **span).json()
+        self.assertEqual([(r["date"], r["n"]) for r in answer["rows"]],
+                         [("2012-03-24", 5), ("2012-03-25", 18), ("2012-03-26", 0), ("2012-03-27", 13)])
+        self.assertEqual((answer["total"], answer["ns"], answer["label"], answer["unit"], answer["timezone"]),
+                         (36, "u", "user", "day", "UTC"))
+        rows = self.ask("series", user="bitly", timezone="America/New_York", **span).json()["rows"]
+        self.assertEqual([(r["date"], r["n"]) for r in rows],
+                         [("2012-03-24", 23), ("2012-03-25", 0), ("2012-03-26", 13)])
+        rows = self.ask("series", user="bitly", unit="hour", from_=MARCH, to=MARCH + 3601).json()["rows"]
+        self.assertEqual(rows, [{"t": MARCH, "date": "2012-03-25T01:00:00+00:00", "n": 11, "complete": True},
+                                {"t": MARCH + 3600, "date": "2012-03-25T02:00:00+00:00", "n": 0, "complete": True}])
+
+    def test_an_hour_before_from_is_not_counted_though_its_day_is_shown(self):
+        self.source.records["u|k"] = "%s:5 %s:7" % (hour_text(MARCH - 3600), hour_text(MARCH))
+        answer = self.ask("series", user="k", from_=MARCH - 1, to=MARCH + 1).json()
+        self.assertEqual(answer["rows"], [{"t": MARCH - 3600, "date": "2012-03-25", "n": 7, "complete": True}])
+
+    def test_rows_are_complete_when_their_unit_is(self):
+        self.source.complete_until = MARCH + 3600
+        answer = self.ask("series", user="k", unit="hour", from_=MARCH, to=MARCH + 7200).json()
+        self.assertEqual([r["complete"] for r in answer["rows"]], [True, False])
+        self.assertEqual(answer["complete_until"], MARCH + 3600)
+
+    def test_breakdown_orders_ties_by_full_text(self):
+        texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}
+        for stored, text in texts.items():
+            self.source.records["lookup|" + stored] = text
+        self.source.records["r.u|bitly." + hour_text(MARCH)] = "b:2 m:9 pAAAAAAAAAA=:2 qAAAAAAAAAA=:1"
+        self.source.records["r.u|bitly." + hour_text(MARCH + 3600)] = "qAAAAAAAAAA=:1"
+        self.source.records["r.u|bitly." + hour_text(MARCH + 7200)] = "outside:99"
+        span = {"from_": MARCH, "to": MARCH + 7200}
+        answer = self.ask("breakdown", user="bitly", by="referrer", limit=3, **span).json()
+        self.assertEqual([(r["key"], r["n"]) for r in answer["rows"]], [("m", 9), ("a, comma", 2), ("b", 2)])
+        self.assertEqual((answer["total"], answer["distinct"], answer["other"]), (15, 4, 2))
+        self.assertAlmostEqual(answer["rows"][0]["share"], 0.6)
+        text = self.ask("breakdown", user="bitly", by="referrer", format="csv", **span).text
+        self.assertEqual([row[:2] for row in csv.reader(io.StringIO(text))],
+                         [["key", "n"], ["m", "9"], ["a, comma", "2"], ["b", "2"], ["zzz://long text", "2"]])
+        rows = self.ask("series", user="bitly", by="referrer", sub="a, comma", unit="hour", **span)
+        self.assertEqual([r["n"] for r in rows.json()["rows"]], [0, 0])  # the text's own hash is another
+
+    def test_many_tied_hashed_keys_are_looked_up_in_batches(self):
+        names = ["%011d=" % i for i in range(2500)]
+        for i, name in enumerate(names):
+            self.source.records["lookup|" + name] = "text %05d" % (2499 - i)
+        self.source.records["r.u|k." + hour_text(MARCH)] = " ".join(n + ":1" for n in names)
+        answer = self.ask("breakdown", user="k", by="referrer", limit=2, from_=MARCH, to=MARCH + 1).json()
+        self.assertEqual([r["key"] for r in answer["rows"]], ["text 00000", "text 00001"])
+        self.assertEqual(answer["other"], 2498)
+
+    def test_a_key_never_counted_is_zero_and_keys_are_asked_for_as_stored(self):
+        answer = self.ask("series", user="http://www.facebook.com/", units=2).json()
+        self.assertEqual(([r["n"] for r in answer["rows"]], answer["total"]), ([0, 0], 0))
+        self.assertIn("u%7Ch0aMB8AuNw4%3D", self.source.asked[-1])
+        answer = self.ask("breakdown", ns="c.all").json()
+        self.assertEqual((answer["rows"], answer["distinct"], answer["key"]), ([], 0, "all"))
+
+    def test_never_a_part_of_an_answer(self):
+        def refuse(h):
+            h.answer(503, b"not yet")
+            return True
+
+        def not_the_protocol(h):
+            h.answer(200, b"u|k,c3p1:5\n")
+            return True
+
+        def short(h):
+            h.send_response(200)
+            h.send_header("Content-Length", "1000")
+            h.send_header("X-Millrace-Complete-Until", "9")
+            h.end_headers()
+            h.wfile.write(b"u|k,c3p1:5\n")
+            h.close_connection = True
+            return True
+
+        def other_key(h):
+            h.answer(200, b"v|k,c3p1:5\n", {"X-Millrace-Complete-Until": 9})
+            return True
+
+        def cut(h):
+            h.answer(200, b"u|k,c3p1:5\n", {"X-Millrace-Complete-Until": 9, "X-Millrace-Next": "u%7Cl"})
+            return True
+        for act in (refuse, not_the_protocol, short, other_key, cut):
+            self.source.act = act
+            reply = self.ask("series", 503, user="k")
+            self.assertEqual(reply.json()["code"], "upstream-unavailable", act.__name__)
+            self.assertTrue(reply.header("Retry-After"))
+        self.source.act = None
+        self.ask("series", user="k")
+        self.source.records["r.u|k." + hour_text(MARCH)] = "pAAAAAAAAAA=:1"  # and no lookup record
+        self.ask("breakdown", 503, user="k", by="referrer", from_=MARCH, to=MARCH + 1)
+
+    def test_a_silent_source_is_given_up(self):
+        release = threading.Event()
+        self.addCleanup(release.set)
+        self.source.act = lambda h: release.wait(60)
+        self.assertEqual(self.ask("series", 503, user="k").json()["code"], "upstream-unavailable")
+
+    def test_a_cleared_slice_starts_over(self):
+        self.source.records["u|k"] = hour_text(MARCH) + ":3"
+        gone = [1, 1]
+
+        def act(h):
+            if gone:
+                gone.pop()
+                h.answer(410, b"")
+                return True
+        self.source.act = act
+        self.assertEqual(self.ask("series", user="k", from_=MARCH, to=MARCH + 1).json()["total"], 3)
+
+    def test_questions_that_make_no_sense(self):
+        self.assertEqual(self.ask("series", 404, usr="bitly").json()["code"], "unknown-counter")
+        self.assertIn("user", self.ask("series", 404, ns="nope", key="k").json()["hint"])
+        self.assertEqual(self.ask("series", 400, user="k", timezone="../../etc/passwd").json()["code"], "bad-parameter")
+        self.ask("series", 400, user="k", unit="hour", from_=0, to=4000000000)
+        self.assertEqual(self.source.asked, [])
+
+    def test_counters(self):
+        answer = self.ask("counters").json()
+        self.assertEqual(answer["time"], "t")
+        user = [t for t in answer["totals"] if t["ns"] == "u"][0]
+        self.assertEqual((user["label"], user["key"]), ("user", "l"))
+        self.assertIn({"ns": "c.u", "label": "country", "key": "c"}, user["subtotals"])
+
+    def test_events_go_to_the_queue_a_line_each(self):
+        reply = self.api.post("/v1/events?queue=q&producer=p&mark=0&next=3", b'{"a":1}\r\n\n{"b":2}\n\r\n{"c":3}')
+        self.assertEqual((reply.status, reply.json()), (200, {"accepted": 3}))
+        self.assertEqual(reply.header("Access-Control-Allow-Origin"), "*")
+        target, body = self.source.posted[-1]
+        self.assertEqual(body, b'{"a":1}\n{"b":2}\n{"c":3}\n')
+        self.assertEqual(urllib.parse.parse_qs(urllib.parse.urlsplit(target).query),
+                         {"separator": ["\n"], "queue": ["q"], "producer": ["p"], "mark": ["0"], "next": ["3"]})
+        self.assertEqual(self.api.post("/v1/events", b"\n\r\n").json()["code"], "empty-body")
+        preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
+        self.assertIn("POST", preflight.header("Access-Control-Allow-Methods"))
+
+    def test_what_the_queue_refuses_is_passed_on(self):
+        def full(h):
+            h.answer(503, b'{"code":"queue-full"}', {"Content-Type": "application/problem+json", "Retry-After": 7})
+            return True
+        self.source.act = full
+        reply = self.api.post("/v1/events", b"{}")
+        self.assertEqual((reply.status, reply.json()["code"], reply.header("Retry-After")), (503, "queue-full", "7"))
+
+    def test_a_client_that_leaves_disturbs_nobody(self):
+        release = threading.Event()
+        self.source.act = lambda h: release.wait(60)
+        c = harness.connect(self.api.url)
+        c.request("GET", "/v1/series?user=k")
+        wait_until(lambda: self.source.asked, "the source to be asked")
+        c.close()
+        release.set()
+        self.source.act = None
+        self.ask("series", user="k")
+
+
+if __name__ == "__main__":
+    harness.main()
