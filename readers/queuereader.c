@@ -142,8 +142,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
         return;
     uint64_t next_id;
     struct bytes id = queue_id_of(reply);
-    if (reply->status == 200 && id.len &&
-        bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id)) {
+    if (reply->status == 200 && bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id)) {
         answered(qr, PLAN_QUEUE);
         plan_released(qr->plan, id, next_id);
     } else {

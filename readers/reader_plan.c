@@ -139,7 +139,7 @@ struct plan_step plan_next(struct plan *p, usec_t now)
     if (begun && (p->stopping || (p->phase == PHASE_WORK && now >= p->lease_ends)))
         start_over(p);
     struct plan_step step = step_of_phase(p);
-    usec_t until = paused_until(p, step.action);
+    usec_t until = p->stopping ? 0 : paused_until(p, step.action);
     if (until > now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = until};
     return step;
@@ -326,8 +326,6 @@ void plan_faulted(struct plan *p, enum plan_side side, usec_t now)
 void plan_stop(struct plan *p)
 {
     p->stopping = true;
-    if (p->queue_id[0] == '\0')
-        p->phase = PHASE_STOPPED; /* nothing was ever leased */
 }
 
 const struct batch *plan_batch(const struct plan *p)
