@@ -67,6 +67,9 @@ bool param_separator(struct http_request *req, struct bytes fallback, struct byt
 /* "A-B,C": the caller frees *out. False when it is not that. */
 bool parse_ids(struct bytes text, struct id_range **out, size_t *n);
 
+/* The queue of that name, made when there is none. NULL when the problem was answered. */
+struct named_queue *obtain_queue(
+    struct app *app, struct http_request *req, const char *name, struct queue_now now);
 /* HEAD withholds the reply, so what it took or leased would be lost: 405. True when that was answered. */
 bool refuse_head(struct http_request *req);
 void add_queue_id(struct http_request *req, const struct named_queue *q);

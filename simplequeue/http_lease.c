@@ -171,18 +171,20 @@ void http_touch(struct http_request *req, void *ctx)
     reply_count(req, q, "extended", extend);
 }
 
+/* A reader releases before it reserves, so this makes the queue: its id is the reader's name as a producer. */
 void http_release(struct http_request *req, void *ctx)
 {
-    struct named_queue *q;
-    char reader[NAME_MAX_BYTES + 1];
-    if (!find_queue(ctx, req, &q) || !param_reader(req, reader))
+    char name[NAME_MAX_BYTES + 1], reader[NAME_MAX_BYTES + 1];
+    if (!param_queue(req, name) || !param_reader(req, reader))
         return;
-    unsigned long long n = q ? named_queue_release(q, reader) : 0;
-    unsigned long long next_id = q ? queue_state(named_queue_core(q))->next_id : 1;
-    if (q)
-        add_queue_id(req, q);
+    struct named_queue *q = obtain_queue(ctx, req, name, app_now());
+    if (!q)
+        return;
+    unsigned long long n = named_queue_release(q, reader);
+    unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
+    add_queue_id(req, q);
     http_replyf(req, 200, JSON, "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\"}\n", n,
-        q ? named_queue_id(q) : "", next_id);
+        named_queue_id(q), next_id);
 }
 
 /* ---- reserve, with or without an ack riding ---- */

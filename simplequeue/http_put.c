@@ -80,12 +80,22 @@ static void reply_unmade(
     http_problem(req, 503, result == QUEUE_NO_SPACE ? "storage-full" : "storage-failed", NULL, "%s", error);
 }
 
+struct named_queue *obtain_queue(
+    struct app *app, struct http_request *req, const char *name, struct queue_now now)
+{
+    char error[512] = "";
+    enum queue_result r;
+    struct named_queue *q = queues_get(app->queues, name, now, &r, error, sizeof error);
+    if (!q)
+        reply_unmade(app, req, r, error);
+    return q;
+}
+
 /* `id_header` is the header for one id, or NULL for a range. */
 static void put(struct app *app, struct http_request *req, struct queue_put *what, const char *id_header)
 {
-    char name[NAME_MAX_BYTES + 1], error[512] = "";
+    char name[NAME_MAX_BYTES + 1];
     struct queue_now now = app_now();
-    enum queue_result r;
     uint64_t mark = 0;
     if (!param_queue(req, name) || !param_marks(req, what))
         return;
@@ -93,14 +103,12 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
         http_problem(req, 400, "missing-data", NULL, "missing data");
         return;
     }
-    struct named_queue *q = queues_get(app->queues, name, now, &r, error, sizeof error);
-    if (!q) {
-        reply_unmade(app, req, r, error);
+    struct named_queue *q = obtain_queue(app, req, name, now);
+    if (!q)
         return;
-    }
     struct pending *p = pending_new(app, req, q);
     p->verb = id_header;
-    r = named_queue_put(q, what, now, put_done, p, &mark);
+    enum queue_result r = named_queue_put(q, what, now, put_done, p, &mark);
     if (r == QUEUE_OK)
         return;
     http_on_gone(req, NULL, NULL);
