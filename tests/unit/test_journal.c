@@ -11,6 +11,8 @@
 #include "log.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -265,6 +267,18 @@ static void test_a_tail_is_cut_anywhere(void **state)
     assert_content(f, "kept");
 }
 
+/* The files as they are now, in a directory of their own, as if the process had been killed. */
+static void open_killed_copy(struct fixture *f)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cp -r %s %s.copy", f->dir, f->dir);
+    assert_int_equal(system(command), 0);
+    journal_set_free(&f->set);
+    snprintf(command, sizeof command, "rm -r %s && mv %s.copy %s", f->dir, f->dir, f->dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+}
+
 static struct io_ops faulty;
 static int fault_errno, fault_countdown;
 
@@ -277,30 +291,43 @@ static int failing_fdatasync(int fd)
     return fdatasync(fd);
 }
 
+/* The first write waits until the test has appended more; the second leaves all its bytes and says there is no room. */
+static sem_t appended;
+
 static ssize_t failing_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    if (fault_countdown > 0 && --fault_countdown == 0) {
-        if (n > 60)
-            (void)!pwrite(fd, p, n, at);
-        errno = fault_errno;
-        return -1;
-    }
-    return pwrite(fd, p, n, at);
+    ssize_t did = pwrite(fd, p, n, at);
+    if (fault_countdown == 2)
+        sem_wait(&appended);
+    if (fault_countdown == 0 || --fault_countdown > 0)
+        return did;
+    errno = fault_errno;
+    return -1;
 }
 
 static void test_no_space_heals(void **state)
 {
     struct fixture *f = *state;
-    struct answer a, b, c;
-    put(f, "kept");
+    struct answer first, a, b, c;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    reopen(f);
+    sem_init(&appended, 0, 0);
     faulty = io_system;
     faulty.pwrite = failing_pwrite;
     fault_errno = ENOSPC;
-    fault_countdown = 1;
+    fault_countdown = 2;
     io = &faulty;
+    assert_int_equal(append(f, "", 0, 0, "kept", &first), JOURNAL_OK);
+    for (bool taken = false; !taken; sched_yield()) {
+        pthread_mutex_lock(&f->set->lock);
+        taken = f->j->pending == NULL;
+        pthread_mutex_unlock(&f->set->lock);
+    }
     assert_int_equal(append(f, "p", 0, 1, "refused", &a), JOURNAL_OK);
     assert_int_equal(append(f, "p", 1, 2, "behind", &b), JOURNAL_OK);
+    sem_post(&appended);
     journal_set_flush(f->set);
+    assert_int_equal(first.commit.result, JOURNAL_OK);
     assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
     assert_int_equal(b.commit.result, JOURNAL_NO_SPACE);
     assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
@@ -308,7 +335,7 @@ static void test_no_space_heals(void **state)
     journal_set_flush(f->set);
     assert_int_equal(c.commit.result, JOURNAL_OK);
     assert_int_equal(journal_set_pending(f->set), 0);
-    reopen(f);
+    open_killed_copy(f);
     assert_content(f, "kept again.");
     io = &io_system;
 }
@@ -336,18 +363,6 @@ static uint8_t pretended_boot;
 static void pretend_boot(uint8_t out[16])
 {
     memset(out, pretended_boot, 16);
-}
-
-/* The files as they are now, in a directory of their own, as if the process had been killed. */
-static void open_killed_copy(struct fixture *f)
-{
-    char command[256];
-    snprintf(command, sizeof command, "cp -r %s %s.copy", f->dir, f->dir);
-    assert_int_equal(system(command), 0);
-    journal_set_free(&f->set);
-    snprintf(command, sizeof command, "rm -r %s && mv %s.copy %s", f->dir, f->dir, f->dir);
-    assert_int_equal(system(command), 0);
-    assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
 static void test_never_makes_a_hole_only_after_a_reboot(void **state)
