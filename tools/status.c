@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define ANSWER_WITHIN (2 * USEC_PER_SEC)
 #define POLL_EVERY (50 * USEC_PER_MSEC)
 
 static const struct option_row rows[] = {
@@ -57,7 +58,7 @@ static int fetch(struct status *s, const char *url, const char *target, struct b
 {
     int status = 0;
     struct http_client *c = http_client_new(
-        &(struct http_client_config){.base = s->base, .url = url, .timeout = 10 * USEC_PER_SEC});
+        &(struct http_client_config){.base = s->base, .url = url, .timeout = ANSWER_WITHIN});
     if (!c)
         return 0;
     enum http_client_result r =

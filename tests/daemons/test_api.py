@@ -4,7 +4,6 @@ import datetime
 import http.server
 import io
 import threading
-import unittest
 import urllib.parse
 
 import harness

@@ -1,0 +1,118 @@
+"""millrace put, query and status against real daemons."""
+import json
+import subprocess
+import threading
+
+import harness
+
+
+class PutTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir", self.path("queue"))
+
+    def put(self, *args, **kw):
+        return self.run_program("millrace", "put", "--queue-url", self.queue.url, *args, **kw)
+
+    def stored(self):
+        return self.queue.get("/mget?items=100").body
+
+    def test_lines_are_posted_as_they_are(self):
+        name = self.write("in", b'a\r\n\n\r\nb "\x00\xff\nlast')
+        done = self.put(name, "--batch", "1")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored().rstrip(b"\n"), b'a\nb "\x00\xff\nlast')
+        self.assertIn(b"3 events posted", done.stderr)
+
+    def test_standard_input(self):
+        self.assertEqual(self.put(input=b"x\ny\n").returncode, 0)
+        self.assertEqual(self.stored().rstrip(b"\n"), b"x\ny")
+
+    def test_with_a_producer_a_put_can_be_repeated_in_other_batches(self):
+        lines = b"".join(b"line %d\r\n\n" % i for i in range(20))
+        first = self.write("first", lines[:130])  # in the middle of a line
+        cut = lines[:130].rfind(b"\n") + 1
+        self.write("first", lines[:cut])
+        whole = self.write("whole", lines)
+        self.assertEqual(self.put("--producer", "p", "--batch", "3", first).returncode, 0)
+        for batch in ("100", "7", "1"):
+            done = self.put("--producer", "p", "--batch", batch, whole)
+            self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored().rstrip(b"\n").split(b"\n"), [b"line %d" % i for i in range(20)])
+
+    def test_it_waits_for_a_queue_that_comes_back(self):
+        url = self.queue.url
+        self.queue.stop()
+        p = subprocess.Popen([harness.program("millrace"), "put", "--queue-url", url, "--timeout", "30s", "-"],
+                             stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        threading.Thread(target=p.communicate, args=(b"late\n",), daemon=True).start()
+        again = self.daemon("simplequeue", "--data-dir", self.path("queue"), "--address=127.0.0.1",
+                            "--port=" + url.rsplit(":", 1)[1], port=False)
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        again.url = url
+        self.assertEqual(again.get("/get").body, b"late")
+
+    def test_it_gives_up_and_says_where(self):
+        self.queue.stop()
+        name = self.write("in", "x\n")
+        done = self.put("--timeout", "200ms", name)
+        self.assertEqual(done.returncode, 75, done)
+        self.assertIn(b"first 0 bytes", done.stderr)
+        self.assertEqual(self.put(self.path("nowhere")).returncode, 66)
+
+    def test_what_the_queue_refuses_is_no_success(self):
+        name = self.write("in", "x\n")
+        done = self.put("--queue", "no/name", name)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"400", done.stderr)
+
+
+class WholeTest(harness.MillraceTest):
+    def test_put_wait_and_ask(self):
+        config = self.write("test.conf", harness.pipeline_config(
+            self.path("data"), counters="[input]" + harness.SAMPLE_COUNTERS.partition("[input]")[2],
+            pubsub={"streams": "clicks"}))
+        harness.Pipeline(self, config, self.path("data")).wait_ready()
+        events = "".join('{"t":%d,"l":"%s","c":"US"}\n' % (1332637200 + i, "bitly" if i % 4 else "a, b")
+                         for i in range(400))
+        put = self.run_program("millrace", "put", "--config", config, self.write("in", events))
+        self.assertEqual(put.returncode, 0, put)
+        done = self.run_program("millrace", "status", "--config", config, "--wait", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertTrue(json.loads(done.stdout)["settled"])
+        span = ("--from", "1332633600", "--to", "1332720000", "--config", config)
+        table = self.run_program("millrace", "query", "series", "--user", "bitly", "--show-curl", *span).stdout.decode()
+        self.assertRegex(table, r"(?m)^curl 'http://.*user=bitly.*'$")
+        self.assertRegex(table, r"(?m)^2012-03-25 +300$")
+        answer = self.run_program("millrace", "query", "breakdown", "--feed=all", "--by=user", "--format=json", *span)
+        self.assertEqual([(r["key"], r["n"]) for r in json.loads(answer.stdout)["rows"]],
+                         [("bitly", 300), ("a, b", 100)])
+        lines = self.run_program("millrace", "query", "counters", "--config", config).stdout.decode()
+        self.assertIn("user (u) by country, referrer, link", lines)
+        wrong = self.run_program("millrace", "query", "series", "--usr", "bitly", *span)
+        self.assertEqual(wrong.returncode, 64)
+        self.assertIn(b"there is no counter", wrong.stderr)
+
+    def test_nothing_runs(self):
+        config = self.write("test.conf", "".join("[%s]\nport = 1\n" % d for d in
+                                                 ("simplequeue", "pubsub", "aggregator", "api")))
+        done = self.run_program("millrace", "status", "--config", config, "--data-dir", self.dir)
+        self.assertEqual(done.returncode, 75, done)
+        self.assertIn(b"unreachable", done.stdout)
+        done = self.run_program("millrace", "query", "counters", "--config", config, "--data-dir", self.dir)
+        self.assertEqual(done.returncode, 75, done)
+
+
+class DispatchTest(harness.MillraceTest):
+    def test_names(self):
+        self.assertEqual(self.run_program("millrace").returncode, 64)
+        self.assertEqual(self.run_program("millrace", "no-such-thing").returncode, 64)
+        self.assertEqual(self.run_program("millrace", "../../bin/sh").returncode, 64)
+        self.assertIn(b"status", self.run_program("millrace", "help").stdout)
+        self.assertRegex(self.run_program("millrace", "--version").stdout, rb"^millrace \d")
+        self.assertIn(b"--batch", self.run_program("millrace", "help", "put").stdout)
+        self.assertEqual(self.run_program("millrace", "simplequeue", "--version").returncode, 0)
+
+
+if __name__ == "__main__":
+    harness.main()
