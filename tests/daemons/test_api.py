@@ -73,7 +73,7 @@ class ApiTest(harness.MillraceTest):
     def setUp(self):
         super().setUp()
         self.source = Source(self)
-        config = self.write("test.conf", harness.SAMPLE_COUNTERS)
+        config = self.write("test.conf", harness.sample_counters())
         self.api = self.start("api", "--config", config, "--aggregator-url", self.source.url, "--queue-url",
                               self.source.url, "--upstream-timeout", "2s")
 

@@ -69,9 +69,7 @@ class PutTest(harness.MillraceTest):
 
 class WholeTest(harness.MillraceTest):
     def test_put_wait_and_ask(self):
-        config = self.write("test.conf", harness.pipeline_config(
-            self.path("data"), counters="[input]" + harness.SAMPLE_COUNTERS.partition("[input]")[2],
-            pubsub={"streams": "clicks"}))
+        config = self.write("test.conf", harness.pipeline_config(self.path("data")))
         harness.Pipeline(self, config, self.path("data")).wait_ready()
         events = "".join('{"t":%d,"l":"%s","c":"US"}\n' % (1332637200 + i, "bitly" if i % 4 else "a, b")
                          for i in range(400))
