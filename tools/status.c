@@ -57,8 +57,8 @@ struct status {
 static int fetch(struct status *s, const char *url, const char *target, struct buf *body)
 {
     int status = 0;
-    struct http_client *c = http_client_new(
-        &(struct http_client_config){.base = s->base, .url = url, .timeout = ANSWER_WITHIN});
+    struct http_client *c =
+        http_client_new(&(struct http_client_config){.base = s->base, .url = url, .timeout = ANSWER_WITHIN});
     if (!c)
         return 0;
     enum http_client_result r =
