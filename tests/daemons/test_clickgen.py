@@ -2,12 +2,14 @@
 import collections
 import hashlib
 import json
+import os
 import subprocess
 import unittest
 
 import harness
 
 FIELDS = {"a", "c", "nk", "tz", "gr", "g", "h", "l", "al", "hh", "r", "u", "t", "hc", "kw", "cy", "ll"}
+CONFIG = os.path.join(harness.ROOT, "etc", "clicks.conf")
 START, SPAN = 1360281600, 7 * 86400
 KNOWN = ["--events=2000", "--seed=7", "--heartbeats=0.03", "--damaged=0.05", "--hostile=0.1"]
 # sha256sum of `clickgen` with those arguments. It must not change with machine, compiler or build type; whoever
@@ -93,19 +95,17 @@ class Clickgen(harness.MillraceTest):
         self.assertEqual(len([1 for line in self.lines("--events=50", "--heartbeats=1") if b"_heartbeat_" in line]), 50)
 
     def test_every_damaged_line_is_rejected(self):
-        config = self.write("clicks.conf", harness.SAMPLE_COUNTERS)
         with open(self.path("damaged"), "wb") as f:
             f.write(self.run_program("clickgen", "--events=20000", "--damaged=1", "--heartbeats=0").stdout)
         with open(self.path("damaged"), "rb") as f:
-            done = self.run_program("count_lines", config, stdin=f)
+            done = self.run_program("count_lines", CONFIG, stdin=f)
         self.assertEqual(done.stderr, b"events 0 skipped 0 rejected 20000\n")
 
     def test_every_hostile_line_is_counted(self):
-        config = self.write("clicks.conf", harness.SAMPLE_COUNTERS)
         with open(self.path("hostile"), "wb") as f:
             f.write(self.run_program("clickgen", "--events=20000", "--hostile=1", "--heartbeats=0").stdout)
         with open(self.path("hostile"), "rb") as f:
-            done = self.run_program("count_lines", config, stdin=f)
+            done = self.run_program("count_lines", CONFIG, stdin=f)
         self.assertEqual(done.stderr, b"events 20000 skipped 0 rejected 0\n")
 
     def test_wrong_settings_are_refused(self):

@@ -116,8 +116,8 @@ class CountedExactly(harness.MillraceTest):
         expected = answers.stored()
         pipeline = self.count([harness.read_file(events)])
         self.check_all(pipeline, expected)
-        self.assertEqual(len(self.rejects(pipeline)), expected["summary"]["rejected"])
         pipeline.interrupt()
+        self.assertEqual(len(self.rejects(pipeline)), expected["summary"]["rejected"])
 
     @unittest.skipUnless(harness.real_files(), "no real clicks here: see test_generated_events")
     def test_real_clicks(self):
@@ -127,8 +127,8 @@ class CountedExactly(harness.MillraceTest):
         blobs = [harness.read_file(f) for f in files]
         pipeline = self.count(blobs)
         self.check_all(pipeline, expected)
-        self.check_the_damaged_line(pipeline, blobs)
         pipeline.interrupt()
+        self.check_the_damaged_line(pipeline, blobs)
 
     def check_the_damaged_line(self, pipeline, blobs):
         """One line of the real feed is cut short; it ends its file, so the file's name for the test is the

@@ -81,7 +81,8 @@ static size_t run_of(size_t i)
 
 static void print_records(void)
 {
-    qsort(items, n_items, sizeof *items, by_record);
+    if (n_items)
+        qsort(items, n_items, sizeof *items, by_record);
     for (size_t i = 0, n; i < n_items; i += n) {
         const struct item *it = &items[i], *before = i ? &items[i - 1] : NULL;
         bool same =

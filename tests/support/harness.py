@@ -234,20 +234,24 @@ class MillraceTest(unittest.TestCase):
 
 # ---- a whole pipeline under `millrace up` ----
 
-SAMPLE_COUNTERS = open(os.path.join(ROOT, "etc", "clicks.conf")).read() \
-    if os.path.exists(os.path.join(ROOT, "etc", "clicks.conf")) else ""
+def sample_counters():
+    """What etc/clicks.conf counts, without its settings of daemons."""
+    with open(os.path.join(ROOT, "etc", "clicks.conf")) as f:
+        text = f.read()
+    return text[text.index("[input]"):]
 
 
-def pipeline_config(directory, counters=SAMPLE_COUNTERS, **sections):
+def pipeline_config(directory, counters=None, **sections):
     """A configuration with every port 0 and its data below `directory`. sections: simplequeue={"max_depth": 5}"""
     text = ""
     for name in ("simplequeue", "pubsub", "aggregator", "sortdb", "api"):
         sections.setdefault(name, {}).setdefault("port", 0)
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
     sections["millrace"].setdefault("restart_delay", "50ms")
+    sections["pubsub"].setdefault("streams", "clicks")
     for name, settings in sections.items():
         text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items()) + "\n"
-    return text + counters
+    return text + (sample_counters() if counters is None else counters)
 
 
 class Pipeline(Daemon):
@@ -284,8 +288,8 @@ class Pipeline(Daemon):
         return request(self.daemon_url(name), method, target, body, **kw)
 
     def kill9_daemon(self, name):
-        """Kills one daemon of it; the process id that run.json names, which is a child of `millrace up`."""
-        pid = self.daemon_pid(name)
+        """Kills one daemon of it: the process that run.json names, a child of `millrace up`, once there is one."""
+        pid = wait_until(lambda: self.daemon_pid(name), name + " to run")
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -128,7 +128,7 @@ static void test_lookup_escapes_and_back(void **state)
     lookup_escape(B("a\\b\n\x7f,"), &text);
     assert_text(buf_bytes(&text), "a\\\\b\\x0a\\x7f,");
     static const char *const wrong[] = {
-        "\\", "a\\", "\\n", "\\x", "\\x0", "\\x0A", "\\x41", "\\x7g", "\\xv0"};
+        "\\", "a\\", "\\n", "\\x", "\\x0", "\\x0A", "\\x41", "\\x7g", "\\xv0", "\\x0v"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(lookup_unescape(bytes_str(wrong[i]), &back), -1);
     buf_free(&text);
