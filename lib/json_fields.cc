@@ -88,8 +88,6 @@ struct document {
     const char *parse(struct bytes line, dom::element *root)
     {
         const char *p = text.copy(line);
-        if (line.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
-            return "not JSON: starts with a byte order mark";
         error_code code = parser.parse(p, line.len, false).get(*root);
         if (code == MEMALLOC)
             no_memory();

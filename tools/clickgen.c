@@ -168,7 +168,8 @@ static int write_feed(const struct feed_settings *s)
     for (uint64_t done = 0; more && !ferror(stdout);) {
         for (buf_clear(&out); out.len < WRITE_SIZE && (more = click_feed_next(feed, &out));)
             done++;
-        fwrite(out.ptr, 1, out.len, stdout);
+        if (out.len)
+            fwrite(out.ptr, 1, out.len, stdout);
         if (progress)
             show_progress(done, s->events, !more);
     }
