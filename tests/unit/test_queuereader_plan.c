@@ -1,11 +1,7 @@
+#include "cm.h"
 #include "reader_plan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static const struct plan_config usual = {
     .marks = true,
@@ -217,7 +213,7 @@ static unsigned tries_to_find(size_t n, size_t bad)
         }
     }
     assert_int_equal(buried, bad);
-    assert_int_equal(plan_mark(p), bad == n - 1 ? n : n + 1);
+    assert_int_equal(plan_mark(p), bad < n - 1 ? n + 1 : n > 1 ? n : 0);
     plan_free(&p);
     return tries;
 }
