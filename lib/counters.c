@@ -12,8 +12,6 @@
 #define REASON_MAX 200
 #define DIGITS_MAX 24
 
-/* ---- reading the configuration ---- */
-
 struct reading {
     const struct config *config;
     struct config_error *error;
@@ -288,8 +286,6 @@ const struct counter *counters_find_sub_label(
             return &c->subtotals[i];
     return NULL;
 }
-
-/* ---- extracting ---- */
 
 /* A key as some counters ask for it: made once an event, however many of them do. */
 struct source {

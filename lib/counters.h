@@ -24,8 +24,8 @@
 enum counter_key_kind { COUNTER_FIELD, COUNTER_HOST, COUNTER_CONSTANT };
 
 struct counter {
-    const char *ns;    /* "u", or "c.u" */
-    const char *label; /* "user", "country" */
+    const char *ns;       /* "u", or "c.u" */
+    const char *label;    /* "user", "country" */
     const char *key_text; /* as configured: `l`, `host(u)`, `"all"` */
     enum counter_key_kind kind;
     const char *field; /* or the constant's text */
@@ -39,7 +39,9 @@ struct counters {
     const char *skip_if; /* NULL: nothing is skipped */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
-    const char *text; /* canonical: one line a setting, sorted by section; equal texts count alike */
+    /* Canonical: a line for each setting that decides counts (labels do not), sorted: `total u key = l`. Equal texts
+     * count alike. */
+    const char *text;
 };
 
 /* 0, or -1 with the error naming file and line. Unknown settings in these sections are errors. At least one
@@ -51,22 +53,24 @@ void counters_free(struct counters **c);
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* By label; for a subtotal within `total`. */
 const struct counter *counters_find_total_label(const struct counters *c, struct bytes label);
-const struct counter *counters_find_sub_label(const struct counters *c, const struct counter *total, struct bytes label);
+const struct counter *counters_find_sub_label(
+    const struct counters *c, const struct counter *total, struct bytes label);
 
 enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
-    int64_t hour;              /* its first second */
+    int64_t hour;                   /* its first second */
     const struct bytes *total_keys; /* n_totals full texts (not yet stored forms) */
     const struct bytes *sub_keys;   /* n_subtotals */
-    const char *reason;        /* of COUNTERS_REJECTED: one line, valid until the next extract */
+    const char *reason;             /* of COUNTERS_REJECTED: one line, valid until the next extract */
 };
 
 /* Extracts events one after another; one a thread. What it gives is valid until the next extract. */
 struct counters_reader;
 struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
 void counters_reader_free(struct counters_reader **r);
-enum counters_verdict counters_extract(struct counters_reader *r, struct bytes line, struct counters_event *out);
+enum counters_verdict counters_extract(
+    struct counters_reader *r, struct bytes line, struct counters_event *out);
 
 /* ASCII-lowercased host of `scheme://authority/...` without user and port; the text itself without a scheme;
  * "None" if that leaves nothing. `space` is used for the lowercased copy. */

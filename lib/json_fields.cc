@@ -1,6 +1,5 @@
 #include "json_fields.h"
 #include <simdjson.h>
-#include <new>
 #include <cstdlib>
 #include <memory>
 #include <string>

@@ -18,7 +18,17 @@ extern "C" {
 
 struct json_fields;
 
-enum json_type { JSON_MISSING, JSON_NULL, JSON_BOOL, JSON_I64, JSON_U64, JSON_F64, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+enum json_type {
+    JSON_MISSING,
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_I64,
+    JSON_U64,
+    JSON_F64,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+};
 
 struct json_value {
     enum json_type type; /* U64 only for what does not fit I64 */
@@ -36,7 +46,8 @@ struct json_fields *json_fields_new(const char *const *names, size_t n);
 void json_fields_free(struct json_fields **f);
 
 /* values[i] answers names[i]. 0, or -1 with *reason (static text): "not JSON: ...", "not an object". */
-int json_fields_extract(struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
+int json_fields_extract(
+    struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 
 /* A small whole document, for tools and the API that read each other's JSON answers: walk with these. NULL when
  * it is no JSON. */
@@ -45,7 +56,8 @@ struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
 /* By JSON pointer ("/rows/0/n"); type JSON_MISSING when there is none. Strings live as long as the doc. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
-size_t json_doc_length(const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
+size_t json_doc_length(
+    const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
 /* The name of an object's i-th member, as long-lived as the doc; BYTES_NONE when there is none. */
 struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i);
 

@@ -13,11 +13,11 @@
 #include "bytes.h"
 
 #define RECORD_SEPARATOR ','
-#define HOUR_TEXT_MAX 5  /* characters of an hour, without NUL */
+#define HOUR_TEXT_MAX 5   /* characters of an hour, without NUL */
 #define COMPONENT_HASH 12 /* characters of a hashed component */
 #define NAMESPACE_MAX 16
-#define HOUR_FIRST INT64_C(946684800)  /* 2000-01-01T00 */
-#define HOUR_END INT64_C(5995814400)   /* 2160-01-01T00: the first second that no hour holds */
+#define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */
+#define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the first second that no hour holds */
 
 /* ---- hours: year-2000, month, day, hour in base 32; w-z lead the years from 2032 ---- */
 /* Seconds since 1970 -> text, NUL-terminated; its length (4 or 5), or 0 when the year is not 2000..2159. */

@@ -74,7 +74,6 @@ static const char *const syllables[] = {
 static const unsigned char rhythm[24] = {
     30, 22, 16, 13, 12, 14, 20, 30, 42, 52, 58, 61, 62, 63, 64, 63, 60, 56, 52, 50, 50, 48, 44, 38};
 
-/* 20 letters and more from one number; `bits` are used up. */
 static void append_base62(struct buf *out, uint64_t bits, size_t n)
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -163,8 +162,6 @@ static void append_hostile(struct buf *out, uint64_t bits)
         buf_append_char(out, (char)('a' + n % 26));
     buf_append_char(out, '"');
 }
-
-/* ---- a line ---- */
 
 struct click {
     uint64_t link, user, referrer, bits;

@@ -178,8 +178,6 @@ static void test_hosts(void **state)
     buf_free(&space);
 }
 
-/* ---- events: key `l` of the sample, or why it is rejected ---- */
-
 struct fixture {
     struct counters *c;
     struct counters_reader *r;
