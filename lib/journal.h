@@ -65,8 +65,8 @@ enum journal_result {
 const char *journal_strerror(enum journal_result r);
 
 struct journal_set_config {
-    int64_t sync_ms;      /* JOURNAL_SYNC_NEVER, 0: each commit, else at most one sync every so many ms */
-    size_t max_pending;   /* bytes of appends not yet committed; 0: 64 MiB */
+    int64_t sync_ms;    /* JOURNAL_SYNC_NEVER, 0: each commit, else at most one sync every so many ms */
+    size_t max_pending; /* bytes of appends not yet committed; 0: 64 MiB */
     void (*notify)(void *arg); /* from the threads; see above */
     void *notify_arg;
 };
@@ -83,15 +83,15 @@ void journal_set_flush(struct journal_set *set);
 size_t journal_set_pending(const struct journal_set *set);
 
 struct journal_config {
-    const char *dir;         /* made if missing (its parent must be there) */
-    uint64_t segment_bytes;  /* 0: 64 MiB; a new segment begins once the current one is over this */
-    size_t max_producers;    /* 0: 4096 */
+    const char *dir;        /* made if missing (its parent must be there) */
+    uint64_t segment_bytes; /* 0: 64 MiB; a new segment begins once the current one is over this */
+    size_t max_producers;   /* 0: 4096 */
 };
 
 /* Opens or makes a journal. Blocking (verifies the newest segment and every segment's header; syncs what was
  * not known to be synced). `error` gets the message for anything but JOURNAL_OK. */
-enum journal_result journal_open(struct journal_set *set, const struct journal_config *config, struct journal **out,
-    char *error, size_t error_size);
+enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
+    struct journal **out, char *error, size_t error_size);
 /* What is pending is committed first. Readers of it must have been closed. */
 void journal_close(struct journal **j);
 
@@ -153,13 +153,14 @@ typedef void journal_read_fn(const struct journal_window *w, void *arg);
 /* OK, GONE (edges filled), BEYOND. An offset equal to the committed end is good, and so is the first offset
  * of every part. A reader at a hole's near edge reports GONE on its next read. It holds its segment against
  * unlinking. */
-enum journal_result journal_reader_open(struct journal *j, uint64_t offset, struct journal_reader **out,
-    struct journal_edges *edges);
+enum journal_result journal_reader_open(
+    struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges);
 /* Reads up to max_bytes (at least one) from where the reader is, and moves it on. One read at a time a reader.
  * `done` comes from journal_set_poll, unless the reader is closed first. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
 uint64_t journal_reader_offset(const struct journal_reader *r);
-void journal_reader_close(struct journal_reader **r); /* a read in flight is dropped, its callback not called */
+void journal_reader_close(
+    struct journal_reader **r); /* a read in flight is dropped, its callback not called */
 
 /* Every committed frame with a payload from `offset` on, in order, on the calling thread (it blocks: for recovery, before
  * the daemon is ready). fn returns false to stop. */

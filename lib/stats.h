@@ -38,7 +38,8 @@ void stats_free(struct stats **s);
 /* `labels` is what stands between the braces ({queue="default"} without them), already escaped, copied;
  * NULL for none. The same name and labels again give the same handle. */
 struct stats_counter *stats_counter(struct stats *s, const char *name, const char *labels, const char *help);
-struct stats_histogram *stats_histogram(struct stats *s, const char *name, const char *labels, const char *help);
+struct stats_histogram *stats_histogram(
+    struct stats *s, const char *name, const char *labels, const char *help);
 void stats_observe(struct stats_histogram *h, usec_t took);
 /* The smallest bound that at least the share q (0..1) of observations lie under, in microseconds. */
 usec_t stats_quantile(const struct stats_histogram *h, double q);
@@ -47,8 +48,8 @@ uint64_t stats_observations(const struct stats_histogram *h);
 /* A gauge is read from `read(ctx)` on the thread that prints; ctx must live until the gauge is removed or
  * the registry freed. */
 typedef double stats_gauge_fn(void *ctx);
-void stats_gauge(struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read,
-    void *ctx);
+void stats_gauge(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
 void stats_remove_gauges(struct stats *s, const void *ctx); /* all whose ctx this is */
 
 /* Appends every family in order of registration, with # HELP and # TYPE once each, then
