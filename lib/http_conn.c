@@ -41,7 +41,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
     c->server = s;
     c->fd = fd;
     c->first = true;
-    c->since = clock_monotonic();
+    c->since = c->taken_at = clock_monotonic();
     c->read_event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_readable, c);
     c->write_event = event_new(s->config.base, fd, EV_WRITE, on_writable, c);
     c->out = evbuffer_new();
@@ -427,11 +427,11 @@ static bool passed(usec_t since, usec_t limit, usec_t now)
     return limit > 0 && now - since > limit;
 }
 
-/* Nothing is counted while there is nothing to take. */
+/* Nothing is counted while there is nothing to take, or nobody minds. */
 static bool write_is_late(struct http_conn *c, usec_t now)
 {
     uint64_t taken = c->queued - http_conn_pending(c);
-    if (taken != c->taken || http_conn_pending(c) == 0)
+    if (taken != c->taken || http_conn_pending(c) == 0 || (c->req.live && c->req.patient))
         c->taken_at = now;
     c->taken = taken;
     return passed(c->taken_at, c->server->config.write_timeout, now);

@@ -101,6 +101,7 @@ struct http_request {
     bool has_retry_after, chunked, body_withheld, has_length;
     uint64_t length_left; /* of a streamed body whose length was told */
     bool long_poll;
+    bool patient; /* no write_timeout */
     usec_t began;
 
     void *data;

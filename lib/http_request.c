@@ -27,7 +27,8 @@ void http_request_begin(struct http_request *req)
     buf_clear(&req->body);
     buf_clear(&req->extra);
     req->live = req->in_value = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
-    req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll = false;
+    req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
+        req->patient = false;
     req->refusal = HTTP_REFUSED_NOT;
     req->reply = HTTP_REPLY_NONE;
     req->endpoint = NULL;
@@ -134,6 +135,11 @@ void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_
     req->on_drain_arg = arg;
     req->drain_low = low;
     req->above_low = http_conn_pending(req->conn) > low;
+}
+
+void http_stream_be_patient(struct http_request *req)
+{
+    req->patient = true;
 }
 
 bool http_param_u64(

@@ -159,6 +159,10 @@ size_t http_stream_pending(const struct http_request *req);
 void http_on_drain(
     struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
 
+/* This client may take as long as it likes: write_timeout does not apply to this reply. For streams whose writer
+ * bounds what is pending. */
+void http_stream_be_patient(struct http_request *req);
+
 /* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */
