@@ -108,6 +108,7 @@ static void sink_start(void *arg, uint64_t offset, uint64_t end)
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
     http_add_header(h->req, "Cache-Control", "no-store");
     http_stream_start(h->req, 200, "application/octet-stream", -1);
+    http_stream_be_patient(h->req);
     stats_add(h->app->sent_streams, 1);
 }
 

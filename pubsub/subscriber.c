@@ -83,14 +83,15 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* False when that was all that was asked for. */
+/* False, and the subscriber perhaps freed, when that was all that was asked for. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
     sub->config.sink.start(sub->config.sink.arg, sub->offset, sub->last);
-    if (sub->config.start_only)
-        end(sub, SUBSCRIBER_AT_END);
-    return !sub->config.start_only;
+    if (!sub->config.start_only)
+        return true;
+    end(sub, SUBSCRIBER_AT_END);
+    return false;
 }
 
 /* Writes what was read; the first window starts the sink. */

@@ -228,24 +228,45 @@ class Subscribe(PubsubTest):
         publisher.join()
         self.assertEqual(got, text)
 
-    def test_a_stopped_subscriber_holds_up_nobody(self):
-        p = self.pubsub()
-        self.pub(b"start\n")
+    def stopped_subscriber(self):
         stopped = socket.socket(socket.AF_UNIX)
+        stopped.settimeout(harness.PATIENCE)
         stopped.connect(self.path("p.sock"))
-        stopped.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.1\r\nHost: x\r\n\r\n")
+        stopped.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.0\r\n\r\n")
+        self.addCleanup(stopped.close)
+        return stopped
+
+    def test_a_stopped_subscriber_holds_up_nobody_and_loses_nothing(self):
+        write_timeout = 0.5
+        p = self.pubsub("--write-timeout=%dms" % (write_timeout * 1000))
+        self.pub(b"start\n")
+        stopped = self.stopped_subscriber()
         c, response = self.follow("latest")
+        self.addCleanup(c.close)
         block = b"".join(b"%d %s\n" % (i, b"z" * 500) for i in range(2000))
-        for _ in range(20):
-            self.assertEqual(self.pub(block).status, 200)
-            self.assertEqual(response.read(len(block)), block)
+        published = []
+        end = time.monotonic() + 3 * write_timeout
+        while len(published) < 20 or time.monotonic() < end:
+            published.append(block if len(published) < 20 else b"small\n")
+            self.assertEqual(self.pub(published[-1]).status, 200)
+            self.assertEqual(response.read(len(published[-1])), published[-1])
         if not harness.SANITIZED:
             with open("/proc/%d/status" % p.pid) as f:
                 resident = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
-            self.assertLess(resident, 64 * 1024, "KiB resident after 20 MB past a stopped subscriber")
-        c.close()
-        p.stop()  # breaks the stopped one off, and exits 0
-        stopped.close()
+            self.assertLess(resident, 64 * 1024, "KiB resident, 20 MB past a stopped subscriber")
+        expected = b"start\n" + b"".join(published)
+        response_of_stopped = stopped.makefile("rb")
+        while response_of_stopped.readline().strip():
+            pass
+        self.assertEqual(response_of_stopped.read(len(expected)), expected)
+        response_of_stopped.close()
+
+    def test_a_stopped_subscriber_does_not_hold_up_a_stop(self):
+        p = self.pubsub()
+        self.pub(b"".join(b"%d %s\n" % (i, b"z" * 500) for i in range(20000)))
+        stopped = self.stopped_subscriber()
+        self.assertTrue(stopped.recv(1))
+        p.stop()
 
 
 class Life(PubsubTest):
