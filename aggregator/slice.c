@@ -211,7 +211,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
 
 static enum slice_result check_format(struct slice *s, const char *path, bool *is_new, char *error)
 {
-    uint64_t application, version, tables;
+    uint64_t application = 0, version = 0, tables = 0;
     enum slice_result r = query_number(s->db, "PRAGMA application_id", &application, error);
     if (r == SLICE_OK)
         r = query_number(s->db, "PRAGMA user_version", &version, error);

@@ -103,7 +103,7 @@ int listen_name(int fd, struct listen_name *out)
         struct sockaddr_un un;
         struct sockaddr_in in;
         struct sockaddr_in6 in6;
-    } name;
+    } name = {.un = {.sun_family = AF_UNSPEC}};
     socklen_t len = sizeof name;
     memset(out, 0, sizeof *out);
     if (getsockname(fd, &name.any, &len) != 0)
