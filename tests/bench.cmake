@@ -1,0 +1,10 @@
+# Programs that measure: `make bench` runs them by scripts/bench. None is a test; their figures go to docs/performance.md.
+function(millrace_bench name)
+  add_executable(bench_${name} bench/bench_${name}.c)
+  target_link_libraries(bench_${name} PRIVATE millrace_flags ${ARGN})
+endfunction()
+
+add_library(bench_load STATIC bench/load.c)
+target_link_libraries(bench_load PRIVATE millrace_flags PUBLIC millrace_base)
+
+millrace_bench(put bench_load)
