@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <sysexits.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define RUN_FILE "run.json"
@@ -125,6 +126,7 @@ static void tell_ready(const struct up *up)
             log_info(
                 "serves", LOG_S("daemon", up->plan.daemons[i].name), LOG_S("url", up->plan.daemons[i].url));
     log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
+    sd_notify(0, "READY=1\nSTATUS=ready");
 }
 
 static void on_change(size_t program, void *arg)
@@ -155,6 +157,7 @@ static void on_stop_signal(evutil_socket_t sig, short what, void *arg)
     struct up *up = arg;
     (void)what;
     log_info("stopping", LOG_S("by", sig == SIGINT ? "SIGINT" : "SIGTERM"));
+    sd_notify(0, "STOPPING=1");
     supervisor_stop(up->supervisor, EX_OK);
 }
 

@@ -1,10 +1,7 @@
 """`millrace up`: order, readiness, restarts, Ctrl-C, and what it refuses."""
 import json
 import os
-import signal
 import socket
-import subprocess
-import unittest
 
 import harness
 from harness import wait_until
@@ -104,6 +101,19 @@ class Up(harness.MillraceTest):
                 return True
         wait_until(lambda: all(gone(p) for p in pids), "the daemons to end")
         self.up().wait_ready().interrupt()
+
+    def test_tells_its_service_manager(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.bind(self.path("notify"))
+            s.settimeout(harness.PATIENCE)
+            os.environ["NOTIFY_SOCKET"] = self.path("notify")
+            try:
+                pipeline = self.up().wait_ready()
+            finally:
+                del os.environ["NOTIFY_SOCKET"]
+            self.assertIn(b"READY=1", s.recv(1000))
+            pipeline.interrupt()
+            self.assertIn(b"STOPPING=1", s.recv(1000))
 
     def failing(self, *args, **kw):
         up = self.up(*args, **kw)
