@@ -1,5 +1,6 @@
 /* One connection of a client; see http_client_internal.h. */
 #include "http_client_internal.h"
+#include "http_socket.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -354,8 +355,7 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
     l->fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0)
         return false;
-    setsockopt(
-        l->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* fails on Unix sockets: no matter */
+    http_socket_set_up(l->fd);
     if (connect(l->fd, to, len) < 0 && errno != EINPROGRESS) {
         drop_socket(l);
         return false;

@@ -1,5 +1,6 @@
 /* Listening, accepting, time limits, drain. */
 #include "http_internal.h"
+#include "http_socket.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -141,7 +142,7 @@ static void take_connection(struct http_server *s, int fd, const char *peer)
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* fails on Unix sockets: no matter */
+    http_socket_set_up(fd);
     struct http_conn *c = http_conn_new(s, fd, peer);
     if (over)
         refuse_over_limit(s, c);
