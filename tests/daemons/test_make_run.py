@@ -1,0 +1,105 @@
+"""`make run` as its user sees it: scripts/run, which it calls once everything is built."""
+import gzip
+import os
+import pty
+import re
+import select
+import subprocess
+
+import answers
+import harness
+from harness import wait_until
+
+SCRIPT = os.path.join(harness.ROOT, "scripts", "run")
+
+
+class MakeRun(harness.MillraceTest):
+    def environment(self, **settings):
+        return dict(os.environ, BUILD=harness.BUILD, RUN_DIR=self.dir, FREE_PORTS="1", **settings)
+
+    def run_once(self, **settings):
+        return subprocess.run([SCRIPT], env=self.environment(**settings), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=4 * harness.PATIENCE)
+
+    def nothing_left(self):
+        """No process has this test's directory on its command line."""
+        def found():
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open("/proc/%s/cmdline" % pid, "rb") as f:
+                        if self.dir.encode() in f.read() and int(pid) != os.getpid():
+                            return pid
+                except OSError:
+                    continue
+            return None
+        wait_until(lambda: found() is None, lambda: "process %s to end" % found())
+
+    def test_prints_what_was_counted(self):
+        events = answers.generate(self.path("events.ndjson"))
+        expected = answers.stored()
+        done = self.run_once(EVENTS=events)
+        self.assertEqual(done.returncode, 0, done)
+        summary = expected["summary"]
+        self.assertIn("Counted: %(events)d events; %(skipped)d heartbeats skipped, %(rejected)d lines rejected" % summary,
+                      done.stdout)
+        busiest = next(q for q in expected["queries"] if q["what"] == "series" and q["ns"] == "u")
+        self.assertIn("Busiest user: %s, " % busiest["key"], done.stdout)
+        self.assertEqual(len(re.findall(r"(?m)^  curl 'http://127\.0\.0\.1:\d+/v1/(series|breakdown)\?", done.stdout)), 3)
+        for row in next(q for q in expected["queries"] if q["what"] == "breakdown" and q["ns"] == "c.u"
+                        and q["key"] == busiest["key"])["rows"][:8]:
+            self.assertRegex(done.stdout, r"(?m)^ +%d +[0-9.]+ %% +%s " % (row["n"], re.escape(row["key"])))
+        self.assertIn("/sub?stream=clicks&from=earliest", done.stdout)
+        self.nothing_left()
+
+    def test_other_events(self):
+        packed = self.path("few.ndjson.gz")
+        with gzip.open(packed, "wb") as f:
+            f.write(b'{"t":1332637200,"l":"bitly","h":"a","u":"http://x.y/","c":"JP","r":"direct"}')
+        done = self.run_once(EVENTS=packed)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("Counted: 1 events;", done.stdout)
+        done = self.run_once(EVENTS=self.write("none.ndjson", ""))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("Counted: 0 events;", done.stdout)
+        self.nothing_left()
+
+    def test_what_it_cannot_read(self):
+        done = self.run_once(EVENTS=self.path("nowhere"))
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn("EVENTS=" + self.path("nowhere"), done.stderr)
+        done = self.run_once(EVENTS=self.write("e", ""), CONFIG=self.write("bad.conf", "[input]\ntime t\n"))
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn("bad.conf:2", done.stderr)
+        self.nothing_left()
+
+    def test_stays_up_on_a_terminal_until_ctrl_c(self):
+        events = self.write("e.ndjson", '{"t":1332637200,"l":"bitly"}\n')
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(SCRIPT, [SCRIPT], self.environment(EVENTS=events))
+        seen = b""
+
+        def stays_up():
+            nonlocal seen
+            if select.select([terminal], [], [], 0)[0]:
+                seen += os.read(terminal, 65536)
+            return b"stays up until Ctrl-C" in seen
+        wait_until(stays_up, lambda: "the run to stay up: %r" % seen)
+        api = re.search(rb"API: +curl '(http://[^/]*)", seen).group(1).decode()
+        self.assertEqual(harness.request(api, "GET", "/ping").body, b"OK")
+        os.write(terminal, b"\x03")
+
+        def ended():
+            try:
+                if select.select([terminal], [], [], 0)[0]:
+                    os.read(terminal, 65536)
+            except OSError:
+                pass
+            return os.waitpid(pid, os.WNOHANG)[0] == pid
+        wait_until(ended, "the run to end")
+        os.close(terminal)
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    harness.main()
