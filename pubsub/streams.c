@@ -1,6 +1,7 @@
 #include "streams.h"
 
 #include "io.h"
+#include "name_table.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -15,8 +16,7 @@ struct streams {
     struct streams_config config;
     char *dir; /* DIR/streams */
     struct journal_set *set;
-    struct stream **sorted; /* by name */
-    size_t n;
+    struct name_table table; /* of struct stream */
 };
 
 struct streams *streams_new(const struct streams_config *config)
@@ -38,45 +38,16 @@ void streams_free(struct streams **ss)
     if (!*ss)
         return;
     assert((*ss)->magic == STREAMS_MAGIC);
-    for (size_t i = 0; i < (*ss)->n; i++)
-        stream_close(&(*ss)->sorted[i]);
+    for (size_t i = 0; i < (*ss)->table.n; i++) {
+        struct stream *s = name_table_at(&(*ss)->table, i);
+        stream_close(&s);
+    }
     journal_set_free(&(*ss)->set);
     (*ss)->magic = 0;
-    free((*ss)->sorted);
+    name_table_free(&(*ss)->table);
     free((*ss)->dir);
     free(*ss);
     *ss = NULL;
-}
-
-/* Where `name` is, or would have to be put; *found says which. */
-static size_t place_of(const struct streams *ss, const char *name, bool *found)
-{
-    size_t low = 0, high = ss->n;
-    *found = false;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(stream_name(ss->sorted[middle]), name);
-        if (order == 0) {
-            *found = true;
-            return middle;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static void insert(struct streams *ss, struct stream *s)
-{
-    bool found;
-    size_t at = place_of(ss, stream_name(s), &found);
-    assert(!found);
-    ss->sorted = mem_realloc(ss->sorted, (ss->n + 1) * sizeof(*ss->sorted));
-    memmove(ss->sorted + at + 1, ss->sorted + at, (ss->n - at) * sizeof(*ss->sorted));
-    ss->sorted[at] = s;
-    ss->n++;
 }
 
 static enum streams_result open_one(
@@ -94,7 +65,7 @@ static enum streams_result open_one(
     buf_free(&dir);
     if (r != JOURNAL_OK)
         return STREAMS_STORAGE;
-    insert(ss, *out);
+    name_table_add(&ss->table, stream_name(*out), *out);
     return STREAMS_OK;
 }
 
@@ -127,9 +98,7 @@ enum streams_result streams_recover(struct streams *ss, char *error, size_t erro
 
 struct stream *streams_find(const struct streams *ss, const char *name)
 {
-    bool found;
-    size_t at = place_of(ss, name, &found);
-    return found ? ss->sorted[at] : NULL;
+    return name_table_find(&ss->table, name);
 }
 
 enum streams_result streams_make(
@@ -138,7 +107,7 @@ enum streams_result streams_make(
     *out = streams_find(ss, name);
     if (*out)
         return STREAMS_OK;
-    if (ss->n >= ss->config.max_streams)
+    if (ss->table.n >= ss->config.max_streams)
         return STREAMS_TOO_MANY;
     return open_one(ss, name, out, error, error_size);
 }
@@ -156,12 +125,12 @@ enum streams_result streams_obtain(
 
 size_t streams_count(const struct streams *ss)
 {
-    return ss->n;
+    return ss->table.n;
 }
 
 struct stream *streams_at(const struct streams *ss, size_t i)
 {
-    return ss->sorted[i];
+    return name_table_at(&ss->table, i);
 }
 
 struct journal_set *streams_set(struct streams *ss)

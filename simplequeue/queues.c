@@ -1,6 +1,7 @@
 #include "queues.h"
 
 #include "io.h"
+#include "name_table.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,9 +17,8 @@ struct queues {
     char *dir; /* NULL: memory only */
     struct queue_shared shared;
     struct journal_set *journals;
-    struct named_queue **at; /* sorted by name */
-    size_t n, cap;
-    char **found; /* names yet to be recovered */
+    struct name_table table; /* of struct named_queue */
+    char **found;            /* names yet to be recovered */
     size_t n_found;
 };
 
@@ -70,53 +70,20 @@ void queues_free(struct queues **p)
     if (!qs)
         return;
     queues_flush(qs);
-    for (size_t i = 0; i < qs->n; i++)
-        named_queue_free(&qs->at[i]);
+    for (size_t i = 0; i < qs->table.n; i++) {
+        struct named_queue *q = queues_at(qs, i);
+        named_queue_free(&q);
+    }
     if (qs->journals)
         journal_set_free(&qs->journals);
     while (qs->n_found)
         free(qs->found[--qs->n_found]);
     free(qs->found);
-    free(qs->at);
+    name_table_free(&qs->table);
     free(qs->dir);
     heap_free(&qs->shared.deadlines);
     free(qs);
     *p = NULL;
-}
-
-/* Where the name is, or would be. */
-static size_t place(const struct queues *qs, const char *name, bool *there)
-{
-    size_t low = 0, high = qs->n;
-    *there = false;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(named_queue_name(qs->at[middle]), name);
-        if (order == 0) {
-            *there = true;
-            return middle;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static void insert(struct queues *qs, struct named_queue *q)
-{
-    bool there;
-    size_t i = place(qs, named_queue_name(q), &there);
-    if (qs->n == qs->cap) {
-        qs->cap = qs->cap ? qs->cap * 2 : 8;
-        qs->at = mem_realloc(qs->at, qs->cap * sizeof *qs->at);
-    }
-    memmove(qs->at + i + 1, qs->at + i, (qs->n - i) * sizeof *qs->at);
-    qs->at[i] = q;
-    qs->n++;
-    if (qs->config.on_new)
-        qs->config.on_new(q, qs->config.hook_arg);
 }
 
 static enum journal_result open_journal(
@@ -152,8 +119,11 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
     }
     struct named_queue *q = named_queue_open(&config, now, error, error_size);
     *result = q ? QUEUE_OK : QUEUE_LATCHED;
-    if (q)
-        insert(qs, q);
+    if (!q)
+        return NULL;
+    name_table_add(&qs->table, named_queue_name(q), q);
+    if (qs->config.on_new)
+        qs->config.on_new(q, qs->config.hook_arg);
     return q;
 }
 
@@ -172,9 +142,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
 
 struct named_queue *queues_find(const struct queues *qs, const char *name)
 {
-    bool there;
-    size_t i = place(qs, name, &there);
-    return there ? qs->at[i] : NULL;
+    return name_table_find(&qs->table, name);
 }
 
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
@@ -184,7 +152,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
     *result = QUEUE_OK;
     if (q)
         return q;
-    if (qs->n >= qs->config.max_queues) {
+    if (qs->table.n >= qs->config.max_queues) {
         *result = QUEUE_TOO_MANY_QUEUES;
         return NULL;
     }
@@ -193,12 +161,12 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
 
 size_t queues_count(const struct queues *qs)
 {
-    return qs->n;
+    return qs->table.n;
 }
 
 struct named_queue *queues_at(const struct queues *qs, size_t i)
 {
-    return qs->at[i];
+    return name_table_at(&qs->table, i);
 }
 
 const struct queue_limits *queues_limits(const struct queues *qs)
@@ -213,8 +181,8 @@ uint64_t queues_bytes(const struct queues *qs)
 
 const char *queues_failure(const struct queues *qs)
 {
-    for (size_t i = 0; i < qs->n; i++) {
-        const struct journal *j = named_queue_journal(qs->at[i]);
+    for (size_t i = 0; i < qs->table.n; i++) {
+        const struct journal *j = named_queue_journal(queues_at(qs, i));
         const char *why = j ? journal_failure(j) : NULL;
         if (why)
             return why;

@@ -1,0 +1,44 @@
+#include "name_table.h"
+#include "bytes.h"
+#include <assert.h>
+#include <stdlib.h>
+
+/* The first entry that does not sort before the name. */
+static size_t place_of(const struct name_table *t, const char *name)
+{
+    size_t low = 0, high = t->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(t->entries[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void *name_table_find(const struct name_table *t, const char *name)
+{
+    size_t at = place_of(t, name);
+    return at < t->n && strcmp(t->entries[at].name, name) == 0 ? t->entries[at].thing : NULL;
+}
+
+void name_table_add(struct name_table *t, const char *name, void *thing)
+{
+    size_t at = place_of(t, name);
+    assert(at == t->n || strcmp(t->entries[at].name, name) != 0);
+    if (t->n == t->cap) {
+        t->cap = t->cap > 0 ? 2 * t->cap : 8;
+        t->entries = mem_realloc(t->entries, t->cap * sizeof *t->entries);
+    }
+    if (at < t->n)
+        memmove(t->entries + at + 1, t->entries + at, (t->n - at) * sizeof *t->entries);
+    t->entries[at] = (struct name_entry){name, thing};
+    t->n++;
+}
+
+void name_table_free(struct name_table *t)
+{
+    free(t->entries);
+    *t = (struct name_table){0};
+}
