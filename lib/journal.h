@@ -23,13 +23,15 @@
  * 7. ENOSPC and EDQUOT refuse the appends concerned (JOURNAL_NO_SPACE), are undone in the file and in the
  *    marks, and the next append tries again. Any other failed write and any failed sync latches: every
  *    later append gets JOURNAL_LATCHED; reads go on.
- * 8. A segment is unlinked only when no reader is inside it, never truncated or punched.
+ * 8. A segment is unlinked, or its file used again, only when no reader is inside it; never truncated or
+ *    punched.
  * 9. A directory written by a newer format version is JOURNAL_NEWER and left untouched.
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
  * journal_set_poll. One committer thread a set writes and syncs: what arrives during a sync rides the next.
  * One reader thread a set reads and verifies. Neither calls the owner back directly: they call `notify`,
- * which must only arrange that the owner calls journal_set_poll soon (an eventfd).
+ * which must only arrange that the owner calls journal_set_poll soon (an eventfd). A filler thread a set fills
+ * the next segment's file with zeros ahead of use; nobody waits for it.
  */
 #ifndef MILLRACE_JOURNAL_H
 #define MILLRACE_JOURNAL_H
@@ -92,17 +94,18 @@ struct journal_config {
  * not known to be synced). `error` gets the message for anything but JOURNAL_OK. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* What is pending is committed first. Readers of it must have been closed. */
+/* What is pending is committed first. Readers of it must have been closed. Not from a callback of the same set:
+ * it polls. */
 void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, made with the journal */
 uint64_t journal_earliest(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
-/* Bytes on disk, of all segments. */
+/* Bytes on disk, of all segments and of the file kept ready for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);
 /* Time of the last committed frame, wall clock; 0 when empty. */
 usec_t journal_last_time(const struct journal *j);
-/* Payload bytes that opening cut off the tail, and whether it went on after a hole. */
+/* Bytes of the last file, frames and their headers, that opening cut off the tail: a torn or refused write. */
 uint64_t journal_cut_bytes(const struct journal *j);
 /* NULL, or why writes are latched or reads stop: lives as long as the journal. */
 const char *journal_failure(const struct journal *j);
@@ -173,5 +176,14 @@ enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *
 /* ---- letting go ---- */
 /* Unlinks segments wholly below `offset` (never the newest). Marks are kept: each segment begins with them. */
 enum journal_result journal_trim(struct journal *j, uint64_t offset);
+
+struct journal_retention {
+    uint64_t max_bytes; /* of segment files; 0: no limit */
+    usec_t max_age;     /* 0: no limit */
+    uint64_t hold;      /* the lowest cursor: nothing at or above it goes; UINT64_MAX: none */
+};
+/* Trims whole segments from the earliest on while the rest is over max_bytes or their last frame is older than
+ * max_age; stops before `hold`. */
+enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 
 #endif

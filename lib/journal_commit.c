@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 
 #define FILL_LEAST (UINT64_C(64) << 10)
@@ -49,6 +50,8 @@ static void header_for(const struct journal *j, uint64_t base, uint64_t reach, s
     };
     memcpy(h->id, j->id, sizeof h->id);
     memcpy(h->boot, j->set->boot, sizeof h->boot);
+    if (getentropy(&h->salt, sizeof h->salt) != 0)
+        abort();
 }
 
 static void writer_enter(struct writer *w, int fd, const struct segment_header *h, uint64_t position)
@@ -57,28 +60,53 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
         io->close(w->fd);
     w->fd = fd;
     w->sequence = h->sequence;
-    w->seed = segment_seed(h->id, h->sequence);
+    w->seed = segment_seed(h);
     w->base = w->end = h->base;
     w->position = w->filled = w->durable_position = position;
     w->announced = true;
+    w->prepared = w->recycled = false;
     if (w->durable == h->previous_end)
         w->durable = h->base;
+}
+
+/* In the spare file if there is one (and nobody took it away), else in a new one. */
+static int create_next(
+    struct journal *j, struct segment_header *h, struct bytes table, struct spare *spare, uint64_t *position)
+{
+    if (spare_take(j, spare)) {
+        h->recycled = spare->recycled;
+        int fd = segment_create(j->dir, h, table, true, position);
+        int system = errno;
+        spare_gone(j);
+        errno = system;
+        if (fd >= 0 || errno != ENOENT)
+            return fd;
+    }
+    *spare = (struct spare){0};
+    h->recycled = false;
+    return segment_create(j->dir, h, table, false, position);
 }
 
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
 {
     struct segment_header h;
     struct buf table = {0};
+    struct spare spare;
+    struct writer *w = &j->writer;
     uint64_t position;
     header_for(j, base, reach, &h);
-    marks_table(&j->writer.marks, &table);
-    int fd = segment_create(j->dir, &h, buf_bytes(&table), &position);
+    marks_table(&w->marks, &table);
+    int fd = create_next(j, &h, buf_bytes(&table), &spare, &position);
     buf_free(&table);
     if (fd < 0)
         return -1;
-    writer_enter(&j->writer, fd, &h, position);
+    writer_enter(w, fd, &h, position);
+    w->recycled = h.recycled;
+    w->prepared = spare.size >= j->segment_bytes;
+    if (spare.size > w->filled)
+        w->filled = spare.size;
     *out = segment_new(j->dir, &h);
-    (*out)->size = position;
+    (*out)->size = w->filled;
     return 0;
 }
 
@@ -98,14 +126,21 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
+/* A segment that grows as it is written is left for one that was filled ahead as soon as that is ready. */
+static bool better_place_ready(struct journal *j)
+{
+    const struct writer *w = &j->writer;
+    return !w->prepared && w->position >= j->segment_bytes / 8 && spare_is_ready(j);
+}
+
 /* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own, whose
  * header, synced before the commit is shown, says how far it reaches: so the hole that a power cut makes always
  * ends above every offset that was ever shown. */
-static bool must_roll(const struct journal *j, const struct batch *b)
+static bool must_roll(struct journal *j, const struct batch *b)
 {
     if (b->frames.len == 0)
         return false;
-    return j->writer.position >= j->segment_bytes ||
+    return j->writer.position >= j->segment_bytes || better_place_ready(j) ||
            (never(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE);
 }
 
@@ -156,9 +191,7 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
     struct writer *w = &j->writer;
-    if (w->filled < end)
-        w->filled = end;
-    if (never(j->set) || w->filled > end)
+    if (never(j->set) || w->prepared || w->filled > end + FRAME_HEADER)
         return JOURNAL_OK;
     uint64_t more = end < FILL_LEAST ? FILL_LEAST : end > FILL_MOST ? FILL_MOST : end;
     uint64_t target = (end + more) & ~UINT64_C(4095);
@@ -183,6 +216,7 @@ static enum journal_result undo_write(struct journal *j)
     if (io->fsync(w->fd) != 0)
         return writer_latch(j, "fsync", errno);
     w->filled = w->position;
+    spare_drop(j);
     return JOURNAL_NO_SPACE;
 }
 
@@ -210,13 +244,28 @@ static void written(struct writer *w, struct batch *b)
     w->announced = true;
 }
 
+/* In a recycled file the frames are followed by as many zeros as end a segment, or what stood there before would look
+ * like a torn frame. The next write overwrites them. */
+static int write_ended(struct writer *w, struct buf *frames)
+{
+    size_t tail = w->recycled ? FRAME_HEADER : 0;
+    buf_reserve(frames, tail);
+    memset(frames->ptr + frames->len, 0, tail);
+    uint64_t end = w->position + frames->len + tail;
+    if (io_write_all(w->fd, frames->ptr, frames->len + tail, (off_t)w->position) != 0)
+        return -1;
+    if (w->filled < end)
+        w->filled = end;
+    return 0;
+}
+
 static enum journal_result write_frames(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
     if (!w->announced)
         announce(j, b);
     seal_frames(w, b);
-    if (io_write_all(w->fd, b->frames.ptr, b->frames.len, (off_t)w->position) != 0)
+    if (write_ended(w, &b->frames) != 0)
         return is_no_space(errno) ? undo_write(j) : writer_latch(j, "write", errno);
     enum journal_result r = fill_ahead(j, w->position + b->frames.len);
     if (r != JOURNAL_OK)
@@ -229,13 +278,18 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
         w->durable = w->end;
         w->durable_position = w->position;
     }
+    if (!never(j->set) && w->position >= j->segment_bytes / 8)
+        spare_ask(j);
     return JOURNAL_OK;
 }
 
 static void commit_batch(struct journal *j, struct batch *b)
 {
+    int failed = spare_failed(j);
     if (j->writer.latched)
         b->result = JOURNAL_LATCHED;
+    else if (failed)
+        b->result = writer_latch(j, "fill the next segment's file", failed);
     else
         b->result = roll_when_due(j, b);
     if (b->result == JOURNAL_OK && b->frames.len > 0)
@@ -339,8 +393,20 @@ static bool sync_filled_segments(struct journal *j)
     return true;
 }
 
-/* The end-of-session frame says that everything before it is synced; it is itself, with its own segment, by the
- * one sync that follows, and an opening that finds it has verified the frames before it. */
+/* What is written and not known to be synced is synced first: so the end-of-session frame says only what is true,
+ * whatever becomes of the sync that is for itself. */
+static bool sync_what_is_written(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    if (!sync_filled_segments(j))
+        return false;
+    if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
+        return false;
+    w->durable = w->end;
+    w->durable_position = w->position;
+    return true;
+}
+
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;
@@ -349,17 +415,16 @@ static void leave_close_frame(struct journal *j)
     frame_append(&b, &f, NULL, 0);
     struct frame_place place = {w->seed, w->position, w->durable, w->durable_position};
     frame_seal(b.ptr, &place);
-    bool wrote = io_write_all(w->fd, b.ptr, b.len, (off_t)w->position) == 0;
-    uint64_t end = w->position + (wrote ? b.len : 0);
+    uint64_t end = w->position + (write_ended(w, &b) == 0 ? b.len : 0);
     buf_free(&b);
-    if (io->ftruncate(w->fd, (off_t)end) == 0)
+    if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0)
         (void)!io->fdatasync(w->fd);
 }
 
 void writer_close(struct journal *j)
 {
     struct writer *w = &j->writer;
-    if (!w->latched && w->announced && w->fd >= 0 && sync_filled_segments(j))
+    if (!w->latched && w->announced && w->fd >= 0 && sync_what_is_written(j))
         leave_close_frame(j);
     if (w->fd >= 0)
         io->close(w->fd);

@@ -21,15 +21,14 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
         c->chunk = CURSOR_CHUNK;
 }
 
-enum cursor_status cursor_open(
-    struct cursor *c, const char *path, const uint8_t id[16], uint64_t sequence, uint64_t base)
+enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base)
 {
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
         c->system = errno;
         return CURSOR_IO;
     }
-    cursor_begin(c, fd, segment_seed(id, sequence), base);
+    cursor_begin(c, fd, seed, base);
     return CURSOR_FRAME;
 }
 

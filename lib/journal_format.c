@@ -23,9 +23,11 @@ enum header_at {
     H_LAST_TIME = 80,
     H_BOOT = 88,
     H_REACH = 104,
+    H_SALT = 112,
     H_CHECKSUM = 120,
 };
 #define H_FLAG_NEVER 1u
+#define H_FLAG_RECYCLED 2u
 
 enum frame_at {
     F_CHECKSUM = 0,
@@ -71,7 +73,7 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     memset(out, 0, SEGMENT_HEADER);
     memcpy(out + H_MAGIC, magic, sizeof magic);
     put32(out + H_VERSION, JOURNAL_FORMAT_VERSION);
-    put32(out + H_FLAGS, h->never ? H_FLAG_NEVER : 0);
+    put32(out + H_FLAGS, (h->never ? H_FLAG_NEVER : 0) | (h->recycled ? H_FLAG_RECYCLED : 0));
     memcpy(out + H_ID, h->id, sizeof h->id);
     put64(out + H_SEQUENCE, h->sequence);
     put64(out + H_BASE, h->base);
@@ -82,6 +84,7 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     put64(out + H_LAST_TIME, (uint64_t)h->last_time);
     memcpy(out + H_BOOT, h->boot, sizeof h->boot);
     put64(out + H_REACH, h->reach);
+    put64(out + H_SALT, h->salt);
     put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
 }
 
@@ -103,15 +106,18 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
     out->last_time = (usec_t)get64(file.ptr + H_LAST_TIME);
     memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
     out->reach = get64(file.ptr + H_REACH);
+    out->salt = get64(file.ptr + H_SALT);
     out->never = get32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
+    out->recycled = get32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
     return HEADER_OK;
 }
 
-uint64_t segment_seed(const uint8_t id[16], uint64_t sequence)
+uint64_t segment_seed(const struct segment_header *h)
 {
-    char key[24];
-    memcpy(key, id, 16);
-    put64(key + 16, sequence);
+    char key[32];
+    memcpy(key, h->id, 16);
+    put64(key + 16, h->sequence);
+    put64(key + 24, h->salt);
     return XXH3_64bits(key, sizeof key);
 }
 
@@ -240,19 +246,50 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
     return true;
 }
 
-void frames_highest_durable(
-    struct bytes file, uint64_t from, uint64_t seed, uint64_t *durable, uint64_t *position)
+/* A frame whose numbers cannot be right is not worth a checksum. In what a recycled file held before, offsets are
+ * lower; in other bytes a place that passes is one in billions, unless somebody made it so. */
+static bool worth_trying(const char *at, uint64_t position, uint64_t offset)
 {
-    *durable = *position = 0;
-    for (uint64_t at = (from + 7) & ~UINT64_C(7); at + FRAME_HEADER <= file.len;) {
+    uint64_t its_offset = get64(at + F_OFFSET);
+    return its_offset >= offset && get64(at + F_DURABLE) <= its_offset &&
+           get64(at + F_DURABLE_POSITION) <= position;
+}
+
+static uint64_t last_dirt(struct bytes file, uint64_t from)
+{
+    size_t end = file.len;
+    while (end > from && file.ptr[end - 1] == 0)
+        end--;
+    return end > from ? end - from : 0;
+}
+
+static void saw_frame(struct frames_behind *out, const struct frame *f, uint64_t end)
+{
+    out->end = end;
+    out->durable = f->durable > out->durable ? f->durable : out->durable;
+    out->position = f->durable_position > out->position ? f->durable_position : out->position;
+}
+
+void frames_look_behind(
+    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct frames_behind *out)
+{
+    *out = (struct frames_behind){.dirt = last_dirt(file, from)};
+    uint64_t left = 4 * (uint64_t)file.len + (1 << 20), dirty_end = from + out->dirt;
+    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < dirty_end && at + FRAME_HEADER <= file.len;) {
         struct frame f;
+        size_t size;
         struct bytes rest = bytes_of(file.ptr + at, file.len - at);
-        if (frame_decode(rest, seed, at, false, &f) != FRAME_OK) {
-            at += 8;
-            continue;
+        bool worth = rest.ptr[F_KIND] != 0 && worth_trying(rest.ptr, at, offset) &&
+                     frame_measure(rest, &size) == FRAME_OK && size <= rest.len;
+        if (worth && size > left) {
+            out->too_many = true;
+            return;
         }
-        *durable = f.durable > *durable ? f.durable : *durable;
-        *position = f.durable_position > *position ? f.durable_position : *position;
-        at += frame_size(f.name.len, f.payload.len);
+        if (worth)
+            left -= size;
+        if (worth && frame_decode(rest, seed, at, false, &f) == FRAME_OK)
+            saw_frame(out, &f, at += size);
+        else
+            at += 8;
     }
 }

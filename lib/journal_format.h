@@ -4,8 +4,9 @@
  * numbers are little-endian. docs/journal-format.md has the tables.
  *
  * 1. A frame's checksum covers all of it, padding included, seeded with the journal's id, the segment's
- *    sequence number and the frame's place in the file. So bytes that are a frame elsewhere (in another
- *    journal, an older segment, at another place) are none here, and what a file held before never matters.
+ *    sequence number and salt, and the frame's place in the file. So bytes that are a frame elsewhere (in
+ *    another journal, an older segment, at another place) are none here, and what a file held before never
+ *    matters. The salt is random and told to nobody: a payload cannot be made to look like a frame.
  * 2. Decoding reads nothing outside the span it is given and allocates nothing.
  * 3. A frame header of zeros is no frame: it ends the segment.
  */
@@ -30,7 +31,9 @@ struct segment_header {
     usec_t created;
     usec_t last_time; /* of the last frame before this segment */
     uint8_t boot[16]; /* the kernel's boot id of the session that made it */
+    uint64_t salt;    /* random: part of the seed */
     bool never;       /* that session's policy was JOURNAL_SYNC_NEVER */
+    bool recycled;    /* the file was another segment's: what lies behind the frames may be anything */
 };
 
 enum header_status { HEADER_OK, HEADER_DAMAGED, HEADER_NEWER };
@@ -38,7 +41,7 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
 enum header_status segment_header_decode(struct bytes file, struct segment_header *out);
 
 /* The part of the checksum's seed that is the same for a whole segment. */
-uint64_t segment_seed(const uint8_t id[16], uint64_t sequence);
+uint64_t segment_seed(const struct segment_header *h);
 
 enum frame_kind {
     FRAME_DATA = 1, /* an append: payload, perhaps a producer and its new mark */
@@ -93,9 +96,17 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
 void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD]);
 bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 
-/* Looks at every place from `from` to the file's end for frames that are intact, and tells the highest durable offset
- * and position that they name; 0 when there is none. For telling damage from a torn tail. */
-void frames_highest_durable(
-    struct bytes file, uint64_t from, uint64_t seed, uint64_t *durable, uint64_t *position);
+/* What lies behind the place where a segment's frames end: to tell damage from a torn tail, and a torn tail from
+ * what a recycled file held before. */
+struct frames_behind {
+    uint64_t end;               /* where the last intact frame there ends; 0: there is none */
+    uint64_t durable, position; /* the highest durable offset and position that those frames name */
+    uint64_t dirt;              /* bytes up to the last that is not zero */
+    bool too_many;              /* so many places look like frames that not all were tried */
+};
+/* Looks at every place from `from` on for frames that are intact and whose payload is at `offset` or above. Work is
+ * bounded by a few times the file's size, whatever its bytes. */
+void frames_look_behind(
+    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct frames_behind *out);
 
 #endif

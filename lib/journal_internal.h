@@ -51,8 +51,7 @@ struct cursor {
     int system;        /* errno of CURSOR_IO */
 };
 enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
-enum cursor_status cursor_open(
-    struct cursor *c, const char *path, const uint8_t id[16], uint64_t sequence, uint64_t base);
+enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base);
 void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
 /* The frame at the cursor, verified; its spans are good until the cursor moves or peeks again. END: zeros or the
  * file's end; BAD: something else that is no frame. */
@@ -62,7 +61,7 @@ void cursor_close(struct cursor *c);
 
 /* ---- segments ---- */
 struct segment {
-    uint64_t sequence, base;
+    uint64_t sequence, base, seed;
     uint64_t end;     /* where its committed payload ends */
     uint64_t size;    /* bytes of its file */
     usec_t last_time; /* of the last frame before it */
@@ -70,10 +69,14 @@ struct segment {
     char *path;
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
+char *spare_path(const char *dir, const char *suffix);
+/* No room to sync into is a failed sync all the same: what it left behind is unknown. */
+int sync_or_eio(int failed);
 /* A file with that header and table, synced, renamed into its place, the directory synced: so a segment under its own
- * name always has both. The descriptor, or -1 with errno and nothing left behind under its name. */
+ * name always has both. The file is the spare one if `spare`, else a new one. The descriptor, or -1 with errno; a
+ * failed sync is EIO whatever the system called it, so that it always latches. */
 int segment_create(
-    const char *dir, const struct segment_header *h, struct bytes table, uint64_t *end_position);
+    const char *dir, const struct segment_header *h, struct bytes table, bool spare, uint64_t *end_position);
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
@@ -98,13 +101,34 @@ struct batch {
     uint64_t old_size, size; /* of the segment before (when rolled) and of the current file */
 };
 
+/* The file that the next segment will begin in: filled with zeros by the filler thread while the current segment
+ * fills up, or one that was trimmed. So that a commit writes into blocks that the file has already, and its sync
+ * changes no metadata. */
+enum spare_state {
+    SPARE_NONE,
+    SPARE_ASKED,  /* on set->to_fill */
+    SPARE_MAKING, /* some thread is at it: the name is its own */
+    SPARE_READY,
+    SPARE_REFUSED, /* there was no room for one: the next segment asks again */
+};
+struct spare {
+    enum spare_state state;
+    bool recycled; /* holds old bytes, not zeros */
+    bool abandon;  /* the journal is being closed */
+    bool trimmed;  /* a segment was trimmed since zeros were last asked for */
+    uint64_t size;
+    int failed; /* errno of a write or sync that failed: the committer latches on it */
+};
+
 /* The committer's side of a journal. */
 struct writer {
     int fd;
     uint64_t sequence, seed;
     uint64_t base;
     uint64_t position;         /* where the next frame goes */
-    uint64_t filled;           /* the file's size: zeros from position to here */
+    uint64_t filled;           /* the file's size: from position to here there are zeros, or old bytes */
+    bool recycled;             /* old bytes: each write ends with the zeros that end a segment */
+    bool prepared;             /* the segment began in a file filled ahead of use */
     uint64_t end;              /* logical, of what is written */
     uint64_t durable;          /* logical, of what is synced */
     uint64_t durable_position; /* of this file: what is synced */
@@ -145,6 +169,8 @@ struct journal {
     struct journal *next_dirty;
 
     struct writer writer;
+    struct spare spare; /* under the lock */
+    struct journal *next_to_fill;
     bool unlink_failed; /* reader thread only */
 };
 #define JOURNAL_MAGIC 0x4a524e4cu
@@ -185,7 +211,9 @@ struct journal_set {
     struct batch *finished, **finished_tail;
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
-    pthread_t committer, reader;
+    struct journal *to_fill, **to_fill_tail;
+    pthread_cond_t fills; /* for the filler */
+    pthread_t committer, reader, filler;
 };
 
 /* journal_set.c */
@@ -201,6 +229,22 @@ void *committer_main(void *set);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
+
+/* journal_spare.c */
+void *filler_main(void *set);
+void spare_adopt(struct journal *j); /* opening: takes over what a session before left */
+void spare_ask(struct journal *j);   /* committer: the current segment is filling up */
+/* Committer: the spare file is the caller's, until spare_gone says that its name is free; false when there is none. */
+bool spare_take(struct journal *j, struct spare *out);
+void spare_gone(struct journal *j);
+bool spare_is_ready(struct journal *j);
+int spare_failed(struct journal *j);
+/* Committer, when there is no room: gives the spare file's back. */
+void spare_drop(struct journal *j);
+/* Reader thread: a trimmed segment becomes the spare file. False when it is not wanted; errno on -1. */
+int spare_recycle(struct journal *j, const struct segment *s);
+void spare_close(struct journal *j); /* owner: waits until nobody is at it */
+uint64_t spare_bytes(const struct journal *j);
 
 /* journal_append.c */
 void append_deliver(struct batch *b); /* owner: applies a finished batch and calls back */

@@ -31,6 +31,8 @@ struct opening {
     size_t first;           /* the first segment to verify */
     size_t last;            /* the one in which the journal ends */
     uint64_t end, position; /* where */
+    uint64_t synced;        /* position in that segment up to which a frame says that it was synced */
+    bool ends_in_zeros;     /* what stands there is zeros, or the file's end */
     usec_t last_time;
     uint8_t boot[16]; /* of the last session that wrote */
     bool never, clean;
@@ -152,6 +154,7 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
         marks_commit(&o->j->marks, f->name, f->mark);
     o->clean = f->kind == FRAME_CLOSE;
     o->last_time = f->time;
+    o->synced = f->durable_position > o->synced ? f->durable_position : o->synced;
     return true;
 }
 
@@ -162,10 +165,11 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     struct cursor c = {.fd = -1};
     struct frame f;
     char *path = segment_path(o->j->dir, h->sequence, "");
-    enum cursor_status status = cursor_open(&c, path, h->id, h->sequence, h->base);
+    enum cursor_status status = cursor_open(&c, path, segment_seed(h), h->base);
     free(path);
     memcpy(o->boot, h->boot, sizeof o->boot);
     o->never = h->never;
+    o->synced = SEGMENT_HEADER;
     bool sealed = i + 1 < o->count;
     while (status == CURSOR_FRAME && !(sealed && c.position >= h[1].previous_size)) {
         status = cursor_peek(&c, &f);
@@ -174,6 +178,7 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
         if (status == CURSOR_FRAME)
             cursor_skip(&c, &f);
     }
+    o->ends_in_zeros = status == CURSOR_END;
     o->position = c.position;
     o->end = c.offset;
     int system = c.system;
@@ -190,12 +195,6 @@ static bool ends_whole(const struct opening *o, size_t i)
     const struct segment_header *next = &o->headers[i + 1];
     return o->position == next->previous_size && o->end == next->previous_end;
 }
-
-/* What lies behind a place of a segment. */
-struct behind {
-    uint64_t dirt;              /* bytes up to the last that is not zero */
-    uint64_t durable, position; /* the highest that an intact frame there names */
-};
 
 static enum journal_result read_file(struct opening *o, size_t i, struct buf *file)
 {
@@ -217,21 +216,26 @@ static enum journal_result read_file(struct opening *o, size_t i, struct buf *fi
     return n < 0 ? refuse_segment(o, JOURNAL_IO, i, "cannot read", system) : JOURNAL_OK;
 }
 
-static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct behind *out)
+static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct frames_behind *out)
 {
     const struct segment_header *h = &o->headers[i];
     struct buf file = {0};
     enum journal_result r = read_file(o, i, &file);
-    if (r == JOURNAL_OK) {
-        size_t dirty_end = file.len;
-        while (dirty_end > from && file.ptr[dirty_end - 1] == 0)
-            dirty_end--;
-        out->dirt = dirty_end > from ? dirty_end - from : 0;
-        frames_highest_durable(
-            buf_bytes(&file), from, segment_seed(h->id, h->sequence), &out->durable, &out->position);
-    }
+    if (r == JOURNAL_OK)
+        frames_look_behind(buf_bytes(&file), from, segment_seed(h), i == o->last ? o->end : h->base, out);
     buf_free(&file);
     return r;
+}
+
+/* Bytes to cut off the segment in which the end was found. In a recycled file the zeros that end a segment say that
+ * nothing was torn, whatever lies behind them, unless that is an intact frame. */
+static uint64_t torn_bytes(const struct opening *o, const struct frames_behind *b)
+{
+    if (!o->headers[o->last].recycled)
+        return b->dirt;
+    if (b->end)
+        return b->end - o->position;
+    return o->ends_in_zeros ? 0 : b->dirt < FRAME_HEADER ? b->dirt : FRAME_HEADER;
 }
 
 /* Whether a later segment says that segment i, which ends too early, was synced whole or beyond its end. */
@@ -246,11 +250,13 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
     bool damaged = false;
     o->last = i;
     for (size_t k = i; k < o->count && !damaged; k++) {
-        struct behind b = {0};
+        struct frames_behind b = {0};
         enum journal_result r = look_behind(o, k, k == i ? o->position : SEGMENT_HEADER, &b);
         if (r != JOURNAL_OK)
             return r;
-        o->j->cut_bytes += b.dirt;
+        o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.dirt;
+        if (b.too_many)
+            return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too much in it looks like frames", 0);
         if (k == i)
             damaged = b.position > o->position || b.durable > o->end;
         else
@@ -298,19 +304,38 @@ static enum journal_result drop_segments_behind(struct opening *o)
     return JOURNAL_OK;
 }
 
+/* After a sync that failed, the kernel calls the pages clean and a second sync says it is well while the disk has
+ * nothing. So what is not known to be synced is written again from what was verified, and synced then. */
+static int write_again(int fd, uint64_t from, uint64_t end)
+{
+    size_t chunk = (size_t)1 << 20;
+    char *bytes = mem_alloc(chunk);
+    int failed = 0;
+    while (from < end && !failed) {
+        size_t want = end - from < chunk ? (size_t)(end - from) : chunk;
+        ssize_t n = io->pread(fd, bytes, want, (off_t)from);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = EIO;
+        failed = n <= 0 ? -1 : io_write_all(fd, bytes, (size_t)n, (off_t)from);
+        from += n > 0 ? (uint64_t)n : 0;
+    }
+    free(bytes);
+    return failed;
+}
+
 static enum journal_result sync_segment(struct opening *o, size_t i)
 {
     char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
     int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
     free(path);
-    if (fd < 0 || io->fdatasync(fd) != 0) {
-        int system = errno;
-        if (fd >= 0)
-            io->close(fd);
-        return refuse_segment(o, JOURNAL_IO, i, "cannot sync", system);
-    }
-    io->close(fd);
-    return JOURNAL_OK;
+    bool failed = fd < 0 || write_again(fd, SEGMENT_HEADER, o->headers[i + 1].previous_size) != 0 ||
+                  io->fdatasync(fd) != 0;
+    int system = errno;
+    if (fd >= 0)
+        io->close(fd);
+    return failed ? refuse_segment(o, JOURNAL_IO, i, "cannot sync", system) : JOURNAL_OK;
 }
 
 /* What is behind the end is cut even where it holds no frame: it could become one once the bytes before are written. */
@@ -327,13 +352,15 @@ static enum journal_result enter_last(struct opening *o)
         return refuse_segment(o, JOURNAL_IO, o->last, "cannot open for writing", system);
     if (o->j->cut_bytes > 0 && io->ftruncate(w->fd, (off_t)o->position) != 0)
         return refuse_segment(o, JOURNAL_IO, o->last, "cannot cut the tail", errno);
-    if (io->fsync(w->fd) != 0)
+    if (write_again(w->fd, o->synced, o->position) != 0 || io->fsync(w->fd) != 0)
         return refuse_segment(o, JOURNAL_IO, o->last, "cannot sync", errno);
     w->sequence = h->sequence;
-    w->seed = segment_seed(h->id, h->sequence);
+    w->seed = segment_seed(h);
     w->base = h->base;
     w->position = w->durable_position = o->position;
     w->filled = o->j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
+    w->recycled = h->recycled;
+    w->prepared = w->filled >= o->j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
     return JOURNAL_OK;
@@ -475,6 +502,7 @@ enum journal_result journal_open(struct journal_set *set, const struct journal_c
         return r;
     }
     begin_session(&o);
+    spare_adopt(o.j);
     *out = o.j;
     return JOURNAL_OK;
 }
@@ -504,6 +532,7 @@ void journal_close(struct journal **p)
     while (j->unfinished || j->jobs)
         set_wait(j->set);
     leave_dirty_list(j);
+    spare_close(j);
     writer_close(j);
     struct journal **at = &j->set->journals;
     while (*at != j)

@@ -67,7 +67,7 @@ uint64_t journal_disk_bytes(const struct journal *j)
     uint64_t n = 0;
     for (size_t i = 0; i < j->n_segments; i++)
         n += j->segments[i]->size;
-    return n;
+    return n + spare_bytes(j);
 }
 
 static enum journal_result find_segment(
@@ -104,7 +104,7 @@ static void submit(struct journal *j, struct job *job)
     pthread_mutex_unlock(&set->lock);
 }
 
-/* Each unlink is made durable before the next: what is on disk is always an unbroken run of segments, so that a
+/* A segment is unlinked, or becomes the spare file. Each is made durable before the next: what is on disk is always an unbroken run of segments, so that a
  * missing one is damage and nothing else. After one that failed the later ones stay too, until the next opening
  * finds them and they are trimmed again. */
 static void run_unlink(struct job *job)
@@ -112,7 +112,11 @@ static void run_unlink(struct job *job)
     struct journal *j = job->journal;
     if (j->unlink_failed)
         return;
-    j->unlink_failed = (io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(j->dir) != 0;
+    int recycled = spare_recycle(j, job->segment);
+    if (recycled > 0)
+        return;
+    j->unlink_failed =
+        recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(j->dir) != 0;
     if (j->unlink_failed)
         log_warn(
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
@@ -158,8 +162,7 @@ static void run_read(struct job *job)
     struct cursor *c = job->cursor;
     enum cursor_status status = CURSOR_FRAME;
     if (c->fd < 0)
-        status =
-            cursor_open(c, job->segment->path, job->journal->id, job->segment->sequence, job->segment->base);
+        status = cursor_open(c, job->segment->path, job->segment->seed, job->segment->base);
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
         struct frame f;
         status = cursor_peek(c, &f);
@@ -373,7 +376,7 @@ static enum journal_result visit_segment(
     struct cursor *c = cursor_new();
     struct frame f;
     enum journal_result r = JOURNAL_OK;
-    enum cursor_status status = cursor_open(c, s->path, j->id, s->sequence, s->base);
+    enum cursor_status status = cursor_open(c, s->path, s->seed, s->base);
     while (status == CURSOR_FRAME && c->offset < s->end && !*stopped) {
         status = cursor_peek(c, &f);
         if (status != CURSOR_FRAME)
@@ -461,11 +464,34 @@ void segments_reap(struct journal *j)
     memmove(j->segments, j->segments + n, j->n_segments * sizeof(struct segment *));
 }
 
+/* Whether the earliest segment may go without `offset` being lost. */
+static bool all_below(const struct journal *j, uint64_t offset)
+{
+    return j->doomed + 1 < j->n_segments && j->segments[j->doomed]->end <= offset &&
+           j->segments[j->doomed + 1]->base <= offset;
+}
+
 enum journal_result journal_trim(struct journal *j, uint64_t offset)
 {
-    while (j->doomed + 1 < j->n_segments && j->segments[j->doomed]->end <= offset &&
-           j->segments[j->doomed + 1]->base <= offset)
+    while (all_below(j, offset))
         j->doomed++;
+    segments_reap(j);
+    return JOURNAL_OK;
+}
+
+enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+{
+    uint64_t bytes = 0;
+    for (size_t i = j->doomed; i < j->n_segments; i++)
+        bytes += j->segments[i]->size;
+    while (all_below(j, keep->hold)) {
+        const struct segment *s = j->segments[j->doomed];
+        bool old = keep->max_age && j->segments[j->doomed + 1]->last_time < now - keep->max_age;
+        if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
+            break;
+        bytes -= s->size;
+        j->doomed++;
+    }
     segments_reap(j);
     return JOURNAL_OK;
 }

@@ -14,6 +14,23 @@ char *segment_path(const char *dir, uint64_t sequence, const char *suffix)
     return b.ptr;
 }
 
+char *spare_path(const char *dir, const char *suffix)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s/spare%s", dir, suffix);
+    buf_append_char(&b, 0);
+    return b.ptr;
+}
+
+static const char end_mark[FRAME_HEADER];
+
+int sync_or_eio(int failed)
+{
+    if (failed && (errno == ENOSPC || errno == EDQUOT))
+        errno = EIO;
+    return failed;
+}
+
 static int write_and_sync(int fd, const struct segment_header *h, struct bytes table, uint64_t *end_position)
 {
     struct buf b = {0};
@@ -22,27 +39,25 @@ static int write_and_sync(int fd, const struct segment_header *h, struct bytes t
     buf_append(&b, header, sizeof header);
     struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = h->last_time, .payload = table};
     frame_append(&b, &f, &table, 1);
-    struct frame_place place = {
-        .seed = segment_seed(h->id, h->sequence),
-        .position = SEGMENT_HEADER,
-        .durable = h->durable,
-    };
+    struct frame_place place = {segment_seed(h), SEGMENT_HEADER, h->durable, 0};
     frame_seal(b.ptr + SEGMENT_HEADER, &place);
+    *end_position = b.len;
+    buf_append(&b, end_mark, h->recycled ? sizeof end_mark : 0);
     int failed = io_write_all(fd, b.ptr, b.len, 0);
     if (!failed)
-        failed = io->fsync(fd);
-    *end_position = b.len;
+        failed = sync_or_eio(io->fsync(fd));
     buf_free(&b);
     return failed;
 }
 
 int segment_create(
-    const char *dir, const struct segment_header *h, struct bytes table, uint64_t *end_position)
+    const char *dir, const struct segment_header *h, struct bytes table, bool spare, uint64_t *end_position)
 {
-    char *path = segment_path(dir, h->sequence, ""), *fresh = segment_path(dir, h->sequence, ".new");
-    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    char *path = segment_path(dir, h->sequence, "");
+    char *fresh = spare ? spare_path(dir, "") : segment_path(dir, h->sequence, ".new");
+    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), 0666);
     bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
-    failed = failed || io->rename(fresh, path) != 0 || io_sync_dir(dir) != 0;
+    failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(io_sync_dir(dir)) != 0;
     if (failed && fd >= 0) {
         int saved = errno;
         io->close(fd);
@@ -60,6 +75,7 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
     struct segment *s = mem_zalloc(sizeof *s);
     s->sequence = h->sequence;
     s->base = s->end = h->base;
+    s->seed = segment_seed(h);
     s->last_time = h->last_time;
     s->path = segment_path(dir, h->sequence, "");
     return s;

@@ -116,6 +116,7 @@ static void init_lists(struct journal_set *set)
     set->finished_tail = &set->finished;
     set->jobs_tail = &set->jobs;
     set->jobs_done_tail = &set->jobs_done;
+    set->to_fill_tail = &set->to_fill;
 }
 
 static void init_conditions(struct journal_set *set)
@@ -125,6 +126,7 @@ static void init_conditions(struct journal_set *set)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&set->work, &monotonic);
     pthread_cond_init(&set->reads, NULL);
+    pthread_cond_init(&set->fills, NULL);
     pthread_cond_init(&set->progress, NULL);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&set->lock, NULL);
@@ -142,7 +144,8 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     init_lists(set);
     init_conditions(set);
     if (pthread_create(&set->committer, NULL, committer_main, set) != 0 ||
-        pthread_create(&set->reader, NULL, reader_main, set) != 0) {
+        pthread_create(&set->reader, NULL, reader_main, set) != 0 ||
+        pthread_create(&set->filler, NULL, filler_main, set) != 0) {
         fprintf(stderr, "millrace: cannot start a thread\n");
         abort();
     }
@@ -223,9 +226,11 @@ static void stop_threads(struct journal_set *set)
     set->stop = true;
     pthread_cond_signal(&set->work);
     pthread_cond_signal(&set->reads);
+    pthread_cond_signal(&set->fills);
     pthread_mutex_unlock(&set->lock);
     pthread_join(set->committer, NULL);
     pthread_join(set->reader, NULL);
+    pthread_join(set->filler, NULL);
 }
 
 void journal_set_free(struct journal_set **p)
@@ -249,6 +254,7 @@ void journal_set_free(struct journal_set **p)
     pthread_mutex_destroy(&set->lock);
     pthread_cond_destroy(&set->work);
     pthread_cond_destroy(&set->reads);
+    pthread_cond_destroy(&set->fills);
     pthread_cond_destroy(&set->progress);
     free(set);
 }

@@ -1,0 +1,245 @@
+/* The spare file: what the next segment will begin in. It counts for nothing until segment_create has put a header
+ * with a new salt into it and given it a segment's name, so whatever it holds, and whatever of it a crash leaves,
+ * can do no harm. */
+#include "journal_internal.h"
+
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define FILL_STEP ((size_t)256 << 10)
+#define FILL_SYNC_EVERY (UINT64_C(4) << 20)
+
+static bool is_abandoned(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    bool is = j->spare.abandon || j->set->stop;
+    pthread_mutex_unlock(&j->set->lock);
+    return is;
+}
+
+/* 0, or an errno. Synced in steps, so that a commit's own sync never waits for long behind these. */
+static int fill_file(struct journal *j, int fd)
+{
+    static const char zeros[FILL_STEP];
+    uint64_t size = 0;
+    while (size < j->segment_bytes) {
+        uint64_t left = j->segment_bytes - size, step = left < FILL_STEP ? left : FILL_STEP;
+        if (is_abandoned(j))
+            return ECANCELED;
+        if (io_write_all(fd, zeros, step, (off_t)size) != 0)
+            return errno;
+        size += step;
+        bool due = size % FILL_SYNC_EVERY == 0 || size == j->segment_bytes;
+        if (due && sync_or_eio(io->fdatasync(fd)) != 0)
+            return errno;
+    }
+    return 0;
+}
+
+/* What came of it: a failure that says nothing of the storage (no room, no descriptors, closing) only means that there
+ * is no spare file. */
+static struct spare make_spare(struct journal *j)
+{
+    struct spare made = {.state = SPARE_REFUSED};
+    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd >= 0) {
+        int failed = fill_file(j, fd);
+        io->close(fd);
+        if (failed == 0 && io->rename(fresh, path) == 0)
+            made = (struct spare){.state = SPARE_READY, .size = j->segment_bytes};
+        else
+            io->unlink(fresh);
+        if (failed && failed != ENOSPC && failed != EDQUOT && failed != ECANCELED)
+            made.failed = failed;
+    }
+    free(fresh);
+    free(path);
+    return made;
+}
+
+/* Under the lock. */
+static struct journal *take_to_fill(struct journal_set *set)
+{
+    struct journal *j = set->to_fill;
+    set->to_fill = j->next_to_fill;
+    if (!set->to_fill)
+        set->to_fill_tail = &set->to_fill;
+    j->spare.state = SPARE_MAKING;
+    return j;
+}
+
+void *filler_main(void *arg)
+{
+    struct journal_set *set = arg;
+    pthread_mutex_lock(&set->lock);
+    for (;;) {
+        while (!set->to_fill && !set->stop)
+            pthread_cond_wait(&set->fills, &set->lock);
+        if (set->stop)
+            break;
+        struct journal *j = take_to_fill(set);
+        pthread_mutex_unlock(&set->lock);
+        struct spare made = make_spare(j);
+        pthread_mutex_lock(&set->lock);
+        made.abandon = j->spare.abandon;
+        made.trimmed = j->spare.trimmed;
+        j->spare = made;
+        pthread_cond_broadcast(&set->progress);
+    }
+    pthread_mutex_unlock(&set->lock);
+    return NULL;
+}
+
+/* A journal that is being trimmed will have a segment's file to use again: then zeros are a last resort. */
+void spare_ask(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    struct writer *w = &j->writer;
+    pthread_mutex_lock(&set->lock);
+    uint64_t due = w->recycled || j->spare.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
+    if (w->position >= due && !j->spare.abandon && j->spare.state == SPARE_NONE) {
+        j->spare.state = SPARE_ASKED;
+        j->spare.trimmed = false;
+        j->next_to_fill = NULL;
+        *set->to_fill_tail = j;
+        set->to_fill_tail = &j->next_to_fill;
+        pthread_cond_signal(&set->fills);
+    }
+    pthread_mutex_unlock(&set->lock);
+}
+
+bool spare_is_ready(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    bool is = j->spare.state == SPARE_READY;
+    pthread_mutex_unlock(&j->set->lock);
+    return is;
+}
+
+bool spare_take(struct journal *j, struct spare *out)
+{
+    pthread_mutex_lock(&j->set->lock);
+    *out = j->spare;
+    if (j->spare.state == SPARE_READY)
+        j->spare.state = SPARE_MAKING;
+    if (j->spare.state == SPARE_REFUSED)
+        j->spare.state = SPARE_NONE;
+    pthread_mutex_unlock(&j->set->lock);
+    return out->state == SPARE_READY;
+}
+
+void spare_gone(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    j->spare.state = SPARE_NONE;
+    pthread_cond_broadcast(&j->set->progress);
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+int spare_failed(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    int failed = j->spare.failed;
+    pthread_mutex_unlock(&j->set->lock);
+    return failed;
+}
+
+void spare_drop(struct journal *j)
+{
+    struct spare gone;
+    if (!spare_take(j, &gone))
+        return;
+    char *path = spare_path(j->dir, "");
+    io->unlink(path);
+    free(path);
+    spare_gone(j);
+}
+
+/* Under the lock. */
+static bool wants_recycled(struct journal *j, const struct segment *s)
+{
+    if (j->set->config.sync_ms == JOURNAL_SYNC_NEVER || s->size < j->segment_bytes || j->spare.abandon)
+        return false;
+    j->spare.trimmed = true;
+    return j->spare.state == SPARE_NONE || j->spare.state == SPARE_REFUSED;
+}
+
+/* The segment's old name must be gone for good before its bytes are overwritten: hence the directory's sync. */
+int spare_recycle(struct journal *j, const struct segment *s)
+{
+    struct journal_set *set = j->set;
+    pthread_mutex_lock(&set->lock);
+    bool wanted = wants_recycled(j, s);
+    if (wanted)
+        j->spare.state = SPARE_MAKING;
+    pthread_mutex_unlock(&set->lock);
+    if (!wanted)
+        return 0;
+    char *path = spare_path(j->dir, "");
+    bool done = io->rename(s->path, path) == 0 && io_sync_dir(j->dir) == 0;
+    int system = errno;
+    free(path);
+    pthread_mutex_lock(&set->lock);
+    j->spare.state = done ? SPARE_READY : SPARE_REFUSED;
+    j->spare.recycled = true;
+    j->spare.size = s->size;
+    pthread_cond_broadcast(&set->progress);
+    pthread_mutex_unlock(&set->lock);
+    errno = system;
+    return done ? 1 : -1;
+}
+
+void spare_adopt(struct journal *j)
+{
+    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    struct stat st;
+    if (stat(fresh, &st) == 0)
+        io->unlink(fresh);
+    if (stat(path, &st) == 0) {
+        if (j->set->config.sync_ms != JOURNAL_SYNC_NEVER && (uint64_t)st.st_size >= j->segment_bytes)
+            j->spare = (struct spare){.state = SPARE_READY, .recycled = true, .size = (uint64_t)st.st_size};
+        else
+            io->unlink(path);
+    }
+    free(fresh);
+    free(path);
+}
+
+/* Under the lock. */
+static void leave_fill_list(struct journal_set *set, struct journal *j)
+{
+    set->to_fill_tail = &set->to_fill;
+    while (*set->to_fill_tail) {
+        if (*set->to_fill_tail == j)
+            *set->to_fill_tail = j->next_to_fill;
+        else
+            set->to_fill_tail = &(*set->to_fill_tail)->next_to_fill;
+    }
+}
+
+void spare_close(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    pthread_mutex_lock(&set->lock);
+    j->spare.abandon = true;
+    if (j->spare.state == SPARE_ASKED) {
+        leave_fill_list(set, j);
+        j->spare.state = SPARE_NONE;
+    }
+    while (j->spare.state == SPARE_MAKING)
+        pthread_cond_wait(&set->progress, &set->lock);
+    pthread_mutex_unlock(&set->lock);
+}
+
+uint64_t spare_bytes(const struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    uint64_t n = j->spare.state == SPARE_READY ? j->spare.size : 0;
+    pthread_mutex_unlock(&j->set->lock);
+    return n;
+}
