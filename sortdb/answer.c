@@ -1,0 +1,189 @@
+#include "answer.h"
+
+#include "http_server.h"
+
+#include <assert.h>
+#include <event2/buffer.h>
+#include <stdlib.h>
+
+#define ANSWER_MAGIC 0x416e7377u
+#define ANSWER_TYPE "text/plain; charset=utf-8"
+#define COPIED_MOST ((size_t)64 << 10)    /* a longer answer is streamed */
+#define REFERRED_LEAST ((size_t)32 << 10) /* what is shorter is copied: a reference costs as much */
+#define PIECE ((size_t)256 << 10)
+#define AHEAD ((size_t)512 << 10) /* not yet taken by the socket; pieces are written below it */
+
+struct answer {
+    unsigned magic;
+    struct http_request *req;
+    struct generation *generation;
+    struct answer_lines lines;
+    size_t at; /* in lines.found */
+    struct evbuffer *piece;
+};
+
+/* ---- lines ---- */
+
+static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
+{
+    if (!l->found)
+        return generation_cursor_next(&l->cursor, PIECE, run);
+    if (*at == l->n_found)
+        return false;
+    *run = l->found[(*at)++];
+    return true;
+}
+
+static uint64_t total_bytes(const struct answer_lines *l)
+{
+    uint64_t n = 0;
+    if (!l->found)
+        return generation_cursor_bytes(&l->cursor);
+    for (size_t i = 0; i < l->n_found; i++)
+        n += l->found[i].len;
+    return n;
+}
+
+/* Only the last line of a file can be without its LF. */
+static bool lacks_lf(struct bytes run)
+{
+    return run.len > 0 && run.ptr[run.len - 1] != '\n';
+}
+
+/* ---- short answers ---- */
+
+static void send_copied(
+    struct http_request *req, const struct generation *g, struct answer_lines *l, struct buf *scratch)
+{
+    char error[GENERATION_ERROR_TEXT];
+    struct bytes run;
+    size_t at = 0;
+    buf_clear(scratch);
+    while (next_run(l, &at, &run)) {
+        buf_append_bytes(scratch, run);
+        if (lacks_lf(run))
+            buf_append_char(scratch, '\n');
+    }
+    if (generation_is_whole(g, error))
+        http_reply(req, 200, ANSWER_TYPE, buf_bytes(scratch));
+    else
+        http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
+}
+
+/* ---- long answers ---- */
+
+static void answer_free(struct answer *a)
+{
+    assert(a->magic == ANSWER_MAGIC);
+    a->magic = 0;
+    evbuffer_free(a->piece);
+    generation_cursor_free(&a->lines.cursor);
+    free(a->lines.found);
+    generation_unref(&a->generation);
+    free(a);
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    answer_free(arg);
+}
+
+static void release(const void *data, size_t len, void *arg)
+{
+    struct generation *g = arg;
+    (void)data, (void)len;
+    generation_unref(&g);
+}
+
+static void add_run(struct answer *a, struct bytes run)
+{
+    if (run.len < REFERRED_LEAST)
+        evbuffer_add(a->piece, run.ptr, run.len);
+    else
+        evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
+    if (lacks_lf(run))
+        evbuffer_add(a->piece, "\n", 1);
+}
+
+/* False at the end of the lines. */
+static bool fill_piece(struct answer *a)
+{
+    struct bytes run;
+    while (evbuffer_get_length(a->piece) < PIECE) {
+        if (!next_run(&a->lines, &a->at, &run))
+            return false;
+        add_run(a, run);
+    }
+    return true;
+}
+
+static void break_off(struct answer *a)
+{
+    http_stream_abort(a->req);
+    answer_free(a);
+}
+
+static void on_all_taken(struct http_request *req, void *arg)
+{
+    struct answer *a = arg;
+    char error[GENERATION_ERROR_TEXT];
+    if (!generation_is_whole(a->generation, error)) {
+        break_off(a);
+        return;
+    }
+    answer_free(a);
+    http_stream_end(req);
+}
+
+static void on_room(struct http_request *req, void *arg)
+{
+    struct answer *a = arg;
+    char error[GENERATION_ERROR_TEXT];
+    bool more = true;
+    assert(a->magic == ANSWER_MAGIC);
+    while (more && http_stream_pending(req) < AHEAD) {
+        more = fill_piece(a);
+        if (!generation_is_whole(a->generation, error)) {
+            break_off(a);
+            return;
+        }
+        http_stream_write_evbuffer(req, a->piece);
+    }
+    if (more)
+        return;
+    if (http_stream_pending(req) == 0)
+        on_all_taken(req, a);
+    else
+        http_on_drain(req, 0, on_all_taken, a);
+}
+
+/* Moves the lines out of *l. */
+static void send_streamed(struct http_request *req, struct generation *g, struct answer_lines *l)
+{
+    struct answer *a = mem_zalloc(sizeof(*a));
+    a->magic = ANSWER_MAGIC;
+    a->req = req;
+    a->generation = generation_ref(g);
+    a->piece = evbuffer_new();
+    a->lines = *l;
+    if (l->found) {
+        a->lines.found = mem_alloc(l->n_found * sizeof(*l->found));
+        memcpy(a->lines.found, l->found, l->n_found * sizeof(*l->found));
+    }
+    *l = (struct answer_lines){0};
+    http_stream_start(req, 200, ANSWER_TYPE, -1);
+    http_on_gone(req, on_gone, a);
+    http_on_drain(req, PIECE, on_room, a);
+    on_room(req, a);
+}
+
+void answer_send(
+    struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch)
+{
+    if (total_bytes(lines) <= COPIED_MOST)
+        send_copied(req, g, lines, scratch);
+    else
+        send_streamed(req, g, lines);
+    generation_cursor_free(&lines->cursor);
+}

@@ -1,0 +1,441 @@
+#include "generation.h"
+
+#include "manifest.h"
+#include "records.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GENERATION_MAGIC 0x47656e72u
+#define ROUTED_KEY_MAX 128 /* bytes: a longer prefix belongs to no archive's key */
+
+struct generation {
+    unsigned magic, references;
+    char separator;
+    struct generation_info info;
+    struct sorted_file **files; /* info.shards of them; NULL beyond what is open */
+};
+
+/* ---- opening ---- */
+
+static struct generation *generation_new(uint32_t shards, char separator)
+{
+    struct generation *g = mem_zalloc(sizeof(*g));
+    g->magic = GENERATION_MAGIC;
+    g->references = 1;
+    g->separator = separator;
+    g->info.shards = shards;
+    g->files = mem_zalloc(shards * sizeof(struct sorted_file *));
+    return g;
+}
+
+static void generation_free(struct generation *g)
+{
+    for (uint32_t i = 0; i < g->info.shards; i++)
+        sorted_file_close(&g->files[i]);
+    free(g->files);
+    g->magic = 0;
+    free(g);
+}
+
+static enum sorted_file_result open_shard(
+    struct generation *g, uint32_t shard, const struct sorted_file_config *config, char *error)
+{
+    enum sorted_file_result r = sorted_file_open(config, &g->files[shard], error);
+    if (r != SORTED_FILE_OK)
+        return r;
+    g->info.records += sorted_file_records(g->files[shard]);
+    g->info.bytes += sorted_file_text(g->files[shard])->text.len;
+    return r;
+}
+
+static enum generation_result result_of_file(enum sorted_file_result r)
+{
+    switch (r) {
+    case SORTED_FILE_OK:
+        return GENERATION_OK;
+    case SORTED_FILE_ABSENT:
+    case SORTED_FILE_REFUSED:
+        return GENERATION_REFUSED;
+    case SORTED_FILE_CANCELLED:
+        return GENERATION_CANCELLED;
+    case SORTED_FILE_FAILED:
+        break;
+    }
+    return GENERATION_FAILED;
+}
+
+static enum generation_result open_db_file(const struct generation_source *source, uint64_t load,
+    const atomic_bool *cancel, struct generation **out, char *error)
+{
+    struct generation *g = generation_new(1, source->separator);
+    struct sorted_file_config config = {.path = source->db_file,
+        .separator = source->separator,
+        .lock_memory = source->lock_memory,
+        .cancel = cancel};
+    enum sorted_file_result r = open_shard(g, 0, &config, error);
+    g->info.number = load;
+    if (r == SORTED_FILE_OK)
+        *out = g;
+    else
+        generation_free(g);
+    return result_of_file(r);
+}
+
+static enum sorted_file_result open_manifest_file(struct generation *g, const struct manifest *m,
+    uint32_t shard, const struct generation_source *source, const atomic_bool *cancel, char *error)
+{
+    const struct manifest_file *file = &m->files[shard];
+    struct sorted_file_expected expected = {file->bytes, file->records, file->xxh3};
+    char directory[MANIFEST_NAME_TEXT];
+    struct buf path = {0};
+    manifest_directory_name(m->generation, directory);
+    buf_printf(&path, "%s/%s/%s", source->archive, directory, file->name);
+    buf_append_char(&path, '\0');
+    struct sorted_file_config config = {.path = path.ptr,
+        .separator = RECORD_SEPARATOR,
+        .lock_memory = source->lock_memory,
+        .unique_keys = true,
+        .expected = &expected,
+        .cancel = cancel};
+    enum sorted_file_result r = open_shard(g, shard, &config, error);
+    buf_free(&path);
+    return r;
+}
+
+static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
+    const atomic_bool *cancel, struct generation **out, char *error)
+{
+    struct generation *g = generation_new(m->shards, RECORD_SEPARATOR);
+    enum sorted_file_result r = SORTED_FILE_OK;
+    g->info.number = m->generation;
+    g->info.through = m->through;
+    for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++)
+        r = open_manifest_file(g, m, i, source, cancel, error);
+    if (r == SORTED_FILE_OK)
+        *out = g;
+    else
+        generation_free(g);
+    return r;
+}
+
+/* A generation whose files vanish while they are opened was replaced and removed: the newer one is opened then. */
+static enum generation_result open_archive(const struct generation_source *source, const atomic_bool *cancel,
+    struct generation **out, char error[GENERATION_ERROR_TEXT])
+{
+    enum sorted_file_result r;
+    uint64_t tried;
+    do {
+        struct manifest m;
+        enum manifest_result read = manifest_read_current(source->archive, &m, error);
+        if (read != MANIFEST_OK)
+            return read == MANIFEST_FAILED ? GENERATION_FAILED : GENERATION_REFUSED;
+        tried = m.generation;
+        r = open_manifest(&m, source, cancel, out, error);
+        manifest_free(&m);
+        char ignored[MANIFEST_ERROR_TEXT];
+        uint64_t now;
+        if (r == SORTED_FILE_ABSENT && manifest_current(source->archive, &now, ignored) != MANIFEST_OK)
+            break;
+        if (r != SORTED_FILE_ABSENT || now == tried)
+            break;
+    } while (true);
+    return result_of_file(r);
+}
+
+enum generation_result generation_open(const struct generation_source *source, uint64_t load,
+    const atomic_bool *cancel, struct generation **out, char error[GENERATION_ERROR_TEXT])
+{
+    return source->archive ? open_archive(source, cancel, out, error)
+                           : open_db_file(source, load, cancel, out, error);
+}
+
+struct generation *generation_ref(struct generation *g)
+{
+    assert(g->magic == GENERATION_MAGIC && g->references > 0);
+    g->references++;
+    return g;
+}
+
+void generation_unref(struct generation **gp)
+{
+    struct generation *g = *gp;
+    *gp = NULL;
+    if (!g)
+        return;
+    assert(g->magic == GENERATION_MAGIC && g->references > 0);
+    if (--g->references == 0)
+        generation_free(g);
+}
+
+struct generation_info generation_info(const struct generation *g)
+{
+    return g->info;
+}
+
+char generation_separator(const struct generation *g)
+{
+    return g->separator;
+}
+
+bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT])
+{
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        if (sorted_file_is_whole(g->files[i]))
+            continue;
+        snprintf(error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served",
+            sorted_file_path(g->files[i]));
+        return false;
+    }
+    return true;
+}
+
+bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT])
+{
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        if (sorted_file_is_untouched(g->files[i]))
+            continue;
+        snprintf(error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served",
+            sorted_file_path(g->files[i]));
+        return false;
+    }
+    return true;
+}
+
+/* ---- which shard ---- */
+
+static uint32_t shard_of_key(const struct generation *g, struct bytes key)
+{
+    struct record_key parsed;
+    if (g->info.shards == 1)
+        return 0;
+    return record_key_parse(key, &parsed) ? record_shard(&parsed, g->info.shards) : GENERATION_NO_SHARD;
+}
+
+/* Subtotals of one key lie on one shard, and `c.u|jehiah.` begins no other keys: so from its last dot on any hour may
+ * stand in for what is missing. Other beginnings are those of many keys. */
+static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
+{
+    static const char any_hour[] = "0110";
+    char key[ROUTED_KEY_MAX + sizeof(any_hour)];
+    const char *bar = prefix.len ? memchr(prefix.ptr, '|', prefix.len) : NULL;
+    if (g->info.shards == 1)
+        return 0;
+    const char *dot = bar ? memchr(bar, '.', prefix.len - (size_t)(bar - prefix.ptr)) : NULL;
+    size_t n = dot ? (size_t)(dot - prefix.ptr) + 1 : 0;
+    if (n == 0 || n > ROUTED_KEY_MAX)
+        return GENERATION_NO_SHARD;
+    memcpy(key, prefix.ptr, n);
+    memcpy(key + n, any_hour, sizeof(any_hour) - 1);
+    return shard_of_key(g, bytes_of(key, n + sizeof(any_hour) - 1));
+}
+
+static struct bytes common_prefix(struct bytes a, struct bytes b)
+{
+    size_t n = 0;
+    while (n < a.len && n < b.len && a.ptr[n] == b.ptr[n])
+        n++;
+    return bytes_of(a.ptr, n);
+}
+
+/* ---- one record ---- */
+
+static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
+{
+    const struct sorted_text *t = sorted_file_text(g->files[shard]);
+    struct sorted_span span;
+    if (!sorted_find(t, key, &span))
+        return false;
+    *line = bytes_of(t->text.ptr + span.begin, span.end - span.begin);
+    return true;
+}
+
+bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
+{
+    *shard = shard_of_key(g, key);
+    if (*shard != GENERATION_NO_SHARD)
+        return find_in(g, *shard, key, line);
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        if (find_in(g, i, key, line)) {
+            *shard = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- several records ---- */
+
+void generation_cursor_free(struct generation_cursor *c)
+{
+    free(c->parts);
+    *c = (struct generation_cursor){0};
+}
+
+static const struct sorted_text *text_of(const struct generation_cursor *c, const struct generation_part *p)
+{
+    return sorted_file_text(c->g->files[p->shard]);
+}
+
+/* The shards to be searched, with nothing in them yet. */
+static void begin_cursor(const struct generation *g, uint32_t shard, struct generation_cursor *c)
+{
+    bool is_one = shard != GENERATION_NO_SHARD;
+    c->g = g;
+    c->n = is_one ? 1 : g->info.shards;
+    c->parts = mem_zalloc(c->n * sizeof(*c->parts));
+    for (size_t i = 0; i < c->n; i++)
+        c->parts[i].shard = is_one ? shard : (uint32_t)i;
+}
+
+void generation_prefix(
+    const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out)
+{
+    begin_cursor(g, shard_of_prefix(g, prefix), out);
+    for (size_t i = 0; i < out->n; i++) {
+        const struct sorted_text *t = text_of(out, &out->parts[i]);
+        struct sorted_span span = sorted_prefix(t, prefix);
+        size_t from = start.len > 0 ? sorted_seek(t, start) : 0;
+        if (span.begin < from)
+            span.begin = from < span.end ? from : span.end;
+        out->parts[i].left = span;
+    }
+}
+
+void generation_range(
+    const struct generation *g, struct bytes start, struct bytes end, struct generation_cursor *out)
+{
+    begin_cursor(g, shard_of_prefix(g, common_prefix(start, end)), out);
+    for (size_t i = 0; i < out->n; i++)
+        out->parts[i].left = sorted_range(text_of(out, &out->parts[i]), start, end);
+}
+
+uint64_t generation_cursor_bytes(const struct generation_cursor *c)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < c->n; i++)
+        bytes += c->parts[i].left.end - c->parts[i].left.begin;
+    return bytes;
+}
+
+uint32_t generation_cursor_shard(const struct generation_cursor *c)
+{
+    return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
+}
+
+static bool is_empty(const struct generation_part *p)
+{
+    return p->left.begin >= p->left.end;
+}
+
+static struct bytes head_line(const struct generation_cursor *c, const struct generation_part *p)
+{
+    const struct sorted_text *t = text_of(c, p);
+    size_t end = sorted_line_end(t, p->left.begin);
+    return bytes_of(t->text.ptr + p->left.begin, end - p->left.begin);
+}
+
+/* LF is no byte of a line: a line that another begins with stands before it. */
+static bool line_is_before(struct bytes a, struct bytes b)
+{
+    a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';
+    b.len -= b.len > 0 && b.ptr[b.len - 1] == '\n';
+    return bytes_compare(a, b) < 0;
+}
+
+/* The part whose next line comes first, but for the one left out; NULL when there is none. */
+static struct generation_part *first_part(
+    const struct generation_cursor *c, const struct generation_part *left_out)
+{
+    struct generation_part *first = NULL;
+    struct bytes least = BYTES_NONE;
+    for (size_t i = 0; i < c->n; i++) {
+        struct generation_part *p = &c->parts[i];
+        if (p == left_out || is_empty(p))
+            continue;
+        struct bytes line = head_line(c, p);
+        if (!first || line_is_before(line, least)) {
+            first = p;
+            least = line;
+        }
+    }
+    return first;
+}
+
+static struct bytes head_key(const struct generation_cursor *c, const struct generation_part *p)
+{
+    const struct sorted_text *t = text_of(c, p);
+    return sorted_line_key(t, (struct sorted_span){p->left.begin, sorted_line_end(t, p->left.begin)});
+}
+
+static struct generation_cursor cursor_copy(const struct generation_cursor *c)
+{
+    struct generation_cursor copy = *c;
+    copy.parts = mem_alloc(c->n * sizeof(*c->parts));
+    memcpy(copy.parts, c->parts, c->n * sizeof(*c->parts));
+    return copy;
+}
+
+/* Walks behind the last record that the bounds allow. False when the end came first. */
+static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
+{
+    uint64_t records = 0, bytes = 0;
+    struct bytes key = BYTES_NONE;
+    for (struct generation_part *p = first_part(walk, NULL); p; p = first_part(walk, NULL)) {
+        bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
+        if (is_full && !bytes_equal(head_key(walk, p), key))
+            return true;
+        key = head_key(walk, p);
+        size_t n = head_line(walk, p).len;
+        p->left.begin += n;
+        bytes += n;
+        records++;
+    }
+    return false;
+}
+
+bool generation_cursor_cut(
+    struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next)
+{
+    if (max_records == 0 && generation_cursor_bytes(c) <= max_bytes)
+        return false;
+    struct generation_cursor walk = cursor_copy(c);
+    bool more = walk_to_bound(&walk, max_records, max_bytes);
+    if (more) {
+        *next = head_key(&walk, first_part(&walk, NULL));
+        for (size_t i = 0; i < c->n; i++)
+            c->parts[i].left.end = walk.parts[i].left.begin;
+    }
+    generation_cursor_free(&walk);
+    return more;
+}
+
+/* How far the lines of `p` go on before `other`, a line of another part, and within about `enough` bytes. */
+static size_t run_end(
+    const struct generation_cursor *c, const struct generation_part *p, struct bytes other, size_t enough)
+{
+    struct generation_part rest = *p;
+    do {
+        rest.left.begin += head_line(c, &rest).len;
+    } while (!is_empty(&rest) && rest.left.begin - p->left.begin < enough &&
+             line_is_before(head_line(c, &rest), other));
+    return rest.left.begin;
+}
+
+bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run)
+{
+    struct generation_part *p = first_part(c, NULL);
+    if (!p)
+        return false;
+    struct generation_part *other = first_part(c, p);
+    const struct sorted_text *t = text_of(c, p);
+    size_t begin = p->left.begin, end = p->left.end;
+    if (other)
+        end = run_end(c, p, head_line(c, other), enough);
+    else if (end - begin > enough)
+        end = sorted_line_end(t, begin + enough - 1);
+    *run = bytes_of(t->text.ptr + begin, end - begin);
+    p->left.begin = end;
+    return true;
+}

@@ -1,0 +1,238 @@
+/* The read protocol over the generation in force (docs/protocol.md), and /reload. */
+#include "answer.h"
+#include "app.h"
+#include "records.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- what every answer has ---- */
+
+/* The generation that this request is answered from; NULL when it has been refused. */
+static struct generation *begin_answer(struct app *app, struct http_request *req)
+{
+    if (!app->generation)
+        http_problem(req, 503, "not-ready", NULL, "opening the files");
+    return app->generation;
+}
+
+static void add_headers(struct http_request *req, const struct generation *g, uint32_t shard)
+{
+    struct generation_info info = generation_info(g);
+    http_add_header(req, "X-Millrace-Generation", "%" PRIu64, info.number);
+    http_add_header(req, "X-Millrace-Through", "%" PRIu64, info.through);
+    if (shard != GENERATION_NO_SHARD)
+        http_add_header(req, "X-Millrace-Shard", "%" PRIu32, shard);
+}
+
+static bool required(struct http_request *req, const char *name, struct bytes *value)
+{
+    if (http_param(req, name, value))
+        return true;
+    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
+    return false;
+}
+
+/* A miss is an answer like others: what was not found in a torn file is no miss. */
+static void reply_missing(struct http_request *req, const struct generation *g)
+{
+    char error[GENERATION_ERROR_TEXT];
+    if (generation_is_whole(g, error))
+        http_problem(req, 404, "not-found", NULL, "no such record");
+    else
+        http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
+}
+
+/* ---- single records ---- */
+
+static bool find(struct app *app, struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
+{
+    bool found = generation_find(g, key, line, shard);
+    stats_add(found ? app->get_hits : app->get_misses, 1);
+    return found;
+}
+
+static void get(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes key, line;
+    uint32_t shard;
+    struct generation *g = begin_answer(app, req);
+    if (!g || !required(req, "key", &key))
+        return;
+    bool found = find(app, g, key, &line, &shard);
+    add_headers(req, g, shard);
+    if (found)
+        answer_send(req, g, &(struct answer_lines){.found = &line, .n_found = 1}, &app->scratch);
+    else
+        reply_missing(req, g);
+}
+
+static void mget(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes lines[URL_MAX_PARAMS];
+    const struct url_query *q = http_query(req);
+    struct answer_lines answer = {.found = lines};
+    struct generation *g = begin_answer(app, req);
+    if (!g)
+        return;
+    for (size_t i = 0; i < q->n; i++) {
+        uint32_t shard;
+        bool is_key = bytes_equal_str(q->params[i].name, "k") || bytes_equal_str(q->params[i].name, "key");
+        if (is_key && find(app, g, q->params[i].value, &lines[answer.n_found], &shard))
+            answer.n_found++;
+    }
+    add_headers(req, g, generation_info(g).shards == 1 ? 0 : GENERATION_NO_SHARD);
+    answer_send(req, g, &answer, &app->scratch);
+}
+
+/* ---- runs of records ---- */
+
+static void add_next(struct http_request *req, struct bytes key)
+{
+    struct buf next = {0};
+    url_encode(key, &next);
+    http_add_header(req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr ? next.ptr : "");
+    buf_free(&next);
+}
+
+static void send_cursor(struct app *app, struct http_request *req, struct generation *g,
+    struct answer_lines *lines, uint64_t limit)
+{
+    struct bytes next;
+    add_headers(req, g, generation_cursor_shard(&lines->cursor));
+    if (generation_cursor_cut(&lines->cursor, limit, app->max_answer, &next))
+        add_next(req, next);
+    answer_send(req, g, lines, &app->scratch);
+}
+
+static bool read_limit(struct http_request *req, uint64_t *limit)
+{
+    return http_param_u64(req, "limit", 0, 1, INT64_MAX, limit);
+}
+
+static void fwmatch(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes key, start = BYTES_NONE;
+    struct answer_lines lines = {0};
+    uint64_t limit;
+    struct generation *g = begin_answer(app, req);
+    http_param(req, "start", &start);
+    if (!g || !required(req, "key", &key) || !read_limit(req, &limit))
+        return;
+    generation_prefix(g, key, start, &lines.cursor);
+    bool found = generation_cursor_bytes(&lines.cursor) > 0;
+    stats_add(found ? app->fwmatch_hits : app->fwmatch_misses, 1);
+    if (found || start.len > 0) {
+        send_cursor(app, req, g, &lines, limit);
+        return;
+    }
+    add_headers(req, g, generation_cursor_shard(&lines.cursor));
+    generation_cursor_free(&lines.cursor);
+    reply_missing(req, g);
+}
+
+static void range(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes start, end;
+    struct answer_lines lines = {0};
+    uint64_t limit;
+    struct generation *g = begin_answer(app, req);
+    if (!g || !required(req, "start", &start) || !required(req, "end", &end) || !read_limit(req, &limit))
+        return;
+    if (record_key_compare(start, end, generation_separator(g)) > 0) {
+        http_problem(req, 400, "bad-parameter", "keys are in the order of key plus field separator",
+            "start is after end");
+        return;
+    }
+    generation_range(g, start, end, &lines.cursor);
+    send_cursor(app, req, g, &lines, limit);
+}
+
+/* ---- /reload ---- */
+
+static void on_caller_gone(struct http_request *req, void *arg)
+{
+    struct reload_call *call = arg;
+    (void)req;
+    TAILQ_REMOVE(&call->app->calls, call, link);
+    free(call);
+}
+
+static void reload(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct reload_call *call = mem_zalloc(sizeof(*call));
+    call->app = app;
+    call->req = req;
+    call->ticket = reloader_request(app->reloader);
+    TAILQ_INSERT_TAIL(&app->calls, call, link);
+    http_on_gone(req, on_caller_gone, call);
+}
+
+static void answer_call(const struct app *app, struct http_request *req, const char *trouble)
+{
+    if (trouble) {
+        http_problem(req, 503, "reload-failed", app->generation ? "the old files are still served" : NULL,
+            "%s", trouble);
+        return;
+    }
+    struct generation_info info = generation_info(app->generation);
+    add_headers(req, app->generation, GENERATION_NO_SHARD);
+    http_replyf(req, 200, "application/json", "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 "}\n",
+        info.number, info.through);
+}
+
+void app_answer_calls(struct app *app, uint64_t ticket, const char *trouble)
+{
+    struct reload_call *call = TAILQ_FIRST(&app->calls);
+    while (call) {
+        struct reload_call *next = TAILQ_NEXT(call, link);
+        if (call->ticket <= ticket) {
+            TAILQ_REMOVE(&app->calls, call, link);
+            answer_call(app, call->req, trouble);
+            free(call);
+        }
+        call = next;
+    }
+}
+
+/* ---- /stats ---- */
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    const struct app *app = ctx;
+    if (!app || !app->generation)
+        return;
+    struct generation_info info = generation_info(app->generation);
+    buf_printf(out,
+        json ? ",\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"shards\":%" PRIu32
+               ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"get_hits\":%" PRIu64
+               ",\"get_misses\":%" PRIu64 ",\"fwmatch_hits\":%" PRIu64 ",\"fwmatch_misses\":%" PRIu64
+             : "generation: %" PRIu64 "\nthrough: %" PRIu64 "\nshards: %" PRIu32 "\nrecords: %" PRIu64
+               "\nbytes: %" PRIu64 "\nget_hits: %" PRIu64 "\nget_misses: %" PRIu64 "\nfwmatch_hits: %" PRIu64
+               "\nfwmatch_misses: %" PRIu64 "\n",
+        info.number, info.through, info.shards, info.records, info.bytes, stats_read(app->get_hits),
+        stats_read(app->get_misses), stats_read(app->fwmatch_hits), stats_read(app->fwmatch_misses));
+}
+
+const struct http_route app_routes[] = {
+    {.path = "/get", .methods = HTTP_GET_, .handler = get, .help = "?key= one record"},
+    {.path = "/mget", .methods = HTTP_GET_ | HTTP_POST_, .handler = mget, .help = "?k=&k= several records"},
+    {.path = "/fwmatch",
+        .methods = HTTP_GET_,
+        .handler = fwmatch,
+        .help = "?key=&limit= records whose key begins so"},
+    {.path = "/range",
+        .methods = HTTP_GET_,
+        .handler = range,
+        .help = "?start=&end=&limit= records between two keys"},
+    {.path = "/reload",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .handler = reload,
+        .help = "serve the newest files, once they are open and checked"},
+    {0},
+};

@@ -1,0 +1,185 @@
+#include "mapping.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAPPING_MAGIC 0x4d617046u
+
+/* Where a mapping lies, for the handler. Places are made, reused and never freed, so that a handler can walk them at
+ * any moment without a lock. */
+struct place {
+    struct place *next;          /* set before the place is in the list */
+    atomic_uintptr_t begin, end; /* end 0: free */
+    atomic_bool torn;
+};
+
+struct mapping {
+    unsigned magic;
+    int fd;
+    char *base;
+    size_t len;
+    char last; /* byte of the file */
+    struct timespec written;
+    struct place *place;
+};
+
+static _Atomic(struct place *) places;
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+static uintptr_t page_size;
+
+static void die_of(int signal_number)
+{
+    signal(signal_number, SIG_DFL); /* the instruction is run again, and ends the process */
+}
+
+static void on_sigbus(int signal_number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    uintptr_t at = (uintptr_t)info->si_addr;
+    (void)context;
+    for (struct place *p = atomic_load(&places); p; p = p->next) {
+        if (at < atomic_load(&p->begin) || at >= atomic_load(&p->end))
+            continue;
+        void *page = (void *)(at & ~(page_size - 1)); /* NOLINT(performance-no-int-to-ptr) */
+        atomic_store(&p->torn, true);
+        if (mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            break;
+        errno = saved;
+        return;
+    }
+    die_of(signal_number);
+}
+
+static void install_handler(void)
+{
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+static struct place *take_place(const char *base, size_t len)
+{
+    pthread_mutex_lock(&places_lock);
+    struct place *p = atomic_load(&places);
+    while (p && atomic_load(&p->end) != 0)
+        p = p->next;
+    if (!p) {
+        p = mem_zalloc(sizeof(*p));
+        p->next = atomic_load(&places);
+        atomic_store(&places, p);
+    }
+    atomic_store(&p->torn, false);
+    atomic_store(&p->begin, (uintptr_t)base);
+    atomic_store(&p->end, (uintptr_t)base + len);
+    pthread_mutex_unlock(&places_lock);
+    return p;
+}
+
+static int map(struct mapping *m, bool lock, const char **what)
+{
+    struct stat st;
+    *what = "fstat";
+    if (fstat(m->fd, &st) != 0)
+        return -1;
+    *what = "open";
+    if (!S_ISREG(st.st_mode)) {
+        errno = EINVAL;
+        return -1;
+    }
+    m->len = (size_t)st.st_size;
+    m->written = st.st_mtim;
+    if (m->len == 0)
+        return 0;
+    *what = "mmap";
+    void *base = mmap(NULL, m->len, PROT_READ, MAP_SHARED, m->fd, 0);
+    if (base == MAP_FAILED)
+        return -1;
+    m->base = base;
+    m->place = take_place(m->base, m->len);
+    *what = "mlock";
+    if (lock && mlock(m->base, m->len) != 0)
+        return -1;
+    m->last = m->base[m->len - 1];
+    return 0;
+}
+
+int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *what = "open";
+    pthread_once(&once, install_handler);
+    struct mapping *m = mem_zalloc(sizeof(*m));
+    m->magic = MAPPING_MAGIC;
+    m->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (m->fd >= 0 && map(m, lock, &what) == 0) {
+        *out = m;
+        return 0;
+    }
+    int saved = errno;
+    snprintf(error, MAPPING_ERROR_TEXT, "%s: %s", what, strerror(saved));
+    mapping_close(&m);
+    errno = saved;
+    return -1;
+}
+
+void mapping_close(struct mapping **mp)
+{
+    struct mapping *m = *mp;
+    *mp = NULL;
+    if (!m)
+        return;
+    assert(m->magic == MAPPING_MAGIC);
+    if (m->place) {
+        atomic_store(&m->place->end, 0); /* before the addresses can be somebody else's */
+        munmap(m->base, m->len);
+    }
+    if (m->fd >= 0)
+        close(m->fd);
+    m->magic = 0;
+    free(m);
+}
+
+struct bytes mapping_bytes(const struct mapping *m)
+{
+    return bytes_of(m->base, m->len);
+}
+
+static bool has_size(const struct mapping *m)
+{
+    struct stat st;
+    return fstat(m->fd, &st) == 0 && (size_t)st.st_size >= m->len;
+}
+
+bool mapping_is_whole(struct mapping *m)
+{
+    assert(m->magic == MAPPING_MAGIC);
+    if (m->len == 0)
+        return true;
+    const volatile char *last = m->base + m->len - 1;
+    if (*last != m->last || (m->last == '\0' && !has_size(m)))
+        atomic_store(&m->place->torn, true);
+    return !atomic_load(&m->place->torn);
+}
+
+bool mapping_is_untouched(const struct mapping *m)
+{
+    struct stat st;
+    return fstat(m->fd, &st) == 0 && (size_t)st.st_size == m->len && st.st_mtim.tv_sec == m->written.tv_sec &&
+           st.st_mtim.tv_nsec == m->written.tv_nsec;
+}
+
+void mapping_expect_scan(struct mapping *m, bool scan)
+{
+    if (m->len > 0)
+        madvise(m->base, m->len, scan ? MADV_SEQUENTIAL : MADV_NORMAL);
+}

@@ -1,0 +1,105 @@
+#include "reloader.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+struct reloader {
+    struct reloader_config config;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t asked;
+    atomic_bool stop;
+    /* Under the lock. */
+    uint64_t wanted, begun; /* tickets */
+    bool ended;
+    struct reloader_outcome outcome;
+    /* The thread's. */
+    uint64_t loads; /* that succeeded */
+};
+
+/* Waits for a request, and until the last outcome is taken. False: stop. */
+static bool wait_for_request(struct reloader *r, uint64_t *ticket)
+{
+    pthread_mutex_lock(&r->lock);
+    while (!atomic_load(&r->stop) && (r->wanted == r->begun || r->ended))
+        pthread_cond_wait(&r->asked, &r->lock);
+    *ticket = r->begun = r->wanted;
+    pthread_mutex_unlock(&r->lock);
+    return !atomic_load(&r->stop);
+}
+
+static void hand_over(struct reloader *r, const struct reloader_outcome *outcome)
+{
+    pthread_mutex_lock(&r->lock);
+    r->outcome = *outcome;
+    r->ended = true;
+    pthread_mutex_unlock(&r->lock);
+    r->config.notify(r->config.notify_arg);
+}
+
+static void *run(void *arg)
+{
+    struct reloader *r = arg;
+    uint64_t ticket;
+    while (wait_for_request(r, &ticket)) {
+        struct reloader_outcome o = {.ticket = ticket};
+        o.result = generation_open(&r->config.source, r->loads + 1, &r->stop, &o.generation, o.error);
+        r->loads += o.result == GENERATION_OK;
+        hand_over(r, &o);
+    }
+    return NULL;
+}
+
+struct reloader *reloader_new(const struct reloader_config *config)
+{
+    struct reloader *r = mem_zalloc(sizeof(*r));
+    r->config = *config;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->asked, NULL);
+    int failed = pthread_create(&r->thread, NULL, run, r);
+    if (failed)
+        abort(); /* no memory for a thread's stack, as mem_alloc ends too */
+    return r;
+}
+
+void reloader_free(struct reloader **rp)
+{
+    struct reloader *r = *rp;
+    *rp = NULL;
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->lock);
+    atomic_store(&r->stop, true);
+    pthread_cond_signal(&r->asked);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    if (r->ended)
+        generation_unref(&r->outcome.generation);
+    pthread_cond_destroy(&r->asked);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+uint64_t reloader_request(struct reloader *r)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->wanted == r->begun)
+        r->wanted++;
+    uint64_t ticket = r->wanted;
+    pthread_cond_signal(&r->asked);
+    pthread_mutex_unlock(&r->lock);
+    return ticket;
+}
+
+bool reloader_take(struct reloader *r, struct reloader_outcome *out)
+{
+    pthread_mutex_lock(&r->lock);
+    bool ended = r->ended;
+    if (ended)
+        *out = r->outcome;
+    r->ended = false;
+    pthread_cond_signal(&r->asked);
+    pthread_mutex_unlock(&r->lock);
+    return ended;
+}

@@ -1,0 +1,156 @@
+#include "sorted_text.h"
+
+#include "records.h"
+
+static struct bytes line_bytes(const struct sorted_text *t, struct sorted_span line)
+{
+    size_t n = line.end - line.begin;
+    if (n > 0 && t->text.ptr[line.end - 1] == '\n')
+        n--;
+    return bytes_of(t->text.ptr + line.begin, n);
+}
+
+size_t sorted_line_end(const struct sorted_text *t, size_t at)
+{
+    const char *lf = at < t->text.len ? memchr(t->text.ptr + at, '\n', t->text.len - at) : NULL;
+    return lf ? (size_t)(lf - t->text.ptr) + 1 : t->text.len;
+}
+
+struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span line)
+{
+    struct bytes bytes = line_bytes(t, line);
+    struct record record;
+    return record_split(bytes, t->separator, &record) ? record.key : bytes;
+}
+
+/* ---- searches ---- */
+
+/* Does a line with this key stand before the place that is looked for? */
+typedef bool before_fn(struct bytes key, struct bytes sought, char separator);
+
+static bool key_is_below(struct bytes key, struct bytes sought, char separator)
+{
+    return record_key_compare(key, sought, separator) < 0;
+}
+
+static bool key_is_not_above(struct bytes key, struct bytes sought, char separator)
+{
+    return record_key_compare(key, sought, separator) <= 0;
+}
+
+/* The prefix has no separator behind it: it may go on. */
+static bool key_is_below_prefix(struct bytes key, struct bytes prefix, char separator)
+{
+    if (bytes_starts_with(key, prefix))
+        return false;
+    return record_key_compare(key, prefix, separator) < 0;
+}
+
+static bool key_is_not_above_prefix(struct bytes key, struct bytes prefix, char separator)
+{
+    return bytes_starts_with(key, prefix) || record_key_compare(key, prefix, separator) < 0;
+}
+
+/* The line of [low, high) that has the byte at `middle`; low and high are ends of lines. */
+static struct sorted_span line_around(const struct sorted_text *t, size_t low, size_t middle, size_t high)
+{
+    const char *p = t->text.ptr;
+    const char *before = memrchr(p + low, '\n', middle - low);
+    const char *behind = memchr(p + middle, '\n', high - middle);
+    return (struct sorted_span){
+        before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
+}
+
+/* Where the first line begins, from `low` on, that does not stand before the place. */
+static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is_before, struct bytes sought)
+{
+    size_t high = t->text.len;
+    while (low < high) {
+        struct sorted_span line = line_around(t, low, low + (high - low) / 2, high);
+        if (is_before(sorted_line_key(t, line), sought, t->separator))
+            low = line.end;
+        else
+            high = line.begin;
+    }
+    return low;
+}
+
+size_t sorted_seek(const struct sorted_text *t, struct bytes key)
+{
+    return seek(t, 0, key_is_below, key);
+}
+
+bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line)
+{
+    line->begin = sorted_seek(t, key);
+    line->end = sorted_line_end(t, line->begin);
+    return line->begin < line->end && bytes_equal(sorted_line_key(t, *line), key);
+}
+
+static bool has_separator(const struct sorted_text *t, struct bytes key)
+{
+    return key.len > 0 && memchr(key.ptr, t->separator, key.len);
+}
+
+struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix)
+{
+    struct sorted_span span = {0, 0};
+    if (has_separator(t, prefix)) /* no key has one */
+        return span;
+    span.begin = seek(t, 0, key_is_below_prefix, prefix);
+    span.end = seek(t, span.begin, key_is_not_above_prefix, prefix);
+    return span;
+}
+
+struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start, struct bytes end)
+{
+    size_t begin = sorted_seek(t, start);
+    return (struct sorted_span){begin, seek(t, begin, key_is_not_above, end)};
+}
+
+/* ---- the check ---- */
+
+const char *sorted_fault_text(enum sorted_fault fault)
+{
+    switch (fault) {
+    case SORTED_OK:
+        return "in order";
+    case SORTED_NO_SEPARATOR:
+        return "has no field separator";
+    case SORTED_OUT_OF_ORDER:
+        return "is out of order (LC_ALL=C sort)";
+    case SORTED_KEY_TWICE:
+        return "has the key of the line before it";
+    }
+    return "is damaged";
+}
+
+static enum sorted_fault check_line(
+    const struct sorted_text *t, const struct sorted_check *c, struct sorted_span line)
+{
+    struct bytes this = line_bytes(t, line), last = line_bytes(t, c->previous);
+    struct record record;
+    if (!record_split(this, t->separator, &record))
+        return SORTED_NO_SEPARATOR;
+    if (c->records == 0)
+        return SORTED_OK;
+    if (bytes_compare(last, this) > 0)
+        return SORTED_OUT_OF_ORDER;
+    if (c->unique_keys && bytes_equal(sorted_line_key(t, c->previous), record.key))
+        return SORTED_KEY_TWICE;
+    return SORTED_OK;
+}
+
+enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until)
+{
+    while (c->at < until && c->at < t->text.len) {
+        struct sorted_span line = {c->at, sorted_line_end(t, c->at)};
+        enum sorted_fault fault = check_line(t, c, line);
+        if (fault != SORTED_OK)
+            return fault;
+        c->previous = line;
+        c->at = line.end;
+        c->records++;
+    }
+    return SORTED_OK;
+}
