@@ -248,6 +248,7 @@ def pipeline_config(directory, counters=None, **sections):
         sections.setdefault(name, {}).setdefault("port", 0)
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
     sections["millrace"].setdefault("restart_delay", "50ms")
+    sections["millrace"].setdefault("restart_delay_max", "200ms")
     sections["pubsub"].setdefault("streams", "clicks")
     for name, settings in sections.items():
         text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items()) + "\n"
