@@ -19,6 +19,7 @@ struct change {
     enum change_kind kind;
     char *path, *to;
     off_t at, old_size, new_size;
+    bool stranded; /* a sync of it failed: the kernel calls it clean, the disk does not have it */
     struct buf old, new;
 };
 
@@ -51,13 +52,52 @@ static struct change *add(enum change_kind kind, const char *path)
     return &changes[n_changes++];
 }
 
+/* `later` is on disk now: taking `stranded` away must not take it away too. */
+static void absorb(struct change *stranded, const struct change *later)
+{
+    off_t end = stranded->at + (off_t)stranded->new.len, its_end = later->at + (off_t)later->new.len;
+    off_t from = stranded->at > later->at ? stranded->at : later->at, to = end < its_end ? end : its_end;
+    if (stranded->old_size < its_end)
+        stranded->old_size = its_end;
+    if (from >= to)
+        return;
+    size_t need = (size_t)(to - stranded->at);
+    if (stranded->old.len < need) {
+        memset(stranded->old.ptr + stranded->old.len, 0, need - stranded->old.len);
+        stranded->old.len = need;
+    }
+    memcpy(
+        stranded->old.ptr + (from - stranded->at), later->new.ptr + (from - later->at), (size_t)(to - from));
+}
+
+static void absorb_synced(const char *path)
+{
+    for (size_t i = 0; i < n_changes; i++)
+        for (size_t k = i + 1; k < n_changes && changes[i].stranded; k++) {
+            const struct change *d = &changes[k];
+            bool same = strcmp(changes[i].path, path) == 0 && strcmp(d->path, path) == 0;
+            if (same && d->kind == WRITE && !d->stranded)
+                absorb(&changes[i], d);
+        }
+}
+
+static void strand(const char *path)
+{
+    for (size_t i = 0; i < n_changes; i++)
+        if (changes[i].kind == WRITE && strcmp(changes[i].path, path) == 0)
+            changes[i].stranded = true;
+}
+
 /* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names. */
 static void forget(const char *path)
 {
     size_t kept = 0;
+    if (path)
+        absorb_synced(path);
     for (size_t i = 0; i < n_changes; i++) {
         struct change *c = &changes[i];
         bool drop = path ? !is_name(c) && strcmp(c->path, path) == 0 : is_name(c);
+        drop = drop && !c->stranded;
         if (drop && c->kind == UNLINK)
             unlink(c->to);
         if (drop)
@@ -79,7 +119,7 @@ static bool faults(bool *part)
     }
     if (countdown == 0 || --countdown > 0)
         return false;
-    cut = fault == POWER_CUT;
+    cut = fault == POWER_CUT || fault == POWER_CUT_ALL || fault == POWER_CUT_TORN;
     *part = fault != POWER_EIO;
     errno = fault == POWER_NO_SPACE ? ENOSPC : EIO;
     return fault != POWER_NONE;
@@ -126,6 +166,8 @@ static int power_sync(int fd)
     fstat(fd, &st);
     if (!failed)
         forget(S_ISDIR(st.st_mode) ? NULL : names[fd]);
+    else if (!cut && !S_ISDIR(st.st_mode))
+        strand(names[fd]);
     pthread_mutex_unlock(&lock);
     errno = system;
     return failed ? -1 : 0;
@@ -248,6 +290,14 @@ bool power_is_cut(void)
     return is;
 }
 
+void power_cut_now(void)
+{
+    pthread_mutex_lock(&lock);
+    cut = true;
+    fault = POWER_CUT_ALL;
+    pthread_mutex_unlock(&lock);
+}
+
 unsigned power_operations(void)
 {
     return operations;
@@ -268,14 +318,16 @@ static void undo_bytes(const struct change *c)
     (void)!truncate(c->path, c->old_size);
 }
 
-static void redo_bytes(const struct change *c, unsigned *seed)
+static void redo_bytes(const struct change *c, size_t i, unsigned *seed)
 {
     if (c->kind == RESIZE) {
         (void)!truncate(c->path, c->new_size);
         return;
     }
     size_t n = c->new.len;
-    if (rand_r(seed) % 3 == 0)
+    if (fault == POWER_CUT_TORN && i + 1 == n_changes)
+        n /= 2;
+    else if (fault == POWER_CUT && rand_r(seed) % 3 == 0)
         n = n / 512 ? (size_t)rand_r(seed) % (n / 512) * 512 : (size_t)rand_r(seed) % n;
     put_bytes(c->path, &c->new, n, c->at);
 }
@@ -290,14 +342,16 @@ static void undo_name(const struct change *c)
 
 static void lose_unsynced(unsigned *seed)
 {
-    int keep = rand_r(seed) % 4;
+    int keep = fault == POWER_CUT ? rand_r(seed) % 4 : fault == POWER_CUT_TORN ? 3 : 0;
     for (size_t i = n_changes; i-- > 0;)
         if (!is_name(&changes[i]))
             undo_bytes(&changes[i]);
     for (size_t i = 0; i < n_changes; i++)
-        if (!is_name(&changes[i]) && rand_r(seed) % 3 < keep)
-            redo_bytes(&changes[i], seed);
+        if (!is_name(&changes[i]) && !changes[i].stranded && rand_r(seed) % 3 < keep)
+            redo_bytes(&changes[i], i, seed);
     size_t kept_names = (size_t)rand_r(seed) % (n_changes + 1);
+    if (fault != POWER_CUT)
+        kept_names = fault == POWER_CUT_TORN ? n_changes : 0;
     for (size_t i = n_changes; i-- > kept_names;)
         if (is_name(&changes[i]))
             undo_name(&changes[i]);

@@ -5,11 +5,22 @@
 
 #include <stdbool.h>
 
-enum power_fault { POWER_NONE, POWER_CUT, POWER_EIO, POWER_NO_SPACE, POWER_SHORT };
+enum power_fault {
+    POWER_NONE,
+    POWER_CUT, /* what is lost is random */
+    POWER_EIO, /* and what a failed sync did not sync, no later sync does, unless it is written again */
+    POWER_NO_SPACE,
+    POWER_SHORT,
+    POWER_CUT_ALL,  /* everything unsynced is lost */
+    POWER_CUT_TORN, /* nothing but the second half of the last write */
+    POWER_FAULTS
+};
 
 /* The `at`-th changing operation from now meets the fault; after POWER_CUT every operation fails. */
 void power_on(enum power_fault fault, unsigned at);
 bool power_is_cut(void);
+/* The power goes now: whatever the program still does fails. What is not synced is lost, all of it. */
+void power_cut_now(void);
 unsigned power_operations(void);
 /* Ends it. After a cut: of the unsynced writes a random part is kept, some torn; of the unsynced names a
  * random first part. Otherwise all is kept. */

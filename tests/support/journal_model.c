@@ -1,0 +1,337 @@
+#include "cm.h"
+#include "journal_model.h"
+
+#include "journal_internal.h"
+#include "power.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define ENTRIES 4096
+#define PRODUCERS 3
+
+struct model_entry {
+    uint64_t start;
+    size_t length;
+    int producer; /* -1: none */
+    uint64_t next;
+    unsigned char fill; /* byte i of the payload is fill + i */
+};
+
+struct model {
+    char dir[64];
+    unsigned seed, round;
+    struct journal_set *set;
+    struct journal *j;
+    int64_t sync_ms;
+    struct model_entry entries[ENTRIES];
+    size_t count, acked;
+    uint64_t end, shown; /* where the next append starts; the highest end that anyone was shown */
+    uint64_t cursor;     /* retention must not pass it */
+    unsigned long steps;
+};
+
+static struct model m;
+static uint8_t boot;
+
+static void pretend_boot(uint8_t out[16])
+{
+    memset(out, boot, 16);
+}
+
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) {                                                                                          \
+            fprintf(stderr, "%s:%d: %s; MILLRACE_SEED=%u\n", __FILE__, __LINE__, #x, m.round);               \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+unsigned model_below(unsigned n)
+{
+    return (unsigned)rand_r(&m.seed) % n;
+}
+
+static uint64_t mark_at(size_t n, int producer)
+{
+    uint64_t mark = 0;
+    for (size_t i = 0; i < n; i++)
+        if (m.entries[i].producer == producer)
+            mark = m.entries[i].next;
+    return mark;
+}
+
+static struct bytes producer_name(int p)
+{
+    static const char *const names[PRODUCERS] = {"alpha", "b", "gamma.3"};
+    return p < 0 ? BYTES_NONE : bytes_str(names[p]);
+}
+
+enum journal_result model_open(void)
+{
+    char error[JOURNAL_ERROR_TEXT];
+    struct journal_set_config sc = {.sync_ms = m.sync_ms};
+    struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
+    m.set = journal_set_new(&sc);
+    enum journal_result r = journal_open(m.set, &jc, &m.j, error, sizeof error);
+    if (r != JOURNAL_OK)
+        journal_set_free(&m.set);
+    if (r != JOURNAL_OK && !power_is_cut() && r != JOURNAL_IO && r != JOURNAL_NO_SPACE) {
+        fprintf(stderr, "%s\n", error);
+        CHECK(!"opening");
+    }
+    return r;
+}
+
+static void on_commit(const struct journal_commit *c, void *arg)
+{
+    size_t index = (size_t)(uintptr_t)arg;
+    if (c->result == JOURNAL_OK) {
+        CHECK(!c->duplicate && index == m.acked && c->start == m.entries[index].start);
+        m.acked = index + 1;
+        m.shown = c->end > m.shown ? c->end : m.shown;
+    } else if (c->result == JOURNAL_NO_SPACE) {
+        if (m.count > index)
+            m.count = index;
+        m.end = journal_committed_end(m.j);
+    }
+}
+
+static void on_duplicate(const struct journal_commit *c, void *arg)
+{
+    (void)arg;
+    CHECK(c->result != JOURNAL_OK || c->duplicate);
+}
+
+static void append_new(void)
+{
+    static char payload[2000];
+    if (m.count == ENTRIES)
+        return;
+    struct model_entry e = {.start = m.end,
+        .producer = (int)model_below(PRODUCERS + 1) - 1,
+        .fill = (unsigned char)model_below(256)};
+    e.length = model_below(10) == 0 ? model_below(2000) : model_below(200);
+    if (e.producer < 0 && e.length == 0)
+        e.length = 1;
+    uint64_t mark = mark_at(m.count, e.producer);
+    e.next = e.producer < 0 ? 0 : mark + 1 + model_below(5);
+    for (size_t i = 0; i < e.length; i++)
+        payload[i] = (char)(e.fill + i);
+    struct bytes piece = bytes_of(payload, e.length);
+    struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1};
+    enum journal_result r = journal_append(m.j, &a, 1, on_commit, (void *)(uintptr_t)m.count, NULL);
+    CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)));
+    if (r != JOURNAL_OK)
+        return;
+    m.entries[m.count++] = e;
+    m.end += e.length;
+}
+
+/* Late copies of what was accepted, and marks that were never right. */
+static void append_stale(void)
+{
+    int p = (int)model_below(PRODUCERS);
+    uint64_t mark = mark_at(m.count, p), known;
+    struct bytes piece = BYTES_LITERAL("stale");
+    struct journal_append a = {producer_name(p), mark ? model_below((unsigned)mark) : 0, mark, &piece, 1};
+    if (mark && !journal_failure(m.j))
+        CHECK(journal_append(m.j, &a, 1, on_duplicate, NULL, NULL) == JOURNAL_OK);
+    a = (struct journal_append){producer_name(p), mark + 1, mark + 2, &piece, 1};
+    CHECK(journal_failure(m.j) || journal_append(m.j, &a, 1, on_duplicate, NULL, &known) == JOURNAL_CONFLICT);
+}
+
+struct scan_state {
+    size_t at;
+};
+
+static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    struct scan_state *s = arg;
+    (void)time;
+    while (s->at < m.count && (m.entries[s->at].length == 0 || m.entries[s->at].start < offset))
+        s->at++;
+    CHECK(s->at < m.count);
+    const struct model_entry *e = &m.entries[s->at++];
+    if (e->start != offset || e->length != payload.len)
+        fprintf(stderr, "entry %zu of %zu (%zu acknowledged): [%llu, +%zu), found [%llu, +%zu)\n", s->at - 1,
+            m.count, m.acked, (unsigned long long)e->start, e->length, (unsigned long long)offset,
+            payload.len);
+    CHECK(e->start == offset && e->length == payload.len);
+    for (size_t i = 0; i < payload.len; i++)
+        CHECK((unsigned char)payload.ptr[i] == (unsigned char)(e->fill + i));
+    return true;
+}
+
+/* The beginning of the model that the journal holds; several may fit when the last ones leave no trace. */
+static bool fits(size_t n, uint64_t scanned_end)
+{
+    for (int p = 0; p < PRODUCERS; p++)
+        if (journal_mark(m.j, producer_name(p), NULL) != mark_at(n, p))
+            return false;
+    uint64_t end = n ? m.entries[n - 1].start + m.entries[n - 1].length : 0;
+    return end == scanned_end || journal_earliest(m.j) >= end;
+}
+
+void model_check(bool may_lose)
+{
+    struct scan_state s = {0};
+    CHECK(journal_scan(m.j, journal_earliest(m.j), check_frame, &s) == JOURNAL_OK);
+    uint64_t scanned = s.at ? m.entries[s.at - 1].start + m.entries[s.at - 1].length : 0;
+    if (s.at == 0 || scanned < journal_earliest(m.j))
+        scanned = journal_earliest(m.j);
+    size_t n = m.count, least = may_lose ? 0 : m.acked;
+    while (n > least && !fits(n, scanned))
+        n--;
+    CHECK(fits(n, scanned));
+    CHECK(journal_committed_end(m.j) >= m.shown);
+    m.count = m.acked = n;
+    m.end = m.shown = journal_committed_end(m.j);
+}
+
+struct reading {
+    uint64_t offset;
+    int state; /* 0: waiting, 1: go on, 2: the end */
+};
+
+static const struct model_entry *entry_at(uint64_t offset)
+{
+    for (size_t i = m.count; i-- > 0;)
+        if (m.entries[i].length && m.entries[i].start <= offset)
+            return &m.entries[i];
+    return NULL;
+}
+
+static void check_window(const struct journal_window *w, void *arg)
+{
+    struct reading *r = arg;
+    const struct model_entry *e = NULL;
+    CHECK(w->result == JOURNAL_OK || w->result == JOURNAL_END || w->result == JOURNAL_GONE);
+    CHECK(w->result == JOURNAL_OK || w->data.len == 0);
+    for (size_t i = 0; i < w->data.len; i++, r->offset++) {
+        if (!e || r->offset >= e->start + e->length)
+            e = entry_at(r->offset);
+        CHECK(e && r->offset < e->start + e->length);
+        CHECK((unsigned char)w->data.ptr[i] == (unsigned char)(e->fill + (r->offset - e->start)));
+    }
+    if (w->result == JOURNAL_GONE)
+        CHECK(w->edges.before == r->offset && w->edges.after % JOURNAL_HOLE == 0);
+    r->state = w->result == JOURNAL_OK ? 1 : 2;
+}
+
+/* From somewhere to the end, or to a hole, in windows of any size. */
+static void read_some(void)
+{
+    struct journal_reader *reader;
+    struct journal_edges edges;
+    uint64_t earliest = journal_earliest(m.j), end = journal_committed_end(m.j);
+    struct reading r = {
+        .offset = earliest + (end > earliest ? (uint64_t)rand_r(&m.seed) % (end - earliest) : 0)};
+    if (journal_reader_open(m.j, r.offset, &reader, &edges) != JOURNAL_OK)
+        return;
+    for (unsigned windows = model_below(20); windows > 0 && r.state < 2; windows--) {
+        r.state = 0;
+        journal_reader_read(reader, 1 + model_below(900), check_window, &r);
+        while (r.state == 0)
+            set_wait(m.set);
+    }
+    journal_reader_close(&reader);
+}
+
+/* Retention as a daemon asks for it, holding back for a cursor that moves now and then. */
+static void retain(void)
+{
+    uint64_t earliest = journal_earliest(m.j), end = journal_committed_end(m.j);
+    if (m.cursor < earliest || model_below(4) == 0)
+        m.cursor = earliest + (end - earliest) / (1 + model_below(4));
+    bool held = model_below(2);
+    struct journal_retention keep = {
+        .max_bytes = 1 + model_below(20000), .hold = held ? m.cursor : UINT64_MAX};
+    CHECK(journal_retain(m.j, &keep, 1) == JOURNAL_OK);
+    CHECK(!held || journal_earliest(m.j) <= m.cursor);
+}
+
+void model_step(void)
+{
+    m.steps++;
+    switch (model_below(14)) {
+    case 0:
+        journal_set_flush(m.set);
+        break;
+    case 1:
+        append_stale();
+        break;
+    case 2:
+        if (model_below(4) == 0)
+            journal_trim(m.j, m.shown - model_below(4000) % (m.shown + 1));
+        break;
+    case 3:
+        journal_set_poll(m.set);
+        break;
+    case 4:
+        if (model_below(4) == 0)
+            retain();
+        break;
+    case 5:
+        if (model_below(4) == 0)
+            read_some();
+        break;
+    default:
+        append_new();
+    }
+}
+
+void model_settle(void)
+{
+    journal_set_flush(m.set);
+    while (m.j->jobs)
+        set_wait(m.set);
+    pthread_mutex_lock(&m.set->lock);
+    while (m.j->spare.state == SPARE_ASKED || m.j->spare.state == SPARE_MAKING)
+        pthread_cond_wait(&m.set->progress, &m.set->lock);
+    pthread_mutex_unlock(&m.set->lock);
+}
+
+void model_close(void)
+{
+    journal_set_free(&m.set);
+}
+
+void model_reboot(void)
+{
+    boot++;
+}
+
+void model_begin(unsigned seed, int64_t sync_ms)
+{
+    unsigned long steps = m.steps;
+    m = (struct model){.seed = seed, .round = seed, .sync_ms = sync_ms, .steps = steps};
+    rand_r(&m.seed);
+    journal_boot_id = pretend_boot;
+    strcpy(m.dir, "/tmp/test-journal-XXXXXX");
+    CHECK(mkdtemp(m.dir) != NULL);
+}
+
+void model_end(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", m.dir);
+    CHECK(system(command) == 0);
+}
+
+unsigned *model_seed(void)
+{
+    return &m.seed;
+}
+
+unsigned long model_steps(void)
+{
+    return m.steps;
+}
+
+unsigned model_setting(const char *name, unsigned otherwise)
+{
+    const char *text = getenv(name);
+    return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}

@@ -1,0 +1,89 @@
+/* Crash points: an operation, a fault and a policy. A fixed piece of work is done once to count its changing operations;
+ * then again and again, and each time another operation meets the fault. After it the journal is opened and held
+ * against the model, written to, and the power goes: what was ever shown must still be there.
+ *
+ * MILLRACE_POINTS points (default 700, of which each piece of work gives some), from MILLRACE_SEED (default 1). */
+#include "cm.h"
+#include "journal_model.h"
+#include "log.h"
+#include "power.h"
+
+#include <stdio.h>
+
+#define STEPS 30
+
+static const int64_t policies[] = {0, 1, JOURNAL_SYNC_NEVER};
+#define POLICIES (sizeof policies / sizeof *policies)
+
+/* Settled after each step, so that the operations come in the same order each time. */
+static void work(unsigned steps)
+{
+    while (steps-- > 0 && !power_is_cut()) {
+        model_step();
+        model_settle();
+    }
+}
+
+static void open_and_check(bool may_lose)
+{
+    assert_int_equal(model_open(), JOURNAL_OK);
+    model_check(may_lose);
+}
+
+/* The operations that the work came to. */
+static unsigned crash_at(unsigned seed, int64_t policy, enum power_fault fault, unsigned at)
+{
+    bool never = policy == JOURNAL_SYNC_NEVER;
+    model_begin(seed, policy);
+    power_on(fault, at);
+    if (model_open() == JOURNAL_OK) {
+        work(STEPS);
+        model_close();
+    }
+    unsigned operations = power_operations();
+    if (power_is_cut()) {
+        power_off(model_seed());
+        model_reboot();
+        power_on(POWER_NONE, 0);
+        open_and_check(never);
+    } else {
+        open_and_check(false);
+    }
+    work(4);
+    power_cut_now();
+    model_close();
+    power_off(model_seed());
+    model_reboot();
+    open_and_check(never);
+    model_close();
+    model_end();
+    return operations;
+}
+
+static unsigned points_of(unsigned seed, int64_t policy, unsigned stride)
+{
+    unsigned operations = crash_at(seed, policy, POWER_NONE, 0), points = 0;
+    for (enum power_fault fault = POWER_CUT; fault < POWER_FAULTS; fault++)
+        for (unsigned at = 1 + (seed + fault) % stride; at <= operations; at += stride)
+            points += crash_at(seed, policy, fault, at) >= at;
+    return points;
+}
+
+static void test_crash_points(void **state)
+{
+    (void)state;
+    unsigned wanted = model_setting("MILLRACE_POINTS", 700), seed = model_setting("MILLRACE_SEED", 1);
+    unsigned stride = wanted < 5000 ? 7 : 1, points = 0;
+    print_message("from MILLRACE_SEED=%u\n", seed);
+    for (; points < wanted; seed++)
+        for (size_t p = 0; p < POLICIES; p++)
+            points += points_of(seed, policies[p], stride);
+    print_message("%u distinct crash points\n", points);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crash_points)};
+    log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
