@@ -207,13 +207,15 @@ static int read_whole(const char *path, struct buf *text)
     return n == 0 ? 0 : -1;
 }
 
-/* Whether the directory's last name is that of the generation. */
+/* Whether the directory's last name is that of the generation, in the making or not. */
 static bool is_directory_of(const char *directory, uint64_t generation)
 {
     char name[MANIFEST_NAME_TEXT];
     size_t len = strlen(directory);
     while (len > 1 && directory[len - 1] == '/')
         len--;
+    if (len > 4 && memcmp(directory + len - 4, ".tmp", 4) == 0)
+        len -= 4;
     manifest_directory_name(generation, name);
     return len >= strlen(name) && memcmp(directory + len - strlen(name), name, strlen(name)) == 0;
 }

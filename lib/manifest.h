@@ -60,7 +60,8 @@ bool manifest_directory_number(const char *name, uint64_t *generation);
 
 /* *out is filled for MANIFEST_OK and freed with manifest_free; otherwise it is zeroed. */
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
-/* DIRECTORY/manifest.json; its generation must be what the directory's name says. */
+/* DIRECTORY/manifest.json; its generation must be what the directory's name says ("000000000007", or with ".tmp"
+ * behind it while it is made). */
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);

@@ -1,0 +1,303 @@
+#include "archive.h"
+
+#include "io.h"
+#include "record_source.h"
+#include "shard_writer.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TMP_SUFFIX ".tmp"
+#define CURRENT_TMP "current" TMP_SUFFIX
+
+void archive_path(const char *archive, uint64_t generation, bool in_the_making, struct buf *out)
+{
+    char name[MANIFEST_NAME_TEXT];
+    manifest_directory_name(generation, name);
+    buf_printf(out, "%s/%s%s", archive, name, in_the_making ? TMP_SUFFIX : "");
+}
+
+static enum compact_result from_manifest(enum manifest_result r)
+{
+    if (r == MANIFEST_OK)
+        return COMPACT_OK;
+    if (r == MANIFEST_NEWER)
+        return COMPACT_REFUSED;
+    return r == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
+}
+
+static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_TEXT])
+{
+    return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
+}
+
+/* ---- removing ---- */
+
+/* The names in a directory but . and .., in byte order; freed by free_names. */
+static int list_names(const char *path, struct dirent ***names)
+{
+    return scandir(path, names, NULL, alphasort);
+}
+
+static void free_names(struct dirent **names, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* A directory of files. */
+static enum compact_result remove_directory(const char *path, char error[COMPACT_ERROR_TEXT])
+{
+    struct dirent **names;
+    struct buf file = {0};
+    int n = list_names(path, &names), failed = n < 0;
+    for (int i = 0; i < n && !failed; i++) {
+        if (is_dot(names[i]->d_name))
+            continue;
+        buf_clear(&file);
+        buf_printf(&file, "%s/%s", path, names[i]->d_name);
+        failed = io->unlink(file.ptr) != 0;
+    }
+    failed = failed || rmdir(path) != 0;
+    int saved = errno;
+    free_names(names, n > 0 ? n : 0);
+    buf_free(&file);
+    errno = saved;
+    return failed ? compact_fail_errno(error, path) : COMPACT_OK;
+}
+
+/* Takes the generation's name away before its files, so that no directory with that name lacks some. */
+static enum compact_result remove_generation(
+    const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf from = {0}, to = {0};
+    archive_path(archive, generation, false, &from);
+    archive_path(archive, generation, true, &to);
+    enum compact_result r =
+        io->rename(from.ptr, to.ptr) == 0 ? COMPACT_OK : compact_fail_errno(error, from.ptr);
+    if (r == COMPACT_OK)
+        r = remove_directory(to.ptr, error);
+    buf_free(&from);
+    buf_free(&to);
+    return r;
+}
+
+static bool is_leftover(const char *name)
+{
+    char digits[MANIFEST_DIRECTORY_DIGITS + 1] = "";
+    uint64_t generation;
+    size_t len = strlen(name);
+    if (len != MANIFEST_DIRECTORY_DIGITS + strlen(TMP_SUFFIX) ||
+        strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) != 0)
+        return false;
+    memcpy(digits, name, MANIFEST_DIRECTORY_DIGITS);
+    return manifest_directory_number(digits, &generation);
+}
+
+/* What of an interrupted run is called `name`, if it is. in_force is meaningless unless has_current. */
+static enum compact_result recover_one(const char *archive, const char *name, bool has_current,
+    uint64_t in_force, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t generation;
+    struct buf path = {0};
+    enum compact_result r = COMPACT_OK;
+    buf_printf(&path, "%s/%s", archive, name);
+    if (is_leftover(name))
+        r = remove_directory(path.ptr, error);
+    else if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path.ptr) != 0)
+        r = compact_fail_errno(error, path.ptr);
+    else if (manifest_directory_number(name, &generation) && !has_current && generation > 0)
+        r = compact_fail(error, COMPACT_REFUSED,
+            "%.300s is there, but %.100s/current is not: make it a link to the generation that is to be in "
+            "force",
+            path.ptr, archive);
+    else if (manifest_directory_number(name, &generation) && (!has_current || generation > in_force))
+        r = remove_generation(archive, generation, error);
+    buf_free(&path);
+    return r;
+}
+
+enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t in_force = 0;
+    struct dirent **names;
+    enum manifest_result m = manifest_current(archive, &in_force, error);
+    if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
+        return from_manifest(m);
+    int n = list_names(archive, &names);
+    if (n < 0)
+        return compact_fail_errno(error, archive);
+    enum compact_result r = COMPACT_OK;
+    for (int i = 0; i < n && r == COMPACT_OK; i++)
+        r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, in_force, error);
+    free_names(names, n);
+    return r;
+}
+
+enum compact_result archive_prune(
+    const char *archive, uint64_t in_force, unsigned keep, char error[COMPACT_ERROR_TEXT])
+{
+    struct dirent **names;
+    int n = list_names(archive, &names);
+    unsigned kept = 0;
+    enum compact_result r = COMPACT_OK;
+    if (n < 0)
+        return compact_fail_errno(error, archive);
+    for (int i = n; i-- > 0 && r == COMPACT_OK;) {
+        uint64_t generation;
+        if (!manifest_directory_number(names[i]->d_name, &generation) || generation > in_force)
+            continue;
+        if (kept++ >= keep && generation != in_force)
+            r = remove_generation(archive, generation, error);
+    }
+    free_names(names, n);
+    return r;
+}
+
+/* ---- making ---- */
+
+enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf path = {0};
+    archive_path(archive, generation, true, &path);
+    enum compact_result r = io->mkdir(path.ptr, 0777) == 0 ? COMPACT_OK : compact_fail_errno(error, path.ptr);
+    buf_free(&path);
+    return r;
+}
+
+static int write_synced(const char *path, struct bytes text)
+{
+    int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -1;
+    int failed = io_write_all(fd, text.ptr, text.len, 0) != 0 || io->fsync(fd) != 0;
+    int saved = errno;
+    io->close(fd);
+    errno = saved;
+    return failed ? -1 : 0;
+}
+
+enum compact_result archive_describe(
+    const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf path = {0}, text = {0};
+    archive_path(archive, m->generation, true, &path);
+    buf_append(&path, "/manifest.json", sizeof("/manifest.json"));
+    manifest_print(m, &text);
+    enum compact_result r =
+        write_synced(path.ptr, buf_bytes(&text)) == 0 ? COMPACT_OK : compact_fail_errno(error, path.ptr);
+    buf_free(&path);
+    buf_free(&text);
+    return r;
+}
+
+static enum compact_result check_file(
+    const char *directory, const struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf path = {0};
+    struct record_source *source = NULL;
+    struct record_line line = {.text = {"", 0}};
+    buf_printf(&path, "%s/%s", directory, file->name);
+    enum compact_result r = record_source_open_shard(path.ptr, file, &source, error);
+    while (r == COMPACT_OK && line.text.ptr)
+        r = record_source_next(source, &line, error);
+    record_source_close(&source);
+    buf_free(&path);
+    return r;
+}
+
+enum compact_result archive_check(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf path = {0};
+    struct manifest m;
+    archive_path(archive, generation, true, &path);
+    enum compact_result r = from_manifest(manifest_read(path.ptr, &m, error));
+    for (uint32_t k = 0; r == COMPACT_OK && k < m.shards; k++)
+        r = check_file(path.ptr, &m.files[k], error);
+    manifest_free(&m);
+    buf_free(&path);
+    return r;
+}
+
+enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf from = {0}, to = {0};
+    archive_path(archive, generation, true, &from);
+    archive_path(archive, generation, false, &to);
+    enum compact_result r = sync_dir(from.ptr, error);
+    if (r == COMPACT_OK && io->rename(from.ptr, to.ptr) != 0)
+        r = compact_fail_errno(error, to.ptr);
+    if (r == COMPACT_OK)
+        r = sync_dir(archive, error);
+    buf_free(&from);
+    buf_free(&to);
+    return r;
+}
+
+enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+{
+    char name[MANIFEST_NAME_TEXT];
+    struct buf from = {0}, to = {0};
+    manifest_directory_name(generation, name);
+    buf_printf(&from, "%s/%s", archive, CURRENT_TMP);
+    buf_printf(&to, "%s/current", archive);
+    enum compact_result r = COMPACT_OK;
+    if (symlink(name, from.ptr) != 0 || io->rename(from.ptr, to.ptr) != 0)
+        r = compact_fail_errno(error, to.ptr);
+    if (r == COMPACT_OK)
+        r = sync_dir(archive, error);
+    buf_free(&from);
+    buf_free(&to);
+    return r;
+}
+
+/* ---- generation 0 ---- */
+
+static enum compact_result make_empty_file(
+    const char *directory, uint32_t k, struct manifest *m, char error[COMPACT_ERROR_TEXT])
+{
+    struct shard_writer *w = NULL;
+    enum compact_result r = shard_writer_open(directory, k, m->shards, &w, error);
+    if (r == COMPACT_OK)
+        r = shard_writer_finish(w, &m->files[k], error);
+    shard_writer_close(&w);
+    return r;
+}
+
+static enum compact_result make_empty(const char *archive, struct manifest *m, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf directory = {0};
+    archive_path(archive, 0, true, &directory);
+    enum compact_result r = archive_begin(archive, 0, error);
+    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++)
+        r = make_empty_file(directory.ptr, k, m, error);
+    buf_free(&directory);
+    return r == COMPACT_OK ? archive_describe(archive, m, error) : r;
+}
+
+enum compact_result archive_init(
+    const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t generation;
+    enum manifest_result there = manifest_current(archive, &generation, error);
+    if (there != MANIFEST_ABSENT)
+        return from_manifest(there);
+    struct manifest m = {.made = now, .shards = shards};
+    m.files = mem_zalloc(shards * sizeof(*m.files));
+    enum compact_result r = make_empty(archive, &m, error);
+    if (r == COMPACT_OK)
+        r = archive_publish(archive, 0, error);
+    if (r == COMPACT_OK)
+        r = archive_switch(archive, 0, error);
+    manifest_free(&m);
+    return r;
+}

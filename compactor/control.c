@@ -1,0 +1,229 @@
+#include "control.h"
+
+#include "http_client.h"
+#include "json_fields.h"
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ANSWER_WITHIN (600 * USEC_PER_SEC) /* sealing commits, reloading checks whole files */
+#define SORTDBS_MAX 64
+#define SEPARATORS " ,\t"
+
+struct peer {
+    char *url;
+    struct http_client *client;
+};
+
+struct control {
+    struct event_base *base;
+    struct peer aggregator, sortdbs[SORTDBS_MAX];
+    size_t n_sortdbs;
+    struct run_control calls;
+};
+
+/* ---- one request ---- */
+
+static enum compact_result judge_status(int status)
+{
+    if (status >= 200 && status < 300)
+        return COMPACT_OK;
+    return status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED;
+}
+
+/* What a daemon says of its refusal: the problem's detail, or nothing. */
+static void describe_refusal(struct buf *body, struct buf *out)
+{
+    struct json_doc *d = json_doc_parse(buf_bytes(body));
+    struct json_value detail = {.type = JSON_MISSING};
+    if (d)
+        detail = json_doc_at(d, "/detail");
+    if (detail.type == JSON_STRING)
+        buf_append_bytes(out, detail.v.string);
+    buf_append_char(out, '\0');
+    json_doc_free(&d);
+}
+
+/* *reply is freed by the caller; set for COMPACT_OK only. */
+static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
+    struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
+{
+    int status = 0;
+    struct buf body = {0}, why = {0};
+    struct http_call_spec call = {.method = method, .target = target, .may_resend = true};
+    enum http_client_result sent = http_client_fetch(peer->client, &call, &status, &body);
+    enum compact_result r = sent == HTTP_CLIENT_OK ? judge_status(status) : COMPACT_TRY_AGAIN;
+    *reply = r == COMPACT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
+    if (sent != HTTP_CLIENT_OK)
+        compact_fail(error, r, "%s%s: %s", peer->url, target, http_client_strerror(sent));
+    else if (r != COMPACT_OK) {
+        describe_refusal(&body, &why);
+        compact_fail(error, r, "%s%s: %d %s", peer->url, target, status, why.ptr);
+    } else if (!*reply)
+        r = compact_fail(error, COMPACT_REFUSED, "%s%s: the answer is no JSON", peer->url, target);
+    buf_free(&body);
+    buf_free(&why);
+    return r;
+}
+
+static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type == JSON_STRING)
+        return bytes_to_u64(v.v.string, out);
+    *out = v.type == JSON_I64 && v.v.i64 >= 0 ? (uint64_t)v.v.i64 : 0;
+    return v.type == JSON_I64 && v.v.i64 >= 0;
+}
+
+/* A number that the answer must have. */
+static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
+    uint64_t *out, char error[COMPACT_ERROR_TEXT])
+{
+    if (number_at(d, pointer, out))
+        return COMPACT_OK;
+    return compact_fail(error, COMPACT_REFUSED, "%s: its answer has no %s", peer->url, pointer + 1);
+}
+
+static enum compact_result ask_number(const struct peer *peer, const char *method, const char *target,
+    const char *pointer, uint64_t *out, char error[COMPACT_ERROR_TEXT])
+{
+    struct json_doc *d;
+    enum compact_result r = ask(peer, method, target, &d, error);
+    if (r == COMPACT_OK)
+        r = take_number(peer, d, pointer, out, error);
+    json_doc_free(&d);
+    return r;
+}
+
+/* ---- the four calls ---- */
+
+/* Lines that come between the two questions belong to a slice that is not sealed for being empty: the next run's. */
+static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
+{
+    static const char *const parts[] = {"/events", "/skipped", "/rejected"};
+    const struct control *c = arg;
+    struct json_doc *stats = NULL;
+    uint64_t sum = 0;
+    enum compact_result r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && r == COMPACT_OK; i++) {
+        uint64_t n = 0;
+        r = take_number(&c->aggregator, stats, parts[i], &n, error);
+        sum += n;
+    }
+    json_doc_free(&stats);
+    *is_empty = sum == 0;
+    return r == COMPACT_OK ? ask_number(&c->aggregator, "GET", "/slices", "/open", open, error) : r;
+}
+
+static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT])
+{
+    const struct control *c = arg;
+    char target[64];
+    uint64_t sealed = 0;
+    snprintf(target, sizeof(target), "/seal?slice=%" PRIu64, n);
+    enum compact_result r = ask_number(&c->aggregator, "POST", target, "/sealed", &sealed, error);
+    if (r == COMPACT_OK && sealed != n)
+        r = compact_fail(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " for %" PRIu64,
+            c->aggregator.url, sealed, n);
+    return r;
+}
+
+static enum compact_result reload(
+    void *arg, uint64_t generation, bool *served, char error[COMPACT_ERROR_TEXT])
+{
+    const struct control *c = arg;
+    enum compact_result r = COMPACT_OK;
+    for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++) {
+        uint64_t got = 0;
+        r = ask_number(&c->sortdbs[i], "POST", "/reload", "/generation", &got, error);
+        if (r == COMPACT_OK && got != generation)
+            r = compact_fail(error, COMPACT_TRY_AGAIN,
+                "%s serves generation %" PRIu64 ", not %" PRIu64 ": is it another archive's?",
+                c->sortdbs[i].url, got, generation);
+    }
+    *served = r == COMPACT_OK && c->n_sortdbs > 0;
+    return r;
+}
+
+static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT])
+{
+    const struct control *c = arg;
+    char target[64];
+    uint64_t cleared;
+    snprintf(target, sizeof(target), "/clear?through=%" PRIu64, through);
+    return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
+}
+
+/* ---- making it ---- */
+
+static bool connect_peer(struct control *c, const struct control_config *config, struct peer *peer,
+    struct bytes url, char error[COMPACT_ERROR_TEXT])
+{
+    peer->url = bytes_dup(url);
+    peer->client = http_client_new(&(struct http_client_config){.base = c->base,
+        .url = peer->url,
+        .max_connections = 1,
+        .timeout = ANSWER_WITHIN,
+        .auth_token = config->auth_token});
+    if (!peer->client)
+        compact_fail(error, COMPACT_REFUSED, "%s is no address", peer->url);
+    return peer->client != NULL;
+}
+
+static bool connect_sortdbs(
+    struct control *c, const struct control_config *config, char error[COMPACT_ERROR_TEXT])
+{
+    const char *list = config->sortdb_urls;
+    if (strcmp(list, "none") == 0)
+        return true;
+    for (list += strspn(list, SEPARATORS); *list; list += strspn(list, SEPARATORS)) {
+        struct bytes url = bytes_of(list, strcspn(list, SEPARATORS));
+        if (c->n_sortdbs == SORTDBS_MAX) {
+            compact_fail(error, COMPACT_REFUSED, "more than %d sortdbs", SORTDBS_MAX);
+            return false;
+        }
+        if (!connect_peer(c, config, &c->sortdbs[c->n_sortdbs++], url, error))
+            return false;
+        list += url.len;
+    }
+    if (c->n_sortdbs == 0)
+        compact_fail(error, COMPACT_REFUSED, "sortdb_url names none; \"none\" says that there is none");
+    return c->n_sortdbs > 0;
+}
+
+struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT])
+{
+    struct control *c = mem_zalloc(sizeof(*c));
+    c->base = event_base_new();
+    c->calls = (struct run_control){.arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear};
+    if (!connect_peer(c, config, &c->aggregator, bytes_str(config->aggregator_url), error) ||
+        !connect_sortdbs(c, config, error))
+        control_free(&c);
+    return c;
+}
+
+static void free_peer(struct peer *p)
+{
+    if (p->client)
+        http_client_free(&p->client);
+    free(p->url);
+}
+
+void control_free(struct control **cp)
+{
+    struct control *c = *cp;
+    if (!c)
+        return;
+    free_peer(&c->aggregator);
+    for (size_t i = 0; i < c->n_sortdbs; i++)
+        free_peer(&c->sortdbs[i]);
+    event_base_free(c->base);
+    free(c);
+    *cp = NULL;
+}
+
+const struct run_control *control_calls(struct control *c)
+{
+    return &c->calls;
+}

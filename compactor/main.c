@@ -1,0 +1,189 @@
+/* compactor: one run over an archive and a running pipeline. Wires options, the lock, HTTP and the terminal to the run. */
+#include "archive.h"
+#include "control.h"
+#include "daemon.h"
+#include "log.h"
+#include "options.h"
+#include "progress.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define DEFAULT_AGGREGATOR_PORT 8082
+#define DEFAULT_SORTDB_PORT 8083
+#define TOKEN_MAX 4096
+
+static const struct option_row rows[] = {
+    {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "the archive's directory"},
+    {.name = "slices",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4000,
+        .help = "the aggregator's directory of slices (its data_dir, and /slices)"},
+    {.name = "aggregator_url",
+        .type = OPTION_STRING,
+        .help = "where slices are sealed and cleared; the file's [aggregator] unless given"},
+    {.name = "sortdb_url",
+        .type = OPTION_STRING,
+        .help = "every sortdb that serves the archive, separated by commas; the file's [sortdb] unless "
+                "given. none: "
+                "there is none, and slices are kept"},
+    {.name = "shards",
+        .type = OPTION_INT,
+        .min = 1,
+        .max = MANIFEST_SHARDS_MAX,
+        .help = "files to cut the archive into; as it is now unless given, 1 at first"},
+    {.name = "keep",
+        .type = OPTION_INT,
+        .fallback = "2",
+        .min = 1,
+        .max = 1000000,
+        .unit = "generations",
+        .help = "how many to keep, with the one in force"},
+    {.name = "init",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "make the empty generation 0 if there is none, and end"},
+    {.name = "auth_token_file", .type = OPTION_STRING, .help = "the token that the daemons ask for"},
+    {.name = "log_format",
+        .type = OPTION_CHOICE,
+        .fallback = "text",
+        .choices = "text|json",
+        .help = "of the lines on standard error"},
+    {0},
+};
+
+static int fail(const char *what, int status)
+{
+    log_error(what);
+    return status;
+}
+
+static void log_outcome(const struct run_outcome *out)
+{
+    log_info(out->published ? "a new generation is in force" : "nothing new to merge",
+        LOG_U("generation", out->generation), LOG_U("through", out->through), LOG_U("slices", out->slices),
+        LOG_U("records", out->records), LOG_U("bytes", out->bytes));
+    if (out->collisions)
+        log_warn("two texts have one hash; the smaller is kept", LOG_U("lookups", out->collisions),
+            LOG_S("last", out->collision));
+    if (!out->served)
+        log_warn("no sortdb serves the archive: slices are kept");
+}
+
+/* ---- one run ---- */
+
+static int run_with(struct options *o, struct control *control)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    struct run_outcome out;
+    struct progress progress;
+    struct run_spec spec = {.archive = options_string(o, "archive"),
+        .slices = options_string(o, "slices"),
+        .shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 0,
+        .keep = (unsigned)options_int(o, "keep"),
+        .now = clock_wall() / USEC_PER_SEC,
+        .control = control_calls(control),
+        .on_progress = progress_show,
+        .arg = &progress};
+    progress_begin(&progress);
+    enum compact_result r = run_compact(&spec, &out, error);
+    progress_end(&progress);
+    if (r != COMPACT_OK) {
+        log_error(compact_strerror(r), LOG_S("why", error));
+        return compact_exit_status(r);
+    }
+    log_outcome(&out);
+    return EX_OK;
+}
+
+static int init_archive(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    const char *archive = options_string(o, "archive");
+    uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
+    enum compact_result r = archive_recover(archive, error);
+    if (r == COMPACT_OK)
+        r = archive_init(archive, shards, clock_wall() / USEC_PER_SEC, error);
+    if (r != COMPACT_OK)
+        log_error(compact_strerror(r), LOG_S("why", error));
+    return compact_exit_status(r);
+}
+
+/* The file's first line; NULL when there is none. The caller frees it. */
+static char *read_token(const char *path)
+{
+    char line[TOKEN_MAX];
+    FILE *f = fopen(path, "re");
+    char *got = f ? fgets(line, sizeof line, f) : NULL;
+    if (f)
+        fclose(f);
+    if (got)
+        line[strcspn(line, "\r\n")] = '\0';
+    return got && line[0] ? mem_strdup(line) : NULL;
+}
+
+static int run_over_http(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    const char *aggregator = options_string(o, "aggregator_url"), *sortdb = options_string(o, "sortdb_url");
+    const char *token_file = options_string(o, "auth_token_file");
+    char *token = token_file ? read_token(token_file) : NULL;
+    if (token_file && !token)
+        return fail("auth_token_file holds no token", EX_CONFIG);
+    struct control *control = control_new(
+        &(struct control_config){
+            .aggregator_url =
+                aggregator ? aggregator : options_peer_url(o, "aggregator", DEFAULT_AGGREGATOR_PORT),
+            .sortdb_urls = sortdb ? sortdb : options_peer_url(o, "sortdb", DEFAULT_SORTDB_PORT),
+            .auth_token = token,
+        },
+        error);
+    int status = control ? run_with(o, control) : fail(error, EX_CONFIG);
+    control_free(&control);
+    free(token);
+    return status;
+}
+
+static int run_options(struct options *o)
+{
+    struct config_error error;
+    bool init = options_bool(o, "init");
+    if (options_check_only(o)) {
+        struct buf text = {0};
+        options_print_settings(o, &text);
+        fwrite(text.ptr, 1, text.len, stdout);
+        buf_free(&text);
+        return EX_OK;
+    }
+    if (!options_string(o, "archive"))
+        return fail("archive is not set: the directory of the archive", EX_CONFIG);
+    if (!init && !options_string(o, "slices"))
+        return fail("slices is not set: the aggregator's directory of slices", EX_CONFIG);
+    if (daemon_own_directory(options_string(o, "archive"), &error) != 0)
+        return fail(error.text, EX_CONFIG);
+    return init ? init_archive(o) : run_over_http(o);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "compactor",
+        .summary = "merges the aggregator's sealed slices into the archive, once",
+        .rows = {rows, NULL}};
+    struct options *o;
+    signal(SIGPIPE, SIG_IGN);
+    enum options_result r = options_parse(&spec, argc, argv, &o);
+    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    bool json = r == OPTIONS_OK && strcmp(options_string(o, "log_format"), "json") == 0;
+    log_init("compactor", LOG_LEVEL_INFO, json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
+    if (r == OPTIONS_OK)
+        status = run_options(o);
+    else if (r != OPTIONS_EXIT)
+        fprintf(stderr, "compactor: %s\n", options_error(o));
+    options_free(&o);
+    return status;
+}

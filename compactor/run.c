@@ -1,0 +1,348 @@
+#include "run.h"
+
+#include "archive.h"
+#include "merge.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define TABLES_A_SLICE 2 /* counts and lookups are two sources */
+
+struct run {
+    const struct run_spec *spec;
+    struct run_outcome *out;
+    char *error;
+    struct manifest old, made; /* in force at the start; in the making */
+    uint64_t open;             /* the slice that was open */
+    bool open_is_empty;
+    uint64_t last; /* the last sealed slice */
+    bool has_work; /* a generation is to be made */
+    struct record_source **sources;
+    size_t n_sources;
+    struct shard_writer **writers;
+    uint64_t total; /* bytes of the sources, for the progress */
+};
+
+/* ---- what there is ---- */
+
+static enum compact_result step_recover(struct run *run)
+{
+    const struct run_spec *spec = run->spec;
+    enum compact_result r = archive_recover(spec->archive, run->error);
+    if (r == COMPACT_OK)
+        r = archive_init(spec->archive, spec->shards ? spec->shards : 1, spec->now, run->error);
+    if (r != COMPACT_OK)
+        return r;
+    enum manifest_result m = manifest_read_current(spec->archive, &run->old, run->error);
+    if (m != MANIFEST_OK)
+        return m == MANIFEST_NEWER    ? COMPACT_REFUSED
+               : m == MANIFEST_FAILED ? COMPACT_FAILED
+                                      : COMPACT_DAMAGED;
+    run->out->generation = run->old.generation;
+    run->out->through = run->old.through;
+    return COMPACT_OK;
+}
+
+static enum compact_result step_look(struct run *run)
+{
+    const struct run_control *c = run->spec->control;
+    enum compact_result r = c->look(c->arg, &run->open, &run->open_is_empty, run->error);
+    if (r != COMPACT_OK)
+        return r;
+    if (run->open <= run->old.through)
+        return compact_fail(run->error, COMPACT_REFUSED,
+            "the archive holds slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
+            ": they are of different data",
+            run->old.through, run->open);
+    return COMPACT_OK;
+}
+
+/* An empty open slice stays open: else runs over a silent stream would make slices and generations for ever. */
+static enum compact_result step_seal(struct run *run)
+{
+    const struct run_control *c = run->spec->control;
+    run->last = run->open_is_empty ? run->open - 1 : run->open;
+    return run->open_is_empty ? COMPACT_OK : c->seal(c->arg, run->open, run->error);
+}
+
+/* ---- what is to be done ---- */
+
+/* The value of the canonical text's line that begins as `line` does up to its " = "; its own when there is none. */
+static bool means_the_same(struct bytes line, const char *text)
+{
+    const char *equals = memmem(line.ptr, line.len, " key = ", 7);
+    bool is_key = bytes_starts_with(line, BYTES_LITERAL("total ")) ||
+                  bytes_starts_with(line, BYTES_LITERAL("subtotal "));
+    if (!is_key || !equals)
+        return true;
+    struct bytes name = bytes_of(line.ptr, (size_t)(equals + 7 - line.ptr));
+    while (*text) {
+        struct bytes other = bytes_of(text, strcspn(text, "\n"));
+        if (bytes_starts_with(other, name) && !bytes_equal(other, line))
+            return false;
+        text += other.len + (text[other.len] == '\n');
+    }
+    return true;
+}
+
+/* A namespace whose key changed would mix two meanings under one name. */
+static enum compact_result check_counters(
+    struct run *run, const char *path, const char *before, const char *now)
+{
+    while (*before) {
+        struct bytes line = bytes_of(before, strcspn(before, "\n"));
+        if (!means_the_same(line, now))
+            return compact_fail(run->error, COMPACT_REFUSED,
+                "%.200s counts something else than the archive's `%.*s`: give the counter another name", path,
+                (int)line.len, line.ptr);
+        before += line.len + (before[line.len] == '\n');
+    }
+    return COMPACT_OK;
+}
+
+/* The manifest takes the counters and cursors of the newest slice it includes. */
+static enum compact_result take_facts(struct run *run, const char *path, uint64_t n)
+{
+    struct slice_facts f;
+    enum compact_result r = slice_facts_read(path, &f, run->error);
+    if (r != COMPACT_OK)
+        return r;
+    if (f.number != n)
+        r = compact_fail(
+            run->error, COMPACT_DAMAGED, "%.300s: says that it is slice %" PRIu64, path, f.number);
+    else
+        r = check_counters(run, path, run->made.counters, f.counters);
+    if (r == COMPACT_OK) {
+        free(run->made.counters);
+        free(run->made.streams);
+        run->made.counters = f.counters;
+        run->made.streams = f.streams;
+        run->made.n_streams = f.n_streams;
+        run->total += f.bytes;
+        f.counters = NULL;
+        f.streams = NULL;
+    }
+    slice_facts_free(&f);
+    return r;
+}
+
+static void describe_next(struct run *run)
+{
+    const struct manifest *old = &run->old;
+    struct manifest *m = &run->made;
+    m->generation = old->generation + 1;
+    m->through = run->last;
+    m->made = run->spec->now;
+    m->shards = run->spec->shards ? run->spec->shards : old->shards;
+    m->counters = mem_strdup(old->counters);
+    m->files = mem_zalloc(m->shards * sizeof(*m->files));
+    m->n_streams = old->n_streams;
+    m->streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams));
+    memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
+}
+
+static enum compact_result step_plan(struct run *run)
+{
+    enum compact_result r = COMPACT_OK;
+    struct buf path = {0};
+    describe_next(run);
+    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards;
+    for (uint32_t k = 0; k < run->old.shards; k++)
+        run->total += run->old.files[k].bytes;
+    for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
+        buf_clear(&path);
+        slice_path(run->spec->slices, n, &path);
+        r = take_facts(run, path.ptr, n);
+    }
+    buf_free(&path);
+    run->out->slices = run->last - run->old.through;
+    return r;
+}
+
+/* ---- the merge ---- */
+
+static enum compact_result open_slices(struct run *run)
+{
+    enum compact_result r = COMPACT_OK;
+    struct buf path = {0};
+    for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
+        buf_clear(&path);
+        slice_path(run->spec->slices, n, &path);
+        for (int t = SLICE_COUNTS; t <= SLICE_LOOKUPS && r == COMPACT_OK; t++) {
+            struct record_source **s = &run->sources[run->n_sources];
+            r = record_source_open_slice(path.ptr, (enum slice_table)t, s, run->error);
+            run->n_sources += r == COMPACT_OK;
+        }
+    }
+    buf_free(&path);
+    return r;
+}
+
+static enum compact_result open_sources(struct run *run)
+{
+    enum compact_result r = COMPACT_OK;
+    size_t most = run->old.shards + TABLES_A_SLICE * (size_t)(run->last - run->old.through);
+    struct buf path = {0};
+    run->sources = mem_zalloc((most + 1) * sizeof(struct record_source *));
+    for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
+        buf_clear(&path);
+        archive_path(run->spec->archive, run->old.generation, false, &path);
+        buf_printf(&path, "/%s", run->old.files[k].name);
+        r = record_source_open_shard(path.ptr, &run->old.files[k], &run->sources[run->n_sources], run->error);
+        run->n_sources += r == COMPACT_OK;
+    }
+    buf_free(&path);
+    return r == COMPACT_OK ? open_slices(run) : r;
+}
+
+static enum compact_result open_writers(struct run *run)
+{
+    struct buf directory = {0};
+    enum compact_result r = archive_begin(run->spec->archive, run->made.generation, run->error);
+    archive_path(run->spec->archive, run->made.generation, true, &directory);
+    run->writers = mem_zalloc(run->made.shards * sizeof(struct shard_writer *));
+    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
+        r = shard_writer_open(directory.ptr, k, run->made.shards, &run->writers[k], run->error);
+    buf_free(&directory);
+    return r;
+}
+
+static enum compact_result finish_writers(struct run *run)
+{
+    enum compact_result r = COMPACT_OK;
+    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
+        r = shard_writer_finish(run->writers[k], &run->made.files[k], run->error);
+        run->out->records += run->made.files[k].records;
+        run->out->bytes += run->made.files[k].bytes;
+    }
+    return r;
+}
+
+static void close_files(struct run *run)
+{
+    for (size_t i = 0; i < run->n_sources; i++)
+        record_source_close(&run->sources[i]);
+    for (uint32_t k = 0; run->writers && k < run->made.shards; k++)
+        shard_writer_close(&run->writers[k]);
+    run->n_sources = 0;
+    free(run->sources);
+    free(run->writers);
+    run->sources = NULL;
+    run->writers = NULL;
+}
+
+static void on_merged(const struct merge_report *so_far, void *arg)
+{
+    struct run *run = arg;
+    struct run_progress p = {"merge", so_far->bytes, run->total};
+    if (run->spec->on_progress)
+        run->spec->on_progress(&p, run->spec->arg);
+}
+
+static enum compact_result merge_open(struct run *run)
+{
+    struct merge_report report;
+    struct merge_spec spec = {.sources = run->sources,
+        .n_sources = run->n_sources,
+        .writers = run->writers,
+        .shards = run->made.shards,
+        .on_progress = on_merged,
+        .arg = run};
+    enum compact_result r = merge_run(&spec, &report, run->error);
+    run->out->collisions = report.collisions;
+    memcpy(run->out->collision, report.collision, sizeof(report.collision));
+    return r == COMPACT_OK ? finish_writers(run) : r;
+}
+
+static enum compact_result step_merge(struct run *run)
+{
+    enum compact_result r = open_sources(run);
+    if (r == COMPACT_OK)
+        r = open_writers(run);
+    if (r == COMPACT_OK)
+        r = merge_open(run);
+    close_files(run);
+    return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;
+}
+
+static enum compact_result step_check(struct run *run)
+{
+    return archive_check(run->spec->archive, run->made.generation, run->error);
+}
+
+static enum compact_result step_publish(struct run *run)
+{
+    return archive_publish(run->spec->archive, run->made.generation, run->error);
+}
+
+static enum compact_result step_switch(struct run *run)
+{
+    enum compact_result r = archive_switch(run->spec->archive, run->made.generation, run->error);
+    if (r != COMPACT_OK)
+        return r;
+    run->out->published = true;
+    run->out->generation = run->made.generation;
+    run->out->through = run->made.through;
+    return COMPACT_OK;
+}
+
+/* ---- telling the daemons ---- */
+
+static enum compact_result step_reload(struct run *run)
+{
+    const struct run_control *c = run->spec->control;
+    return c->reload(c->arg, run->out->generation, &run->out->served, run->error);
+}
+
+static enum compact_result step_clear(struct run *run)
+{
+    const struct run_control *c = run->spec->control;
+    if (!run->out->served || run->out->through == 0)
+        return COMPACT_OK;
+    return c->clear(c->arg, run->out->through, run->error);
+}
+
+static enum compact_result step_prune(struct run *run)
+{
+    return archive_prune(run->spec->archive, run->out->generation, run->spec->keep, run->error);
+}
+
+static const struct step {
+    const char *name;
+    enum compact_result (*take)(struct run *run);
+    bool makes; /* only when a generation is to be made */
+} steps[] = {
+    {"recover", step_recover, false},
+    {"look", step_look, false},
+    {"seal", step_seal, false},
+    {"plan", step_plan, false},
+    {"merge", step_merge, true},
+    {"check", step_check, true},
+    {"publish", step_publish, true},
+    {"switch", step_switch, true},
+    {"reload", step_reload, false},
+    {"clear", step_clear, false},
+    {"prune", step_prune, false},
+};
+
+static enum compact_result take_step(struct run *run, const struct step *step)
+{
+    struct run_progress p = {step->name, 0, 0};
+    if (step->makes && !run->has_work)
+        return COMPACT_OK;
+    if (run->spec->on_progress)
+        run->spec->on_progress(&p, run->spec->arg);
+    return step->take(run);
+}
+
+enum compact_result run_compact(
+    const struct run_spec *spec, struct run_outcome *out, char error[COMPACT_ERROR_TEXT])
+{
+    struct run run = {.spec = spec, .out = out, .error = error};
+    enum compact_result r = COMPACT_OK;
+    *out = (struct run_outcome){0};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && r == COMPACT_OK; i++)
+        r = take_step(&run, &steps[i]);
+    manifest_free(&run.old);
+    manifest_free(&run.made);
+    return r;
+}

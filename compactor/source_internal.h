@@ -1,0 +1,14 @@
+/* What record_source.c shares with the kinds of sources. */
+#ifndef MILLRACE_SOURCE_INTERNAL_H
+#define MILLRACE_SOURCE_INTERNAL_H
+
+#include "record_source.h"
+
+struct source_kind {
+    enum compact_result (*next)(void *state, struct record_line *out, char error[COMPACT_ERROR_TEXT]);
+    void (*close)(void *state);
+};
+
+struct record_source *source_new(const struct source_kind *kind, void *state, const char *path);
+
+#endif
