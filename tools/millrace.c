@@ -25,6 +25,7 @@ static const struct tool {
     {"put", tool_put, "post events from files or standard input to the local queue"},
     {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},
+    {"compact", tool_compact, "move what is counted so far into the archive"},
     {"help", tool_help, "this list; NAME: that subcommand's options"},
     {"version", tool_version, "the version"},
 };

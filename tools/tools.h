@@ -5,6 +5,7 @@
 
 int tool_up(int argc, char **argv);
 int tool_put(int argc, char **argv);
+int tool_compact(int argc, char **argv);
 int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
 

@@ -1,0 +1,135 @@
+/* millrace compact: runs the compactor over a pipeline, with the addresses that run.json or the configuration say and the
+ * directories that `millrace up` uses. What the section [compactor] sets is left to it. */
+#include "bytes.h"
+#include "config.h"
+#include "options.h"
+#include "pipeline.h"
+#include "tools.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define ARGS_MAX 16
+
+static const struct option_row rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "the pipeline's directory, if not the configured one"},
+    {.name = "shards",
+        .type = OPTION_INT,
+        .min = 1,
+        .max = 4096,
+        .help = "files to cut the archive into, if not as many as now"},
+    {.name = "keep",
+        .type = OPTION_INT,
+        .min = 1,
+        .max = 1000000,
+        .unit = "generations",
+        .help = "how many to keep, with the one in force"},
+    {.name = NULL},
+};
+
+struct command {
+    const struct options *o;
+    const struct config *config; /* or NULL */
+    const char *data_dir;
+    char *argv[ARGS_MAX + 1];
+    size_t n;
+};
+
+static const char *setting(const struct config *config, const char *section, const char *key)
+{
+    const struct config_section *s = config ? config_section(config, section, "") : NULL;
+    return s ? config_value(s, key) : NULL;
+}
+
+static void add_arg(struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_arg(struct command *c, const char *fmt, ...)
+{
+    struct buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    c->argv[c->n++] = bytes_dup(buf_bytes(&text));
+    buf_free(&text);
+}
+
+/* A directory: as the daemon that owns it is configured, else where `millrace up` puts it. */
+static void add_directories(struct command *c)
+{
+    const char *archive = setting(c->config, "sortdb", "archive");
+    const char *aggregator = setting(c->config, "aggregator", "data_dir");
+    if (archive)
+        add_arg(c, "--archive=%s", archive);
+    else if (!setting(c->config, "compactor", "archive"))
+        add_arg(c, "--archive=%s/archive", c->data_dir);
+    if (aggregator)
+        add_arg(c, "--slices=%s/slices", aggregator);
+    else if (!setting(c->config, "compactor", "slices"))
+        add_arg(c, "--slices=%s/aggregator/slices", c->data_dir);
+}
+
+static void add_address(struct command *c, struct pipeline *p, const char *daemon)
+{
+    char key[64];
+    const char *url = pipeline_url(p, daemon);
+    snprintf(key, sizeof key, "%s_url", daemon);
+    if (url && !setting(c->config, "compactor", key))
+        add_arg(c, "--%s=%s", key, url);
+}
+
+static void add_number(struct command *c, const char *name)
+{
+    if (options_is_set(c->o, name))
+        add_arg(c, "--%s=%lld", name, (long long)options_int(c->o, name));
+}
+
+static void compose(struct command *c)
+{
+    char *libexec = tool_libexec_dir();
+    struct pipeline *p = pipeline_open(c->config, c->data_dir);
+    add_arg(c, "%s/compactor", libexec);
+    if (c->config)
+        add_arg(c, "--config=%s", c->config->path);
+    add_directories(c);
+    add_address(c, p, "aggregator");
+    add_address(c, p, "sortdb");
+    add_number(c, "shards");
+    add_number(c, "keep");
+    pipeline_close(&p);
+    free(libexec);
+}
+
+static int run_compactor(const struct options *o)
+{
+    struct command c = {.o = o, .config = options_config(o), .data_dir = options_string(o, "data_dir")};
+    if (!c.data_dir)
+        c.data_dir = setting(c.config, "millrace", "data_dir");
+    if (!c.data_dir)
+        c.data_dir = "millrace-data";
+    compose(&c);
+    execv(c.argv[0], c.argv);
+    fprintf(stderr, "millrace compact: %s: %s\n", c.argv[0], strerror(errno));
+    for (size_t i = 0; i < c.n; i++)
+        free(c.argv[i]);
+    return EX_CONFIG;
+}
+
+int tool_compact(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "compact",
+        .summary = "millrace compact: moves what is counted so far into the archive",
+        .rows = {rows, NULL}};
+    struct options *o;
+    enum options_result r = options_parse(&spec, argc, argv, &o);
+    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    if (r == OPTIONS_OK)
+        status = run_compactor(o);
+    else if (r != OPTIONS_EXIT)
+        fprintf(stderr, "millrace compact: %s\n", options_error(o));
+    options_free(&o);
+    return status;
+}
