@@ -46,7 +46,9 @@ static enum sorted_file_result open_shard(
     if (r != SORTED_FILE_OK)
         return r;
     g->info.records += sorted_file_records(g->files[shard]);
-    g->info.bytes += sorted_file_text(g->files[shard])->text.len;
+    struct bytes text = sorted_file_text(g->files[shard])->text;
+    g->info.bytes += text.len;
+    g->info.is_cut |= text.len > 0 && text.ptr[text.len - 1] != '\n';
     return r;
 }
 
@@ -66,8 +68,18 @@ static enum generation_result result_of_file(enum sorted_file_result r)
     return GENERATION_FAILED;
 }
 
-static enum generation_result open_db_file(const struct generation_source *source, uint64_t load,
-    const atomic_bool *cancel, struct generation **out, char *error)
+/* What `now` has lost, in words; NULL when nothing that can be told. */
+static const char *find_loss(const struct generation_info *served, const struct generation_info *now)
+{
+    if (served && served->records > 0 && now->records == 0)
+        return "is empty, and the file served is not";
+    if (served && !served->is_cut && now->is_cut)
+        return "ends within a line, and the file served does not: it may have been cut";
+    return NULL;
+}
+
+static enum generation_result open_db_file(const struct generation_source *source,
+    const struct generation_info *served, const atomic_bool *cancel, struct generation **out, char *error)
 {
     struct generation *g = generation_new(1, source->separator);
     struct sorted_file_config config = {.path = source->db_file,
@@ -75,7 +87,12 @@ static enum generation_result open_db_file(const struct generation_source *sourc
         .lock_memory = source->lock_memory,
         .cancel = cancel};
     enum sorted_file_result r = open_shard(g, 0, &config, error);
-    g->info.number = load;
+    const char *loss = r == SORTED_FILE_OK ? find_loss(served, &g->info) : NULL;
+    g->info.number = served ? served->number + 1 : 1;
+    if (loss) {
+        snprintf(error, GENERATION_ERROR_TEXT, "%.400s: %s", source->db_file, loss);
+        r = SORTED_FILE_REFUSED;
+    }
     if (r == SORTED_FILE_OK)
         *out = g;
     else
@@ -144,11 +161,12 @@ static enum generation_result open_archive(const struct generation_source *sourc
     return result_of_file(r);
 }
 
-enum generation_result generation_open(const struct generation_source *source, uint64_t load,
-    const atomic_bool *cancel, struct generation **out, char error[GENERATION_ERROR_TEXT])
+enum generation_result generation_open(const struct generation_source *source,
+    const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
+    char error[GENERATION_ERROR_TEXT])
 {
     return source->archive ? open_archive(source, cancel, out, error)
-                           : open_db_file(source, load, cancel, out, error);
+                           : open_db_file(source, served, cancel, out, error);
 }
 
 struct generation *generation_ref(struct generation *g)

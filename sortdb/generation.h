@@ -31,16 +31,21 @@ enum generation_result {
     GENERATION_CANCELLED, /* the caller's flag was set */
 };
 
-/* The archive's generation in force, or the file; reads all of it. A file's number is `load`. */
-enum generation_result generation_open(const struct generation_source *source, uint64_t load,
-    const atomic_bool *cancel, struct generation **out, char error[GENERATION_ERROR_TEXT]);
-struct generation *generation_ref(struct generation *g);
-void generation_unref(struct generation **g);
-
 struct generation_info {
     uint64_t number, through, records, bytes;
     uint32_t shards;
+    bool is_cut; /* a file's last line has no LF */
 };
+
+/* The archive's generation in force, or the file; reads all of it. `served` is what it is to replace, NULL at first: a
+ * file's number is one more. A file carries no manifest that would tell a part from the whole; so one that has lost what
+ * the one served has (every line, or the LF at its end) is refused: that is what is left when its making failed. */
+enum generation_result generation_open(const struct generation_source *source,
+    const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
+    char error[GENERATION_ERROR_TEXT]);
+struct generation *generation_ref(struct generation *g);
+void generation_unref(struct generation **g);
+
 struct generation_info generation_info(const struct generation *g);
 char generation_separator(const struct generation *g);
 

@@ -82,20 +82,6 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 /* ---- reloads ---- */
 
-/* A file without a line is what is left when its making failed, more often than it is meant. */
-static void refuse_emptiness(const struct app *app, struct reloader_outcome *o)
-{
-    bool is_file = options_string(daemon_options(app->daemon), "db_file") != NULL;
-    if (o->result != GENERATION_OK || !is_file || !app->generation)
-        return;
-    if (generation_info(o->generation).records > 0 || generation_info(app->generation).records == 0)
-        return;
-    snprintf(o->error, sizeof(o->error), "%.400s: empty, where the file served has records",
-        options_string(daemon_options(app->daemon), "db_file"));
-    generation_unref(&o->generation);
-    o->result = GENERATION_REFUSED;
-}
-
 static void take_good(struct wiring *w, struct reloader_outcome *o)
 {
     struct generation_info info = generation_info(o->generation);
@@ -123,7 +109,6 @@ static void on_opened(void *arg)
     struct reloader_outcome o;
     if (!w->app.reloader || !reloader_take(w->app.reloader, &o))
         return;
-    refuse_emptiness(&w->app, &o);
     if (o.result == GENERATION_OK)
         take_good(w, &o);
     else
@@ -234,8 +219,8 @@ static void register_metrics(struct wiring *w)
     app->fwmatch_misses = stats_counter(s, "fwmatch_misses_total", NULL, "prefixes that no key has");
     w->reloads = stats_counter(s, "reloads_total", NULL, "generations taken, the first included");
     w->failed_reloads = stats_counter(s, "reload_failures_total", NULL, "generations refused");
-    stats_gauge(s, "generation", NULL, "the generation served", read_generation, app);
-    stats_gauge(s, "records", NULL, "records served", read_records, app);
+    stats_gauge(s, "served_generation", NULL, "the generation served", read_generation, app);
+    stats_gauge(s, "served_records", NULL, "records served", read_records, app);
     stats_gauge(s, "served_bytes", NULL, "bytes of the files served", read_bytes, app);
 }
 

@@ -115,9 +115,8 @@ static int map(struct mapping *m, bool lock, const char **what)
 
 int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT])
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *what = "open";
-    pthread_once(&once, install_handler);
+    install_handler();
     struct mapping *m = mem_zalloc(sizeof(*m));
     m->magic = MAPPING_MAGIC;
     m->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

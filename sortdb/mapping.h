@@ -17,7 +17,8 @@
  * Writing into the file in place, at the same length, cannot be noticed so; mapping_is_untouched looks at the file's
  * size and time, for a look every now and then. Files are to be replaced by rename.
  *
- * A SIGBUS elsewhere ends the process as ever. The handler is installed by the first mapping_open and stays.
+ * A SIGBUS elsewhere ends the process as ever. Every mapping_open installs the handler, so that of whoever
+ * took the signal meanwhile is gone.
  */
 #ifndef MILLRACE_MAPPING_H
 #define MILLRACE_MAPPING_H

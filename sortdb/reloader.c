@@ -15,7 +15,8 @@ struct reloader {
     bool ended;
     struct reloader_outcome outcome;
     /* The thread's. */
-    uint64_t loads; /* that succeeded */
+    struct generation_info opened; /* the newest that opened */
+    bool has_opened;
 };
 
 /* Waits for a request, and until the last outcome is taken. False: stop. */
@@ -44,8 +45,12 @@ static void *run(void *arg)
     uint64_t ticket;
     while (wait_for_request(r, &ticket)) {
         struct reloader_outcome o = {.ticket = ticket};
-        o.result = generation_open(&r->config.source, r->loads + 1, &r->stop, &o.generation, o.error);
-        r->loads += o.result == GENERATION_OK;
+        o.result = generation_open(
+            &r->config.source, r->has_opened ? &r->opened : NULL, &r->stop, &o.generation, o.error);
+        if (o.result == GENERATION_OK) {
+            r->opened = generation_info(o.generation);
+            r->has_opened = true;
+        }
         hand_over(r, &o);
     }
     return NULL;
