@@ -1,0 +1,17 @@
+/* make_slice: writes a sealed slice as docs/slices.md describes it, for tests of what reads slices. */
+#ifndef MILLRACE_MAKE_SLICE_H
+#define MILLRACE_MAKE_SLICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct slice_row {
+    const char *key;  /* of the row; NULL ends a list */
+    int64_t n;        /* unless text is set */
+    const char *text; /* of a lookup */
+};
+
+/* Aborts when it cannot. The stream `clicks` ends at 1000 times the number. */
+void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows);
+
+#endif
