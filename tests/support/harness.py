@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.parse
@@ -113,6 +114,13 @@ def query(**params):
                     for k, v in params.items() if v is not None)
 
 
+def dies_with_us(argv):
+    """The command line under which a program is killed when the test is, however that ends. The kernel watches the
+    thread that started it, so only the main thread's programs can be tied to it."""
+    tied = threading.current_thread() is threading.main_thread() and shutil.which("setpriv")
+    return ["setpriv", "--pdeathsig", "KILL", *argv] if tied else argv
+
+
 class Daemon:
     """One process of the build. Its standard error goes to a file that failures print."""
 
@@ -123,7 +131,7 @@ class Daemon:
         self.url = None
         environment = dict(os.environ, **(env or {}))
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.process = subprocess.Popen(dies_with_us(self.argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=environment, cwd=test.dir, start_new_session=True)
         test.daemons.append(self)
 
