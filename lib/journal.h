@@ -88,6 +88,8 @@ struct journal_config {
     const char *dir;        /* made if missing (its parent must be there) */
     uint64_t segment_bytes; /* 0: 64 MiB; a new segment begins once the current one is over this */
     size_t max_producers;   /* 0: 4096 */
+    uint64_t
+        lost_below; /* offsets below may have been given out and lost: go on above, after a hole; 0: none */
 };
 
 /* Opens or makes a journal. Blocking (verifies the newest segment and every segment's header; syncs what was

@@ -69,6 +69,8 @@ struct segment {
     char *path;
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
+/* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
+uint64_t *segments_list(const char *dir, size_t *count);
 char *spare_path(const char *dir, const char *suffix);
 /* No room to sync into is a failed sync all the same: what it left behind is unknown. */
 int sync_or_eio(int failed);

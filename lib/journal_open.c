@@ -11,7 +11,6 @@
 #include "log.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -58,38 +57,15 @@ static enum journal_result refuse_segment(
 
 /* ---- listing ---- */
 
-/* "0123456789abcdef.seg" */
-static bool segment_name(const char *name, uint64_t *sequence)
-{
-    char *end;
-    if (strlen(name) != 20 || strcmp(name + 16, ".seg") != 0 || strspn(name, "0123456789abcdef") != 16)
-        return false;
-    *sequence = strtoull(name, &end, 16);
-    return end == name + 16;
-}
-
-static int by_sequence(const void *a, const void *b)
-{
-    uint64_t x = ((const struct segment_header *)a)->sequence,
-             y = ((const struct segment_header *)b)->sequence;
-    return x < y ? -1 : x > y;
-}
-
 static enum journal_result list_segments(struct opening *o)
 {
-    DIR *d = opendir(o->j->dir);
-    if (!d)
+    uint64_t *sequences = segments_list(o->j->dir, &o->count);
+    if (!sequences)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot open", errno);
-    uint64_t sequence;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        if (!segment_name(e->d_name, &sequence))
-            continue;
-        o->headers = mem_realloc(o->headers, (o->count + 1) * sizeof *o->headers);
-        o->headers[o->count++].sequence = sequence;
-    }
-    closedir(d);
-    if (o->count)
-        qsort(o->headers, o->count, sizeof *o->headers, by_sequence);
+    o->headers = mem_zalloc((o->count + 1) * sizeof *o->headers);
+    for (size_t i = 0; i < o->count; i++)
+        o->headers[i].sequence = sequences[i];
+    free(sequences);
     return JOURNAL_OK;
 }
 
@@ -418,14 +394,16 @@ static enum journal_result make_hole(struct opening *o, uint64_t reach)
     return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
 }
 
-static enum journal_result open_existing(struct opening *o)
+static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
 {
     memcpy(o->j->id, o->headers[0].id, sizeof o->j->id);
     enum journal_result r = verify(o);
     if (r != JOURNAL_OK)
         return r;
     uint64_t reach = o->headers[o->count - 1].reach;
-    bool hole = needs_hole(o) || o->last + 1 < o->count;
+    if (reach < lost_below)
+        reach = lost_below;
+    bool hole = needs_hole(o) || lost_below > o->end || o->last + 1 < o->count;
     r = settle(o);
     if (r != JOURNAL_OK)
         return r;
@@ -493,7 +471,7 @@ enum journal_result journal_open(struct journal_set *set, const struct journal_c
     else
         r = read_headers(&o);
     if (r == JOURNAL_OK)
-        r = o.count ? open_existing(&o) : make_new(&o);
+        r = o.count ? open_existing(&o, config->lost_below) : make_new(&o);
     free(o.headers);
     if (r != JOURNAL_OK) {
         if (o.j->writer.fd >= 0)

@@ -2,6 +2,7 @@
 
 #include "io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +13,40 @@ char *segment_path(const char *dir, uint64_t sequence, const char *suffix)
     buf_printf(&b, "%s/%016llx.seg%s", dir, (unsigned long long)sequence, suffix);
     buf_append_char(&b, 0);
     return b.ptr;
+}
+
+/* "0123456789abcdef.seg" */
+static bool segment_name(const char *name, uint64_t *sequence)
+{
+    char *end;
+    if (strlen(name) != 20 || strcmp(name + 16, ".seg") != 0 || strspn(name, "0123456789abcdef") != 16)
+        return false;
+    *sequence = strtoull(name, &end, 16);
+    return end == name + 16;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+uint64_t *segments_list(const char *dir, size_t *count)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return NULL;
+    uint64_t *list = mem_alloc(sizeof *list), sequence;
+    *count = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (!segment_name(e->d_name, &sequence))
+            continue;
+        list = mem_realloc(list, (*count + 1) * sizeof *list);
+        list[(*count)++] = sequence;
+    }
+    closedir(d);
+    qsort(list, *count, sizeof *list, ascending);
+    return list;
 }
 
 char *spare_path(const char *dir, const char *suffix)

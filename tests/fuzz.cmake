@@ -13,4 +13,16 @@ if(MILLRACE_FUZZ)
   millrace_fuzz_target(json_fields millrace_records)
   millrace_fuzz_target(records millrace_records)
   millrace_fuzz_target(counters millrace_records)
+  millrace_fuzz_target(sorted_file sortdb_core)
+  millrace_fuzz_target(journal_open millrace_journal PkgConfig::XXHASH)
 endif()
+
+# The journal's inputs are made by the journal; the target runs a few seconds in every build, with a plain driver.
+add_executable(journal_corpus ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/journal_corpus.c)
+target_link_libraries(journal_corpus PRIVATE millrace_flags millrace_journal)
+add_executable(fuzz_journal_open_plain ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_journal_open.c
+  ${CMAKE_CURRENT_SOURCE_DIR}/support/fuzz_main.c)
+target_link_libraries(fuzz_journal_open_plain PRIVATE millrace_flags millrace_journal PkgConfig::XXHASH)
+add_test(NAME fuzz_journal_open COMMAND sh -c
+  "$<TARGET_FILE:journal_corpus> journal_corpus.d && exec $<TARGET_FILE:fuzz_journal_open_plain> journal_corpus.d 3")
+set_tests_properties(fuzz_journal_open PROPERTIES TIMEOUT 120)

@@ -26,6 +26,7 @@ static const struct tool {
     {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},
     {"compact", tool_compact, "move what is counted so far into the archive"},
+    {"journal", tool_journal, "check, dump or repair a journal's directory that is not in use"},
     {"help", tool_help, "this list; NAME: that subcommand's options"},
     {"version", tool_version, "the version"},
 };

@@ -8,6 +8,7 @@ int tool_put(int argc, char **argv);
 int tool_compact(int argc, char **argv);
 int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
+int tool_journal(int argc, char **argv);
 
 /* ../libexec/millrace beside the directory of the running program: where the daemons are, built or installed. The
  * caller frees it. */
