@@ -1,0 +1,97 @@
+"""The power goes at random places while real daemons are at work: builds of simplequeue and pubsub that log their file
+operations do the work once; then what a cut would have left is rebuilt for many places of the log and served by the
+daemons as they are. Under sync=0 nothing acknowledged before the cut is missing, and nothing is there that was not sent."""
+# full: MILLRACE_ROUNDS=300
+import os
+import shutil
+import threading
+
+import harness
+import power_cut
+from harness import MillraceTest
+
+WRITERS = 4
+
+
+class PowerCutTest(MillraceTest):
+    def logged(self, name, *args):
+        """A logging build of the daemon at work on `data`; and where its log has got to."""
+        log = self.path(name + ".iolog")
+        d = self.daemon(name + "_iolog", "--data-dir=" + self.path("data"), *args, env={"MILLRACE_IO_LOG": log})
+        return d.wait_ready(), lambda: os.path.getsize(log), log
+
+    def write_all(self, d, reached, target, requests):
+        """[(place in the log when it was acknowledged, message)] of all writers, each with a producer's name."""
+        acknowledged, lock = [], threading.Lock()
+
+        def write(w):
+            connection = harness.connect(d.url)
+            for n in range(requests):
+                message = b"%d %d %s\n" % (w, n, b"y" * (n * 37 % 900))
+                connection.request("POST", "%sproducer=w%d&mark=%d&next=%d" % (target, w, n, n + 1), message)
+                reply = connection.getresponse()
+                reply.read()
+                assert reply.status == 200, reply.status
+                with lock:
+                    acknowledged.append((reached(), message))
+            connection.close()
+        threads = [threading.Thread(target=write, args=(w,)) for w in range(WRITERS)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(len(acknowledged), WRITERS * requests)
+        return acknowledged
+
+    def cuts(self, log_path, acknowledged):
+        """Directories as cuts left them, each with the messages that were acknowledged before."""
+        random = harness.seeded()
+        log = harness.read_file(log_path)
+        for n in range(harness.rounds(15)):
+            end = random.choice(acknowledged)[0] if n % 3 else random.randrange(acknowledged[0][0], len(log) + 1)
+            root = self.path("cut%d" % n)
+            os.mkdir(root)
+            power_cut.cut(log, end, random, self.path("data"), root)
+            yield root, [m for at, m in acknowledged if at <= end]
+            shutil.rmtree(root)
+
+    def check(self, there, before, sent):
+        """`there` is what is served after the cut, in its order."""
+        self.assertEqual(len(set(there)), len(there), "nothing is there twice")
+        self.assertLessEqual(set(there), sent)
+        self.assertLessEqual(set(before), set(there), "nothing acknowledged is lost")
+        for w in range(WRITERS):
+            mine = [int(m.split()[1]) for m in there if m.startswith(b"%d " % w)]
+            self.assertEqual(mine, list(range(len(mine))), "each writer's own order, without a gap")
+
+    def test_simplequeue(self):
+        q, reached, log = self.logged("simplequeue", "--segment-bytes=64K")
+        acknowledged = self.write_all(q, reached, "/put?", 120)
+        q.kill9()
+        sent = {m for _, m in acknowledged}
+        for root, before in self.cuts(log, acknowledged):
+            again = self.start("simplequeue", "--data-dir=" + root, "--segment-bytes=64K")
+            there = []
+            while message := again.get("/get").body:
+                there.append(message)
+            again.stop()
+            self.check(there, before, sent)
+
+    def test_pubsub(self):
+        p, reached, log = self.logged("pubsub", "--segment-bytes=64K", "--streams=s")
+        acknowledged = self.write_all(p, reached, "/pub?stream=s&", 150)
+        p.kill9()
+        sent = {m for _, m in acknowledged}
+        for root, before in self.cuts(log, acknowledged):
+            again = self.start("pubsub", "--data-dir=" + root, "--segment-bytes=64K", "--streams=s")
+            lines = again.get("/sub?stream=s&from=earliest&follow=0").body.splitlines(keepends=True)
+            marks = [again.get("/producer?stream=s&producer=w%d" % w).json() for w in range(WRITERS)]
+            again.stop()
+            self.check(lines, before, sent)
+            for w, mark in enumerate(marks):
+                mine = sum(line.startswith(b"%d " % w) for line in lines)
+                self.assertEqual(int(mark["mark"]), mine, "the mark is that of the lines kept")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,159 @@
+/* iolog: linked into a test's own build of a daemon, it puts a table before lib/io.h that does each operation and, when
+ * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
+ * would have left.
+ *
+ * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
+ * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
+#include "bytes.h"
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define FDS 65536
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct io_ops table;
+static char *paths[FDS];
+static int log_fd = -1;
+static uint64_t serial;
+
+/* Under the lock: one write, so that a log that ends in a whole record is the rule. */
+static void note(char operation, uint64_t number, const char *path, const void *data, size_t n)
+{
+    int saved = errno;
+    char head[17] = {operation};
+    uint32_t path_length = (uint32_t)strlen(path), data_length = (uint32_t)n;
+    memcpy(head + 1, &number, 8);
+    memcpy(head + 9, &path_length, 4);
+    memcpy(head + 13, &data_length, 4);
+    struct bytes parts[] = {bytes_of(head, sizeof head), bytes_str(path), bytes_of(data, n)};
+    struct buf whole = {0};
+    for (int i = 0; i < 3; i++)
+        buf_append_bytes(&whole, parts[i]);
+    if (write(log_fd, whole.ptr, whole.len) != (ssize_t)whole.len)
+        abort();
+    buf_free(&whole);
+    errno = saved;
+}
+
+static int logged_open(const char *path, int flags, mode_t mode)
+{
+    pthread_mutex_lock(&lock);
+    bool is_new = (flags & O_CREAT) && access(path, F_OK) != 0;
+    int fd = open(path, flags, mode);
+    if (fd >= FDS)
+        abort();
+    if (fd >= 0) {
+        free(paths[fd]);
+        paths[fd] = mem_strdup(path);
+        if (is_new)
+            note('O', 0, path, NULL, 0);
+        else if (flags & O_TRUNC)
+            note('T', 0, path, NULL, 0);
+    }
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+static ssize_t logged_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    pthread_mutex_lock(&lock);
+    ssize_t did = pwrite(fd, p, n, at);
+    if (did > 0)
+        note('W', (uint64_t)at, paths[fd], p, (size_t)did);
+    pthread_mutex_unlock(&lock);
+    return did;
+}
+
+static int logged_sync(int fd, int (*sync)(int))
+{
+    pthread_mutex_lock(&lock);
+    uint64_t number = ++serial;
+    note('S', number, paths[fd], NULL, 0);
+    pthread_mutex_unlock(&lock);
+    int failed = sync(fd);
+    if (!failed) {
+        pthread_mutex_lock(&lock);
+        note('E', number, paths[fd], NULL, 0);
+        pthread_mutex_unlock(&lock);
+    }
+    return failed;
+}
+
+static int logged_fdatasync(int fd)
+{
+    return logged_sync(fd, fdatasync);
+}
+
+static int logged_fsync(int fd)
+{
+    return logged_sync(fd, fsync);
+}
+
+static int logged_ftruncate(int fd, off_t length)
+{
+    pthread_mutex_lock(&lock);
+    int failed = ftruncate(fd, length);
+    if (!failed)
+        note('T', (uint64_t)length, paths[fd], NULL, 0);
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+static void rename_paths(const char *from, const char *to)
+{
+    for (int fd = 0; fd < FDS; fd++)
+        if (paths[fd] && strcmp(paths[fd], from) == 0) {
+            free(paths[fd]);
+            paths[fd] = mem_strdup(to);
+        }
+}
+
+static int logged_rename(const char *from, const char *to)
+{
+    pthread_mutex_lock(&lock);
+    int failed = rename(from, to);
+    if (!failed) {
+        note('R', 0, from, to, strlen(to));
+        rename_paths(from, to);
+    }
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+static int logged_unlink(const char *path)
+{
+    pthread_mutex_lock(&lock);
+    int failed = unlink(path);
+    if (!failed)
+        note('U', 0, path, NULL, 0);
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *path = getenv("MILLRACE_IO_LOG");
+    if (!path)
+        return;
+    log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log_fd < 0)
+        abort();
+    unsetenv("MILLRACE_IO_LOG");
+    table = io_system;
+    table.open = logged_open;
+    table.pwrite = logged_pwrite;
+    table.fdatasync = logged_fdatasync;
+    table.fsync = logged_fsync;
+    table.ftruncate = logged_ftruncate;
+    table.rename = logged_rename;
+    table.unlink = logged_unlink;
+    io = &table;
+}
