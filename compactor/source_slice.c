@@ -51,6 +51,10 @@ static enum compact_result check_is_sealed(const char *path, uint64_t *bytes, ch
     buf_free(&log);
     if (has_log)
         return compact_fail(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
+    if (stat(path, &st) != 0 && errno == ENOENT)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.300s is missing, and the archive does not include it: is it the right directory of slices?",
+            path);
     if (stat(path, &st) != 0)
         return compact_fail_errno(error, path);
     *bytes = (uint64_t)st.st_size;

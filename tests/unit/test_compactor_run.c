@@ -439,7 +439,7 @@ static void what_does_not_belong_together_is_refused(void **state)
     make_slice(in_work("slices", 2), 7, COUNTERS, (struct slice_row[]){{NULL, 0, NULL}});
     assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
     unlink(in_work("slices", 2));
-    assert_int_equal(compact_once(0, &out), COMPACT_FAILED);
+    assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
     make_slice(
         in_work("slices", 2), 2, "total d key = host(u)\n" COUNTERS, (struct slice_row[]){{NULL, 0, NULL}});
     assert_int_equal(compact_once(0, &out), COMPACT_OK);

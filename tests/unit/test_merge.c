@@ -265,7 +265,7 @@ static void a_slice_with_a_log_is_not_sealed(void **state)
         BYTES_LITERAL("not a database, but as long as a header of one would be, and a bit longer than "
                       "that, to be sure"));
     assert_int_equal(slice_facts_read(path_of("2.db"), &f, error), COMPACT_DAMAGED);
-    assert_int_equal(slice_facts_read(path_of("3.db"), &f, error), COMPACT_FAILED);
+    assert_int_equal(slice_facts_read(path_of("3.db"), &f, error), COMPACT_REFUSED);
 }
 
 /* ---- the law: merging is adding, in any order ---- */
@@ -281,7 +281,7 @@ static void random_text(unsigned *seed, uint64_t model[KEYS][3], struct buf *out
         size_t start = out->len;
         if (rand_r(seed) % 3 == 0)
             continue;
-        buf_printf(out, "u|k%03d,", k);
+        buf_printf(out, "u|common%03d,", k);
         bool any = false;
         for (int h = 0; h < 3; h++) {
             unsigned n = (unsigned)rand_r(seed) % 4;
@@ -309,7 +309,7 @@ static void print_model(uint64_t model[KEYS][3], struct buf *out)
             if (any)
                 buf_append_char(out, ' ');
             else
-                buf_printf(out, "u|k%03d,", k);
+                buf_printf(out, "u|common%03d,", k);
             buf_printf(out, "%s:%llu", hours[h], (unsigned long long)model[k][h]);
             any = true;
         }

@@ -1,0 +1,192 @@
+"""The compactor as a program: what it asks of the daemons and in which order, what it makes of their answers, what it
+leaves on the disk. A model stands for the aggregator, so that it can be away, refuse, or be killed; sortdb is real."""
+import json
+import os
+import pty
+import subprocess
+import threading
+import unittest
+import zlib
+
+import harness
+from aggregator_model import COUNTERS, Aggregator
+
+class Compactor(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.archive = self.path("archive")
+        self.aggregator = Aggregator(self)
+        self.sortdb = None
+
+    def args(self, *more):
+        return ["--archive=" + self.archive, "--slices=" + self.aggregator.dir,
+                "--aggregator-url=" + self.aggregator.url,
+                "--sortdb-url=" + (self.sortdb.url if self.sortdb else "none"), *more]
+
+    def compact(self, *more, expect=0):
+        done = self.run_program("compactor", *self.args(*more))
+        self.assertEqual(done.returncode, expect, done.stderr.decode())
+        self.assertEqual(done.stdout, b"")
+        return done.stderr.decode()
+
+    def start_sortdb(self, shards=1):
+        self.assertEqual(self.run_program("compactor", "--archive=" + self.archive, "--init",
+                                          "--shards=%d" % shards).returncode, 0)
+        self.sortdb = self.start("sortdb", "--archive=" + self.archive)
+
+    def current(self):
+        return os.path.join(self.archive, os.readlink(os.path.join(self.archive, "current")))
+
+    def manifest(self):
+        with open(os.path.join(self.current(), "manifest.json")) as f:
+            return json.load(f)
+
+    def lines(self):
+        """Of every shard, each in order, each record where its key belongs."""
+        m, lines = self.manifest(), []
+        for k, f in enumerate(m["files"]):
+            path = os.path.join(self.current(), f["name"])
+            subprocess.run(["sort", "-c", path], check=True, env=dict(os.environ, LC_ALL="C"))
+            data = harness.read_file(path)
+            self.assertEqual((len(data), data.count(b"\n")), (f["bytes"], f["records"]))
+            for line in data.splitlines():
+                ns, _, rest = line.partition(b",")[0].partition(b"|")
+                key = rest.rpartition(b".")[0] if b"." in ns else rest
+                text = ns.rpartition(b".")[2] + b"|" + key
+                self.assertEqual(zlib.crc32(text) % m["shards"], k, line)
+            lines += data.splitlines()
+        return sorted(lines)
+
+    def test_keys_that_disagree_live_and_archived_alike(self):
+        self.start_sortdb(shards=2)
+        keys = [b"a", b"a!x", b"a+", b"a-", b"a/b", b"ab", b"", "\u00e9".encode(), b"\xff\xfe", b"h0aMB8AuNw4="]
+        hours = [b"c413", b"vcvn", b"w0110", b"zvcvn"]
+        for n in range(1, 4):
+            for k in keys:
+                self.aggregator.counts.update({b"u|" + k + b"," + h: n for h in hours[:n + 1]})
+                self.aggregator.counts[b"c.u|" + k + b"." + hours[n] + b",US"] = n
+                self.aggregator.counts[b"c.u|" + k + b".c413,J%d" % n] = n
+            self.aggregator.lookups[b"lookup|h0aMB8AuNw4=,"] = b"http://www.facebook.com/, \\ and \x01"
+            self.compact("--shards=4" if n == 2 else "--keep=5")
+        expected = [b"lookup|h0aMB8AuNw4=,http://www.facebook.com/, \\\\ and \\x01"]
+        for k in keys:
+            expected.append(b"u|" + k + b",c413:6 vcvn:6 w0110:5 zvcvn:3")
+            expected.append(b"c.u|" + k + b".c413,J1:1 J2:2 J3:3")
+            expected += [b"c.u|" + k + b"." + hours[n] + b",US:%d" % n for n in (1, 2, 3)]
+        self.assertEqual(self.lines(), sorted(expected))
+        self.assertEqual(self.manifest()["shards"], 4)
+        for line in expected:
+            got = self.sortdb.get("/get?" + harness.query(key=line.partition(b",")[0]))
+            self.assertEqual((got.status, got.body.rstrip(b"\n")), (200, line))
+        self.assertEqual(self.aggregator.sealed(), [])
+
+    def test_order_of_a_run(self):
+        self.start_sortdb()
+        self.aggregator.counts[b"u|a,c413"] = 1
+        self.compact()
+        self.assertEqual(self.aggregator.asked, ["GET /stats?format=json", "GET /slices", "POST /seal?slice=1",
+                                                 "POST /clear?through=1"])
+        self.assertEqual(self.sortdb.stats()["generation"], 1)
+        self.assertEqual(self.manifest()["streams"], {"clicks": {"id": "c0ffee", "end": "100"}})
+        self.assertEqual(self.manifest()["counters"], COUNTERS)
+        self.assertIn("nothing new", self.compact())
+        self.assertEqual(self.manifest()["generation"], 1)
+        for n in range(2, 6):
+            self.aggregator.counts[b"u|a,c413"] = 1
+            self.compact("--keep=3")
+        self.assertEqual(sorted(os.listdir(self.archive)),
+                         ["000000000003", "000000000004", "000000000005", "current", "lock"])
+        self.assertEqual(self.lines(), [b"u|a,c413:5"])
+
+    def test_sortdb_away_or_of_another_archive(self):
+        self.start_sortdb()
+        self.aggregator.counts[b"u|a,c413"] = 1
+        self.sortdb.kill9()
+        self.assertIn("try again", self.compact(expect=75))
+        self.assertEqual(self.aggregator.sealed(), [1])
+        self.assertEqual(self.lines(), [b"u|a,c413:1"])
+        other = self.path("other")
+        self.run_program("compactor", "--archive=" + other, "--init")
+        self.sortdb = self.start("sortdb", "--archive=" + other)
+        self.assertIn("another archive", self.compact(expect=75))
+        self.assertEqual(self.aggregator.sealed(), [1])
+        self.sortdb = self.start("sortdb", "--archive=" + self.archive)
+        self.compact()
+        self.assertEqual(self.aggregator.sealed(), [])
+        self.assertEqual(self.lines(), [b"u|a,c413:1"])
+
+    def test_without_sortdb_nothing_is_cleared(self):
+        self.aggregator.counts[b"u|a,c413"] = 1
+        self.assertIn("slices are kept", self.compact())
+        self.assertEqual(self.aggregator.sealed(), [1])
+        self.assertEqual(self.lines(), [b"u|a,c413:1"])
+
+    def test_what_the_aggregator_says(self):
+        self.aggregator.counts[b"u|a,c413"] = 1
+        problem = {"status": 0, "code": "x", "detail": "because of the moon"}
+        for status, expect in ((503, 75), (500, 75), (409, 78), (401, 78)):
+            self.aggregator.answers = {"/seal": (status, problem)}
+            self.assertIn("because of the moon", self.compact(expect=expect))
+        for path, reply in (("/seal", {"sealed": 9}), ("/slices", {}), ("/stats", {"events": "x"}), ("/seal", [])):
+            self.aggregator.answers = {path: (200, reply)}
+            self.compact(expect=78)
+        self.assertEqual(self.manifest()["generation"], 0)
+        self.aggregator.answers = {}
+        self.aggregator.open = 3  # 1 and 2 are nowhere
+        self.assertIn("0000000001.db is missing", self.compact(expect=78))
+        self.assertEqual(self.aggregator.sealed(), [3])
+
+    def test_settings(self):
+        for args, status, text in (
+                (["--shards=0"], 64, "shards"), (["--sortdb-url=,"], 78, "sortdb_url"),
+                (["--sortdb-url=ftp://x"], 78, "no address"), (["--auth-token-file=/nowhere"], 78, "token"),
+                (["--archive=/proc/archive"], 78, "archive"), (["x"], 64, "x")):
+            self.assertIn(text, self.compact(*args, expect=status))
+        done = self.run_program("compactor")
+        self.assertEqual((done.returncode, b"archive is not set" in done.stderr), (78, True))
+        token = self.write("token", "secret\n")
+        self.compact("--auth-token-file=" + token)
+        self.assertEqual(self.aggregator.headers[-1].get("Authorization"), "Bearer secret")
+        done = self.run_program("compactor", *self.args("--check-config"))
+        self.assertEqual((done.returncode, b"keep = 2" in done.stdout), (0, True))
+
+    def test_one_run_at_a_time(self):
+        self.compact()
+        began, refused = threading.Event(), threading.Event()
+        seal = self.aggregator.seal
+
+        def slowly(n):
+            began.set()
+            refused.wait(harness.PATIENCE)
+            return seal(n)
+        self.aggregator.seal = slowly
+        self.aggregator.counts[b"u|a,c413"] = 1
+        first = subprocess.Popen([harness.program("compactor"), *self.args()], stderr=subprocess.PIPE)
+        self.assertTrue(began.wait(harness.PATIENCE))
+        self.assertIn(str(first.pid), self.compact(expect=78))
+        refused.set()
+        first.communicate()
+        self.assertEqual(first.returncode, 0)
+
+    def test_progress_on_a_terminal(self):
+        self.aggregator.counts = {b"u|k%05d,c413" % i: 1 for i in range(40000)}
+        master, slave = pty.openpty()
+        p = subprocess.Popen([harness.program("compactor"), *self.args()], stderr=slave)
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                data = os.read(master, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data
+        os.close(master)
+        self.assertEqual(p.wait(), 0)
+        self.assertIn(b"\rmerge", shown.replace(b"\x1b[K", b""))
+        self.assertIn(b"a new generation is in force", shown)
+
+
+if __name__ == "__main__":
+    harness.main()
