@@ -4,11 +4,12 @@ import http.client
 import json
 import os
 import signal
+import socket
 import threading
 import urllib.parse
 import zlib
 
-from harness import MillraceTest, SANITIZED, UNREACHABLE, connect, main, query, rounds, seeded, wait_until
+from harness import MillraceTest, PATIENCE, UNREACHABLE, connect, main, query, rounds, seeded, wait_until
 
 ALPHABET = [b"a", b"b", b"!", b"+", b"-", b".", b"\0", b"\x80", b"\xff", b" ", b"%", b"&"]
 
@@ -309,6 +310,28 @@ class TestReload(SortdbTest):
         self.assertTrue(daemon.alive())
         self.assertEqual(daemon.get("/get?key=k0000001").status, 503)
 
+    def test_an_answer_that_ended_well_is_what_the_file_was(self):
+        """Its last bytes go while they wait for the socket: answers of growing length, so that some wait just then."""
+        daemon = self.serve(b"a\t1\n")
+        broken = 0
+        for size in range(256, 256 * 30, 256):
+            content = sorted_file([(b"k%07d" % i, b"v" * 1013) for i in range(size)])
+            self.replace("db", content)
+            self.assertEqual(daemon.post("/reload").status, 200)
+            slow = socket.create_connection(("127.0.0.1", int(daemon.url.rsplit(":", 1)[1])))
+            slow.settimeout(PATIENCE)
+            slow.sendall(b"GET /fwmatch?key=k HTTP/1.1\r\nHost: x\r\n\r\n")
+            reply = http.client.HTTPResponse(slow)
+            reply.begin()
+            os.truncate(self.path("db"), len(content) - 10)
+            try:
+                self.assertTrue(reply.read() == content, "an answer that ended well, with other bytes")
+            except UNREACHABLE:
+                broken += 1
+            reply.close()
+            slow.close()
+        self.assertGreater(broken, 0)
+
     def test_written_in_place_is_noticed(self):
         daemon = self.serve(b"a\told\n")
         with open(self.path("db"), "r+b") as f:
@@ -361,6 +384,20 @@ class TestReload(SortdbTest):
         self.assertEqual(len(got), 12)
         self.assertEqual(max(got), daemon.stats()["generation"])
         self.assertLess(daemon.stats()["reloads_total"], 10)
+
+
+    def test_a_call_during_an_opening_sees_what_was_there_when_it_came(self):
+        def content(g):
+            return sorted_file([(b"k%07d" % i, b"%d" % g) for i in range(100000)])
+        daemon = self.serve(content(0))
+        for g in range(1, 1 + 2 * rounds(5), 2):
+            self.replace("db", content(g))
+            earlier = threading.Thread(target=daemon.post, args=("/reload",))
+            earlier.start()
+            self.replace("db", content(g + 1))
+            self.assertEqual(daemon.post("/reload").status, 200)
+            self.assertEqual(daemon.get("/get?key=k0000001").body, b"k0000001\t%d\n" % (g + 1))
+            earlier.join()
 
 
 class TestArchive(SortdbTest):
