@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -103,32 +104,33 @@ static bool is_leftover(const char *name)
     return manifest_directory_number(digits, &generation);
 }
 
-/* What of an interrupted run is called `name`, if it is. in_force is meaningless unless has_current. */
-static enum compact_result recover_one(const char *archive, const char *name, bool has_current,
-    uint64_t in_force, char error[COMPACT_ERROR_TEXT])
+/* What of an interrupted run is called `name`, if it is. */
+static enum compact_result recover_one(
+    const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
 {
     uint64_t generation;
     struct buf path = {0};
     enum compact_result r = COMPACT_OK;
+    bool is_stray = !has_current && manifest_directory_number(name, &generation);
     buf_printf(&path, "%s/%s", archive, name);
     if (is_leftover(name))
         r = remove_directory(path.ptr, error);
     else if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path.ptr) != 0)
         r = compact_fail_errno(error, path.ptr);
-    else if (manifest_directory_number(name, &generation) && !has_current && generation > 0)
+    else if (is_stray && generation == 0)
+        r = remove_generation(archive, generation, error);
+    else if (is_stray)
         r = compact_fail(error, COMPACT_REFUSED,
             "%.300s is there, but %.100s/current is not: make it a link to the generation that is to be in "
             "force",
             path.ptr, archive);
-    else if (manifest_directory_number(name, &generation) && (!has_current || generation > in_force))
-        r = remove_generation(archive, generation, error);
     buf_free(&path);
     return r;
 }
 
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT])
 {
-    uint64_t in_force = 0;
+    uint64_t in_force;
     struct dirent **names;
     enum manifest_result m = manifest_current(archive, &in_force, error);
     if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
@@ -138,7 +140,42 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
         return compact_fail_errno(error, archive);
     enum compact_result r = COMPACT_OK;
     for (int i = 0; i < n && r == COMPACT_OK; i++)
-        r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, in_force, error);
+        r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
+    free_names(names, n);
+    return r;
+}
+
+static enum compact_result undo_one(
+    const char *archive, uint64_t generation, uint64_t through, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf path = {0};
+    struct manifest m;
+    archive_path(archive, generation, false, &path);
+    enum compact_result r = from_manifest(manifest_read(path.ptr, &m, error));
+    if (r == COMPACT_OK && m.through > through)
+        r = compact_fail(error, COMPACT_REFUSED,
+            "%.300s is not in force, but holds slices through %" PRIu64 ", which are nowhere else", path.ptr,
+            m.through);
+    if (r == COMPACT_OK)
+        r = remove_generation(archive, generation, error);
+    manifest_free(&m);
+    buf_free(&path);
+    return r;
+}
+
+enum compact_result archive_undo(
+    const char *archive, uint64_t in_force, uint64_t through, char error[COMPACT_ERROR_TEXT])
+{
+    struct dirent **names;
+    int n = list_names(archive, &names);
+    enum compact_result r = COMPACT_OK;
+    if (n < 0)
+        return compact_fail_errno(error, archive);
+    for (int i = n; i-- > 0 && r == COMPACT_OK;) {
+        uint64_t generation;
+        if (manifest_directory_number(names[i]->d_name, &generation) && generation > in_force)
+            r = undo_one(archive, generation, through, error);
+    }
     free_names(names, n);
     return r;
 }

@@ -3,8 +3,10 @@
  * 1. A directory that bears a generation's twelve digits is complete, checked and synced: it is made as N.tmp and
  *    gets its name by a rename after that; a removed one loses its name first.
  * 2. `current` names the generation in force. It is replaced by rename; there is never an instant without it.
- * 3. What is there besides `current` and the generations up to it is what an interrupted run left:
- *    archive_recover removes it, so a run begins as if that one had not been.
+ * 3. What is there besides `current` and the generations up to it is what an interrupted run left: archive_recover
+ *    and archive_undo remove it, so a run goes on as if that one had not been. A generation goes only when the
+ *    caller has seen every slice that it holds and the one in force lacks: it may be there because somebody went
+ *    back to an older one.
  * 4. Every change passes through io, so tests stop it anywhere.
  *
  * One process at a time: the caller holds the lock of the directory.
@@ -15,9 +17,12 @@
 #include "manifest.h"
 #include "result.h"
 
-/* Removes *.tmp and the generations past the one in force. Without `current`, only an interrupted making of
- * generation 0 is removed; any other generation is refused, because something else took `current` away. */
+/* Removes *.tmp. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
+ * refused then, because something else took `current` away. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
+/* Removes the generations past the one in force. One that holds slices past `through` is refused. */
+enum compact_result archive_undo(
+    const char *archive, uint64_t in_force, uint64_t through, char error[COMPACT_ERROR_TEXT]);
 
 /* Makes the empty generation 0 when nothing is in force. Call it after archive_recover. */
 enum compact_result archive_init(

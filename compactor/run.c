@@ -158,6 +158,12 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
+/* Every slice past the manifest's `through` has been seen now, so what an interrupted run published can be made again. */
+static enum compact_result step_undo(struct run *run)
+{
+    return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
+}
+
 /* ---- the merge ---- */
 
 static enum compact_result open_slices(struct run *run)
@@ -315,6 +321,7 @@ static const struct step {
     {"look", step_look, false},
     {"seal", step_seal, false},
     {"plan", step_plan, false},
+    {"undo", step_undo, false},
     {"merge", step_merge, true},
     {"check", step_check, true},
     {"publish", step_publish, true},
