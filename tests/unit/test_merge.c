@@ -108,7 +108,7 @@ static enum compact_result merge_texts(const char *const *texts, size_t n, struc
 {
     struct record_source *sources[8];
     for (size_t i = 0; i < n; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "in-%zu", i);
         sources[i] = open_text(name, texts[i]);
     }
