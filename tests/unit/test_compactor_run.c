@@ -214,7 +214,7 @@ static enum compact_result compact_once(uint32_t shards, struct run_outcome *out
 static int run_child(uint32_t shards, long at, enum fault f)
 {
     pid_t pid = fork();
-    int status;
+    int status = 0;
     if (pid == 0) {
         struct run_outcome out;
         operations = 0;
