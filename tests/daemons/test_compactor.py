@@ -168,6 +168,32 @@ class Compactor(harness.MillraceTest):
         first.communicate()
         self.assertEqual(first.returncode, 0)
 
+    def test_millrace_compact_finds_the_pipeline(self):
+        """Addresses from run.json, directories where `millrace up` has them, and what [compactor] sets."""
+        data = self.path("data")
+        self.archive = os.path.join(data, "archive")
+        os.makedirs(os.path.join(data, "aggregator"))
+        os.symlink(self.aggregator.dir, os.path.join(data, "aggregator", "slices"))
+        self.start_sortdb()
+        urls = {"aggregator": self.aggregator.url, "sortdb": self.sortdb.url}
+        with open(os.path.join(data, "run.json"), "w") as f:
+            json.dump({"daemons": {name: {"url": url, "state": "ready"} for name, url in urls.items()}}, f)
+        self.aggregator.counts[b"u|a,c413"] = 1
+        done = self.run_program("millrace", "compact", "--data-dir=" + data, "--shards=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.lines(), self.manifest()["shards"]), ([b"u|a,c413:1"], 2))
+        self.assertEqual((self.sortdb.stats()["generation"], self.aggregator.sealed()), (1, []))
+        other = self.path("other")
+        config = self.write("x.conf", "[millrace]\ndata_dir = %s\n[compactor]\narchive = %s\nsortdb_url = none\n"
+                            "keep = 7\n[total u]\nkey = l\n" % (data, other))
+        self.aggregator.open = 1
+        self.aggregator.counts[b"u|a,c413"] = 5
+        done = self.run_program("millrace", "compact", "--config=" + config)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.archive = other
+        self.assertEqual(self.lines(), [b"u|a,c413:5"])
+        self.assertEqual(self.aggregator.sealed(), [1])
+
     def test_progress_on_a_terminal(self):
         self.aggregator.counts = {b"u|k%05d,c413" % i: 1 for i in range(40000)}
         master, slave = pty.openpty()
