@@ -142,7 +142,7 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
     for (int i = 0; i < n && r == COMPACT_OK; i++)
         r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
     free_names(names, n);
-    return r;
+    return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
 static enum compact_result undo_one(

@@ -17,7 +17,8 @@
 #include "manifest.h"
 #include "result.h"
 
-/* Removes *.tmp. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
+/* Removes *.tmp, and syncs the directory: an interrupted run may have replaced `current` and not synced it, and what is
+ * done next (clearing slices) relies on it. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
  * refused then, because something else took `current` away. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
 /* Removes the generations past the one in force. One that holds slices past `through` is refused. */

@@ -1,5 +1,5 @@
-/* run: stopped at every file operation and every call to a daemon, then run again: the same bytes, and no slice cleared
- * before an archive that has it is in force and served. The daemons are a model that judges what it is told. */
+/* run: stopped at every file operation and every call to a daemon, then run again: the same bytes, nothing named before it
+ * is synced, and no slice cleared before an archive that has it is in force and served. The daemons are a model that judges what it is told. */
 #include "archive.h"
 #include "io.h"
 #include "make_slice.h"
@@ -7,6 +7,7 @@
 #include "run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,8 +24,11 @@
 #define PATH_TEXT 256
 #define SLICES 4 /* prepared ones; the fourth is empty */
 
-/* What outlives a kill of the compactor: the daemons. */
+#define CHANGED_MAX 64
+
+/* What outlives a kill of the compactor: the daemons, and what the kernel has not written yet. */
 struct world {
+    char changed[CHANGED_MAX][PATH_TEXT]; /* paths that were changed and not synced since */
     uint64_t open, served, cleared;
     uint64_t events_until; /* the last slice that anything was counted in */
     char wrong[256];       /* what a daemon saw that must not be */
@@ -37,6 +41,8 @@ static void wrong(const char *what, uint64_t n)
 {
     snprintf(world->wrong, sizeof world->wrong, "%s %llu", what, (unsigned long long)n);
 }
+
+static const char *in_work(const char *name, uint64_t n);
 
 /* ---- stopping ---- */
 
@@ -67,30 +73,95 @@ static int after(int r)
     return r;
 }
 
+/* ---- what a power cut could take ---- */
+
+static void set_changed(const char *path, bool on)
+{
+    size_t room = 0;
+    for (size_t i = CHANGED_MAX; i-- > 0;) {
+        if (strcmp(world->changed[i], path) == 0)
+            world->changed[i][0] = '\0';
+        if (!world->changed[i][0])
+            room = i;
+    }
+    if (on)
+        snprintf(world->changed[room], PATH_TEXT, "%s", path);
+}
+
+static void parent_changed(const char *path)
+{
+    char parent[PATH_TEXT];
+    snprintf(parent, sizeof parent, "%s", path);
+    *strrchr(parent, '/') = '\0';
+    set_changed(parent, true);
+}
+
+/* Nothing at or below the path may be left to lose. */
+static void need_synced(const char *path, const char *what)
+{
+    size_t len = strlen(path);
+    for (size_t i = 0; i < CHANGED_MAX; i++)
+        if (strncmp(world->changed[i], path, len) == 0 &&
+            (world->changed[i][len] == '/' || !world->changed[i][len]))
+            snprintf(
+                world->wrong, sizeof world->wrong, "%s before %.150s was synced", what, world->changed[i]);
+}
+
+static const char *path_of_fd(int fd, char out[PATH_TEXT])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, out, PATH_TEXT - 1);
+    out[n > 0 ? n : 0] = '\0';
+    return out;
+}
+
 static int stop_open(const char *path, int flags, mode_t mode)
 {
-    return before() ? -1 : after(io_system.open(path, flags, mode));
+    if (before())
+        return -1;
+    if (flags & O_CREAT) {
+        set_changed(path, true);
+        parent_changed(path);
+    }
+    return after(io_system.open(path, flags, mode));
 }
 static ssize_t stop_pwrite(int fd, const void *p, size_t n, off_t at)
 {
     if (before())
         return -1;
+    char path[PATH_TEXT];
+    set_changed(path_of_fd(fd, path), true);
     ssize_t did = io_system.pwrite(fd, p, is_time(TEAR) ? n / 2 : n, at);
     after(0);
     return did;
 }
 static int stop_fsync(int fd)
 {
-    (void)fd; /* a kill takes nothing from the page cache */
-    return before() ? -1 : after(0);
+    char path[PATH_TEXT];
+    if (before())
+        return -1;
+    set_changed(path_of_fd(fd, path), false);
+    return after(0);
 }
 static int stop_rename(const char *from, const char *to)
 {
-    return before() ? -1 : after(io_system.rename(from, to));
+    if (before())
+        return -1;
+    bool is_current = strcmp(strrchr(to, '/'), "/current") == 0, is_tmp = strstr(to, ".tmp") != NULL;
+    if (is_current)
+        need_synced(in_work("archive", 0), "put in force");
+    else if (!is_tmp)
+        need_synced(from, "named");
+    parent_changed(to);
+    return after(io_system.rename(from, to));
 }
 static int stop_unlink(const char *path)
 {
-    return before() ? -1 : after(io_system.unlink(path));
+    if (before())
+        return -1;
+    set_changed(path, false);
+    return after(io_system.unlink(path));
 }
 static int stop_mkdir(const char *path, mode_t mode)
 {
@@ -171,6 +242,7 @@ static enum compact_result reload(void *arg, uint64_t generation, bool *served, 
     (void)arg, (void)text;
     if (before())
         return COMPACT_TRY_AGAIN;
+    need_synced(in_work("archive", 0), "reload");
     manifest_through(&in_force);
     if (in_force != generation)
         wrong("reload before it was in force:", generation);
