@@ -103,8 +103,8 @@ struct batch {
     uint64_t old_size, size; /* of the segment before (when rolled) and of the current file */
 };
 
-/* The file that the next segment will begin in: filled with zeros by the filler thread while the current segment
- * fills up, or one that was trimmed. So that a commit writes into blocks that the file has already, and its sync
+/* The file that the next segment will begin in: allocated by the filler thread and, while nothing is being committed,
+ * filled with zeros; or one that was trimmed. So that a commit writes into blocks that the file has already, and its sync
  * changes no metadata. */
 enum spare_state {
     SPARE_NONE,
@@ -115,9 +115,12 @@ enum spare_state {
 };
 struct spare {
     enum spare_state state;
-    bool recycled; /* holds old bytes, not zeros */
-    bool abandon;  /* the journal is being closed */
-    bool trimmed;  /* a segment was trimmed since zeros were last asked for */
+    bool recycled;  /* holds old bytes, not zeros */
+    bool abandon;   /* the journal is being closed */
+    bool allocated; /* SPARE_MAKING, and good enough to be taken at once */
+    bool hurry;     /* the committer waits for it */
+    usec_t busy;    /* when there was a commit last */
+    bool trimmed;   /* a segment was trimmed since zeros were last asked for */
     uint64_t size;
     int failed; /* errno of a write or sync that failed: the committer latches on it */
 };

@@ -2,7 +2,8 @@
  *
  * Every segment's header is read; a newer version, a foreign id, a gap in the sequence is refused before
  * anything is touched. The newest segment is verified frame by frame, and with it every segment that was not
- * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only). The first place that is no frame is
+ * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only, and only unless the session that
+ * wrote it ended with a frame that says that it synced them). The first place that is no frame is
  * the end, unless a later intact frame or header says that what lies there was durable: that is damage.
  */
 #include "journal_internal.h"
@@ -250,6 +251,13 @@ static enum journal_result verify(struct opening *o)
 {
     uint64_t durable = o->headers[o->count - 1].durable;
     o->first = o->count - 1;
+    if (o->first > 0 && o->headers[o->first].previous_end > durable) {
+        enum journal_result r = verify_segment(o, o->first);
+        if (r != JOURNAL_OK)
+            return r;
+        if (o->clean)
+            durable = o->end;
+    }
     while (o->first > 0 && o->headers[o->first].previous_end > durable)
         o->first--;
     for (size_t i = o->first; i < o->count; i++) {

@@ -126,7 +126,7 @@ static void init_conditions(struct journal_set *set)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&set->work, &monotonic);
     pthread_cond_init(&set->reads, NULL);
-    pthread_cond_init(&set->fills, NULL);
+    pthread_cond_init(&set->fills, &monotonic);
     pthread_cond_init(&set->progress, NULL);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&set->lock, NULL);

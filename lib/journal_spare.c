@@ -12,32 +12,65 @@
 
 #define FILL_STEP ((size_t)256 << 10)
 #define FILL_SYNC_EVERY (UINT64_C(4) << 20)
+#define IDLE_AFTER (10 * USEC_PER_MSEC)
 
-static bool is_abandoned(struct journal *j)
+enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
+
+/* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */
+static enum leave wait_for_idle(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
-    bool is = j->spare.abandon || j->set->stop;
-    pthread_mutex_unlock(&j->set->lock);
-    return is;
+    struct journal_set *set = j->set;
+    enum leave leave = LEAVE_NO;
+    pthread_mutex_lock(&set->lock);
+    for (;;) {
+        leave = j->spare.abandon || set->stop ? LEAVE_FOR_GOOD : j->spare.hurry ? LEAVE_AS_IT_IS : LEAVE_NO;
+        usec_t due = j->spare.busy + IDLE_AFTER;
+        if (leave != LEAVE_NO || clock_monotonic() >= due)
+            break;
+        struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
+        pthread_cond_timedwait(&set->fills, &set->lock, &until);
+    }
+    pthread_mutex_unlock(&set->lock);
+    return leave;
 }
 
-/* 0, or an errno. Synced in steps, so that a commit's own sync never waits for long behind these. */
-static int fill_file(struct journal *j, int fd)
+static void set_allocated(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    j->spare.allocated = true;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+/* 0, or an errno. */
+static int write_zeros(struct journal *j, int fd)
 {
     static const char zeros[FILL_STEP];
-    uint64_t size = 0;
-    while (size < j->segment_bytes) {
+    for (uint64_t size = 0; size < j->segment_bytes;) {
         uint64_t left = j->segment_bytes - size, step = left < FILL_STEP ? left : FILL_STEP;
-        if (is_abandoned(j))
-            return ECANCELED;
+        enum leave leave = wait_for_idle(j);
+        if (leave != LEAVE_NO)
+            return leave == LEAVE_FOR_GOOD ? ECANCELED : 0;
         if (io_write_all(fd, zeros, step, (off_t)size) != 0)
             return errno;
         size += step;
-        bool due = size % FILL_SYNC_EVERY == 0 || size == j->segment_bytes;
-        if (due && sync_or_eio(io->fdatasync(fd)) != 0)
+        if (size % FILL_SYNC_EVERY == 0 && sync_or_eio(io->fdatasync(fd)) != 0)
             return errno;
     }
     return 0;
+}
+
+/* Allocated first, which costs no time: a commit into allocated blocks is already cheaper than one that grows the file.
+ * A file system that cannot do it gets zeros only. */
+static int fill_file(struct journal *j, int fd)
+{
+    if (io->fallocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
+        set_allocated(j);
+    else if (errno == ENOSPC || errno == EDQUOT)
+        return errno;
+    int failed = write_zeros(j, fd);
+    if (failed == 0 && sync_or_eio(io->fsync(fd)) != 0)
+        failed = errno;
+    return failed;
 }
 
 /* What came of it: a failure that says nothing of the storage (no room, no descriptors, closing) only means that there
@@ -88,6 +121,7 @@ void *filler_main(void *arg)
         pthread_mutex_lock(&set->lock);
         made.abandon = j->spare.abandon;
         made.trimmed = j->spare.trimmed;
+        made.busy = j->spare.busy;
         j->spare = made;
         pthread_cond_broadcast(&set->progress);
     }
@@ -101,6 +135,7 @@ void spare_ask(struct journal *j)
     struct journal_set *set = j->set;
     struct writer *w = &j->writer;
     pthread_mutex_lock(&set->lock);
+    j->spare.busy = clock_monotonic();
     uint64_t due = w->recycled || j->spare.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
     if (w->position >= due && !j->spare.abandon && j->spare.state == SPARE_NONE) {
         j->spare.state = SPARE_ASKED;
@@ -116,7 +151,7 @@ void spare_ask(struct journal *j)
 bool spare_is_ready(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    bool is = j->spare.state == SPARE_READY;
+    bool is = j->spare.state == SPARE_READY || (j->spare.state == SPARE_MAKING && j->spare.allocated);
     pthread_mutex_unlock(&j->set->lock);
     return is;
 }
@@ -124,6 +159,11 @@ bool spare_is_ready(struct journal *j)
 bool spare_take(struct journal *j, struct spare *out)
 {
     pthread_mutex_lock(&j->set->lock);
+    while (j->spare.state == SPARE_MAKING && j->spare.allocated) {
+        j->spare.hurry = true;
+        pthread_cond_signal(&j->set->fills);
+        pthread_cond_wait(&j->set->progress, &j->set->lock);
+    }
     *out = j->spare;
     if (j->spare.state == SPARE_READY)
         j->spare.state = SPARE_MAKING;
@@ -227,6 +267,7 @@ void spare_close(struct journal *j)
     struct journal_set *set = j->set;
     pthread_mutex_lock(&set->lock);
     j->spare.abandon = true;
+    pthread_cond_signal(&set->fills);
     if (j->spare.state == SPARE_ASKED) {
         leave_fill_list(set, j);
         j->spare.state = SPARE_NONE;

@@ -8,3 +8,7 @@ add_library(bench_load STATIC bench/load.c)
 target_link_libraries(bench_load PRIVATE millrace_flags PUBLIC millrace_base)
 
 millrace_bench(put bench_load)
+millrace_bench(journal millrace_journal)
+if(TARGET sortdb_core)
+  millrace_bench(sorted sortdb_core)
+endif()

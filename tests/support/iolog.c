@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/uio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FDS 65536
@@ -107,6 +107,17 @@ static int logged_ftruncate(int fd, off_t length)
     return failed;
 }
 
+static int logged_fallocate(int fd, int mode, off_t at, off_t length)
+{
+    struct stat st;
+    pthread_mutex_lock(&lock);
+    int failed = fallocate(fd, mode, at, length);
+    if (!failed && fstat(fd, &st) == 0)
+        note('T', (uint64_t)st.st_size, paths[fd], NULL, 0);
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
 static void rename_paths(const char *from, const char *to)
 {
     for (int fd = 0; fd < FDS; fd++)
@@ -153,6 +164,7 @@ __attribute__((constructor)) static void begin(void)
     table.fdatasync = logged_fdatasync;
     table.fsync = logged_fsync;
     table.ftruncate = logged_ftruncate;
+    table.fallocate = logged_fallocate;
     table.rename = logged_rename;
     table.unlink = logged_unlink;
     io = &table;

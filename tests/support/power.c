@@ -218,6 +218,25 @@ static int power_open(const char *path, int flags, mode_t mode)
     return fd;
 }
 
+static int power_fallocate(int fd, int mode, off_t at, off_t length)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    int failed = faults(&part) ? -1 : 0;
+    int system = errno;
+    if (!failed) {
+        struct stat st;
+        fstat(fd, &st);
+        struct change *c = add(RESIZE, names[fd]);
+        c->old_size = st.st_size;
+        c->new_size = at + length > st.st_size ? at + length : st.st_size;
+        failed = fallocate(fd, mode, at, length);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return failed;
+}
+
 static void renamed(const char *from, const char *to)
 {
     for (size_t i = 0; i < n_changes; i++)
@@ -274,6 +293,7 @@ void power_on(enum power_fault f, unsigned at)
     table.fdatasync = table.fsync = power_sync;
     table.ftruncate = power_ftruncate;
     table.rename = power_rename;
+    table.fallocate = power_fallocate;
     table.unlink = power_unlink;
     fault = f;
     countdown = at;

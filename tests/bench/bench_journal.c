@@ -1,0 +1,295 @@
+/* bench_journal: appends of 450-byte lines, 100 a batch, against bare loops that write the same bytes in the same commit
+ * sizes; opening a long journal; memory against length. Every round measures all of them in turn.
+ *
+ *     bench_journal DIRECTORY [ROUNDS]
+ */
+#include "bytes.h"
+#include "clock.h"
+#include "io.h"
+#include "journal.h"
+#include "log.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define LINE 450
+#define LINES 100
+#define BATCH ((size_t)LINE * LINES)
+#define TOTAL ((uint64_t)128 << 20)
+#define FILE_SIZE ((uint64_t)64 << 20)
+#define MOST_COMMITS 65536
+#define MAX_ROUNDS 25
+#define LONG_JOURNAL ((uint64_t)1 << 30)
+
+static char batch[BATCH];
+static char dir[1024];
+
+/* The sizes of the journal's commits, for the bare loop to use. */
+static struct io_ops counting;
+static uint32_t commits[MOST_COMMITS];
+static size_t n_commits;
+
+static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    if (n >= BATCH && *(const char *)p != 0 && n_commits < MOST_COMMITS)
+        commits[n_commits++] = (uint32_t)n;
+    return pwrite(fd, p, n, at);
+}
+
+static void clear_directory(void)
+{
+    char command[8192];
+    snprintf(command, sizeof command, "rm -rf '%s/j' '%s/bare'", dir, dir);
+    if (system(command) != 0)
+        exit(1);
+}
+
+static double since(usec_t start)
+{
+    return (double)(clock_monotonic() - start) / USEC_PER_SEC;
+}
+
+/* ---- the journal ---- */
+
+struct appender {
+    struct journal_set *set;
+    struct journal *j;
+    uint64_t left; /* bytes to append yet, of all appenders */
+    unsigned under_way;
+    bool trims;
+};
+
+static void append_next(struct appender *a);
+
+static void appended(const struct journal_commit *c, void *arg)
+{
+    struct appender *a = arg;
+    a->under_way--;
+    if (c->result != JOURNAL_OK) {
+        fprintf(stderr, "bench_journal: %s\n", journal_strerror(c->result));
+        exit(1);
+    }
+    if (a->left)
+        append_next(a);
+}
+
+static void append_next(struct appender *a)
+{
+    struct bytes piece = bytes_of(batch, BATCH);
+    struct journal_append append = {.pieces = &piece, .n_pieces = 1};
+    a->left -= a->left < BATCH ? a->left : BATCH;
+    a->under_way++;
+    if (journal_append(a->j, &append, clock_wall(), appended, a, NULL) != JOURNAL_OK)
+        exit(1);
+}
+
+static int notify_pipe[2];
+
+static void notify(void *arg)
+{
+    (void)arg;
+    (void)!write(notify_pipe[1], "", 1);
+}
+
+static void append_all(struct appender *a, uint64_t bytes, unsigned appenders)
+{
+    char drained[64];
+    a->left = bytes;
+    while (appenders-- > 0)
+        append_next(a);
+    while (a->under_way) {
+        (void)!read(notify_pipe[0], drained, sizeof drained);
+        journal_set_poll(a->set);
+        if (a->trims)
+            journal_trim(a->j, journal_committed_end(a->j));
+    }
+}
+
+static struct appender begin(int64_t sync_ms, bool trims)
+{
+    char path[4200], error[512];
+    struct appender a = {.trims = trims};
+    struct journal_set_config sc = {.sync_ms = sync_ms, .notify = notify};
+    struct journal_config jc = {.dir = path};
+    snprintf(path, sizeof path, "%s/j", dir);
+    a.set = journal_set_new(&sc);
+    if (journal_open(a.set, &jc, &a.j, error, sizeof error) != JOURNAL_OK) {
+        fprintf(stderr, "bench_journal: %s\n", error);
+        exit(1);
+    }
+    return a;
+}
+
+/* Bytes a second. A journal in use has a file ready: so it gets two segments' worth to get going. */
+static double journal_rate(int64_t sync_ms, unsigned appenders, bool trims)
+{
+    clear_directory();
+    struct appender a = begin(sync_ms, trims);
+    append_all(&a, sync_ms < 0 ? BATCH : 2 * FILE_SIZE, appenders);
+    n_commits = 0;
+    usec_t start = clock_monotonic();
+    append_all(&a, TOTAL, appenders);
+    double seconds = since(start);
+    journal_set_free(&a.set);
+    return (double)TOTAL / seconds;
+}
+
+/* ---- the bare loops ---- */
+
+static int bare_file(bool zeros)
+{
+    static const char zero[1 << 20];
+    char path[4200];
+    snprintf(path, sizeof path, "%s/bare", dir);
+    unlink(path);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    for (uint64_t at = 0; zeros && at < FILE_SIZE + (8 << 20); at += sizeof zero)
+        if (pwrite(fd, zero, sizeof zero, (off_t)at) < 0)
+            exit(1);
+    if (fd < 0 || fsync(fd) != 0)
+        exit(1);
+    return fd;
+}
+
+static double bare_synced_rate(void)
+{
+    static char *bytes;
+    size_t most = 0;
+    for (size_t i = 0; i < n_commits; i++)
+        most = commits[i] > most ? commits[i] : most;
+    bytes = mem_alloc(most + 1);
+    memset(bytes, 'x', most);
+    int fd = bare_file(true);
+    uint64_t at = 0, total = 0;
+    usec_t start = clock_monotonic();
+    for (size_t i = 0; i < n_commits; i++) {
+        if (pwrite(fd, bytes, commits[i], (off_t)at) != (ssize_t)commits[i] || fdatasync(fd) != 0)
+            exit(1);
+        at = at + commits[i] > FILE_SIZE ? 0 : at + commits[i];
+        total += commits[i];
+    }
+    double rate = (double)total / since(start);
+    close(fd);
+    free(bytes);
+    return rate;
+}
+
+static double bare_writev_rate(void)
+{
+    struct iovec lines[LINES];
+    for (int i = 0; i < LINES; i++)
+        lines[i] = (struct iovec){batch + (size_t)i * LINE, LINE};
+    int fd = bare_file(false);
+    usec_t start = clock_monotonic();
+    for (uint64_t done = 0; done < TOTAL; done += BATCH)
+        if (writev(fd, lines, LINES) != (ssize_t)BATCH)
+            exit(1);
+    double rate = (double)TOTAL / since(start);
+    close(fd);
+    return rate;
+}
+
+/* ---- medians ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(const double *values, size_t n)
+{
+    double sorted[MAX_ROUNDS];
+    memcpy(sorted, values, n * sizeof *values);
+    qsort(sorted, n, sizeof *sorted, ascending);
+    return sorted[n / 2];
+}
+
+struct contest {
+    const char *name;
+    int64_t sync_ms;
+    unsigned appenders;
+    bool trims;
+    double wanted;
+    double ours[MAX_ROUNDS], bare[MAX_ROUNDS], ratio[MAX_ROUNDS], size[MAX_ROUNDS];
+};
+
+static struct contest contests[] = {
+    {"sync=0, 1 appender, trimmed", 0, 1, true, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, trimmed", 0, 8, true, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, trimmed", 0, 64, true, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, kept", 0, 1, false, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, kept", 0, 8, false, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, kept", 0, 64, false, 0.85, {0}, {0}, {0}, {0}},
+    {"never, 8 appenders", JOURNAL_SYNC_NEVER, 8, false, 0.5, {0}, {0}, {0}, {0}},
+};
+#define CONTESTS (sizeof contests / sizeof *contests)
+
+static void contest(struct contest *c, size_t round)
+{
+    c->ours[round] = journal_rate(c->sync_ms, c->appenders, c->trims);
+    c->size[round] = n_commits ? (double)TOTAL / (double)n_commits / 1024 : 0;
+    c->bare[round] = c->sync_ms < 0 ? bare_writev_rate() : bare_synced_rate();
+    c->ratio[round] = c->ours[round] / c->bare[round];
+}
+
+static void print_contest(const struct contest *c, size_t rounds)
+{
+    printf("%-31s %7.0f MB/s  bare %7.0f MB/s  commits of %5.0f KiB  ratio %.2f (asked: %.2f)\n", c->name,
+        median(c->ours, rounds) / 1e6, median(c->bare, rounds) / 1e6, median(c->size, rounds),
+        median(c->ratio, rounds), c->wanted);
+}
+
+/* ---- opening ---- */
+
+static void grow_to(uint64_t bytes)
+{
+    struct appender a = begin(JOURNAL_SYNC_NEVER, false);
+    append_all(&a, bytes - journal_committed_end(a.j), 8);
+    journal_set_free(&a.set);
+}
+
+static void open_long(uint64_t bytes, size_t rounds)
+{
+    double seconds[MAX_ROUNDS];
+    size_t heap = 0;
+    grow_to(bytes);
+    for (size_t i = 0; i < rounds; i++) {
+        malloc_trim(0);
+        size_t before = mallinfo2().uordblks;
+        usec_t start = clock_monotonic();
+        struct appender a = begin(0, false);
+        seconds[i] = since(start);
+        heap = mallinfo2().uordblks - before;
+        journal_set_free(&a.set);
+    }
+    printf("opening %4.0f MiB, warm           %.3f s (asked for 1 GiB: 0.5), %zu KiB of heap while open\n",
+        (double)bytes / (1 << 20), median(seconds, rounds), heap / 1024);
+}
+
+int main(int argc, char **argv)
+{
+    size_t rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 5;
+    if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || pipe2(notify_pipe, O_CLOEXEC) != 0)
+        return 64;
+    snprintf(dir, sizeof dir, "%s", argv[1]);
+    memset(batch, 'c', sizeof batch);
+    log_init("bench_journal", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    counting = io_system;
+    counting.pwrite = counting_pwrite;
+    io = &counting;
+    for (size_t i = 0; i < rounds; i++)
+        for (size_t k = 0; k < CONTESTS; k++)
+            contest(&contests[k], i);
+    for (size_t k = 0; k < CONTESTS; k++)
+        print_contest(&contests[k], rounds);
+    clear_directory();
+    open_long(LONG_JOURNAL / 16, rounds);
+    open_long(LONG_JOURNAL, rounds);
+    clear_directory();
+    return 0;
+}
