@@ -23,6 +23,7 @@
 #define FILE_SIZE ((uint64_t)64 << 20)
 #define MOST_COMMITS 65536
 #define MAX_ROUNDS 25
+#define BURST ((uint64_t)48 << 20) /* fits in one segment */
 #define LONG_JOURNAL ((uint64_t)1 << 30)
 
 static char batch[BATCH];
@@ -124,18 +125,35 @@ static struct appender begin(int64_t sync_ms, bool trims)
     return a;
 }
 
-/* Bytes a second. A journal in use has a file ready: so it gets two segments' worth to get going. */
-static double journal_rate(int64_t sync_ms, unsigned appenders, bool trims)
+enum life { TRIMMED, KEPT, BURSTS };
+
+/* A journal in use: trimmed ones have a file to use again; after a pause the next segment has been filled with zeros. */
+static void get_going(struct appender *a, int64_t sync_ms, unsigned appenders, enum life life)
 {
+    if (sync_ms < 0) {
+        append_all(a, BATCH, appenders);
+    } else if (life == BURSTS) {
+        append_all(a, 70 << 20, appenders);
+        usleep(1500000);
+        append_all(a, 8 << 20, appenders);
+    } else {
+        append_all(a, 2 * FILE_SIZE, appenders);
+    }
+}
+
+/* Bytes a second. */
+static double journal_rate(int64_t sync_ms, unsigned appenders, enum life life)
+{
+    uint64_t total = life == BURSTS ? BURST : TOTAL;
     clear_directory();
-    struct appender a = begin(sync_ms, trims);
-    append_all(&a, sync_ms < 0 ? BATCH : 2 * FILE_SIZE, appenders);
+    struct appender a = begin(sync_ms, life == TRIMMED);
+    get_going(&a, sync_ms, appenders, life);
     n_commits = 0;
     usec_t start = clock_monotonic();
-    append_all(&a, TOTAL, appenders);
+    append_all(&a, total, appenders);
     double seconds = since(start);
     journal_set_free(&a.set);
-    return (double)TOTAL / seconds;
+    return (double)total / seconds;
 }
 
 /* ---- the bare loops ---- */
@@ -213,26 +231,37 @@ struct contest {
     const char *name;
     int64_t sync_ms;
     unsigned appenders;
-    bool trims;
+    enum life life;
     double wanted;
     double ours[MAX_ROUNDS], bare[MAX_ROUNDS], ratio[MAX_ROUNDS], size[MAX_ROUNDS];
 };
 
 static struct contest contests[] = {
-    {"sync=0, 1 appender, trimmed", 0, 1, true, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 8 appenders, trimmed", 0, 8, true, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 64 appenders, trimmed", 0, 64, true, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 1 appender, kept", 0, 1, false, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 8 appenders, kept", 0, 8, false, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 64 appenders, kept", 0, 64, false, 0.85, {0}, {0}, {0}, {0}},
-    {"never, 8 appenders", JOURNAL_SYNC_NEVER, 8, false, 0.5, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, trimmed", 0, 1, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, trimmed", 0, 8, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, trimmed", 0, 64, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, bursts", 0, 1, BURSTS, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, bursts", 0, 8, BURSTS, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, bursts", 0, 64, BURSTS, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, kept", 0, 1, KEPT, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, kept", 0, 8, KEPT, 0.85, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, kept", 0, 64, KEPT, 0.85, {0}, {0}, {0}, {0}},
+    {"never, 8 appenders", JOURNAL_SYNC_NEVER, 8, KEPT, 0.5, {0}, {0}, {0}, {0}},
 };
 #define CONTESTS (sizeof contests / sizeof *contests)
 
+static double mean_commit(void)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n_commits; i++)
+        sum += commits[i];
+    return n_commits ? (double)sum / (double)n_commits / 1024 : 0;
+}
+
 static void contest(struct contest *c, size_t round)
 {
-    c->ours[round] = journal_rate(c->sync_ms, c->appenders, c->trims);
-    c->size[round] = n_commits ? (double)TOTAL / (double)n_commits / 1024 : 0;
+    c->ours[round] = journal_rate(c->sync_ms, c->appenders, c->life);
+    c->size[round] = mean_commit();
     c->bare[round] = c->sync_ms < 0 ? bare_writev_rate() : bare_synced_rate();
     c->ratio[round] = c->ours[round] / c->bare[round];
 }
