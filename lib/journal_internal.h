@@ -236,6 +236,7 @@ void writer_close(struct journal *j); /* leaves the end-of-session frame and cut
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
 
 /* journal_spare.c */
+extern usec_t journal_idle_after; /* without a commit, until zeros are written; replaceable for tests */
 void *filler_main(void *set);
 void spare_adopt(struct journal *j); /* opening: takes over what a session before left */
 void spare_ask(struct journal *j);   /* committer: the current segment is filling up */

@@ -12,7 +12,8 @@
 
 #define FILL_STEP ((size_t)256 << 10)
 #define FILL_SYNC_EVERY (UINT64_C(4) << 20)
-#define IDLE_AFTER (10 * USEC_PER_MSEC)
+
+usec_t journal_idle_after = 10 * USEC_PER_MSEC;
 
 enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 
@@ -24,7 +25,7 @@ static enum leave wait_for_idle(struct journal *j)
     pthread_mutex_lock(&set->lock);
     for (;;) {
         leave = j->spare.abandon || set->stop ? LEAVE_FOR_GOOD : j->spare.hurry ? LEAVE_AS_IT_IS : LEAVE_NO;
-        usec_t due = j->spare.busy + IDLE_AFTER;
+        usec_t due = j->spare.busy + journal_idle_after;
         if (leave != LEAVE_NO || clock_monotonic() >= due)
             break;
         struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};

@@ -309,6 +309,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
     m = (struct model){.seed = seed, .round = seed, .sync_ms = sync_ms, .steps = steps};
     rand_r(&m.seed);
     journal_boot_id = pretend_boot;
+    journal_idle_after = 0;
     strcpy(m.dir, "/tmp/test-journal-XXXXXX");
     CHECK(mkdtemp(m.dir) != NULL);
 }
