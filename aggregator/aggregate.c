@@ -3,6 +3,7 @@
 #include "batch_writer.h"
 #include "io.h"
 #include "log.h"
+#include "manifest.h"
 #include "tally.h"
 
 #include <assert.h>
@@ -20,8 +21,18 @@ struct batch {
     bool moved; /* some cursor did */
 };
 
+/* Where the open slice begins. */
+struct beginning {
+    uint64_t number;
+    struct slice_tally before;
+    struct slice_cursor *cursors;
+    size_t n_cursors;
+};
+
 struct aggregate {
     struct aggregate_config config;
+    char *slices_dir, *rejects_dir;
+    struct sealed sealed;
     struct slice *slice;
     struct slice_snapshot *snapshot;
     struct rejects *rejects;
@@ -62,45 +73,182 @@ static enum slice_result fail_errno(const char *what, const char *path, char *er
     return e == ENOSPC || e == EDQUOT ? SLICE_FULL : SLICE_FAILED;
 }
 
-/* The highest slice there is; 1 when there is none. */
-static enum slice_result newest_slice(const char *dir, uint64_t *number, char *error)
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The numbers of the slices there are, in order; the caller frees them. */
+static enum slice_result list_slices(const char *dir, uint64_t **numbers, size_t *n, char *error)
 {
     DIR *d = opendir(dir);
+    uint64_t number;
+    *numbers = NULL;
+    *n = 0;
     if (!d)
         return fail_errno("cannot read", dir, error);
-    *number = 1;
-    uint64_t n;
     for (struct dirent *e; (e = readdir(d));) {
-        if (slice_file_number(e->d_name, &n) && n > *number)
-            *number = n;
+        if (!slice_file_number(e->d_name, &number))
+            continue;
+        *numbers = mem_realloc(*numbers, (*n + 1) * sizeof **numbers);
+        (*numbers)[(*n)++] = number;
     }
     closedir(d);
+    if (*n > 1)
+        qsort(*numbers, *n, sizeof **numbers, compare_numbers);
     return SLICE_OK;
 }
 
-static enum slice_result open_slice(struct aggregate *a, const char *dir, usec_t wall, char *error)
+static char *slice_path(const struct aggregate *a, uint64_t number)
 {
     char name[SLICE_NAME_TEXT];
     struct buf path = {0};
-    struct slice_config c = {.counters_text = a->config.counters->text,
-        .started = wall / USEC_PER_SEC,
-        .max_pages = a->config.max_pages};
-    enum slice_result r = newest_slice(dir, &c.number, error);
-    if (r != SLICE_OK)
-        return r;
-    slice_file_name(c.number, name);
-    buf_printf(&path, "%s/%s", dir, name);
-    buf_append_char(&path, '\0');
-    c.path = path.ptr;
-    r = slice_open(&c, &a->slice, &a->state, error);
-    if (r == SLICE_OK)
-        r = slice_snapshot_open(path.ptr, &a->snapshot, error);
+    slice_file_name(number, name);
+    buf_printf(&path, "%s/%s", a->slices_dir, name);
+    char *text = bytes_dup(buf_bytes(&path));
     buf_free(&path);
+    return text;
+}
+
+static enum slice_result add_sealed(struct aggregate *a, uint64_t number, char *error)
+{
+    char *path = slice_path(a, number);
+    enum slice_result r = sealed_add(&a->sealed, path, number, error);
+    free(path);
     return r;
 }
 
-static enum slice_result open_rejects(struct aggregate *a, const char *dir, char *error)
+static enum slice_result check_continuity(
+    const struct aggregate *a, const struct manifest *m, const uint64_t *numbers, size_t n, char *error)
 {
+    for (size_t i = 1; i < n; i++)
+        if (numbers[i] != numbers[i - 1] + 1) {
+            snprintf(error, SLICE_ERROR_TEXT, "slice %llu is missing from %s",
+                (unsigned long long)numbers[i - 1] + 1, a->slices_dir);
+            return SLICE_FOREIGN;
+        }
+    if (n == 0 || numbers[0] <= m->through + 1 || !a->config.archive)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT,
+        "the archive %s goes through slice %llu, but the oldest slice in %s is %llu", a->config.archive,
+        (unsigned long long)m->through, a->slices_dir, (unsigned long long)numbers[0]);
+    return SLICE_FOREIGN;
+}
+
+/* What the archive in force says; nothing (through 0) without one. */
+static enum slice_result read_archive(const struct aggregate *a, struct manifest *m, char *error)
+{
+    char why[MANIFEST_ERROR_TEXT] = "";
+    *m = (struct manifest){0};
+    if (!a->config.archive)
+        return SLICE_OK;
+    enum manifest_result r = manifest_read_current(a->config.archive, m, why);
+    if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
+    return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
+}
+
+/* Behind the newest sealed slice, else behind the archive. */
+static void find_beginning(const struct aggregate *a, const struct manifest *m, struct beginning *b)
+{
+    *b = (struct beginning){.number = m->through + 1, .n_cursors = m->n_streams};
+    if (a->sealed.n > 0) {
+        const struct slice_state *last = &a->sealed.slices[a->sealed.n - 1].state;
+        *b = (struct beginning){.number = last->number + 1,
+            .n_cursors = last->n_cursors,
+            .before = {last->tally.events + last->before.events, last->tally.skipped + last->before.skipped,
+                last->tally.rejected + last->before.rejected}};
+        b->cursors = mem_zalloc((b->n_cursors + 1) * sizeof *b->cursors);
+        memcpy(b->cursors, last->cursors, b->n_cursors * sizeof *b->cursors);
+        return;
+    }
+    b->cursors = mem_zalloc((b->n_cursors + 1) * sizeof *b->cursors);
+    for (size_t i = 0; i < b->n_cursors; i++) {
+        struct slice_cursor *c = &b->cursors[i];
+        snprintf(c->stream, sizeof c->stream, "%s", m->streams[i].name);
+        snprintf(c->id, sizeof c->id, "%.32s", m->streams[i].id);
+        c->offset = m->streams[i].end;
+    }
+}
+
+/* Opens the slice that begins there, or makes it, to read and to write. */
+static enum slice_result open_slice(struct aggregate *a, const struct beginning *b, usec_t wall, char *error)
+{
+    char *path = slice_path(a, b->number);
+    struct slice_config c = {.path = path,
+        .number = b->number,
+        .counters_text = a->config.counters->text,
+        .started = wall / USEC_PER_SEC,
+        .before = b->before,
+        .cursors = b->cursors,
+        .n_cursors = b->n_cursors,
+        .max_pages = a->config.max_pages};
+    enum slice_result r = slice_open(&c, &a->slice, &a->state, error);
+    if (r == SLICE_OK)
+        r = slice_snapshot_open(path, &a->snapshot, error);
+    free(path);
+    return r;
+}
+
+/* All but the newest are sealed; the newest may be, when sealing was interrupted. */
+static enum slice_result take_in_sealed(struct aggregate *a, const uint64_t *numbers, size_t n, char *error)
+{
+    bool last_sealed = false;
+    enum slice_result r = SLICE_OK;
+    if (n > 0) {
+        char *path = slice_path(a, numbers[n - 1]);
+        r = slice_is_sealed(path, &last_sealed, error);
+        free(path);
+    }
+    for (size_t i = 0; r == SLICE_OK && i < n - !last_sealed && n > 0; i++)
+        r = add_sealed(a, numbers[i], error);
+    return r;
+}
+
+/* An open slice that the archive holds already: these slices are an old copy, and would be counted again. */
+static enum slice_result check_not_archived(
+    const struct aggregate *a, const struct manifest *m, uint64_t open, char *error)
+{
+    if (open > m->through)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT,
+        "slice %llu in %s is open, but the archive %s goes through slice %llu already",
+        (unsigned long long)open, a->slices_dir, a->config.archive, (unsigned long long)m->through);
+    return SLICE_FOREIGN;
+}
+
+static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *error)
+{
+    struct manifest m;
+    struct beginning b = {0};
+    uint64_t *numbers = NULL;
+    size_t n = 0;
+    enum slice_result r = read_archive(a, &m, error);
+    if (r == SLICE_OK)
+        r = list_slices(a->slices_dir, &numbers, &n, error);
+    if (r == SLICE_OK)
+        r = check_continuity(a, &m, numbers, n, error);
+    if (r == SLICE_OK)
+        r = take_in_sealed(a, numbers, n, error);
+    if (r == SLICE_OK) {
+        find_beginning(a, &m, &b);
+        if (n > 0 && a->sealed.n == 0)
+            b.number = numbers[n - 1];
+        r = check_not_archived(a, &m, b.number, error);
+    }
+    if (r == SLICE_OK)
+        r = open_slice(a, &b, wall, error);
+    free(b.cursors);
+    free(numbers);
+    manifest_free(&m);
+    return r;
+}
+
+static enum slice_result open_rejects(struct aggregate *a, char *error)
+{
+    const char *dir = a->rejects_dir;
     struct buf path = {0};
     buf_printf(&path, "%s/%010llu.ndjson", dir, (unsigned long long)a->state.number);
     buf_append_char(&path, '\0');
@@ -128,25 +276,31 @@ static void open_cursors(struct aggregate *a)
     a->counted = a->state.tally;
 }
 
+static char *directory(const struct aggregate *a, const char *name)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", a->config.dir, name);
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
 static enum slice_result open_files(struct aggregate *a, usec_t wall, char *error)
 {
-    struct buf dir = {0};
-    enum slice_result r = SLICE_OK;
-    buf_printf(&dir, "%s/slices", a->config.dir);
-    buf_append_char(&dir, '\0');
-    if (io_make_dirs(dir.ptr) != 0)
-        r = fail_errno("cannot make", dir.ptr, error);
-    if (r == SLICE_OK)
-        r = open_slice(a, dir.ptr, wall, error);
-    buf_clear(&dir);
-    buf_printf(&dir, "%s/rejects", a->config.dir);
-    buf_append_char(&dir, '\0');
-    if (r == SLICE_OK && io_make_dirs(dir.ptr) != 0)
-        r = fail_errno("cannot make", dir.ptr, error);
-    if (r == SLICE_OK)
-        r = open_rejects(a, dir.ptr, error);
-    buf_free(&dir);
-    return r;
+    a->slices_dir = directory(a, "slices");
+    a->rejects_dir = directory(a, "rejects");
+    if (io_make_dirs(a->slices_dir) != 0)
+        return fail_errno("cannot make", a->slices_dir, error);
+    if (io_make_dirs(a->rejects_dir) != 0)
+        return fail_errno("cannot make", a->rejects_dir, error);
+    enum slice_result r = open_slices(a, wall, error);
+    return r == SLICE_OK ? open_rejects(a, error) : r;
+}
+
+static enum slice_result start_writer(struct aggregate *a, char *error)
+{
+    a->writer = batch_writer_new(a->slice, a->rejects, a->config.notify, a->config.notify_arg);
+    return a->writer ? SLICE_OK : fail_errno("cannot start", "the writer thread", error);
 }
 
 enum slice_result aggregate_open(
@@ -159,9 +313,7 @@ enum slice_result aggregate_open(
         open_cursors(a);
         a->tally = tally_new(config->counters);
         batch_init(&a->active);
-        a->writer = batch_writer_new(a->slice, a->rejects, config->notify, config->notify_arg);
-        if (!a->writer)
-            r = fail_errno("cannot start", "the writer thread", error);
+        r = start_writer(a, error);
     }
     if (r != SLICE_OK)
         aggregate_close(&a);
@@ -182,6 +334,9 @@ void aggregate_close(struct aggregate **ap)
     rejects_close(&a->rejects);
     slice_close(&a->slice);
     slice_state_free(&a->state);
+    sealed_free(&a->sealed);
+    free(a->slices_dir);
+    free(a->rejects_dir);
     free(a->cursors);
     free(a->job_cursors);
     free(a);
@@ -383,16 +538,125 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched)
     return a->failure[0] ? a->failure : NULL;
 }
 
+/* ---- sealing and clearing ---- */
+
+/* What ends a slice: the last batch, with the mark. The active batch stays as it is until that is committed. */
+static enum slice_result commit_last(struct aggregate *a, usec_t now, char *error)
+{
+    struct batch_job job = {
+        .batch = {.rows = a->active.rows,
+            .cursors = a->cursors,
+            .n_cursors = a->config.n_streams,
+            .tally = a->counted,
+            .rejects_length = a->state.rejects_length + a->active.rejects.len,
+            .seal = true},
+        .rejects = buf_bytes(&a->active.rejects),
+        .rejects_at = a->state.rejects_length,
+    };
+    batch_writer_run(a->writer, &job);
+    a->numbers.flushes++;
+    a->numbers.rows_flushed += job.written.rows;
+    a->numbers.collisions += job.written.collisions;
+    a->last_swap = now;
+    if (job.result != SLICE_OK)
+        snprintf(error, SLICE_ERROR_TEXT, "%s", job.error);
+    return job.result;
+}
+
+/* From the sealed slice to the next one. Reads see the sealed one's rows in its own snapshot from here on. */
+static enum slice_result turn_over(struct aggregate *a, usec_t wall, char *error)
+{
+    uint64_t number = a->state.number;
+    struct beginning b;
+    batch_writer_free(&a->writer);
+    slice_snapshot_close(&a->snapshot);
+    rejects_close(&a->rejects);
+    slice_close(&a->slice);
+    slice_state_free(&a->state);
+    batch_free(&a->active);
+    batch_init(&a->active);
+    a->counted = (struct slice_tally){0};
+    enum slice_result r = add_sealed(a, number, error);
+    if (r != SLICE_OK)
+        return r;
+    find_beginning(a, &(struct manifest){0}, &b);
+    r = open_slice(a, &b, wall, error);
+    free(b.cursors);
+    if (r == SLICE_OK)
+        r = open_rejects(a, error);
+    return r == SLICE_OK ? start_writer(a, error) : r;
+}
+
+enum slice_result aggregate_seal(
+    struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT])
+{
+    *busy = !a->latched && (a->job_running || (is_writing(a) && !a->job_waits));
+    if (*busy)
+        return SLICE_OK;
+    if (a->latched || a->job_waits) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
+        return a->latched ? SLICE_FAILED : SLICE_FULL;
+    }
+    if (a->sealed.n == SEALED_MAX) {
+        snprintf(error, SLICE_ERROR_TEXT, "%d sealed slices wait to be cleared", SEALED_MAX);
+        return SLICE_FULL;
+    }
+    enum slice_result r = commit_last(a, now, error);
+    if (r == SLICE_FULL)
+        return r;
+    if (r == SLICE_OK)
+        r = turn_over(a, wall, error);
+    if (r != SLICE_OK)
+        latch(a, error);
+    return r;
+}
+
+enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT])
+{
+    struct manifest m;
+    if (through >= a->state.number)
+        return AGGREGATE_CLEAR_OPEN;
+    if (!a->config.archive) {
+        snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
+        return AGGREGATE_CLEAR_NOT_ARCHIVED;
+    }
+    enum slice_result r = read_archive(a, &m, error);
+    uint64_t archived = m.through;
+    manifest_free(&m);
+    if (r == SLICE_OK && through > archived) {
+        snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %llu",
+            (unsigned long long)archived);
+        r = SLICE_FOREIGN;
+    }
+    if (r != SLICE_OK)
+        return AGGREGATE_CLEAR_NOT_ARCHIVED;
+    return sealed_clear(&a->sealed, through, error) == SLICE_OK ? AGGREGATE_CLEAR_OK : AGGREGATE_CLEAR_FAILED;
+}
+
+const struct sealed *aggregate_sealed(const struct aggregate *a)
+{
+    return &a->sealed;
+}
+
 /* ---- reading ---- */
+
+static uint64_t oldest_slice(const struct aggregate *a)
+{
+    return a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->state.number;
+}
 
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out)
 {
-    /* The open slice is the only one kept: everything up to the one before it is in an archive or gone. */
-    if (after + 1 < a->state.number)
+    if (!a->snapshot)
+        return AGGREGATE_AFTER_LOST;
+    if (after + 1 < oldest_slice(a))
         return AGGREGATE_AFTER_CLEARED;
     if (after >= a->state.number)
         return AGGREGATE_AFTER_AHEAD;
     out->n_snapshots = out->n_maps = 0;
+    for (size_t i = 0; i < a->sealed.n; i++)
+        if (a->sealed.slices[i].state.number > after)
+            out->snapshots[out->n_snapshots++] = a->sealed.slices[i].snapshot;
     out->snapshots[out->n_snapshots++] = a->snapshot;
     if (is_writing(a))
         out->maps[out->n_maps++] = a->flushing.rows;

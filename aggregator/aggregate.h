@@ -15,6 +15,10 @@
  *    max_memory, when aggregate_is_full asks whoever feeds it to pause. Any other failure latches: no more is
  *    written, nothing is lost (it is counted again from the cursors after a restart), reads go on.
  * 5. Counters other than those a slice was counted under are refused at opening, by name.
+ * 6. Sealing is one transaction: the last batch of slice n, with the mark that it is sealed. A crash before leaves n
+ *    open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended.
+ * 7. The slices there are continue the archive: the oldest is no later than the one behind what the archive goes
+ *    through; anything else is refused at opening. Only what the archive in force goes through is cleared.
  *
  * One owner thread makes every call; the writer thread is inside. It calls `notify`, which must only arrange that
  * the owner calls aggregate_poll soon. Times are on the monotonic clock unless said otherwise.
@@ -25,6 +29,7 @@
 #include "clock.h"
 #include "counters.h"
 #include "reads.h"
+#include "sealed.h"
 #include "slice.h"
 
 #define AGGREGATE_RETRY USEC_PER_SEC
@@ -33,6 +38,7 @@ struct aggregate;
 
 struct aggregate_config {
     const char *dir;                 /* slices/ and rejects/ are made in it */
+    const char *archive;             /* the archive's directory, or NULL: none is known, nothing is cleared */
     const struct counters *counters; /* must outlive it */
     const char *const *streams;      /* names, copied */
     size_t n_streams;
@@ -75,11 +81,29 @@ bool aggregate_is_clean(const struct aggregate *a);
 /* NULL, or what is wrong with the storage, and whether it is for good. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
+/* ---- sealing and clearing ---- */
+/* Ends the open slice with everything counted so far and begins the next; blocks for one commit. *busy: the writer is
+ * at work, nothing was done; again after aggregate_poll. SLICE_FULL: no room, nothing changed. `wall` is the wall
+ * clock. */
+enum slice_result aggregate_seal(
+    struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT]);
+
+enum aggregate_clear {
+    AGGREGATE_CLEAR_OK,
+    AGGREGATE_CLEAR_OPEN,         /* that slice is not sealed */
+    AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive in force does not go through it, or cannot be read: see error */
+    AGGREGATE_CLEAR_FAILED,       /* some may be left: see error */
+};
+enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT]);
+/* The sealed slices there are, oldest first. Valid until the next seal or clear. */
+const struct sealed *aggregate_sealed(const struct aggregate *a);
+
 /* ---- reading ---- */
 enum aggregate_after {
     AGGREGATE_AFTER_OK,
     AGGREGATE_AFTER_CLEARED, /* a slice that would be needed is gone */
     AGGREGATE_AFTER_AHEAD,   /* no such slice was ever begun */
+    AGGREGATE_AFTER_LOST,    /* the storage failed while a slice was sealed: see aggregate_failure */
 };
 /* The layers of everything after slice `after`; valid until the next call of anything here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);

@@ -100,6 +100,12 @@ void batch_writer_start(struct batch_writer *w, struct batch_job *job)
     pthread_mutex_unlock(&w->lock);
 }
 
+void batch_writer_run(struct batch_writer *w, struct batch_job *job)
+{
+    assert(!w->busy);
+    run_job(w, job);
+}
+
 struct batch_job *batch_writer_done(struct batch_writer *w)
 {
     pthread_mutex_lock(&w->lock);

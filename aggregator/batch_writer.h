@@ -26,6 +26,8 @@ struct batch_writer *batch_writer_new(
     struct slice *slice, struct rejects *rejects, void (*notify)(void *arg), void *notify_arg);
 void batch_writer_free(struct batch_writer **w); /* waits for the job under way */
 void batch_writer_start(struct batch_writer *w, struct batch_job *job);
+/* Does the job at once, on the calling thread: for the last one of a slice. No other may be under way. */
+void batch_writer_run(struct batch_writer *w, struct batch_job *job);
 /* The job that was done since, or NULL. */
 struct batch_job *batch_writer_done(struct batch_writer *w);
 

@@ -2,6 +2,7 @@
  * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
 #include "app.h"
 #include "reads.h"
+#include "records.h"
 
 #include <inttypes.h>
 
@@ -35,6 +36,11 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
             "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
             aggregate_open_slice(app->aggregate));
         return false;
+    case AGGREGATE_AFTER_LOST: {
+        bool latched;
+        http_problem(req, 503, "storage-failed", NULL, "%s", aggregate_failure(app->aggregate, &latched));
+        return false;
+    }
     }
     return false;
 }
@@ -122,7 +128,7 @@ static void range(struct http_request *req, void *ctx)
     struct bytes start, end;
     if (!required(req, "start", &start) || !required(req, "end", &end) || !read_bounds(req, app, &bounds))
         return;
-    if (bytes_compare(start, end) > 0) {
+    if (record_key_compare(start, end, RECORD_SEPARATOR) > 0) {
         http_problem(req, 400, "bad-parameter", NULL, "start is after end");
         return;
     }
@@ -174,5 +180,14 @@ const struct http_route app_routes[] = {
         .methods = HTTP_GET_,
         .handler = range,
         .help = "?start=&end=&limit= records between two keys"},
+    {.path = "/seal",
+        .methods = HTTP_POST_,
+        .handler = http_seal,
+        .help = "?slice= ends a slice, begins the next"},
+    {.path = "/clear",
+        .methods = HTTP_POST_,
+        .handler = http_clear,
+        .help = "?through= removes sealed slices that the archive holds"},
+    {.path = "/slices", .methods = HTTP_GET_, .handler = http_slices, .help = "the slices there are"},
     {0},
 };

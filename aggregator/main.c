@@ -22,6 +22,11 @@ static const struct option_row rows[] = {
         .min = 1,
         .max = 4096,
         .help = "where slices and rejects are kept"},
+    {.name = "archive",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "the archive that the compactor makes of sealed slices; without it nothing is cleared"},
     {.name = "pubsub_url",
         .type = OPTION_STRING,
         .help = "where streams come from; the file's [pubsub] unless given"},
@@ -297,6 +302,7 @@ static void on_written(void *arg)
     if (!w->app.aggregate)
         return;
     aggregate_poll(w->app.aggregate, clock_monotonic());
+    app_try_seal(&w->app);
     after_change(w);
 }
 
@@ -420,6 +426,7 @@ static int open_aggregate(struct wiring *w, const struct options *o, struct conf
     struct app *app = &w->app;
     char text[SLICE_ERROR_TEXT];
     struct aggregate_config c = {.dir = options_string(o, "data_dir"),
+        .archive = options_string(o, "archive"),
         .counters = app->counters,
         .streams = app->streams,
         .n_streams = app->n_streams,

@@ -7,6 +7,7 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define APPLICATION_ID 0x4d524c53 /* "MRLS" */
 #define FILE_DIGITS 10
@@ -30,6 +31,8 @@ static const char *const statement_sql[STATEMENTS] = {
                     "DO UPDATE SET id = excluded.id, offset = excluded.offset"),
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
+
+static const char SEALED_SQL[] = "SELECT value FROM meta WHERE key = 'sealed'";
 
 struct slice {
     sqlite3 *db;
@@ -293,6 +296,10 @@ static enum slice_result read_meta(struct slice *s, struct slice_state *state, c
     if (r == SLICE_OK)
         r = query_number(s->db, "SELECT value FROM meta WHERE key = 'started'", &started, error);
     state->started = (int64_t)started;
+    uint64_t sealed = 0;
+    if (r == SLICE_OK)
+        r = query_number(s->db, SEALED_SQL, &sealed, error);
+    state->sealed = sealed != 0;
     return r;
 }
 
@@ -332,16 +339,22 @@ static enum slice_result set_up(struct slice *s, const struct slice_config *c, c
     return r;
 }
 
+static enum slice_result read_state(
+    struct slice *s, const char *path, uint64_t number, struct slice_state *state, char *error)
+{
+    enum slice_result r = read_meta(s, state, error);
+    if (r != SLICE_OK || state->number == number)
+        return r;
+    snprintf(error, SLICE_ERROR_TEXT, "%s says that it is slice %" PRIu64, path, state->number);
+    return SLICE_FOREIGN;
+}
+
 static enum slice_result open_made(
     struct slice *s, const struct slice_config *c, struct slice_state *state, char *error)
 {
     enum slice_result r = s->statements[0] ? SLICE_OK : prepare(s, error);
     if (r == SLICE_OK)
-        r = read_meta(s, state, error);
-    if (r == SLICE_OK && state->number != c->number) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s says that it is slice %" PRIu64, c->path, state->number);
-        r = SLICE_FOREIGN;
-    }
+        r = read_state(s, c->path, c->number, state, error);
     if (r == SLICE_OK)
         r = check_counters(s, c, error);
     return r == SLICE_OK ? read_cursors(s, state, error) : r;
@@ -432,6 +445,8 @@ static enum slice_result write_batch(
         r = set_tally(s, tally_keys, &batch->tally, error);
     if (r == SLICE_OK)
         r = set_meta(s, "rejects_length", batch->rejects_length, error);
+    if (r == SLICE_OK && batch->seal)
+        r = set_meta(s, "sealed", 1, error);
     return r;
 }
 
@@ -461,4 +476,68 @@ enum slice_result slice_checkpoint(struct slice *s, char error[SLICE_ERROR_TEXT]
         return SLICE_OK;
     }
     return slice_sql_fail(s->db, "checkpoint", error);
+}
+
+/* ---- sealed ---- */
+
+enum slice_result slice_is_sealed(const char *path, bool *sealed, char error[SLICE_ERROR_TEXT])
+{
+    struct slice s = {0};
+    bool is_new = false;
+    uint64_t value = 0;
+    *sealed = false;
+    if (access(path, F_OK) != 0)
+        return SLICE_OK;
+    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &s.db, error);
+    if (r == SLICE_OK)
+        r = check_format(&s, path, &is_new, error);
+    if (r == SLICE_OK && !is_new)
+        r = query_number(s.db, SEALED_SQL, &value, error);
+    sqlite3_close(s.db);
+    *sealed = value != 0;
+    return r;
+}
+
+/* The log is folded in when the last connection leaves this mode; SQLite answers the mode that is in force. */
+static enum slice_result leave_log_mode(sqlite3 *db, const char *path, char *error)
+{
+    sqlite3_stmt *statement;
+    enum slice_result r = slice_sql_run(db, "PRAGMA synchronous = FULL", error);
+    if (r != SLICE_OK)
+        return r;
+    if (sqlite3_prepare_v2(db, "PRAGMA journal_mode = DELETE", -1, &statement, NULL) != SQLITE_OK)
+        return slice_sql_fail(db, "settle", error);
+    bool done =
+        sqlite3_step(statement) == SQLITE_ROW && bytes_equal_str(slice_sql_bytes(statement, 0), "delete");
+    if (sqlite3_finalize(statement) != SQLITE_OK)
+        return slice_sql_fail(db, "settle", error);
+    if (!done)
+        snprintf(error, SLICE_ERROR_TEXT, "%s cannot be settled: it is open elsewhere", path);
+    return done ? SLICE_OK : SLICE_FAILED;
+}
+
+enum slice_result slice_settle(
+    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+{
+    struct slice s = {0};
+    bool is_new = false;
+    *state = (struct slice_state){0};
+    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &s.db, error);
+    if (r == SLICE_OK)
+        r = check_format(&s, path, &is_new, error);
+    if (r == SLICE_OK && !is_new)
+        r = read_state(&s, path, number, state, error);
+    if (r == SLICE_OK && !state->sealed) {
+        snprintf(error, SLICE_ERROR_TEXT, "%s was never sealed, and a later slice is there", path);
+        r = SLICE_FOREIGN;
+    }
+    if (r == SLICE_OK)
+        r = leave_log_mode(s.db, path, error);
+    if (r == SLICE_OK)
+        r = read_cursors(&s, state, error);
+    if (sqlite3_close(s.db) != SQLITE_OK && r == SLICE_OK)
+        r = SLICE_FAILED;
+    if (r != SLICE_OK)
+        slice_state_free(state);
+    return r;
 }

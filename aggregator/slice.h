@@ -52,6 +52,7 @@ struct slice_state {
     struct slice_tally tally;  /* of this slice */
     struct slice_tally before; /* of all slices before it */
     uint64_t rejects_length;
+    bool sealed; /* ended: nothing is added any more */
     struct slice_cursor *cursors;
     size_t n_cursors;
 };
@@ -89,6 +90,7 @@ struct slice_batch {
     size_t n_cursors;
     struct slice_tally tally;
     uint64_t rejects_length;
+    bool seal; /* the slice ends with this */
 };
 struct slice_written {
     uint64_t rows;
@@ -98,6 +100,13 @@ struct slice_written {
 };
 enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     struct slice_written *written, char error[SLICE_ERROR_TEXT]);
+
+/* Whether the file is a slice that was sealed; false too when there is no file, or only the beginning of one. */
+enum slice_result slice_is_sealed(const char *path, bool *sealed, char error[SLICE_ERROR_TEXT]);
+/* Folds a sealed slice's log into its file, for good: afterwards it may be opened immutable. Nobody else may have it
+ * open for writing. *state is filled for SLICE_OK. Again: nothing changes. */
+enum slice_result slice_settle(
+    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 
 /* Moves what is in the log into the database file, as far as snapshots allow. The log starts again at its
  * beginning when every snapshot has been renewed after this. */

@@ -10,6 +10,10 @@ static const struct option_row options[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "where the aggregator is; by default as its section says"},
+    {.name = "sortdb_url",
+        .type = OPTION_STRING,
+        .help =
+            "where sortdb is; by default as its section says, and without one the aggregator has everything"},
     {.name = "queue_url",
         .type = OPTION_STRING,
         .help = "where simplequeue is; by default as its section says"},
@@ -65,10 +69,13 @@ static int connect_peers(struct daemon *d, struct api *api, struct config_error 
     struct options *o = daemon_options(d);
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
     const char *queue = peer(o, "queue_url", "simplequeue", 8080);
-    const struct sources_config sources = {.base = daemon_base(d),
-        .n = 1,
-        .timeout = timeout,
-        .urls = {peer(o, "aggregator_url", "aggregator", 8082)}};
+    struct sources_config sources = {.base = daemon_base(d), .timeout = timeout};
+    const char *archive = options_string(o, "sortdb_url");
+    if (archive == NULL && config_section(options_config(o), "sortdb", "") != NULL)
+        archive = options_peer_url(o, "sortdb", 8083);
+    if (archive != NULL)
+        sources.urls[sources.n++] = archive;
+    sources.urls[sources.n++] = peer(o, "aggregator_url", "aggregator", 8082);
     const struct http_client_config client = {
         .base = daemon_base(d), .url = queue, .max_connections = 32, .timeout = timeout};
     api->sources = sources_new(&sources);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define RANGE "/range?start="
 #define QUESTION_MAGIC 0x71756573u
 #define CONNECTIONS 32
 
@@ -23,6 +24,8 @@ struct question {
     struct sources *sources;
     struct source_question spec;
     char *target;
+    char *page; /* where the next page of the source's answer starts, encoded; NULL: at the beginning */
+    char generation[32]; /* of the page before */
     struct question *next, **link;
     struct http_call *call;
     struct event *deadline;
@@ -83,6 +86,7 @@ static void finish(struct question *q, enum source_result result)
     q->magic = 0;
     buf_free(&q->partial);
     free(q->target);
+    free(q->page);
     free(q);
 }
 
@@ -132,20 +136,21 @@ static void restart(struct question *q)
         return;
     }
     q->at = 0;
+    free(q->page);
+    q->page = NULL;
     q->has_through = false;
     q->complete_until = INT64_MAX;
     q->spec.on_restart(q->spec.arg);
     ask(q);
 }
 
+/* An archive is complete through its slice and says which that is; only what is still counting says until when. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
     const char *through = http_reply_header(reply, "X-Millrace-Through");
-    int64_t until;
-    if (*http_reply_header(reply, "X-Millrace-Next"))
-        return false; /* cut short, which was not asked for */
-    if (!bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
+    int64_t until = INT64_MAX;
+    if ((*complete || !*through) && !bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
         return false;
     if (until < q->complete_until)
         q->complete_until = until;
@@ -153,6 +158,35 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
         return false;
     q->has_through = q->has_through || *through;
     return true;
+}
+
+/* A long answer goes on at another key. False when what it names is none for this question. */
+static bool read_next(struct question *q, const struct http_reply_view *reply)
+{
+    const char *next = http_reply_header(reply, "X-Millrace-Next");
+    bool goes_on = *next && strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_MAX_RECORD;
+    free(q->page);
+    q->page = goes_on ? mem_strdup(next) : NULL;
+    return goes_on || !*next;
+}
+
+/* All pages of one source's answer must be of one generation. */
+static bool is_same_generation(struct question *q, const struct http_reply_view *reply)
+{
+    const char *generation = http_reply_header(reply, "X-Millrace-Generation");
+    bool same = !q->page || strcmp(generation, q->generation) == 0;
+    snprintf(q->generation, sizeof q->generation, "%s", generation);
+    return same;
+}
+
+static void go_on(struct question *q)
+{
+    if (!q->page)
+        q->at++;
+    if (q->at < q->sources->n)
+        ask(q);
+    else
+        finish(q, SOURCE_OK);
 }
 
 static void fail(struct question *q, const char *what, int status)
@@ -177,19 +211,22 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         restart(q);
     else if (reply->status != 200)
         fail(q, "", reply->status);
-    else if (q->bad || q->partial.len || !read_headers(q, reply))
+    else if (!is_same_generation(q, reply))
+        restart(q);
+    else if (q->bad || q->partial.len || !read_headers(q, reply) || !read_next(q, reply))
         fail(q, "what it answers is not the read protocol", 0);
-    else if (++q->at < q->sources->n)
-        ask(q);
     else
-        finish(q, SOURCE_OK);
+        go_on(q);
 }
 
 static void ask(struct question *q)
 {
     struct buf target = {0};
-    buf_append_str(&target, q->target);
-    if (q->has_through)
+    if (q->page) /* the same range from another start */
+        buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
+    else
+        buf_append_str(&target, q->target);
+    if (q->has_through && q->at > 0)
         buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
     buf_append_char(&target, '\0');
     buf_clear(&q->partial);

@@ -3,11 +3,13 @@
  * The sources are a list in the order of age: archives first, the aggregator last. Each speaks the read protocol
  * (docs/protocol.md). A source that says in X-Millrace-Through that it holds every slice through n is followed
  * by the next with `after=n`, so that no slice is counted twice or left out. A swap between the two shows as 410: then
- * the question starts over from the first source, and what it had given is taken back (on_restart).
+ * the question starts over from the first source, and what it had given is taken back (on_restart). A long answer
+ * comes in pages (X-Millrace-Next); when pages are of different generations the question starts over too.
  *
  * 1. on_done is called exactly once, never from inside source_ask; with SOURCE_OK only when every source
  *    answered whole. There are no partial answers.
- * 2. An answer without X-Millrace-Complete-Until comes from something that is no source: SOURCE_UNAVAILABLE.
+ * 2. An answer with neither X-Millrace-Complete-Until nor X-Millrace-Through comes from something that is no
+ *    source: SOURCE_UNAVAILABLE.
  * 3. Memory is bounded by the longest record (SOURCE_MAX_RECORD), not by the answer.
  * 4. A question ends within `timeout`, whatever the sources do.
  * The loop thread only.

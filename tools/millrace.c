@@ -32,10 +32,10 @@ static const struct tool {
 };
 #define N_TOOLS (sizeof tools / sizeof *tools)
 
-static const char daemons_help[] =
-    "\nDaemons and programs, run likewise: simplequeue, queue_to_pubsub, pubsub, aggregator, sortdb, compactor,\n"
-    "api, clickgen\n"
-    "`millrace NAME --help` lists the options of each.\n";
+static const char daemons_help[] = "\nDaemons and programs, run likewise: simplequeue, queue_to_pubsub, "
+                                   "pubsub, aggregator, sortdb, compactor,\n"
+                                   "api, clickgen\n"
+                                   "`millrace NAME --help` lists the options of each.\n";
 
 char *tool_libexec_dir(void)
 {

@@ -6,8 +6,8 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
-const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {
-    {"simplequeue", 8080}, {"queue_to_pubsub", -1}, {"pubsub", 8081}, {"aggregator", 8082}, {"api", 8088}};
+const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {{"simplequeue", 8080},
+    {"queue_to_pubsub", -1}, {"pubsub", 8081}, {"aggregator", 8082}, {"sortdb", 8083}, {"api", 8088}};
 
 struct pipeline {
     const struct config *config;

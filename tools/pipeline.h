@@ -8,7 +8,7 @@
 
 #include "config.h"
 
-#define PIPELINE_DAEMONS 5
+#define PIPELINE_DAEMONS 6
 struct pipeline_daemon {
     const char *name;
     int port; /* the default; -1: it serves no HTTP by default */

@@ -207,19 +207,46 @@ static int run_pipeline(struct up *up, const struct options *o)
     return up->status;
 }
 
+/* ---- programs that come to an end ---- */
+
+static int run_to_end(char *const *argv)
+{
+    int status;
+    pid_t pid;
+    fflush(stdout);
+    if (posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid) {
+        fprintf(stderr, "millrace up: cannot run %s: %s\n", argv[0], strerror(errno));
+        return EX_CONFIG;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+}
+
+/* Whoever reads the archive needs one: an empty generation 0 at the first start. An archive that is there is left
+ * alone: a compactor may be at work on it. */
+static int make_archive(const struct up *up)
+{
+    struct buf program = {0}, archive = {0}, current = {0};
+    char init[] = "--init";
+    char *libexec = tool_libexec_dir();
+    buf_printf(&program, "%s/compactor", libexec);
+    buf_printf(&archive, "--archive=%s", up->plan.archive);
+    buf_printf(&current, "%s/current", up->plan.archive);
+    char *argv[] = {program.ptr, archive.ptr, init, NULL};
+    bool wanted = up_plan_find(&up->plan, "sortdb") != NULL && access(current.ptr, F_OK) != 0;
+    int status = wanted ? run_to_end(argv) : EX_OK;
+    buf_free(&program);
+    buf_free(&archive);
+    buf_free(&current);
+    free(libexec);
+    return status;
+}
+
 /* ---- --check-config: each daemon checks its own part ---- */
 
 static int check_one(const struct up_daemon *d)
 {
-    int status;
-    pid_t pid;
     printf("# %s\n", d->name);
-    fflush(stdout);
-    if (posix_spawn(&pid, d->argv[0], NULL, NULL, d->argv, environ) != 0 || waitpid(pid, &status, 0) != pid) {
-        fprintf(stderr, "millrace up: cannot run %s: %s\n", d->argv[0], strerror(errno));
-        return EX_CONFIG;
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+    return run_to_end(d->argv);
 }
 
 /* The weakest policy on the path of an event governs it. */
@@ -294,7 +321,7 @@ static int up_with(struct up *up, const struct options *o)
     int status;
     if (options_check_only(o)) {
         status = check_pipeline(&up->plan, o);
-    } else {
+    } else if ((status = make_archive(up)) == EX_OK) {
         up->base = event_base_new();
         status = run_pipeline(up, o);
         event_base_free(up->base);

@@ -16,16 +16,20 @@ struct peer {
 struct row {
     const char *name;
     int port; /* of its HTTP server; -1: none unless its section names one */
-    bool keeps_data;
+    bool keeps_data, uses_archive;
     struct peer peers[MAX_PEERS + 1];
 };
 
 static const struct row rows[] = {
-    {"pubsub", 8081, true, {{NULL, NULL}}},
-    {"simplequeue", 8080, true, {{NULL, NULL}}},
-    {"aggregator", 8082, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"queue_to_pubsub", -1, false, {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"api", 8088, false, {{"aggregator_url", "aggregator"}, {"queue_url", "simplequeue"}, {NULL, NULL}}},
+    {"pubsub", 8081, true, false, {{NULL, NULL}}},
+    {"simplequeue", 8080, true, false, {{NULL, NULL}}},
+    {"sortdb", 8083, false, true, {{NULL, NULL}}},
+    {"aggregator", 8082, true, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"queue_to_pubsub", -1, false, false,
+        {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"api", 8088, false, false,
+        {{"sortdb_url", "sortdb"}, {"aggregator_url", "aggregator"}, {"queue_url", "simplequeue"},
+            {NULL, NULL}}},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
@@ -97,6 +101,9 @@ static int add_daemon(
     add_arg(d, "--config=%s", spec->config_path);
     if (row->keeps_data && setting_of(spec->config, row->name, "data_dir") == NULL)
         add_arg(d, "--data_dir=%s/%s", spec->data_dir, row->name);
+    if (row->uses_archive && setting_of(spec->config, row->name, "archive") == NULL &&
+        setting_of(spec->config, row->name, "db_file") == NULL)
+        add_arg(d, "--archive=%s", plan->archive);
     bool serves = row->port >= 0 || setting_of(spec->config, row->name, "port") != NULL;
     if (spec->check_only)
         add_arg(d, "--check-config");
@@ -133,17 +140,33 @@ static int check_names(const struct up_plan_spec *spec, struct config_error *err
             i++;
         if (i == N_ROWS)
             return config_fail(error, spec->config, 0,
-                "run names %.*s, which is none of: pubsub simplequeue aggregator queue_to_pubsub api",
+                "run names %.*s, which is none of: pubsub simplequeue sortdb aggregator queue_to_pubsub api",
                 (int)word.len, word.ptr);
     }
     return 0;
 }
 
+/* Where the compactor says the archive is, else below the pipeline's directory. */
+static char *archive_of(const struct up_plan_spec *spec)
+{
+    const char *configured = setting_of(spec->config, "compactor", "archive");
+    struct buf path = {0};
+    if (configured != NULL)
+        return mem_strdup(configured);
+    buf_printf(&path, "%s/archive", spec->data_dir);
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
 int up_plan_make(const struct up_plan_spec *spec, struct up_plan *out, struct config_error *error)
 {
     memset(out, 0, sizeof *out);
-    if (spec->run != NULL && check_names(spec, error) != 0)
+    out->archive = archive_of(spec);
+    if (spec->run != NULL && check_names(spec, error) != 0) {
+        up_plan_free(out);
         return -1;
+    }
     for (size_t i = 0; i < N_ROWS; i++) {
         if (spec->run != NULL && !is_listed(spec->run, rows[i].name))
             continue;
@@ -168,7 +191,8 @@ void up_plan_free(struct up_plan *plan)
             free(d->argv[a]);
         free(d->argv);
     }
-    plan->n = 0;
+    free(plan->archive);
+    *plan = (struct up_plan){0};
 }
 
 const struct up_daemon *up_plan_find(const struct up_plan *plan, const char *name)

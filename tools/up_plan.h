@@ -3,8 +3,8 @@
  * 1. The daemons are in the order in which they can be started: what one depends on is before it.
  * 2. Listening sockets are opened here, once, and kept for the pipeline's life: an address in use is known before
  *    anything runs, and port 0 is a port that every restart keeps.
- * 3. A daemon gets --data-dir below the pipeline's directory and the addresses of those it talks to, unless its
- *    section of the configuration says otherwise.
+ * 3. A daemon gets --data-dir and --archive below the pipeline's directory and the addresses of those it talks to,
+ *    unless its section of the configuration says otherwise.
  */
 #ifndef MILLRACE_UP_PLAN_H
 #define MILLRACE_UP_PLAN_H
@@ -22,6 +22,7 @@ struct up_daemon {
 struct up_plan {
     size_t n;
     struct up_daemon daemons[UP_MAX_DAEMONS];
+    char *archive; /* the archive's directory */
 };
 
 struct up_plan_spec {

@@ -9,7 +9,7 @@ from harness import wait_until
 
 EVENTS_A_ROUND = 600
 BATCH = 20
-DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "api")
+DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub", "sortdb", "aggregator", "api")
 USER_TARGET = "/v1/series?" + harness.query(ns="all", unit="month", from_=0, to=4102444800)
 
 

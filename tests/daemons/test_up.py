@@ -58,13 +58,13 @@ class Up(harness.MillraceTest):
         for pid in pids:
             self.assertRaises(ProcessLookupError, os.kill, pid, 0)
         stops = [line.split()[0] for line in pipeline.log.splitlines() if " stopped" in line and "|" in line]
-        self.assertEqual(stops, sorted(stops, key=["api", "queue_to_pubsub", "aggregator", "simplequeue",
-                                                   "pubsub"].index))
+        self.assertEqual(stops, sorted(stops, key=["api", "queue_to_pubsub", "aggregator", "sortdb",
+                                                   "simplequeue", "pubsub"].index))
 
     def test_a_daemon_that_dies_comes_back(self):
         pipeline = self.up().wait_ready()
         n = 0
-        for name in ("aggregator", "pubsub", "queue_to_pubsub", "simplequeue", "api"):
+        for name in ("aggregator", "pubsub", "queue_to_pubsub", "simplequeue", "sortdb", "api"):
             before = pipeline.daemon_pid(name)
             url = pipeline.daemon_url(name)
             pipeline.kill9_daemon(name)

@@ -1,0 +1,163 @@
+/* Sealing and clearing (docs/protocol.md). A seal waits until the writer is idle; whoever asks for the same slice
+ * meanwhile waits for the same seal. */
+#include "app.h"
+#include "log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define JSON "application/json"
+
+struct seal_waiter {
+    struct app *app;
+    struct http_request *req;
+    struct seal_waiter *next;
+};
+
+static void append_streams(struct buf *out, const struct slice_state *state)
+{
+    for (size_t i = 0; i < state->n_cursors; i++) {
+        const struct slice_cursor *c = &state->cursors[i];
+        buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"end\":\"%" PRIu64 "\"}", i > 0 ? "," : "", c->stream,
+            c->id, c->offset);
+    }
+}
+
+static void reply_sealed(struct http_request *req, const struct slice_state *state)
+{
+    struct buf out = {0};
+    buf_printf(
+        &out, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{", state->number, state->number + 1);
+    append_streams(&out, state);
+    buf_append_str(&out, "}}\n");
+    http_reply(req, 200, JSON, buf_bytes(&out));
+    buf_free(&out);
+}
+
+static void reply_refused(struct http_request *req, enum slice_result r, const char *error)
+{
+    http_problem(req, 503, r == SLICE_FULL ? "storage-full" : "storage-failed", NULL, "%s", error);
+}
+
+static void forget(struct http_request *req, void *arg)
+{
+    struct seal_waiter *w = arg, **at = &w->app->seal_waiters;
+    (void)req;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    free(w);
+}
+
+static struct http_request *take_waiter(struct app *app)
+{
+    struct seal_waiter *w = app->seal_waiters;
+    struct http_request *req = w->req;
+    http_on_gone(req, NULL, NULL);
+    forget(req, w);
+    return req;
+}
+
+void app_try_seal(struct app *app)
+{
+    char error[SLICE_ERROR_TEXT];
+    bool busy;
+    if (!app->seal_waiters)
+        return;
+    uint64_t number = aggregate_open_slice(app->aggregate);
+    enum slice_result r = aggregate_seal(app->aggregate, clock_monotonic(), clock_wall(), &busy, error);
+    if (busy)
+        return;
+    if (r == SLICE_OK)
+        log_info("sealed", LOG_U("slice", number));
+    while (app->seal_waiters) {
+        struct http_request *req = take_waiter(app);
+        if (r == SLICE_OK)
+            reply_sealed(req, &sealed_find(aggregate_sealed(app->aggregate), number)->state);
+        else
+            reply_refused(req, r, error);
+    }
+}
+
+static bool required_slice(struct http_request *req, const char *name, uint64_t *slice)
+{
+    struct bytes text;
+    if (http_param(req, name, &text))
+        return http_param_u64(req, name, 0, 1, INT64_MAX, slice);
+    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
+    return false;
+}
+
+static bool check_caught_up(struct app *app, struct http_request *req)
+{
+    if (app->answers)
+        return true;
+    http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+    return false;
+}
+
+void http_seal(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    uint64_t slice, open = aggregate_open_slice(app->aggregate);
+    if (!required_slice(req, "slice", &slice) || !check_caught_up(app, req))
+        return;
+    const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
+    if (sealed) {
+        reply_sealed(req, &sealed->state);
+    } else if (slice < open) {
+        http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
+    } else if (slice > open) {
+        http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
+    } else {
+        struct seal_waiter *w = mem_zalloc(sizeof *w);
+        *w = (struct seal_waiter){app, req, app->seal_waiters};
+        app->seal_waiters = w;
+        http_on_gone(req, forget, w);
+        app_try_seal(app);
+    }
+}
+
+void http_clear(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    char error[SLICE_ERROR_TEXT];
+    uint64_t through;
+    if (!required_slice(req, "through", &through))
+        return;
+    switch (aggregate_clear(app->aggregate, through, error)) {
+    case AGGREGATE_CLEAR_OK:
+        log_info("cleared", LOG_U("through", through));
+        http_replyf(req, 200, JSON, "{\"cleared\":%" PRIu64 "}\n", through);
+        break;
+    case AGGREGATE_CLEAR_OPEN:
+        http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
+        break;
+    case AGGREGATE_CLEAR_NOT_ARCHIVED:
+        http_problem(req, 409, "not-archived", NULL, "%s", error);
+        break;
+    case AGGREGATE_CLEAR_FAILED:
+        http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        break;
+    }
+}
+
+void http_slices(struct http_request *req, void *ctx)
+{
+    const struct app *app = ctx;
+    const struct sealed *sealed = aggregate_sealed(app->aggregate);
+    struct buf out = {0};
+    buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));
+    for (size_t i = 0; i < sealed->n; i++) {
+        const struct sealed_slice *s = &sealed->slices[i];
+        buf_printf(&out, "%s{\"slice\":%" PRIu64 ",\"state\":\"sealed\",\"file\":", i > 0 ? "," : "",
+            s->state.number);
+        buf_append_json(&out, bytes_str(s->path));
+        buf_append_str(&out, ",\"streams\":{");
+        append_streams(&out, &s->state);
+        buf_append_str(&out, "}}");
+    }
+    buf_append_str(&out, "]}\n");
+    http_reply(req, 200, JSON, buf_bytes(&out));
+    buf_free(&out);
+}
