@@ -13,10 +13,12 @@ TOTAL = "/v1/series?" + harness.query(ns="all", unit="month", from_=0, to=410244
 
 
 class Watcher(threading.Thread):
-    """Polls a total in a tight loop: it must never fall, and 503 is the only other answer."""
+    """Polls a total in a tight loop: it must never fall, and 503 is the only other answer. A patient one lets a
+    connection fail, where daemons are killed."""
 
-    def __init__(self, pipeline):
+    def __init__(self, pipeline, patient=False):
         super().__init__(daemon=True)
+        self.patient = patient
         self.pipeline, self.wrong, self.last, self.answers, self.over = pipeline, [], 0, 0, threading.Event()
 
     def run(self):
@@ -24,7 +26,8 @@ class Watcher(threading.Thread):
             try:
                 reply = self.pipeline.ask("api", "GET", TOTAL)
             except harness.UNREACHABLE as e:
-                self.wrong.append(repr(e))
+                if not self.patient:
+                    self.wrong.append(repr(e))
                 continue
             if reply.status == 200:
                 total = reply.json()["total"]
@@ -52,13 +55,17 @@ class Swap(harness.MillraceTest):
             reply = self.pipeline.ask("simplequeue", "POST", "/mput", b"".join(lines[i:i + 500]))
             self.assertEqual(reply.status, 200, reply)
 
-    def wait_counted(self):
-        def counted():
+    def is_counted(self):
+        try:
             depth = self.pipeline.ask("simplequeue", "GET", "/stats?format=json").json()["depth"]
             streams = self.pipeline.ask("pubsub", "GET", "/streams").json()["streams"]
             here = self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()["streams"]
-            return depth == 0 and all(here[s["name"]]["offset"] == s["end"] for s in streams)
-        wait_until(counted, "everything to be counted")
+        except (*harness.UNREACHABLE, KeyError, ValueError):
+            return False
+        return depth == 0 and all(here[s["name"]]["offset"] == s["end"] for s in streams)
+
+    def wait_counted(self):
+        wait_until(self.is_counted, "everything to be counted")
 
     def archive(self):
         current = os.path.join(self.data, "archive", "current")
@@ -90,6 +97,48 @@ class Swap(harness.MillraceTest):
         self.assertEqual(answers.archive_digest(archived), expected["archive"])
         slices = self.pipeline.ask("aggregator", "GET", "/slices").json()
         self.assertEqual(slices["slices"], [], "what is archived is cleared")
+        self.pipeline.interrupt()
+
+    def kill_a_compaction(self, random):
+        """Somewhere in its run, which takes some tens of milliseconds; sometimes a daemon that it talks to dies too."""
+        run = subprocess.Popen([harness.program("millrace"), "compact", "--config", self.pipeline.config_path],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            run.wait(random.uniform(0, 0.06))
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.wait()
+        victim = random.choice((None, None, "aggregator", "sortdb"))
+        if victim:
+            self.pipeline.kill9_daemon(victim)
+
+    def compact_until_done(self):
+        def done():
+            run = self.run_program("millrace", "compact", "--config", self.pipeline.config_path)
+            self.assertIn(run.returncode, (0, 75), run)
+            return run.returncode == 0
+        wait_until(done, "a compaction to come to its end", interval=0.05)
+
+    def test_killed_compactions(self):
+        random, lines = harness.seeded(), self.generated()
+        watcher = Watcher(self.pipeline, patient=True)
+        watcher.start()
+        poster = threading.Thread(target=self.put, args=(lines,), daemon=True)
+        poster.start()
+        for _ in range(harness.rounds(5)):
+            for _ in range(4):
+                self.kill_a_compaction(random)
+            self.compact_until_done()
+        poster.join()
+        wait_until(self.is_counted, "everything to be counted")
+        self.compact_until_done()
+        expected = answers.stored()
+        wait_until(lambda: watcher.last == expected["summary"]["events"], lambda: "the truth, not %d" % watcher.last)
+        watcher.over.set()
+        watcher.join()
+        self.assertEqual(watcher.wrong, [])
+        archived = b"".join(self.archive()).splitlines()
+        self.assertEqual(answers.archive_digest(archived), expected["archive"])
         self.pipeline.interrupt()
 
     def test_thirds_and_shards(self):
