@@ -1,14 +1,14 @@
 #include "aggregate.h"
 
 #include "batch_writer.h"
+#include "chain.h"
 #include "io.h"
 #include "log.h"
-#include "manifest.h"
 #include "tally.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,14 +19,6 @@ struct batch {
     struct count_map *rows;
     struct buf rejects;
     bool moved; /* some cursor did */
-};
-
-/* Where the open slice begins. */
-struct beginning {
-    uint64_t number;
-    struct slice_tally before;
-    struct slice_cursor *cursors;
-    size_t n_cursors;
 };
 
 struct aggregate {
@@ -46,6 +38,7 @@ struct aggregate {
     struct slice_cursor *job_cursors;
     bool job_running, job_waits; /* with the writer; refused, to be tried again */
     usec_t last_swap, started_job, retry_at;
+    bool seals; /* asked to, and flushing first */
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
@@ -73,110 +66,10 @@ static enum slice_result fail_errno(const char *what, const char *path, char *er
     return e == ENOSPC || e == EDQUOT ? SLICE_FULL : SLICE_FAILED;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* The numbers of the slices there are, in order; the caller frees them. */
-static enum slice_result list_slices(const char *dir, uint64_t **numbers, size_t *n, char *error)
-{
-    DIR *d = opendir(dir);
-    uint64_t number;
-    *numbers = NULL;
-    *n = 0;
-    if (!d)
-        return fail_errno("cannot read", dir, error);
-    for (struct dirent *e; (e = readdir(d));) {
-        if (!slice_file_number(e->d_name, &number))
-            continue;
-        *numbers = mem_realloc(*numbers, (*n + 1) * sizeof **numbers);
-        (*numbers)[(*n)++] = number;
-    }
-    closedir(d);
-    if (*n > 1)
-        qsort(*numbers, *n, sizeof **numbers, compare_numbers);
-    return SLICE_OK;
-}
-
-static char *slice_path(const struct aggregate *a, uint64_t number)
-{
-    char name[SLICE_NAME_TEXT];
-    struct buf path = {0};
-    slice_file_name(number, name);
-    buf_printf(&path, "%s/%s", a->slices_dir, name);
-    char *text = bytes_dup(buf_bytes(&path));
-    buf_free(&path);
-    return text;
-}
-
-static enum slice_result add_sealed(struct aggregate *a, uint64_t number, char *error)
-{
-    char *path = slice_path(a, number);
-    enum slice_result r = sealed_add(&a->sealed, path, number, error);
-    free(path);
-    return r;
-}
-
-static enum slice_result check_continuity(
-    const struct aggregate *a, const struct manifest *m, const uint64_t *numbers, size_t n, char *error)
-{
-    for (size_t i = 1; i < n; i++)
-        if (numbers[i] != numbers[i - 1] + 1) {
-            snprintf(error, SLICE_ERROR_TEXT, "slice %llu is missing from %s",
-                (unsigned long long)numbers[i - 1] + 1, a->slices_dir);
-            return SLICE_FOREIGN;
-        }
-    if (n == 0 || numbers[0] <= m->through + 1 || !a->config.archive)
-        return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT,
-        "the archive %s goes through slice %llu, but the oldest slice in %s is %llu", a->config.archive,
-        (unsigned long long)m->through, a->slices_dir, (unsigned long long)numbers[0]);
-    return SLICE_FOREIGN;
-}
-
-/* What the archive in force says; nothing (through 0) without one. */
-static enum slice_result read_archive(const struct aggregate *a, struct manifest *m, char *error)
-{
-    char why[MANIFEST_ERROR_TEXT] = "";
-    *m = (struct manifest){0};
-    if (!a->config.archive)
-        return SLICE_OK;
-    enum manifest_result r = manifest_read_current(a->config.archive, m, why);
-    if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
-        return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
-    return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
-}
-
-/* Behind the newest sealed slice, else behind the archive. */
-static void find_beginning(const struct aggregate *a, const struct manifest *m, struct beginning *b)
-{
-    *b = (struct beginning){.number = m->through + 1, .n_cursors = m->n_streams};
-    if (a->sealed.n > 0) {
-        const struct slice_state *last = &a->sealed.slices[a->sealed.n - 1].state;
-        *b = (struct beginning){.number = last->number + 1,
-            .n_cursors = last->n_cursors,
-            .before = {last->tally.events + last->before.events, last->tally.skipped + last->before.skipped,
-                last->tally.rejected + last->before.rejected}};
-        b->cursors = mem_zalloc((b->n_cursors + 1) * sizeof *b->cursors);
-        memcpy(b->cursors, last->cursors, b->n_cursors * sizeof *b->cursors);
-        return;
-    }
-    b->cursors = mem_zalloc((b->n_cursors + 1) * sizeof *b->cursors);
-    for (size_t i = 0; i < b->n_cursors; i++) {
-        struct slice_cursor *c = &b->cursors[i];
-        snprintf(c->stream, sizeof c->stream, "%s", m->streams[i].name);
-        snprintf(c->id, sizeof c->id, "%.32s", m->streams[i].id);
-        c->offset = m->streams[i].end;
-    }
-}
-
 /* Opens the slice that begins there, or makes it, to read and to write. */
-static enum slice_result open_slice(struct aggregate *a, const struct beginning *b, usec_t wall, char *error)
+static enum slice_result open_slice(struct aggregate *a, const struct chain_next *b, usec_t wall, char *error)
 {
-    char *path = slice_path(a, b->number);
+    char *path = chain_slice_path(a->slices_dir, b->number);
     struct slice_config c = {.path = path,
         .number = b->number,
         .counters_text = a->config.counters->text,
@@ -192,72 +85,29 @@ static enum slice_result open_slice(struct aggregate *a, const struct beginning 
     return r;
 }
 
-/* All but the newest are sealed; the newest may be, when sealing was interrupted. */
-static enum slice_result take_in_sealed(struct aggregate *a, const uint64_t *numbers, size_t n, char *error)
-{
-    bool last_sealed = false;
-    enum slice_result r = SLICE_OK;
-    if (n > 0) {
-        char *path = slice_path(a, numbers[n - 1]);
-        r = slice_is_sealed(path, &last_sealed, error);
-        free(path);
-    }
-    for (size_t i = 0; r == SLICE_OK && i < n - !last_sealed && n > 0; i++)
-        r = add_sealed(a, numbers[i], error);
-    return r;
-}
-
-/* An open slice that the archive holds already: these slices are an old copy, and would be counted again. */
-static enum slice_result check_not_archived(
-    const struct aggregate *a, const struct manifest *m, uint64_t open, char *error)
-{
-    if (open > m->through)
-        return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT,
-        "slice %llu in %s is open, but the archive %s goes through slice %llu already",
-        (unsigned long long)open, a->slices_dir, a->config.archive, (unsigned long long)m->through);
-    return SLICE_FOREIGN;
-}
-
 static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *error)
 {
-    struct manifest m;
-    struct beginning b = {0};
-    uint64_t *numbers = NULL;
-    size_t n = 0;
-    enum slice_result r = read_archive(a, &m, error);
+    const struct chain_config c = {.slices_dir = a->slices_dir,
+        .rejects_dir = a->rejects_dir,
+        .archive = a->config.archive,
+        .counters = a->config.counters};
+    struct chain_next next;
+    enum slice_result r = chain_open(&c, &a->sealed, &next, error);
     if (r == SLICE_OK)
-        r = list_slices(a->slices_dir, &numbers, &n, error);
-    if (r == SLICE_OK)
-        r = check_continuity(a, &m, numbers, n, error);
-    if (r == SLICE_OK)
-        r = take_in_sealed(a, numbers, n, error);
-    if (r == SLICE_OK) {
-        find_beginning(a, &m, &b);
-        if (n > 0 && a->sealed.n == 0)
-            b.number = numbers[n - 1];
-        r = check_not_archived(a, &m, b.number, error);
-    }
-    if (r == SLICE_OK)
-        r = open_slice(a, &b, wall, error);
-    free(b.cursors);
-    free(numbers);
-    manifest_free(&m);
+        r = open_slice(a, &next, wall, error);
+    chain_next_free(&next);
     return r;
 }
 
 static enum slice_result open_rejects(struct aggregate *a, char *error)
 {
-    const char *dir = a->rejects_dir;
-    struct buf path = {0};
-    buf_printf(&path, "%s/%010llu.ndjson", dir, (unsigned long long)a->state.number);
-    buf_append_char(&path, '\0');
+    char *path = chain_rejects_path(a->rejects_dir, a->state.number);
     enum slice_result r = SLICE_OK;
-    if (rejects_open(path.ptr, a->state.rejects_length, &a->rejects) != 0)
-        r = fail_errno("cannot open", path.ptr, error);
-    else if (io_sync_dir(dir) != 0)
-        r = fail_errno("cannot sync", dir, error);
-    buf_free(&path);
+    if (rejects_open(path, a->state.rejects_length, &a->rejects) != 0)
+        r = fail_errno("cannot open", path, error);
+    else if (io_sync_dir(a->rejects_dir) != 0)
+        r = fail_errno("cannot sync", a->rejects_dir, error);
+    free(path);
     return r;
 }
 
@@ -515,7 +365,7 @@ static void job_refused(struct aggregate *a, usec_t now)
 
 void aggregate_poll(struct aggregate *a, usec_t now)
 {
-    struct batch_job *job = batch_writer_done(a->writer);
+    struct batch_job *job = a->writer ? batch_writer_done(a->writer) : NULL;
     if (!job)
         return;
     a->job_running = false;
@@ -563,11 +413,8 @@ static enum slice_result commit_last(struct aggregate *a, usec_t now, char *erro
     return job.result;
 }
 
-/* From the sealed slice to the next one. Reads see the sealed one's rows in its own snapshot from here on. */
-static enum slice_result turn_over(struct aggregate *a, usec_t wall, char *error)
+static void close_slice(struct aggregate *a)
 {
-    uint64_t number = a->state.number;
-    struct beginning b;
     batch_writer_free(&a->writer);
     slice_snapshot_close(&a->snapshot);
     rejects_close(&a->rejects);
@@ -576,23 +423,48 @@ static enum slice_result turn_over(struct aggregate *a, usec_t wall, char *error
     batch_free(&a->active);
     batch_init(&a->active);
     a->counted = (struct slice_tally){0};
-    enum slice_result r = add_sealed(a, number, error);
-    if (r != SLICE_OK)
-        return r;
-    find_beginning(a, &(struct manifest){0}, &b);
-    r = open_slice(a, &b, wall, error);
-    free(b.cursors);
+}
+
+static enum slice_result begin_next(struct aggregate *a, usec_t wall, char *error)
+{
+    struct chain_next next;
+    chain_follow(&a->sealed, &next);
+    enum slice_result r = open_slice(a, &next, wall, error);
+    chain_next_free(&next);
     if (r == SLICE_OK)
         r = open_rejects(a, error);
     return r == SLICE_OK ? start_writer(a, error) : r;
 }
 
+/* From the sealed slice to the next one. Reads see the sealed one's rows in its own snapshot from here on. */
+static enum slice_result turn_over(struct aggregate *a, usec_t wall, char *error)
+{
+    uint64_t number = a->state.number;
+    char *path = chain_slice_path(a->slices_dir, number);
+    close_slice(a);
+    enum slice_result r = sealed_add(&a->sealed, path, number, error);
+    free(path);
+    if (r == SLICE_OK)
+        r = begin_next(a, wall, error);
+    if (r != SLICE_OK) {
+        slice_snapshot_close(&a->snapshot); /* aggregate_layers knows by it that the rows are not all here */
+        a->state.number = number + 1;
+    }
+    return r;
+}
+
 enum slice_result aggregate_seal(
     struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT])
 {
+    if (!a->seals) {
+        a->seals =
+            true; /* the bulk goes by way of the writer, so that reads wait only for what came meanwhile */
+        aggregate_flush(a, now);
+    }
     *busy = !a->latched && (a->job_running || (is_writing(a) && !a->job_waits));
     if (*busy)
         return SLICE_OK;
+    a->seals = false;
     if (a->latched || a->job_waits) {
         snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
         return a->latched ? SLICE_FAILED : SLICE_FULL;
@@ -613,23 +485,19 @@ enum slice_result aggregate_seal(
 
 enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT])
 {
-    struct manifest m;
+    uint64_t archived;
     if (through >= a->state.number)
         return AGGREGATE_CLEAR_OPEN;
     if (!a->config.archive) {
         snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
-    enum slice_result r = read_archive(a, &m, error);
-    uint64_t archived = m.through;
-    manifest_free(&m);
-    if (r == SLICE_OK && through > archived) {
-        snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %llu",
-            (unsigned long long)archived);
-        r = SLICE_FOREIGN;
-    }
-    if (r != SLICE_OK)
+    if (chain_archived(a->config.archive, &archived, error) != SLICE_OK)
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
+    if (through > archived) {
+        snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %" PRIu64, archived);
+        return AGGREGATE_CLEAR_NOT_ARCHIVED;
+    }
     return sealed_clear(&a->sealed, through, error) == SLICE_OK ? AGGREGATE_CLEAR_OK : AGGREGATE_CLEAR_FAILED;
 }
 

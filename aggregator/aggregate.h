@@ -14,7 +14,7 @@
  * 4. A batch that found no room is kept, and tried again every AGGREGATE_RETRY; lines are counted on until
  *    max_memory, when aggregate_is_full asks whoever feeds it to pause. Any other failure latches: no more is
  *    written, nothing is lost (it is counted again from the cursors after a restart), reads go on.
- * 5. Counters other than those a slice was counted under are refused at opening, by name.
+ * 5. A slice has the counts of one configuration of counters: when that changed, the open slice is sealed at opening.
  * 6. Sealing is one transaction: the last batch of slice n, with the mark that it is sealed. A crash before leaves n
  *    open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended.
  * 7. The slices there are continue the archive: the oldest is no later than the one behind what the archive goes

@@ -103,8 +103,12 @@ void http_seal(struct http_request *req, void *ctx)
     if (!required_slice(req, "slice", &slice) || !check_caught_up(app, req))
         return;
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
+    bool latched;
+    const char *failure = aggregate_failure(app->aggregate, &latched);
     if (sealed) {
         reply_sealed(req, &sealed->state);
+    } else if (latched) {
+        reply_refused(req, SLICE_FAILED, failure);
     } else if (slice < open) {
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
     } else if (slice > open) {

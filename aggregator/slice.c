@@ -17,10 +17,12 @@ static const char schema[] =
     "CREATE TABLE lookups(k BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
     " WITHOUT ROWID;"
+    "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
     "PRAGMA application_id = 1297239123; PRAGMA user_version = 1;";
 
-enum { ADD_COUNT, ADD_LOOKUP, GET_LOOKUP, SET_LOOKUP, SET_CURSOR, SET_META, STATEMENTS };
+enum { ADD_COUNT, ADD_LOOKUP, GET_LOOKUP, SET_LOOKUP, SET_CURSOR, SET_BEGIN, SET_META, STATEMENTS };
 
 static const char *const statement_sql[STATEMENTS] = {
     [ADD_COUNT] = "INSERT INTO counts VALUES(?1, ?2) ON CONFLICT(k) DO UPDATE SET n = n + excluded.n",
@@ -29,6 +31,7 @@ static const char *const statement_sql[STATEMENTS] = {
     [SET_LOOKUP] = "UPDATE lookups SET text = ?2 WHERE k = ?1",
     [SET_CURSOR] = ("INSERT INTO cursors VALUES(?1, ?2, ?3) ON CONFLICT(stream) "
                     "DO UPDATE SET id = excluded.id, offset = excluded.offset"),
+    [SET_BEGIN] = "INSERT INTO begins VALUES(?1, ?2, ?3)",
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
 
@@ -76,6 +79,8 @@ bool slice_file_number(const char *name, uint64_t *number)
 
 void slice_state_free(struct slice_state *state)
 {
+    free(state->counters);
+    free(state->begins);
     free(state->cursors);
     *state = (struct slice_state){0};
 }
@@ -125,15 +130,15 @@ static const char *const tally_keys[3] = {"events", "skipped", "rejected"};
 static const char *const before_keys[3] = {"events_before", "skipped_before", "rejected_before"};
 
 static enum slice_result set_cursors(
-    struct slice *s, const struct slice_cursor *cursors, size_t n, char *error)
+    struct slice *s, int which, const struct slice_cursor *cursors, size_t n, char *error)
 {
     enum slice_result r = SLICE_OK;
     for (size_t i = 0; i < n && r == SLICE_OK; i++) {
-        sqlite3_stmt *statement = s->statements[SET_CURSOR];
+        sqlite3_stmt *statement = s->statements[which];
         sqlite3_bind_text(statement, 1, cursors[i].stream, -1, SQLITE_STATIC);
         sqlite3_bind_text(statement, 2, cursors[i].id, -1, SQLITE_STATIC);
         sqlite3_bind_int64(statement, 3, (sqlite3_int64)cursors[i].offset);
-        r = finish(s, SET_CURSOR, error);
+        r = finish(s, which, error);
     }
     return r;
 }
@@ -182,7 +187,9 @@ static enum slice_result fill_new(struct slice *s, const struct slice_config *c,
     if (r == SLICE_OK)
         r = set_tally(s, before_keys, &c->before, error);
     if (r == SLICE_OK)
-        r = set_cursors(s, c->cursors, c->n_cursors, error);
+        r = set_cursors(s, SET_CURSOR, c->cursors, c->n_cursors, error);
+    if (r == SLICE_OK)
+        r = set_cursors(s, SET_BEGIN, c->cursors, c->n_cursors, error);
     if (r != SLICE_OK)
         return r;
     sqlite3_bind_text(s->statements[SET_META], 1, "counters", -1, SQLITE_STATIC);
@@ -250,31 +257,32 @@ static void append_missing(struct buf *out, char mark, const char *a, const char
     }
 }
 
-static enum slice_result compare_counters(const struct slice_config *c, const char *stored, char *error)
+static enum slice_result check_counters(
+    const struct slice_state *state, const struct slice_config *c, char *error)
 {
-    if (strcmp(stored, c->counters_text) == 0)
+    if (strcmp(state->counters, c->counters_text) == 0)
         return SLICE_OK;
     struct buf changes = {0};
-    append_missing(&changes, '-', stored, c->counters_text);
-    append_missing(&changes, '+', c->counters_text, stored);
+    append_missing(&changes, '-', state->counters, c->counters_text);
+    append_missing(&changes, '+', c->counters_text, state->counters);
     snprintf(error, SLICE_ERROR_TEXT, "%s was counted under other counters: %.*s", c->path, (int)changes.len,
         changes.ptr ? changes.ptr : "");
     buf_free(&changes);
     return SLICE_DIFFERENT;
 }
 
-static enum slice_result check_counters(struct slice *s, const struct slice_config *c, char *error)
+static enum slice_result read_counters(
+    struct slice *s, const char *path, struct slice_state *state, char *error)
 {
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE key = 'counters'", -1, &statement, NULL))
         return slice_sql_fail(s->db, "read the counters", error);
-    enum slice_result r = SLICE_FOREIGN;
     if (sqlite3_step(statement) == SQLITE_ROW)
-        r = compare_counters(c, (const char *)sqlite3_column_text(statement, 0), error);
+        state->counters = bytes_dup(slice_sql_bytes(statement, 0));
     else
-        snprintf(error, SLICE_ERROR_TEXT, "%s names no counters", c->path);
+        snprintf(error, SLICE_ERROR_TEXT, "%s names no counters", path);
     sqlite3_finalize(statement);
-    return r;
+    return state->counters ? SLICE_OK : SLICE_FOREIGN;
 }
 
 static enum slice_result read_meta(struct slice *s, struct slice_state *state, char *error)
@@ -303,23 +311,23 @@ static enum slice_result read_meta(struct slice *s, struct slice_state *state, c
     return r;
 }
 
-static void add_cursor(struct slice_state *state, sqlite3_stmt *row)
+static void add_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row)
 {
-    state->cursors = mem_realloc(state->cursors, (state->n_cursors + 1) * sizeof(*state->cursors));
-    struct slice_cursor *c = &state->cursors[state->n_cursors++];
+    *list = mem_realloc(*list, (*n + 1) * sizeof(**list));
+    struct slice_cursor *c = &(*list)[(*n)++];
     *c = (struct slice_cursor){.offset = (uint64_t)sqlite3_column_int64(row, 2)};
     snprintf(c->stream, sizeof(c->stream), "%s", (const char *)sqlite3_column_text(row, 0));
     snprintf(c->id, sizeof(c->id), "%s", (const char *)sqlite3_column_text(row, 1));
 }
 
-static enum slice_result read_cursors(struct slice *s, struct slice_state *state, char *error)
+static enum slice_result read_cursors(
+    struct slice *s, const char *sql, struct slice_cursor **list, size_t *n, char *error)
 {
     sqlite3_stmt *statement;
-    if (sqlite3_prepare_v2(s->db, "SELECT stream, id, offset FROM cursors", -1, &statement, NULL) !=
-        SQLITE_OK)
+    if (sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) != SQLITE_OK)
         return slice_sql_fail(s->db, "read the cursors", error);
     while (sqlite3_step(statement) == SQLITE_ROW)
-        add_cursor(state, statement);
+        add_cursor(list, n, statement);
     return sqlite3_finalize(statement) == SQLITE_OK ? SLICE_OK
                                                     : slice_sql_fail(s->db, "read the cursors", error);
 }
@@ -339,14 +347,29 @@ static enum slice_result set_up(struct slice *s, const struct slice_config *c, c
     return r;
 }
 
+static enum slice_result check_number(
+    const char *path, uint64_t number, const struct slice_state *state, char *error)
+{
+    if (state->number == number)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "%s says that it is slice %" PRIu64, path, state->number);
+    return SLICE_FOREIGN;
+}
+
 static enum slice_result read_state(
     struct slice *s, const char *path, uint64_t number, struct slice_state *state, char *error)
 {
     enum slice_result r = read_meta(s, state, error);
-    if (r != SLICE_OK || state->number == number)
-        return r;
-    snprintf(error, SLICE_ERROR_TEXT, "%s says that it is slice %" PRIu64, path, state->number);
-    return SLICE_FOREIGN;
+    if (r == SLICE_OK)
+        r = check_number(path, number, state, error);
+    if (r == SLICE_OK)
+        r = read_counters(s, path, state, error);
+    if (r == SLICE_OK)
+        r = read_cursors(s, "SELECT stream, id, offset FROM begins", &state->begins, &state->n_begins, error);
+    if (r == SLICE_OK)
+        r = read_cursors(
+            s, "SELECT stream, id, offset FROM cursors", &state->cursors, &state->n_cursors, error);
+    return r;
 }
 
 static enum slice_result open_made(
@@ -355,9 +378,7 @@ static enum slice_result open_made(
     enum slice_result r = s->statements[0] ? SLICE_OK : prepare(s, error);
     if (r == SLICE_OK)
         r = read_state(s, c->path, c->number, state, error);
-    if (r == SLICE_OK)
-        r = check_counters(s, c, error);
-    return r == SLICE_OK ? read_cursors(s, state, error) : r;
+    return r == SLICE_OK ? check_counters(state, c, error) : r;
 }
 
 enum slice_result slice_open(const struct slice_config *config, struct slice **out, struct slice_state *state,
@@ -440,7 +461,7 @@ static enum slice_result write_batch(
     while (r == SLICE_OK && count_cursor_next(&at, &row))
         r = write_row(s, &row, w, error);
     if (r == SLICE_OK)
-        r = set_cursors(s, batch->cursors, batch->n_cursors, error);
+        r = set_cursors(s, SET_CURSOR, batch->cursors, batch->n_cursors, error);
     if (r == SLICE_OK)
         r = set_tally(s, tally_keys, &batch->tally, error);
     if (r == SLICE_OK)
@@ -480,21 +501,22 @@ enum slice_result slice_checkpoint(struct slice *s, char error[SLICE_ERROR_TEXT]
 
 /* ---- sealed ---- */
 
-enum slice_result slice_is_sealed(const char *path, bool *sealed, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_look(
+    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT])
 {
     struct slice s = {0};
-    bool is_new = false;
-    uint64_t value = 0;
-    *sealed = false;
+    bool is_new = true;
+    *state = (struct slice_state){0};
     if (access(path, F_OK) != 0)
         return SLICE_OK;
     enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &s.db, error);
     if (r == SLICE_OK)
         r = check_format(&s, path, &is_new, error);
     if (r == SLICE_OK && !is_new)
-        r = query_number(s.db, SEALED_SQL, &value, error);
+        r = read_state(&s, path, number, state, error);
     sqlite3_close(s.db);
-    *sealed = value != 0;
+    if (r != SLICE_OK)
+        slice_state_free(state);
     return r;
 }
 
@@ -533,8 +555,6 @@ enum slice_result slice_settle(
     }
     if (r == SLICE_OK)
         r = leave_log_mode(s.db, path, error);
-    if (r == SLICE_OK)
-        r = read_cursors(&s, state, error);
     if (sqlite3_close(s.db) != SQLITE_OK && r == SLICE_OK)
         r = SLICE_FAILED;
     if (r != SLICE_OK)

@@ -52,7 +52,10 @@ struct slice_state {
     struct slice_tally tally;  /* of this slice */
     struct slice_tally before; /* of all slices before it */
     uint64_t rejects_length;
-    bool sealed; /* ended: nothing is added any more */
+    bool sealed;                 /* ended: nothing is added any more */
+    char *counters;              /* the canonical text it was counted under */
+    struct slice_cursor *begins; /* where it began, of the streams that were known then */
+    size_t n_begins;
     struct slice_cursor *cursors;
     size_t n_cursors;
 };
@@ -101,8 +104,10 @@ struct slice_written {
 enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     struct slice_written *written, char error[SLICE_ERROR_TEXT]);
 
-/* Whether the file is a slice that was sealed; false too when there is no file, or only the beginning of one. */
-enum slice_result slice_is_sealed(const char *path, bool *sealed, char error[SLICE_ERROR_TEXT]);
+/* What a slice says of itself, open or sealed, whatever its counters. state->number is 0 when there is no file, or
+ * only the beginning of one. *state is filled for SLICE_OK. */
+enum slice_result slice_look(
+    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 /* Folds a sealed slice's log into its file, for good: afterwards it may be opened immutable. Nobody else may have it
  * open for writing. *state is filled for SLICE_OK. Again: nothing changes. */
 enum slice_result slice_settle(

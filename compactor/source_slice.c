@@ -247,7 +247,7 @@ static enum compact_result read_meta(
     sqlite3_stmt *row = NULL;
     int64_t number = ask_number(db, "SELECT value FROM meta WHERE key = 'number'");
     int code = sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = 'counters'", -1, &row, NULL);
-    if (code == SQLITE_OK && (code = sqlite3_step(row)) == SQLITE_ROW)
+    if (code == SQLITE_OK && sqlite3_step(row) == SQLITE_ROW)
         f->counters = bytes_dup(column_bytes(row, 0));
     sqlite3_finalize(row);
     f->number = number > 0 ? (uint64_t)number : 0;

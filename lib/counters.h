@@ -49,6 +49,10 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct config_error *error);
 void counters_free(struct counters **c);
 
+/* Of two canonical texts: the line of `before` whose counter has another key in `now`, borrowed; BYTES_NONE when there
+ * is none. A counter that is in only one of them is in nobody's way. */
+struct bytes counters_conflict(const char *before, const char *now);
+
 /* By namespace ("u" or "c.u"); NULL when there is none. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* By label; for a subtotal within `total`. */
