@@ -1,0 +1,304 @@
+#include "chain.h"
+
+#include "io.h"
+#include "log.h"
+#include "manifest.h"
+#include "rejects.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What chain_open has found out so far. */
+struct opening {
+    const struct chain_config *config;
+    struct manifest manifest; /* zeroed (through 0) without an archive */
+    uint64_t *numbers;        /* of the slices there are, in order */
+    size_t n;
+    struct slice_state newest; /* number 0: none, or only the beginning of one */
+    char *error;
+};
+
+char *chain_slice_path(const char *slices_dir, uint64_t number)
+{
+    char name[SLICE_NAME_TEXT];
+    struct buf path = {0};
+    slice_file_name(number, name);
+    buf_printf(&path, "%s/%s", slices_dir, name);
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
+char *chain_rejects_path(const char *rejects_dir, uint64_t number)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%010" PRIu64 ".ndjson", rejects_dir, number);
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
+void chain_next_free(struct chain_next *next)
+{
+    free(next->cursors);
+    *next = (struct chain_next){0};
+}
+
+/* ---- what there is ---- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static enum slice_result list_slices(struct opening *o)
+{
+    const char *dir = o->config->slices_dir;
+    DIR *d = opendir(dir);
+    uint64_t number;
+    if (!d) {
+        snprintf(o->error, SLICE_ERROR_TEXT, "cannot read %s: %s", dir, strerror(errno));
+        return SLICE_FAILED;
+    }
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!slice_file_number(e->d_name, &number))
+            continue;
+        o->numbers = mem_realloc(o->numbers, (o->n + 1) * sizeof *o->numbers);
+        o->numbers[o->n++] = number;
+    }
+    closedir(d);
+    if (o->n > 1)
+        qsort(o->numbers, o->n, sizeof *o->numbers, compare_numbers);
+    return SLICE_OK;
+}
+
+static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
+{
+    char why[MANIFEST_ERROR_TEXT] = "";
+    *m = (struct manifest){0};
+    if (!archive)
+        return SLICE_OK;
+    enum manifest_result r = manifest_read_current(archive, m, why);
+    if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
+    return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
+}
+
+enum slice_result chain_archived(const char *archive, uint64_t *through, char error[SLICE_ERROR_TEXT])
+{
+    struct manifest m;
+    enum slice_result r = read_manifest(archive, &m, error);
+    *through = m.through;
+    manifest_free(&m);
+    return r;
+}
+
+/* ---- whether it fits together ---- */
+
+static enum slice_result check_numbers(const struct opening *o)
+{
+    const struct chain_config *c = o->config;
+    for (size_t i = 1; i < o->n; i++)
+        if (o->numbers[i] != o->numbers[i - 1] + 1) {
+            snprintf(o->error, SLICE_ERROR_TEXT, "slice %" PRIu64 " is missing from %.400s",
+                o->numbers[i - 1] + 1, c->slices_dir);
+            return SLICE_FOREIGN;
+        }
+    if (o->n == 0 || !c->archive || o->numbers[0] <= o->manifest.through + 1)
+        return SLICE_OK;
+    snprintf(o->error, SLICE_ERROR_TEXT,
+        "the archive %.200s goes through slice %" PRIu64 ", but the oldest slice in %.200s is %" PRIu64,
+        c->archive, o->manifest.through, c->slices_dir, o->numbers[0]);
+    return SLICE_FOREIGN;
+}
+
+static enum slice_result check_not_archived(const struct opening *o, uint64_t open)
+{
+    if (open > o->manifest.through)
+        return SLICE_OK;
+    snprintf(o->error, SLICE_ERROR_TEXT,
+        "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64 " already",
+        open, o->config->slices_dir, o->config->archive, o->manifest.through);
+    return SLICE_FOREIGN;
+}
+
+static enum slice_result check_counters(const struct opening *o, const char *what, const char *text)
+{
+    struct bytes line = counters_conflict(text, o->config->counters->text);
+    if (line.len == 0)
+        return SLICE_OK;
+    snprintf(o->error, SLICE_ERROR_TEXT,
+        "%.200s was counted under other counters: `%.*s` has another key now; give the counter another name",
+        what, (int)(line.len > 200 ? 200 : line.len), line.ptr);
+    return SLICE_DIFFERENT;
+}
+
+/* A stream that the manifest does not name, or of which nothing was seen, can begin anywhere. */
+static enum slice_result check_meeting(
+    const struct opening *o, uint64_t slice, const char *verb, const struct slice_cursor *cursors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < o->manifest.n_streams; k++) {
+            const struct manifest_stream *s = &o->manifest.streams[k];
+            const struct slice_cursor *c = &cursors[i];
+            bool same = strcmp(s->id, c->id) == 0 && s->end == c->offset;
+            if (strcmp(s->name, c->stream) != 0 || same || s->id[0] == '\0')
+                continue;
+            snprintf(o->error, SLICE_ERROR_TEXT,
+                "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but the archive says %" PRIu64
+                " of %s: they do not belong together",
+                slice, verb, s->name, c->offset, c->id, s->end, s->id);
+            return SLICE_FOREIGN;
+        }
+    return SLICE_OK;
+}
+
+static enum slice_result check_state(const struct opening *o, const struct slice_state *s)
+{
+    char *path = chain_slice_path(o->config->slices_dir, s->number);
+    enum slice_result r = check_counters(o, path, s->counters);
+    free(path);
+    if (r == SLICE_OK && s->sealed && s->number == o->manifest.through)
+        r = check_meeting(o, s->number, "ends", s->cursors, s->n_cursors);
+    if (r == SLICE_OK && s->number == o->manifest.through + 1)
+        r = check_meeting(o, s->number, "begins", s->begins, s->n_begins);
+    return r;
+}
+
+/* ---- sealed and open ---- */
+
+static enum slice_result cut_rejects(const struct opening *o, const struct slice_state *state)
+{
+    struct rejects *rejects = NULL;
+    char *path = chain_rejects_path(o->config->rejects_dir, state->number);
+    enum slice_result r = SLICE_OK;
+    if (rejects_open(path, state->rejects_length, &rejects) != 0) {
+        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open %.300s: %s", path,
+            errno == ERANGE ? "shorter than recorded" : strerror(errno));
+        r = SLICE_FAILED;
+    }
+    rejects_close(&rejects);
+    free(path);
+    return r;
+}
+
+/* Nothing is added: what follows the last transaction is counted again, into the next slice. */
+static enum slice_result seal_as_it_is(const struct opening *o, const char *path)
+{
+    const struct slice_state *at = &o->newest;
+    const struct slice_config c = {.path = path, .number = at->number, .counters_text = at->counters};
+    struct slice_written written;
+    struct slice_state state;
+    struct slice *slice;
+    enum slice_result r = slice_open(&c, &slice, &state, o->error);
+    if (r != SLICE_OK)
+        return r;
+    struct count_map *none = count_map_new();
+    const struct slice_batch last = {
+        .rows = none, .tally = state.tally, .rejects_length = state.rejects_length, .seal = true};
+    r = cut_rejects(o, &state);
+    if (r == SLICE_OK)
+        r = slice_commit(slice, &last, &written, o->error);
+    count_map_free(&none);
+    slice_state_free(&state);
+    slice_close(&slice);
+    return r;
+}
+
+static enum slice_result look_at_newest(struct opening *o)
+{
+    if (o->n == 0)
+        return SLICE_OK;
+    char *path = chain_slice_path(o->config->slices_dir, o->numbers[o->n - 1]);
+    enum slice_result r = slice_look(path, o->numbers[o->n - 1], &o->newest, o->error);
+    if (r == SLICE_OK && o->newest.number > 0)
+        r = check_state(o, &o->newest);
+    bool differs = r == SLICE_OK && o->newest.number > 0 && !o->newest.sealed &&
+                   strcmp(o->newest.counters, o->config->counters->text) != 0;
+    if (differs) {
+        log_info("the counters changed: sealing the slice that was open", LOG_U("slice", o->newest.number));
+        r = seal_as_it_is(o, path);
+        o->newest.sealed = r == SLICE_OK;
+    }
+    free(path);
+    return r;
+}
+
+static enum slice_result take_in_sealed(const struct opening *o, struct sealed *sealed)
+{
+    enum slice_result r = SLICE_OK;
+    size_t n = o->n > 0 && !o->newest.sealed ? o->n - 1 : o->n;
+    for (size_t i = 0; i < n && r == SLICE_OK; i++) {
+        char *path = chain_slice_path(o->config->slices_dir, o->numbers[i]);
+        r = sealed_add(sealed, path, o->numbers[i], o->error);
+        free(path);
+        if (r == SLICE_OK)
+            r = check_state(o, &sealed->slices[sealed->n - 1].state);
+    }
+    return r;
+}
+
+void chain_follow(const struct sealed *sealed, struct chain_next *next)
+{
+    const struct slice_state *last = &sealed->slices[sealed->n - 1].state;
+    *next = (struct chain_next){.number = last->number + 1,
+        .n_cursors = last->n_cursors,
+        .before = {last->tally.events + last->before.events, last->tally.skipped + last->before.skipped,
+            last->tally.rejected + last->before.rejected}};
+    next->cursors = mem_zalloc((last->n_cursors + 1) * sizeof *next->cursors);
+    if (last->n_cursors > 0)
+        memcpy(next->cursors, last->cursors, last->n_cursors * sizeof *next->cursors);
+}
+
+static void follow_archive(const struct opening *o, struct chain_next *next)
+{
+    const struct manifest *m = &o->manifest;
+    *next = (struct chain_next){.number = o->n > 0 ? o->numbers[o->n - 1] : m->through + 1};
+    next->cursors = mem_zalloc((m->n_streams + 1) * sizeof *next->cursors);
+    for (next->n_cursors = 0; next->n_cursors < m->n_streams; next->n_cursors++) {
+        const struct manifest_stream *s = &m->streams[next->n_cursors];
+        struct slice_cursor *c = &next->cursors[next->n_cursors];
+        snprintf(c->stream, sizeof c->stream, "%s", s->name);
+        snprintf(c->id, sizeof c->id, "%.*s", SLICE_ID_TEXT - 1, s->id);
+        c->offset = s->end;
+    }
+}
+
+static enum slice_result open_chain(struct opening *o, struct sealed *sealed, struct chain_next *next)
+{
+    enum slice_result r = read_manifest(o->config->archive, &o->manifest, o->error);
+    if (r == SLICE_OK && o->manifest.counters)
+        r = check_counters(o, o->config->archive, o->manifest.counters);
+    if (r == SLICE_OK)
+        r = list_slices(o);
+    if (r == SLICE_OK)
+        r = check_numbers(o);
+    if (r == SLICE_OK)
+        r = look_at_newest(o);
+    if (r == SLICE_OK)
+        r = take_in_sealed(o, sealed);
+    if (r != SLICE_OK)
+        return r;
+    if (sealed->n > 0)
+        chain_follow(sealed, next);
+    else
+        follow_archive(o, next);
+    return check_not_archived(o, next->number);
+}
+
+enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
+    struct chain_next *next, char error[SLICE_ERROR_TEXT])
+{
+    struct opening o = {.config = config, .error = error};
+    *next = (struct chain_next){0};
+    enum slice_result r = open_chain(&o, sealed, next);
+    manifest_free(&o.manifest);
+    slice_state_free(&o.newest);
+    free(o.numbers);
+    return r;
+}
