@@ -318,6 +318,19 @@ static void test_milliseconds(void **state)
     counters_free(&c);
 }
 
+static void test_conflicts(void **state)
+{
+    (void)state;
+    const char *before = "input time = t\nsubtotal c.u key = c\ntotal u key = l\ntotal u max_keys = 9\n";
+    assert_int_equal(counters_conflict(before, before).len, 0);
+    assert_int_equal(counters_conflict(before, "input time = x\ntotal u key = l\ntotal v key = h\n").len, 0);
+    assert_int_equal(counters_conflict(before, "subtotal c.u key = c\ntotal u key = l\n").len, 0);
+    assert_int_equal(counters_conflict("", before).len, 0);
+    struct bytes line = counters_conflict(before, "subtotal c.u key = cc\ntotal u key = l\n");
+    assert_true(bytes_equal_str(line, "subtotal c.u key = c"));
+    assert_true(bytes_equal_str(counters_conflict(before, "total u key = h"), "total u key = l"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +344,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
         cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_conflicts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
