@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import answers
 import harness
 
 EXPECTED = os.path.join(harness.ROOT, "tests", "expected", "counting.json")
@@ -66,16 +67,21 @@ def digest(text):
     return hashlib.sha256(text).hexdigest()
 
 
+def shown(counts):
+    """The oracle's archive text, and its summary."""
+    text = b"".join(line + b"\n" for line in sorted(counts.archive(1, 0)))
+    return text, "events %d skipped %d rejected %d\n" % (counts.events, counts.skipped, counts.rejected)
+
+
 def oracle_counts(oracle, blobs):
-    """The oracle's archive text of these files' bytes, and its summary."""
+    """What the oracle says of these files' bytes."""
     counts = oracle.Counts(CONFIG)
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as directory:
         for i, data in enumerate(blobs):
             with open(os.path.join(directory, str(i)), "wb") as f:
                 f.write(data)
         counts.read([os.path.join(directory, str(i)) for i in range(len(blobs))])
-    text = b"".join(line + b"\n" for line in sorted(counts.archive(1, 0)))
-    return text, "events %d skipped %d rejected %d\n" % (counts.events, counts.skipped, counts.rejected)
+    return shown(counts)
 
 
 class CountingOracle(unittest.TestCase):
@@ -135,16 +141,16 @@ class CountingOracle(unittest.TestCase):
         if not files:
             self.skipTest("the real clicks are not here")
         blobs = [harness.read_file(path) for path in files]
-        self.check(self.count(b"".join(b if b.endswith(b"\n") else b + b"\n" for b in blobs)), oracle_counts(self.oracle, blobs))
+        self.check(self.count(b"".join(b if b.endswith(b"\n") else b + b"\n" for b in blobs)), shown(answers.count(self.oracle, files)))
 
 
 def print_expected():
     oracle = harness.load_oracle()
-    answers = {}
+    printed = {}
     for name, data in (("nasty", nasty_lines()), ("generated", generated_lines())):
         text, summary = oracle_counts(oracle, [data])
-        answers[name] = [digest(text), summary]
-    json.dump(answers, sys.stdout, indent=1)
+        printed[name] = [digest(text), summary]
+    json.dump(printed, sys.stdout, indent=1)
     print()
 
 
