@@ -1,6 +1,10 @@
-"""Sealing and clearing slices: every answer of /seal, /clear and /slices, reads after a slice, and what a start refuses."""
+"""The real aggregator behind the real pubsub: slices end and begin while events flow, and whoever reads sees numbers that
+never fall and are never doubled."""
+# full: MILLRACE_ROUNDS=60
 import json
 import os
+import sqlite3
+import threading
 
 import harness
 from harness import wait_until
@@ -8,114 +12,184 @@ from harness import wait_until
 COUNTERS = """
 [input]
 time = t
+[total all]
+key = "all"
 [total u]
 key = l
 label = user
 """
-HOUR = 1332637200
+LINE = b'{"t":1331923249,"l":"%s"}'
+BAD = b'{"t":1331923249,"l":[]}'
+KEY = "/get?key=all%7Call"
 
 
 class Seal(harness.MillraceTest):
     def setUp(self):
         super().setUp()
-        self.data = self.path("data")
-        self.config = self.write("pipeline.conf", harness.pipeline_config(self.data, COUNTERS))
-        self.pipeline = harness.Pipeline(self, self.config, self.data).wait_ready()
-        self.n = 0
+        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("pubsub"), "--sync=never")
+        self.archive = self.path("archive")
+        self.run_program("compactor", "--archive=" + self.archive, "--init")
+        self.published = 0
+        self.restart(COUNTERS)
 
-    def put(self, n):
-        lines = b"\n".join(json.dumps({"t": HOUR, "l": "bitly"}).encode() for _ in range(n))
-        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", lines).status, 200)
-        self.n += n
-        wait_until(lambda: self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events_total"] == self.n,
-                   "all to be counted")
+    def begin(self, counters, *more):
+        config = self.write("counters.conf", counters)
+        return self.daemon("aggregator", "--config=" + config, "--data-dir=" + self.path("data"), "--flush-interval=50ms",
+                           "--pubsub-url=" + self.pubsub.url, "--archive=" + self.archive, *more)
 
-    def ask(self, method, target, status, code=None):
-        reply = self.pipeline.ask("aggregator", method, target)
-        self.assertEqual(reply.status, status, (target, reply))
-        if code:
-            self.assertEqual(reply.json()["code"], code, target)
-        return reply
+    def restart(self, counters):
+        self.aggregator = self.begin(counters).wait_ready()
 
-    def count(self, after):
-        line = self.ask("GET", "/get?key=u|bitly&after=%d" % after, 200).text
-        return int(line.rsplit(":", 1)[1])
+    def publish(self, *lines):
+        reply = self.pubsub.post("/pub?stream=clicks", b"\n".join(lines))
+        self.assertEqual(reply.status, 200, reply)
+        self.published += sum(line != BAD for line in lines)
+        return int(reply.json()["end"])
 
-    def compact(self):
-        done = self.run_program("millrace", "compact", "--config", self.config)
-        self.assertEqual(done.returncode, 0, done)
+    def count(self, *lines):
+        end = self.publish(*lines)
+        wait_until(lambda: int(self.aggregator.stats()["streams"]["clicks"]["offset"]) == end, "all to be counted")
 
-    def test_seal_and_clear(self):
-        self.put(3)
-        first = self.ask("POST", "/seal?slice=1", 200).json()
-        self.assertEqual((first["sealed"], first["open"]), (1, 2))
-        end = self.pipeline.ask("pubsub", "GET", "/streams").json()["streams"][0]["end"]
-        self.assertEqual(first["streams"]["clicks"]["end"], end)
-        self.put(2)
-        self.assertEqual(self.ask("POST", "/seal?slice=1", 200).json(), first, "the same answer again")
-        self.assertEqual((self.count(0), self.count(1)), (5, 2))
-        self.ask("GET", "/get?key=u|bitly&after=2", 409, "slice-ahead")
-        slices = self.ask("GET", "/slices", 200).json()
+    def total(self, after=0):
+        reply = self.aggregator.get(KEY + "&after=%d" % after)
+        if reply.status == 404:
+            return 0
+        self.assertEqual(reply.status, 200, reply)
+        return int(reply.body.rpartition(b":")[2])
+
+    def post(self, target, status, code=None):
+        reply = self.aggregator.post(target)
+        self.assertEqual((reply.status, reply.json().get("code")), (status, code), reply)
+        return reply.json()
+
+    def put_in_force(self, through):
+        """A generation that claims to hold the slices."""
+        sealed = self.aggregator.get("/slices").json()["slices"]
+        streams = {s["slice"]: s["streams"] for s in sealed}[through]
+        name = "%012d" % through
+        os.mkdir(os.path.join(self.archive, name))
+        manifest = {"format": 1, "generation": through, "through": through, "made": 0, "shards": 1, "streams": streams,
+                    "counters": "", "imports": [],
+                    "files": [{"name": "shard-0-of-1.csv", "records": 0, "bytes": 0, "xxh3": "0" * 16}]}
+        self.write(os.path.join(self.archive, name, "manifest.json"), json.dumps(manifest))
+        os.symlink(name, os.path.join(self.archive, "next"))
+        os.rename(os.path.join(self.archive, "next"), os.path.join(self.archive, "current"))
+
+    def test_answers_of_seal_clear_and_slices(self):
+        self.count(LINE % b"a", LINE % b"b", BAD)
+        self.post("/seal", 400, "missing-parameter")
+        self.post("/seal?slice=0", 400, "bad-parameter")
+        self.post("/seal?slice=2", 409, "slice-ahead")
+        sealed = self.post("/seal?slice=1", 200)
+        self.assertEqual((sealed["sealed"], sealed["open"]), (1, 2))
+        self.assertEqual(self.post("/seal?slice=1", 200), sealed)
+        self.count(LINE % b"a")
+        self.assertEqual(self.post("/seal?slice=1", 200), sealed)
+        self.assertEqual([self.total(), self.total(after=1)], [3, 1])
+        slices = self.aggregator.get("/slices").json()
         self.assertEqual((slices["open"], [s["slice"] for s in slices["slices"]]), (2, [1]))
-        self.ask("POST", "/seal?slice=3", 409, "slice-ahead")
-        self.ask("POST", "/seal?slice=0", 400, "bad-parameter")
-        self.ask("POST", "/seal", 400, "missing-parameter")
-        self.ask("GET", "/seal?slice=2", 405, "method-not-allowed")
-        self.ask("POST", "/clear?through=2", 409, "slice-open")
-        self.ask("POST", "/clear?through=1", 409, "not-archived")
-        self.assertEqual(self.count(0), 5, "nothing was cleared")
-        self.compact()
-        self.ask("GET", "/get?key=u|bitly&after=0", 410, "slice-cleared")
-        self.ask("POST", "/seal?slice=1", 410, "slice-cleared")
-        self.ask("POST", "/clear?through=1", 200)
-        self.assertEqual(self.ask("GET", "/slices", 200).json(), {"open": 3, "slices": []})
-        self.pipeline.interrupt()
+        self.assertEqual(slices["slices"][0]["streams"], sealed["streams"])
+        db = sqlite3.connect("file:%s?immutable=1" % slices["slices"][0]["file"], uri=True)
+        self.assertEqual(db.execute("SELECT n FROM counts WHERE k > ? AND k < ?", (b"all|", b"all}")).fetchall(), [(2,)])
+        db.close()
+        self.post("/clear", 400, "missing-parameter")
+        self.post("/clear?through=2", 409, "slice-open")
+        self.post("/clear?through=1", 409, "not-archived")
+        self.assertEqual(self.total(), 3)
+        self.put_in_force(1)
+        for _ in range(2):
+            self.assertEqual(self.post("/clear?through=1", 200), {"cleared": 1})
+        self.post("/seal?slice=1", 410, "slice-cleared")
+        self.assertEqual(self.aggregator.get(KEY).json()["code"], "slice-cleared")
+        self.assertEqual(self.total(after=1), 1)
+        self.assertEqual(os.listdir(self.path("data", "slices")).count("0000000001.db"), 0)
+        self.assertIn(b"\"offset\"", harness.read_file(self.path("data", "rejects", "0000000001.ndjson")))
+        self.assertEqual(self.aggregator.get("/slices").json(), {"open": 2, "slices": []})
+        self.assertEqual(self.aggregator.stats()["events_total"], 3)
 
-    def test_sealed_slices_survive_kills(self):
-        self.put(3)
-        for slice in (1, 2, 3):
-            self.ask("POST", "/seal?slice=%d" % slice, 200)
-            self.pipeline.kill9_daemon("aggregator")
+    def test_many_ask_for_the_same_seal(self):
+        self.publish(*[LINE % b"u%d" % i for i in range(5000)])
+        replies = []
+        threads = [threading.Thread(target=lambda: replies.append(self.post("/seal?slice=1", 200))) for _ in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(len(replies), 8)
+        self.assertTrue(all(r == replies[0] for r in replies), replies)
+        self.assertEqual(self.aggregator.get("/slices").json()["open"], 2)
 
-            def back():
-                try:
-                    return self.count(0) == self.n
-                except harness.UNREACHABLE + (AssertionError,):
-                    return False
-            wait_until(back, "the aggregator to answer again")
-            self.put(1)
-        self.assertEqual([self.count(n) for n in range(4)], [6, 3, 2, 1])
-        self.pipeline.interrupt()
+    def test_counts_never_fall_nor_double_while_slices_end(self):
+        rng, over, wrong = harness.seeded(), threading.Event(), []
+        seen = [0]
 
-    def refused(self, *words):
-        done = self.run_program("aggregator", "--config", self.config, "--data-dir", os.path.join(self.data, "aggregator"),
-                                "--archive", os.path.join(self.data, "archive"))
-        self.assertEqual(done.returncode, 78, done)
-        for word in words:
-            self.assertIn(word, done.stderr.decode())
+        def watch():
+            while not over.is_set():
+                reply = self.aggregator.get(KEY)
+                n = int(reply.body.rpartition(b":")[2]) if reply.status == 200 else 0
+                most = self.published + 200  # what may be under way
+                if reply.status not in (200, 404) or not seen[0] <= n <= most:
+                    wrong.append((seen[0], n, most, reply))
+                seen[0] = n
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        for n in range(1, 1 + harness.rounds(15)):
+            self.publish(*[LINE % b"u%d" % rng.randrange(1000) for _ in range(rng.randrange(1, 200))])
+            self.post("/seal?slice=%d" % n, 200)
+        wait_until(lambda: seen[0] == self.published, lambda: "%d, not %d" % (self.published, seen[0]))
+        over.set()
+        watcher.join()
+        self.assertEqual(wrong, [])
 
-    def test_what_a_start_refuses(self):
-        self.put(1)
-        slices = os.path.join(self.data, "aggregator", "slices")
-        for slice in (1, 2):
-            self.ask("POST", "/seal?slice=%d" % slice, 200)
-        self.pipeline.interrupt()
-        copy = harness.read_file(os.path.join(slices, "0000000001.db"))
-        os.rename(os.path.join(slices, "0000000002.db"), self.path("aside"))
-        self.refused("slice 2 is missing")
-        os.rename(self.path("aside"), os.path.join(slices, "0000000002.db"))
-        os.unlink(os.path.join(slices, "0000000001.db"))
-        self.refused("oldest slice", "is 2")
-        self.write("old", copy)
-        os.rename(self.path("old"), os.path.join(slices, "0000000001.db"))
-        self.pipeline = harness.Pipeline(self, self.config, self.data).wait_ready()
-        self.compact()
-        self.pipeline.interrupt()
-        for name in os.listdir(slices):
-            os.unlink(os.path.join(slices, name))
-        self.write("old", copy)
-        os.rename(self.path("old"), os.path.join(slices, "0000000001.db"))
-        self.refused("is open, but the archive")
+    def test_killed_while_slices_end(self):
+        rng = harness.seeded()
+        for _ in range(harness.rounds(6)):
+            n = self.aggregator.get("/slices").json()["open"]
+            self.publish(*[LINE % b"u%d" % rng.randrange(1000) for _ in range(rng.randrange(1, 300))])
+            killer = threading.Timer(rng.random() * 0.06, self.aggregator.kill9)
+            killer.start()
+            sealed = 0
+            try:
+                while self.aggregator.post("/seal?slice=%d" % (n + sealed)).status == 200:
+                    sealed += 1
+            except harness.UNREACHABLE:
+                pass
+            killer.join()
+            self.restart(COUNTERS)
+            wait_until(lambda: self.total() >= self.published, "all to be counted")
+            self.assertEqual(self.total(), self.published)
+            self.assertIn(self.aggregator.get("/slices").json()["open"], (n + sealed, n + sealed + 1))
+
+    def test_other_counters_seal_what_the_old_ones_counted(self):
+        self.count(LINE % b"a", LINE % b"b")
+        self.aggregator.stop()
+        self.restart(COUNTERS + "[subtotal l.all]\nkey = l\n")
+        slices = self.aggregator.get("/slices").json()
+        self.assertEqual((slices["open"], [s["slice"] for s in slices["slices"]]), (2, [1]))
+        self.count(LINE % b"a")
+        self.assertEqual([self.total(), self.total(after=1)], [3, 1])
+        self.assertEqual(self.aggregator.get("/get?key=l.all%7Call.c3gi").body, b"l.all|all.c3gi,a:1\n")
+        self.aggregator.stop()
+        d = self.begin(COUNTERS.replace("key = l", "key = c"))
+        self.assertEqual(d.process.wait(harness.PATIENCE), 78)
+        self.assertIn("total u key = l", d.log)
+
+    def test_a_fresh_directory_goes_on_behind_the_archive(self):
+        self.count(LINE % b"a", LINE % b"b")
+        self.post("/seal?slice=1", 200)
+        self.put_in_force(1)
+        self.aggregator.stop()
+        os.rename(self.path("data"), self.path("old"))
+        self.restart(COUNTERS)
+        self.assertEqual(self.aggregator.get("/slices").json()["open"], 2)
+        self.count(LINE % b"a")
+        self.assertEqual(self.total(after=1), 1)
+        self.aggregator.stop()
+        os.unlink(os.path.join(self.archive, "current"))
+        os.symlink("000000000000", os.path.join(self.archive, "current"))
+        d = self.begin(COUNTERS)
+        self.assertEqual(d.process.wait(harness.PATIENCE), 78)
+        self.assertIn("goes through slice 0", d.log)
 
 
 if __name__ == "__main__":

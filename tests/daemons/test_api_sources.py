@@ -1,0 +1,164 @@
+"""The API over an archive and an aggregator that this test plays: both are added, a swap between them starts the question
+over, and what cannot be had whole is refused."""
+import urllib.parse
+
+import harness
+from harness import query
+from test_api import MARCH, Source, hour_text
+
+SPAN = {"from_": MARCH, "to": MARCH + 3600}
+
+
+class Archive(Source):
+    """A sortdb: its answers name generation and slice instead of a time."""
+
+    def __init__(self, test):
+        self.generation, self.through, self.page = 5, 3, 1000
+        super().__init__(test)
+        self.act = self.reply
+
+    def reply(self, h):
+        parts = urllib.parse.urlsplit(h.path)
+        lines = self.lines(parts.path, urllib.parse.parse_qs(parts.query)).splitlines(keepends=True)
+        headers = {"X-Millrace-Generation": self.generation, "X-Millrace-Through": self.through}
+        if len(lines) > self.page:
+            headers["X-Millrace-Next"] = urllib.parse.quote(lines[self.page].partition(b",")[0], safe="")
+        h.answer(200, b"".join(lines[:self.page]), headers)
+        return True
+
+
+class ApiSources(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.archive, self.live = Archive(self), Source(self)
+        config = self.write("test.conf", harness.sample_counters())
+        self.api = self.start("api", "--config", config, "--sortdb-url", self.archive.url, "--aggregator-url",
+                              self.live.url, "--upstream-timeout", "5s")
+
+    def ask(self, path, status=200, **params):
+        reply = self.api.get("/v1/%s?%s" % (path, query(**params)))
+        self.assertEqual(reply.status, status, reply)
+        return reply.json()
+
+    def total(self):
+        return self.ask("series", user="k", **SPAN)["total"]
+
+    def test_both_are_added_and_the_aggregator_says_until_when(self):
+        self.archive.records["u|k"] = hour_text(MARCH) + ":3"
+        self.live.records["u|k"] = hour_text(MARCH) + ":4"
+        self.live.complete_until = MARCH + 60
+        got = self.ask("series", user="k", **SPAN)
+        self.assertEqual((got["total"], got["complete_until"]), (7, MARCH + 60))
+        self.assertNotIn("after=", self.archive.asked[-1])
+        self.assertIn("&after=3", self.live.asked[-1])
+
+    def test_an_empty_archive_is_asked_first_all_the_same(self):
+        self.archive.generation = self.archive.through = 0
+        self.live.records["u|k"] = hour_text(MARCH) + ":4"
+        self.assertEqual(self.total(), 4)
+        self.assertIn("&after=0", self.live.asked[-1])
+
+    def test_a_swap_between_the_two_starts_over_with_nothing_doubled(self):
+        self.archive.records["u|k"] = hour_text(MARCH) + ":3"
+        self.live.records["u|k"] = hour_text(MARCH) + ":1"
+
+        def cleared(h):
+            if "after=3" not in h.path:
+                return False
+            self.archive.records["u|k"] = hour_text(MARCH) + ":10"
+            self.archive.generation, self.archive.through = 6, 4
+            h.answer(410, b"")
+            return True
+        self.live.act = cleared
+        self.assertEqual(self.total(), 11)
+        self.assertEqual([len(self.archive.asked), len(self.live.asked)], [2, 2])
+
+    def test_a_swap_without_end_is_given_up(self):
+        def cleared(h):
+            h.answer(410, b"")
+            return True
+        self.live.act = cleared
+        got = self.ask("series", 503, user="k", **SPAN)
+        self.assertEqual(got["code"], "upstream-unavailable")
+        self.assertIn(len(self.live.asked), range(2, 50))
+
+    def put_pages(self, n):
+        for i in range(4):
+            self.archive.records["c.u|k." + hour_text(MARCH + 3600 * i)] = "US:%d" % n
+
+    def breakdown(self, status=200):
+        return self.ask("breakdown", status, user="k", by="country", from_=MARCH, to=MARCH + 4 * 3600)
+
+    def test_a_long_answer_comes_in_pages(self):
+        self.archive.page = 1
+        self.put_pages(5)
+        self.live.records["c.u|k." + hour_text(MARCH)] = "JP:1"
+        self.assertEqual([(r["key"], r["n"]) for r in self.breakdown()["rows"]], [("US", 20), ("JP", 1)])
+        self.assertEqual([len(self.archive.asked), len(self.live.asked)], [4, 1])
+
+    def test_pages_of_two_generations_start_over(self):
+        self.archive.page = 1
+        self.put_pages(5)
+
+        def swapped(h):
+            if len(self.archive.asked) == 3:
+                self.put_pages(7)
+                self.archive.generation, self.archive.through = 6, 4
+            return self.archive.reply(h)
+        self.archive.act = swapped
+        self.assertEqual([(r["key"], r["n"]) for r in self.breakdown()["rows"]], [("US", 28)])
+        self.assertEqual(len(self.archive.asked), 3 + 4)
+        self.assertIn("after=4", self.live.asked[-1])
+
+    def test_generations_that_change_without_end_are_given_up(self):
+        self.archive.page = 1
+        self.put_pages(5)
+
+        def swapped(h):
+            self.archive.generation += 1
+            return self.archive.reply(h)
+        self.archive.act = swapped
+        self.assertEqual(self.breakdown(503)["code"], "upstream-unavailable")
+
+    def test_either_side_away_is_no_answer(self):
+        def refuse(h):
+            h.answer(503, b"")
+            return True
+
+        def neither(h):
+            h.answer(200, b"u|k,c3p1:5\n")
+            return True
+
+        def foreign(h):
+            h.answer(409, b"")
+            return True
+        for source in (self.archive, self.live):
+            usual = source.act
+            for act in (refuse, neither, foreign):
+                source.act = act
+                self.assertEqual(self.ask("series", 503, user="k", **SPAN)["code"], "upstream-unavailable")
+            source.act = usual
+        self.assertEqual(self.total(), 0)
+
+    def test_lookups_of_either_side(self):
+        texts = {"pAAAAAAAAAA=": "archived", "qAAAAAAAAAA=": "live", "rAAAAAAAAAA=": "both"}
+        hour = "r.u|k." + hour_text(MARCH)
+        self.archive.records.update({hour: "pAAAAAAAAAA=:3 rAAAAAAAAAA=:2", "lookup|pAAAAAAAAAA=": "archived",
+                                     "lookup|rAAAAAAAAAA=": "both"})
+        self.live.records.update({hour: "qAAAAAAAAAA=:1 rAAAAAAAAAA=:2", "lookup|qAAAAAAAAAA=": "live",
+                                  "lookup|rAAAAAAAAAA=": "both"})
+        got = self.ask("breakdown", user="k", by="referrer", **SPAN)
+        self.assertEqual([(r["key"], r["n"]) for r in got["rows"]],
+                         [(texts["rAAAAAAAAAA="], 4), (texts["pAAAAAAAAAA="], 3), (texts["qAAAAAAAAAA="], 1)])
+
+    def test_the_section_of_a_configuration_names_sortdb(self):
+        port = self.archive.url.rpartition(":")[2]
+        config = self.write("section.conf", "[sortdb]\nport = %s\n" % port + harness.sample_counters())
+        self.api = self.start("api", "--config", config, "--aggregator-url", self.live.url)
+        self.archive.records["u|k"] = hour_text(MARCH) + ":3"
+        self.assertEqual(self.total(), 3)
+        self.assertIn("&after=3", self.live.asked[-1])
+
+
+if __name__ == "__main__":
+    harness.main()
