@@ -88,6 +88,16 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
 }
 
+/* An offset that no journal reaches is damage; so arithmetic on those that are accepted does not wrap. */
+static bool offsets_are_sane(const struct segment_header *h)
+{
+    const uint64_t all[] = {h->base, h->previous_end, h->durable, h->reach};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] > JOURNAL_LAST_OFFSET)
+            return false;
+    return true;
+}
+
 enum header_status segment_header_decode(struct bytes file, struct segment_header *out)
 {
     if (file.len < SEGMENT_HEADER || memcmp(file.ptr, magic, sizeof magic) != 0)
@@ -109,7 +119,7 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
     out->salt = get64(file.ptr + H_SALT);
     out->never = get32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
     out->recycled = get32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
-    return HEADER_OK;
+    return offsets_are_sane(out) ? HEADER_OK : HEADER_DAMAGED;
 }
 
 uint64_t segment_seed(const struct segment_header *h)

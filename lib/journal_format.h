@@ -19,6 +19,7 @@
 #define JOURNAL_FORMAT_VERSION 1u
 #define SEGMENT_HEADER ((size_t)128)
 #define FRAME_HEADER ((size_t)56)
+#define JOURNAL_LAST_OFFSET (UINT64_C(1) << 62) /* a header that names a later one is damaged */
 
 struct segment_header {
     uint8_t id[16];

@@ -39,6 +39,23 @@ static void test_a_header_is_read_back(void **state)
     assert_memory_equal(back.boot, h.boot, sizeof h.boot);
 }
 
+/* An intact checksum does not make an offset believable: adding to it would wrap. */
+static void test_an_offset_that_no_journal_reaches_is_damage(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct segment_header h = a_header(), back;
+        char raw[SEGMENT_HEADER];
+        uint64_t *fields[4] = {&h.base, &h.previous_end, &h.durable, &h.reach};
+        *fields[i] = JOURNAL_LAST_OFFSET;
+        segment_header_encode(&h, raw);
+        assert_int_equal(segment_header_decode(bytes_of(raw, sizeof raw), &back), HEADER_OK);
+        *fields[i] = JOURNAL_LAST_OFFSET + 1;
+        segment_header_encode(&h, raw);
+        assert_int_equal(segment_header_decode(bytes_of(raw, sizeof raw), &back), HEADER_DAMAGED);
+    }
+}
+
 /* The byte order is explicit: these are the bytes on any machine. */
 static void test_numbers_are_little_endian(void **state)
 {
@@ -197,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_header_is_read_back),
+        cmocka_unit_test(test_an_offset_that_no_journal_reaches_is_damage),
         cmocka_unit_test(test_numbers_are_little_endian),
         cmocka_unit_test(test_every_flipped_bit_of_a_header_is_seen),
         cmocka_unit_test(test_a_frame_is_read_back),
