@@ -155,8 +155,8 @@ static void append_member(struct buf *b, const char *name, struct bytes value)
 }
 
 /* `members` is JSON text, or NULL. */
-static void reply_problem(struct http_request *req, int status, const char *code, const char *hint,
-    const char *members, const char *fmt, va_list ap)
+__attribute__((format(printf, 6, 0))) static void reply_problem(struct http_request *req, int status,
+    const char *code, const char *hint, const char *members, const char *fmt, va_list ap)
 {
     struct buf detail = {0}, body = {0};
     buf_vprintf(&detail, fmt, ap);

@@ -8,7 +8,7 @@
 
 /* ---- the table ---- */
 
-static const struct option_row common_rows[] = {
+const struct option_row options_common_rows[] = {
     {.name = "help",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -40,7 +40,7 @@ static const struct option_row common_rows[] = {
 
 static size_t count_rows(const struct options_spec *spec)
 {
-    size_t n = sizeof common_rows / sizeof *common_rows - 1;
+    size_t n = sizeof options_common_rows / sizeof *options_common_rows - 1;
     for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
         for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
             n++;
@@ -347,7 +347,7 @@ enum options_result options_parse(
     o->values = mem_zalloc(count_rows(spec) * sizeof *o->values);
     for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
         add_rows(o, spec->rows[t]);
-    add_rows(o, common_rows);
+    add_rows(o, options_common_rows);
     if (set_defaults(o) != 0 || read_arguments(o, argc, argv) != 0)
         return OPTIONS_USAGE;
     if (print_and_exit(o))

@@ -36,6 +36,9 @@ int option_value_read(
 /* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
 void option_value_describe(const struct option_row *row, struct buf *out);
 
+/* The rows that every program has. */
+extern const struct option_row options_common_rows[];
+
 void options_print_help(const struct options *o, struct buf *out);
 
 #endif

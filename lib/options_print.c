@@ -62,6 +62,9 @@ void options_print_help(const struct options *o, struct buf *out)
             append_option(r, out);
         buf_append_char(out, '\n');
     }
+    for (const struct option_row *r = options_common_rows; r->name != NULL; r++)
+        append_option(r, out);
+    buf_append_char(out, '\n');
     buf_printf(out,
         "Each is also a setting under [%s] in the file that --config names, and in the environment as\n"
         "MILLRACE_<PROGRAM>_<OPTION>; the command line wins, then the environment, then the file.\n",

@@ -123,13 +123,5 @@ int tool_compact(int argc, char **argv)
     static const struct options_spec spec = {.program = "compact",
         .summary = "millrace compact: moves what is counted so far into the archive",
         .rows = {rows, NULL}};
-    struct options *o;
-    enum options_result r = options_parse(&spec, argc, argv, &o);
-    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    if (r == OPTIONS_OK)
-        status = run_compactor(o);
-    else if (r != OPTIONS_EXIT)
-        fprintf(stderr, "millrace compact: %s\n", options_error(o));
-    options_free(&o);
-    return status;
+    return tool_run(&spec, argc, argv, run_compactor);
 }

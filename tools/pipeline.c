@@ -12,7 +12,7 @@ const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {{"simplequeue
 struct pipeline {
     const struct config *config;
     struct json_doc *run; /* NULL: no run.json */
-    char *texts[2 * PIPELINE_DAEMONS];
+    char *texts[3 * PIPELINE_DAEMONS];
     size_t n_texts;
 };
 
@@ -113,4 +113,9 @@ const char *pipeline_url(struct pipeline *p, const char *daemon)
 const char *pipeline_state(struct pipeline *p, const char *daemon)
 {
     return run_member(p, daemon, "state");
+}
+
+const char *pipeline_said(struct pipeline *p, const char *daemon)
+{
+    return run_member(p, daemon, "said");
 }

@@ -24,5 +24,7 @@ void pipeline_close(struct pipeline **p);
 const char *pipeline_url(struct pipeline *p, const char *daemon);
 /* As `millrace up` last wrote it: "ready", "starting", ...; NULL without run.json. */
 const char *pipeline_state(struct pipeline *p, const char *daemon);
+/* What it last told the supervisor of itself: "ready", or why it is not; NULL when nothing is known. */
+const char *pipeline_said(struct pipeline *p, const char *daemon);
 
 #endif

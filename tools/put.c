@@ -276,6 +276,19 @@ static int put_stream(struct put *p, FILE *f, const char *name)
     return status;
 }
 
+/* What unpacks a file that begins so; NULL for one that is no gzip or zstd. Pipes are not looked into. */
+static const char *unpacker(FILE *f)
+{
+    char magic[4] = "";
+    if (fseek(f, 0, SEEK_SET) != 0)
+        return NULL;
+    size_t n = fread(magic, 1, sizeof magic, f);
+    rewind(f);
+    if (n >= 2 && memcmp(magic, "\x1f\x8b", 2) == 0)
+        return "zcat";
+    return n == 4 && memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ? "zstdcat" : NULL;
+}
+
 static int put_file(struct put *p, const char *name)
 {
     if (strcmp(name, "-") == 0)
@@ -285,7 +298,12 @@ static int put_file(struct put *p, const char *name)
         fprintf(stderr, "millrace put: %s: %s\n", name, strerror(errno));
         return EX_NOINPUT;
     }
-    int status = put_stream(p, f, name);
+    const char *unpack = unpacker(f);
+    int status = EX_DATAERR;
+    if (unpack)
+        fprintf(stderr, "millrace put: %s is compressed: %s %s | millrace put\n", name, unpack, name);
+    else
+        status = put_stream(p, f, name);
     fclose(f);
     return status;
 }
@@ -366,13 +384,5 @@ int tool_put(int argc, char **argv)
         .summary = "millrace put: posts events, one a line, to the local queue",
         .operands = "[FILE...|-]",
         .rows = {rows, NULL}};
-    struct options *o;
-    enum options_result r = options_parse(&spec, argc, argv, &o);
-    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    if (r == OPTIONS_OK)
-        status = put_with(o);
-    else if (r != OPTIONS_EXIT)
-        fprintf(stderr, "millrace put: %s\n", options_error(o));
-    options_free(&o);
-    return status;
+    return tool_run(&spec, argc, argv, put_with);
 }

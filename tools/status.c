@@ -85,20 +85,32 @@ static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *o
     return v.type == JSON_I64 && v.v.i64 >= 0;
 }
 
+/* The queue that queue_to_pubsub empties. */
+static const char *relayed_queue(const struct status *s)
+{
+    const struct config_section *relay = config_section(options_config(s->o), "queue_to_pubsub", "");
+    const char *queue = relay ? config_value(relay, "queue") : NULL;
+    return queue ? queue : "default";
+}
+
+/* Messages on other queues are for other readers: they do not flow into the streams that are counted. */
 static bool look_at_queue(struct status *s, struct report *r)
 {
     struct json_doc *d = fetch_json(s, r->url, "/stats?format=json");
     char pointer[128];
     bool ok = d != NULL;
+    uint64_t others = 0;
     s->depth = 0;
     for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++) {
         struct bytes name = json_doc_name(d, "/queues", i);
         uint64_t depth;
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
         ok = number_at(d, pointer, &depth);
-        s->depth += depth;
+        *(bytes_equal_str(name, relayed_queue(s)) ? &s->depth : &others) += depth;
     }
     buf_printf(&r->detail, "depth %" PRIu64, s->depth);
+    if (others > 0)
+        buf_printf(&r->detail, ", %" PRIu64 " in other queues", others);
     json_doc_free(&d);
     return ok;
 }
@@ -140,12 +152,24 @@ static const struct {
     bool (*look)(struct status *s, struct report *r);
 } looks[] = {{"simplequeue", look_at_queue}, {"pubsub", look_at_streams}, {"aggregator", look_at_counts}};
 
+/* What /health gives as the reason. */
+static void add_reason(struct report *r, struct bytes body)
+{
+    struct json_doc *d = json_doc_parse(body);
+    struct json_value v = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
+    if (v.type == JSON_STRING)
+        buf_append_bytes(&r->detail, v.v.string);
+    json_doc_free(&d);
+}
+
 static void look_at(struct status *s, struct report *r)
 {
     struct buf body = {0};
     int status = fetch(s, r->url, "/health", &body);
     r->ready = status == 200;
     r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
+    if (!r->ready && status)
+        add_reason(r, buf_bytes(&body));
     buf_free(&body);
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
         if (strcmp(looks[i].name, r->name) == 0 && (!r->ready || !looks[i].look(s, r)))
@@ -166,8 +190,14 @@ static void take(struct status *s)
         if (url) {
             look_at(s, r);
         } else {
+            const char *said = pipeline_said(p, name);
             r->ready = !state || strcmp(state, "ready") == 0;
             r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
+            if (said && strcmp(said, "ready") != 0) {
+                r->ready = false;
+                r->state = "not ready";
+                buf_append_str(&r->detail, said);
+            }
         }
     }
     json_doc_free(&s->streams);
@@ -236,6 +266,20 @@ static void wait_until_settled(struct status *s)
     }
 }
 
+static void say_what_is_missing(const struct status *s)
+{
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (!s->reports[i].ready)
+            fprintf(stderr, "millrace status: still waiting for %s: %s\n", s->reports[i].name,
+                s->reports[i].state);
+    if (s->depth > 0)
+        fprintf(stderr, "millrace status: still waiting for %" PRIu64 " messages on queue %s\n", s->depth,
+            relayed_queue(s));
+    if (s->lag > 0)
+        fprintf(stderr, "millrace status: still waiting for %" PRIu64 " bytes of streams to be counted\n",
+            s->lag);
+}
+
 static int status_with(const struct options *o)
 {
     struct status s = {.o = o};
@@ -244,6 +288,8 @@ static int status_with(const struct options *o)
     take(&s);
     if (options_bool(o, "wait"))
         wait_until_settled(&s);
+    if (options_bool(o, "wait") && !is_settled(&s))
+        say_what_is_missing(&s);
     (options_bool(o, "json") ? print_json : print_table)(&s);
     int status = (options_bool(o, "wait") ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
     forget(&s);
@@ -258,13 +304,5 @@ int tool_status(int argc, char **argv)
     static const struct options_spec spec = {.program = "status",
         .summary = "millrace status: shows the daemons of a pipeline",
         .rows = {rows, NULL}};
-    struct options *o;
-    enum options_result r = options_parse(&spec, argc, argv, &o);
-    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    if (r == OPTIONS_OK)
-        status = status_with(o);
-    else if (r != OPTIONS_EXIT)
-        fprintf(stderr, "millrace status: %s\n", options_error(o));
-    options_free(&o);
-    return status;
+    return tool_run(&spec, argc, argv, status_with);
 }

@@ -19,7 +19,8 @@
 
 #define CHILD_MAGIC 0x5c41d001
 #define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
-#define LINE_LIMIT 65536  /* bytes; a longer line is shown in pieces */
+#define SAID_ROOM 256
+#define LINE_LIMIT 65536 /* bytes; a longer line is shown in pieces */
 
 struct child {
     unsigned magic;
@@ -29,6 +30,7 @@ struct child {
     pid_t pid;
     bool was_ready; /* in any of its lives */
     usec_t ready_since, delay;
+    char said[SAID_ROOM];
     unsigned restarts;
     struct event *timer;        /* restart while RESTARTING, kill while STOPPING */
     struct bufferevent *output; /* the running process's standard output and error */
@@ -173,6 +175,7 @@ static void start_child(struct child *c)
         return;
     }
     fflush(NULL);
+    c->said[0] = '\0';
     c->pid = fork();
     if (c->pid == 0)
         become(c, ends[1], parent);
@@ -326,13 +329,33 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
 
 /* ---- readiness ---- */
 
+static struct child *child_of(struct supervisor *s, pid_t pid)
+{
+    for (size_t i = 0; i < s->config.n; i++)
+        if (s->children[i].pid == pid)
+            return &s->children[i];
+    return NULL;
+}
+
+static void take_assignment(struct child *c, struct bytes line)
+{
+    if (bytes_equal_str(line, "READY=1")) {
+        became_ready(c);
+    } else if (bytes_starts_with(line, BYTES_LITERAL("STATUS="))) {
+        snprintf(c->said, sizeof c->said, "%.*s", (int)line.len - 7, line.ptr + 7);
+        c->owner->config.on_change(index_of(c), c->owner->config.arg);
+    }
+}
+
+/* NAME=VALUE lines, as sd_notify sends them. */
 static void take_message(struct supervisor *s, pid_t from, const char *text)
 {
-    if (strncmp(text, "READY=1", 7) != 0 && strstr(text, "\nREADY=1") == NULL)
-        return;
-    for (size_t i = 0; i < s->config.n; i++)
-        if (s->children[i].pid == from)
-            became_ready(&s->children[i]);
+    struct child *c = child_of(s, from);
+    while (c != NULL && *text != '\0') {
+        size_t n = strcspn(text, "\n");
+        take_assignment(c, bytes_of(text, n));
+        text += n + (text[n] == '\n');
+    }
 }
 
 static void on_notify(evutil_socket_t fd, short what, void *arg)
@@ -438,6 +461,11 @@ pid_t supervisor_pid(const struct supervisor *s, size_t program)
 unsigned supervisor_restarts(const struct supervisor *s, size_t program)
 {
     return s->children[program].restarts;
+}
+
+const char *supervisor_said(const struct supervisor *s, size_t program)
+{
+    return s->children[program].said;
 }
 
 bool supervisor_all_ready(const struct supervisor *s)

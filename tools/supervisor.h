@@ -53,7 +53,7 @@ struct supervisor_config {
     usec_t delay_min, delay_max, stop_timeout;
     /* A line that a program wrote to standard output or error, without its LF. */
     void (*on_line)(size_t program, struct bytes line, void *arg);
-    /* A program's state or pid changed. */
+    /* A program's state, pid or what it says of itself changed. */
     void (*on_change)(size_t program, void *arg);
     /* Every program has ended after supervisor_stop or invariant 4. */
     void (*on_end)(int status, void *arg);
@@ -71,6 +71,8 @@ void supervisor_free(struct supervisor **s);
 enum supervisor_state supervisor_state(const struct supervisor *s, size_t program);
 pid_t supervisor_pid(const struct supervisor *s, size_t program); /* 0 when it does not run */
 unsigned supervisor_restarts(const struct supervisor *s, size_t program);
+/* The last STATUS= it sent in its present life, "" before one. */
+const char *supervisor_said(const struct supervisor *s, size_t program);
 bool supervisor_all_ready(const struct supervisor *s);
 
 #endif

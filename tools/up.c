@@ -86,6 +86,17 @@ static void on_line(size_t program, struct bytes line, void *arg)
     buf_free(&out);
 }
 
+static void append_url_and_words(const struct up *up, size_t i, struct buf *text)
+{
+    if (up->plan.daemons[i].url != NULL)
+        buf_append_json(text, bytes_str(up->plan.daemons[i].url));
+    else
+        buf_append_str(text, "null");
+    buf_append_str(text, ",\"said\":");
+    buf_append_json(text, bytes_str(supervisor_said(up->supervisor, i)));
+    buf_append_char(text, '}');
+}
+
 /* run.json: where everything is, for the other tools; replaced whole, so that a reader never sees half of it. */
 static void write_run_file(const struct up *up)
 {
@@ -101,11 +112,7 @@ static void write_run_file(const struct up *up)
             d->name, (int)supervisor_pid(up->supervisor, i),
             supervisor_state_name(supervisor_state(up->supervisor, i)),
             supervisor_restarts(up->supervisor, i));
-        if (d->url != NULL)
-            buf_append_json(&text, bytes_str(d->url));
-        else
-            buf_append_str(&text, "null");
-        buf_append_char(&text, '}');
+        append_url_and_words(up, i, &text);
     }
     buf_append_str(&text, "\n}}\n");
     FILE *f = fopen(fresh.ptr, "we");

@@ -1,4 +1,5 @@
 """millrace put, query and status against real daemons."""
+import gzip
 import json
 import subprocess
 import threading
@@ -94,11 +95,29 @@ class WholeTest(harness.MillraceTest):
     def test_nothing_runs(self):
         config = self.write("test.conf", "".join("[%s]\nport = 1\n" % d for d in
                                                  ("simplequeue", "pubsub", "aggregator", "api")))
-        done = self.run_program("millrace", "status", "--config", config, "--data-dir", self.dir)
+        done = self.run_program("millrace", "status", "--config", config)
         self.assertEqual(done.returncode, 75, done)
         self.assertIn(b"unreachable", done.stdout)
-        done = self.run_program("millrace", "query", "counters", "--config", config, "--data-dir", self.dir)
+        done = self.run_program("millrace", "query", "counters", "--config", config)
         self.assertEqual(done.returncode, 75, done)
+
+    def test_a_directory_that_is_no_pipelines(self):
+        """A mistyped directory must not fall back on the default ports, where another pipeline may listen."""
+        for tool in ("status", "put", "compact"):
+            done = self.run_program("millrace", tool, "--data-dir", self.path("typo"), stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 78, done)
+            self.assertIn(self.path("typo").encode(), done.stderr)
+
+    def test_a_compressed_file_is_no_events(self):
+        packed = self.write("clicks.ndjson.gz", gzip.compress(b"{}\n"))
+        done = self.run_program("millrace", "put", "--queue-url=http://127.0.0.1:1", packed)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"zcat", done.stderr)
+
+    def test_checking_does_nothing(self):
+        done = self.run_program("millrace", "put", "--check-config", "--queue-url=http://127.0.0.1:1", input=b"{}\n")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"queue_url = http://127.0.0.1:1", done.stdout)
 
 
 class DispatchTest(harness.MillraceTest):
