@@ -13,8 +13,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
+#define LOCK_WAIT_MS 15000 /* longer than the default drain_timeout */
+#define LOCK_POLL_MS 20
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 static const struct option_row common_rows[] = {
@@ -237,6 +240,18 @@ static int tell_owner(int fd, const char *dir, struct config_error *error)
     return -1;
 }
 
+/* Under a supervisor the owner may be what is left of the life before, which is finishing: its lock is waited for. */
+static int take_lock(int fd)
+{
+    int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (--tries == 0)
+            return -1;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
+    }
+    return 0;
+}
+
 int daemon_own_directory(const char *dir, struct config_error *error)
 {
     struct buf path = {0};
@@ -250,7 +265,7 @@ int daemon_own_directory(const char *dir, struct config_error *error)
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if (take_lock(fd) != 0)
         return tell_owner(fd, dir, error);
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n) {

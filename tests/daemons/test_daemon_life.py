@@ -145,6 +145,13 @@ class DaemonLife(harness.MillraceTest):
         self.write("file", "")
         self.assertIn(self.path("file", "x"), self.refused(78, "--data_dir", self.path("file", "x"), "--port=0"))
 
+    def test_a_supervised_start_waits_for_the_directory(self):
+        """What is left of the life before may hold it a moment longer: that must not look like a wrong configuration."""
+        d = self.start("echo_daemon", "--data_dir", self.path("d"))
+        second = self.daemon("echo_daemon", "--data_dir", self.path("d"), env={"NOTIFY_SOCKET": self.path("nobody")})
+        d.stop()
+        second.wait_ready().stop()
+
     def test_token(self):
         token = self.write("token", "s3cret\n")
         os.chmod(token, 0o644)
