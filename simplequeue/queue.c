@@ -47,6 +47,8 @@ struct queue {
     struct queue_state state;
     uint64_t frontier;
     struct id_heap returned;
+    struct id_heap
+        taken; /* set aside by queue_take; an id whose message is not busy any more is passed over */
     struct lease *leases;
     uint64_t last_lease;
     char reader[NAME_MAX_BYTES + 1];
@@ -155,6 +157,7 @@ void queue_free(struct queue **qp)
     q->shared->bytes -= q->state.bytes + q->state.pending_bytes;
     store_free(&q->store);
     free(q->returned.ids);
+    free(q->taken.ids);
     q->magic = 0;
     free(q);
     *qp = NULL;
@@ -305,23 +308,38 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     q->state.gets++;
 }
 
-static void take(
-    struct queue *q, enum message_state state, size_t max_items, size_t max_bytes, struct id_ranges *out)
+/* The lowest id whose taking is not committed yet; UINT64_MAX when there is none. */
+static uint64_t lowest_taken(struct queue *q)
+{
+    for (; q->taken.n; id_heap_take(&q->taken)) {
+        const struct message *m = store_find(&q->store, q->taken.ids[0]);
+        if (m && m->state == MESSAGE_BUSY)
+            return q->taken.ids[0];
+    }
+    return UINT64_MAX;
+}
+
+/* Ready messages below `before`. */
+static void take(struct queue *q, enum message_state state, size_t max_items, size_t max_bytes,
+    uint64_t before, struct id_ranges *out)
 {
     uint64_t id;
     struct message *m;
-    for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)); n++) {
+    for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
         if (n && bytes + m->len > max_bytes)
             return;
         bytes += m->len;
         ready_take(q, id, m, state);
+        if (state == MESSAGE_BUSY)
+            id_heap_put(&q->taken, id);
         id_ranges_add(out, id);
     }
 }
 
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
 {
-    take(q, MESSAGE_BUSY, max_items, max_bytes, out);
+    lowest_taken(q); /* forgets those that are committed, so that the heap holds what is under way */
+    take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
 /* ---- leases ---- */
@@ -372,7 +390,7 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
     usec_t deadline, struct id_ranges *out)
 {
     assert(queue_admits(q, reader) && out->count == 0);
-    take(q, MESSAGE_LEASED, max_items, max_bytes, out);
+    take(q, MESSAGE_LEASED, max_items, max_bytes, lowest_taken(q), out);
     if (out->count == 0)
         return 0;
     snprintf(q->reader, sizeof q->reader, "%s", reader);

@@ -106,7 +106,8 @@ struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries);
  * (but at least one) become busy; appended to *out. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
 
-/* The same as leased until `deadline`. The lease's number, or 0 when nothing is ready. The reader must be
+/* The same as leased until `deadline`, but none behind a message that queue_take has set aside and that is not removed
+ * yet: were that put back, whoever relays by marks would have published past it, and take it for published. The lease's number, or 0 when nothing is ready. The reader must be
  * admitted. */
 bool queue_admits(const struct queue *q, const char *reader);
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,

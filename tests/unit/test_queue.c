@@ -67,6 +67,29 @@ static void pending_is_not_shown(void **state)
     done(q);
 }
 
+/* What a get has set aside may come back; until then nothing behind it is leased to a reader that goes by marks. */
+static void nothing_is_reserved_past_what_is_being_taken(void **state)
+{
+    struct queue *q = fresh();
+    struct id_ranges ids = {0}, taken = {0};
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        put(q, "m");
+    queue_take(q, 1, SIZE_MAX, &taken);
+    assert_int_equal(reserve(q, "", 5, &ids), 0);
+    queue_abort(q, &taken);
+    id_ranges_free(&taken);
+    assert_int_not_equal(reserve(q, "", 2, &ids), 0);
+    expect_ids(&ids, 1, 2);
+    queue_take(q, 1, SIZE_MAX, &taken);
+    assert_int_equal(reserve(q, "", 5, &ids), 0);
+    queue_remove(q, &taken);
+    id_ranges_free(&taken);
+    assert_int_not_equal(reserve(q, "", 5, &ids), 0);
+    expect_ids(&ids, 4, 4);
+    done(q);
+}
+
 static void refused_ids_are_given_again(void **state)
 {
     struct queue *q = fresh();
@@ -351,6 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pending_is_not_shown),
+        cmocka_unit_test(nothing_is_reserved_past_what_is_being_taken),
         cmocka_unit_test(refused_ids_are_given_again),
         cmocka_unit_test(back_in_place),
         cmocka_unit_test(the_lease_decides),
