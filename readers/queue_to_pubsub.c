@@ -174,6 +174,18 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     http_client_request(r->pubsub, &spec);
 }
 
+/* Only what pubsub says of the lines themselves makes a message poison. Any other refusal (a proxy's, another version's)
+ * is a fault that passes, or that an engineer mends; burying for it would empty the queue. */
+static bool blames_messages(const struct http_reply_view *reply)
+{
+    static const char *const codes[] = {"empty-line", "line-too-large", "too-large"};
+    struct bytes code = queuereader_reply_member(reply->body, "code");
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (bytes_equal_str(code, codes[i]))
+            return reply->status == 400 || reply->status == 413;
+    return false;
+}
+
 static void published(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
@@ -191,13 +203,8 @@ static void published(enum http_client_result result, const struct http_reply_vi
         else
             queuereader_faulted(r->reader, why);
         break;
-    case 400:
-    case 413:
-    case 422:
-        queuereader_refused(r->reader, why);
-        break;
     default:
-        queuereader_faulted(r->reader, why);
+        (blames_messages(reply) ? queuereader_refused : queuereader_faulted)(r->reader, why);
     }
 }
 

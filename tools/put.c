@@ -160,10 +160,14 @@ static int give_up(struct put *p, const struct reply *r, const char *why)
     return r->status && r->status != 503 && r->status != 429 ? EX_DATAERR : EX_TEMPFAIL;
 }
 
+/* What met failing storage may be found after a restart all the same: only marks make it harmless to send it again. */
 static bool was_not_taken(const struct reply *r)
 {
+    static const char failed[] = "\"storage-failed\"";
+    bool unsure =
+        !r->put->producer && r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed));
     return r->result == HTTP_CLIENT_REFUSED ||
-           (r->result == HTTP_CLIENT_OK && (r->status == 503 || r->status == 429));
+           (r->result == HTTP_CLIENT_OK && !unsure && (r->status == 503 || r->status == 429));
 }
 
 enum sent { SENT_DONE, SENT_CUT, SENT_FAILED };
