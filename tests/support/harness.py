@@ -211,13 +211,14 @@ class MillraceTest(unittest.TestCase):
                     d.kill9()
         outcome = getattr(self, "_outcome", None)
         failed = outcome is not None and not getattr(outcome, "success", True)
-        sanitizer = [d for d in self.daemons
-                     if re.search(r"runtime error:|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer", d.log)]
+        broken = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
+        complaint = r"runtime error:|(Address|Leak|Thread)Sanitizer|Assertion .* failed"
+        sanitizer = [d for d in self.daemons if d.process.returncode in broken or re.search(complaint, d.log)]
         if failed or sanitizer:
             for d in self.daemons:
                 print("---- %s (%s)\n%s" % (d.name, " ".join(d.argv), d.log[-6000:]), file=sys.stderr)
         shutil.rmtree(self.dir, ignore_errors=True)
-        self.assertFalse([d.name for d in sanitizer], "a sanitizer complained")
+        self.assertFalse([d.name for d in sanitizer], "a sanitizer complained, or a daemon broke down")
 
     def path(self, *names):
         return os.path.join(self.dir, *names)
