@@ -1,5 +1,6 @@
 #include "options_internal.h"
 #include "log.h"
+#include "spelling.h"
 #include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -81,38 +82,15 @@ static int fail(struct options *o, const char *fmt, ...)
     return -1;
 }
 
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[80], n = strlen(b);
-    if (n >= 80)
-        return n;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            size_t gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < gap ? change : gap;
-        }
-    }
-    return row[n];
-}
-
 /* " (did you mean max_depth?)" when a name is near, else "". */
 static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
 {
-    size_t best = 3;
+    struct spelling s = spelling_of(name);
     *out = '\0';
-    for (size_t i = 0; i < o->n_values; i++) {
-        size_t d = distance(name, o->values[i].row->name);
-        if (d < best) {
-            best = d;
-            snprintf(out, size, " (did you mean %s?)", o->values[i].row->name);
-        }
-    }
+    for (size_t i = 0; i < o->n_values; i++)
+        spelling_try(&s, o->values[i].row->name);
+    if (s.nearest != NULL)
+        snprintf(out, size, " (did you mean %s?)", s.nearest);
     return out;
 }
 

@@ -62,6 +62,7 @@ struct options;
 
 struct options_spec {
     const char *program;  /* "simplequeue": section, environment prefix, --help's first word */
+    const char *usage;    /* what people type to run it; NULL: "millrace PROGRAM" */
     const char *summary;  /* one line for --help */
     const char *operands; /* for --help, "FILE..."; NULL: operands are refused */
     const struct option_row

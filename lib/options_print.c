@@ -55,8 +55,12 @@ static void append_option(const struct option_row *r, struct buf *out)
 void options_print_help(const struct options *o, struct buf *out)
 {
     const struct options_spec *spec = o->spec;
-    buf_printf(out, "%s\n\nusage: %s [OPTION...]%s%s\n\n", spec->summary, spec->program,
-        spec->operands ? " " : "", spec->operands ? spec->operands : "");
+    buf_printf(out, "%s\n\nusage: ", spec->summary);
+    if (spec->usage != NULL)
+        buf_append_str(out, spec->usage);
+    else
+        buf_printf(out, "millrace %s", spec->program);
+    buf_printf(out, " [OPTION...]%s%s\n\n", spec->operands ? " " : "", spec->operands ? spec->operands : "");
     for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++) {
         for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
             append_option(r, out);

@@ -121,6 +121,10 @@ static bool read_share(const struct options *o, const char *name, uint32_t *out)
 static bool read_times(const struct options *o, struct feed_settings *s)
 {
     s->start = options_int(o, "start");
+    if (options_is_set(o, "end") && options_is_set(o, "span")) {
+        fprintf(stderr, "clickgen: end and span say the same thing: give one of them\n");
+        return false;
+    }
     s->end = options_is_set(o, "end") ? options_int(o, "end") : s->start + options_int(o, "span") / 1000;
     if (s->end > s->start && s->end <= YEAR_2160)
         return true;

@@ -1,5 +1,6 @@
 /* millrace: the one command. `millrace NAME ...` runs a subcommand built in here, else the program NAME in libexec. */
 #include "bytes.h"
+#include "spelling.h"
 #include "tools.h"
 #include <errno.h>
 #include <stdio.h>
@@ -32,10 +33,10 @@ static const struct tool {
 };
 #define N_TOOLS (sizeof tools / sizeof *tools)
 
-static const char daemons_help[] = "\nDaemons and programs, run likewise: simplequeue, queue_to_pubsub, "
-                                   "pubsub, aggregator, sortdb, compactor,\n"
-                                   "api, clickgen\n"
-                                   "`millrace NAME --help` lists the options of each.\n";
+/* Programs of their own, in libexec. */
+static const char *const programs[] = {
+    "simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb", "compactor", "api", "clickgen"};
+#define N_PROGRAMS (sizeof programs / sizeof *programs)
 
 char *tool_libexec_dir(void)
 {
@@ -62,30 +63,56 @@ static void usage(FILE *out)
     fputs("usage: millrace NAME [OPTION...]\n\n", out);
     for (size_t i = 0; i < N_TOOLS; i++)
         fprintf(out, "  %-8s %s\n", tools[i].name, tools[i].help);
-    fputs(daemons_help, out);
+    fputs("\nDaemons and programs, run likewise:", out);
+    for (size_t i = 0; i < N_PROGRAMS; i++)
+        fprintf(out, "%s%s", i % 6 == 0 ? "\n  " : ", ", programs[i]);
+    fputs("\n`millrace NAME --help` lists the options of each.\n", out);
 }
 
-static int run_program(int argc, char **argv)
+/* Returns only when there is no such program, or it cannot be run: 0 or the system's reason. */
+static int exec_program(char **argv)
 {
     struct buf path = {0};
     char *dir = tool_libexec_dir();
-    (void)argc;
+    int why = 0;
     if (bytes_is_name(bytes_str(argv[0]))) {
         buf_printf(&path, "%s/%s", dir, argv[0]);
         execv(path.ptr, argv);
+        why = errno == ENOENT ? 0 : errno;
     }
-    fprintf(stderr, "millrace: there is no \"%s\"%s%s\n", argv[0], errno == ENOENT || !path.len ? "" : ": ",
-        errno == ENOENT || !path.len ? "" : strerror(errno));
-    usage(stderr);
     buf_free(&path);
     free(dir);
+    return why;
+}
+
+static const char *nearest(const char *name)
+{
+    struct spelling s = spelling_of(name);
+    for (size_t i = 0; i < N_TOOLS; i++)
+        spelling_try(&s, tools[i].name);
+    for (size_t i = 0; i < N_PROGRAMS; i++)
+        spelling_try(&s, programs[i]);
+    return s.nearest;
+}
+
+static int run_program(char **argv)
+{
+    int why = exec_program(argv);
+    const char *meant = why ? NULL : nearest(argv[0]);
+    fprintf(stderr, "millrace: there is no \"%s\"%s%s", argv[0], why ? ": " : "", why ? strerror(why) : "");
+    if (meant) {
+        fprintf(stderr, "; did you mean \"millrace %s\"?\n", meant);
+        return EX_USAGE;
+    }
+    fputc('\n', stderr);
+    usage(stderr);
     return EX_USAGE;
 }
 
 static int dispatch(int argc, char **argv)
 {
     const struct tool *t = find(argv[0]);
-    return t ? t->run(argc, argv) : run_program(argc, argv);
+    return t ? t->run(argc, argv) : run_program(argv);
 }
 
 static int tool_help(int argc, char **argv)

@@ -1,6 +1,8 @@
 #include "pipeline.h"
 
 #include "json_fields.h"
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,6 +10,14 @@
 
 const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {{"simplequeue", 8080},
     {"queue_to_pubsub", -1}, {"pubsub", 8081}, {"aggregator", 8082}, {"sortdb", 8083}, {"api", 8088}};
+
+const struct pipeline_daemon *pipeline_daemon(const char *name)
+{
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (strcmp(pipeline_daemons[i].name, name) == 0)
+            return &pipeline_daemons[i];
+    return NULL;
+}
 
 struct pipeline {
     const struct config *config;
@@ -99,15 +109,22 @@ static const char *configured_url(struct pipeline *p, const char *daemon, int po
     return kept;
 }
 
+bool pipeline_may_run(const struct pipeline *p)
+{
+    struct json_value pid = p->run ? json_doc_at(p->run, "/pid") : (struct json_value){.type = JSON_MISSING};
+    struct json_value ended = p->run ? json_doc_at(p->run, "/ended") : pid;
+    if (ended.type == JSON_BOOL && ended.v.boolean)
+        return false;
+    return pid.type != JSON_I64 || pid.v.i64 <= 0 || kill((pid_t)pid.v.i64, 0) == 0 || errno == EPERM;
+}
+
 const char *pipeline_url(struct pipeline *p, const char *daemon)
 {
     const char *url = run_member(p, daemon, "url");
+    const struct pipeline_daemon *d = pipeline_daemon(daemon);
     if (url)
         return url;
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
-        if (strcmp(pipeline_daemons[i].name, daemon) == 0)
-            return configured_url(p, daemon, pipeline_daemons[i].port);
-    return NULL;
+    return d ? configured_url(p, daemon, d->port) : NULL;
 }
 
 const char *pipeline_state(struct pipeline *p, const char *daemon)

@@ -250,6 +250,10 @@ int tool_query(int argc, char **argv)
     struct ask a = {0};
     int status;
     signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        puts("millrace query " MILLRACE_VERSION);
+        return EX_OK;
+    }
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
         return EX_OK;

@@ -40,7 +40,7 @@ static const struct option_row rows[] = {
 
 struct report {
     const char *name, *url;
-    const char *state; /* "ready", "not ready", "unreachable"; of a daemon without HTTP what `up` says */
+    const char *state; /* "ready", "not ready", "stopped", "unreachable"; without HTTP what `up` says */
     bool ready;
     struct buf detail; /* depth, lag */
 };
@@ -176,29 +176,43 @@ static void look_at(struct status *s, struct report *r)
             s->known = false;
 }
 
+/* Of a daemon without HTTP: what it told `up`. */
+static void take_word(struct pipeline *p, struct report *r)
+{
+    const char *state = pipeline_state(p, r->name), *said = pipeline_said(p, r->name);
+    r->ready = !state || strcmp(state, "ready") == 0;
+    r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
+    if (said && strcmp(said, "ready") != 0) {
+        r->ready = false;
+        r->state = "not ready";
+        buf_append_str(&r->detail, said);
+    }
+}
+
+/* The ports of a pipeline that has ended may be somebody else's by now: they are not asked. */
+static void take_end(struct status *s, struct report *r)
+{
+    s->known = false;
+    r->state = "stopped";
+}
+
 /* Asks every daemon, in the order of the flow. */
 static void take(struct status *s)
 {
     struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
+    bool runs = pipeline_may_run(p);
     s->known = true;
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
         struct report *r = &s->reports[i];
-        const char *name = pipeline_daemons[i].name, *url = pipeline_url(p, name);
-        const char *state = pipeline_state(p, name);
+        const char *name = pipeline_daemons[i].name, *url = runs ? pipeline_url(p, name) : NULL;
         *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
         buf_clear(&r->detail);
-        if (url) {
+        if (!runs)
+            take_end(s, r);
+        else if (url)
             look_at(s, r);
-        } else {
-            const char *said = pipeline_said(p, name);
-            r->ready = !state || strcmp(state, "ready") == 0;
-            r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
-            if (said && strcmp(said, "ready") != 0) {
-                r->ready = false;
-                r->state = "not ready";
-                buf_append_str(&r->detail, said);
-            }
-        }
+        else
+            take_word(p, r);
     }
     json_doc_free(&s->streams);
     pipeline_close(&p);

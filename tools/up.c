@@ -64,7 +64,7 @@ struct up {
     struct up_plan plan;
     struct supervisor *supervisor;
     const char *config_path, *data_dir;
-    bool colours, was_ready;
+    bool colours, was_ready, ended;
     int status;
 };
 
@@ -103,7 +103,7 @@ static void write_run_file(const struct up *up)
     struct buf text = {0}, path = {0}, fresh = {0};
     buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
     buf_printf(&fresh, "%s/" RUN_FILE ".new", up->data_dir);
-    buf_printf(&text, "{\"pid\":%d,\"config\":", (int)getpid());
+    buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
     buf_append_json(&text, bytes_str(up->config_path));
     buf_append_str(&text, ",\"daemons\":{");
     for (size_t i = 0; i < up->plan.n; i++) {
@@ -156,6 +156,7 @@ static void on_end(int status, void *arg)
 {
     struct up *up = arg;
     up->status = status;
+    up->ended = true;
     event_base_loopbreak(up->base);
 }
 
@@ -340,6 +341,7 @@ static int up_with(struct up *up, const struct options *o)
 int tool_up(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "millrace",
+        .usage = "millrace up",
         .summary = "millrace up: runs a whole pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;

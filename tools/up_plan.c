@@ -1,5 +1,6 @@
 #include "up_plan.h"
 #include "listen.h"
+#include "pipeline.h"
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,19 +16,18 @@ struct peer {
 };
 struct row {
     const char *name;
-    int port; /* of its HTTP server; -1: none unless its section names one */
     bool keeps_data, uses_archive;
     struct peer peers[MAX_PEERS + 1];
 };
 
+/* In the order of starting. */
 static const struct row rows[] = {
-    {"pubsub", 8081, true, false, {{NULL, NULL}}},
-    {"simplequeue", 8080, true, false, {{NULL, NULL}}},
-    {"sortdb", 8083, false, true, {{NULL, NULL}}},
-    {"aggregator", 8082, true, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"queue_to_pubsub", -1, false, false,
-        {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"api", 8088, false, false,
+    {"pubsub", true, false, {{NULL, NULL}}},
+    {"simplequeue", true, false, {{NULL, NULL}}},
+    {"sortdb", false, true, {{NULL, NULL}}},
+    {"aggregator", true, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"queue_to_pubsub", false, false, {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
+    {"api", false, false,
         {{"sortdb_url", "sortdb"}, {"aggregator_url", "aggregator"}, {"queue_url", "simplequeue"},
             {NULL, NULL}}},
 };
@@ -61,7 +61,7 @@ static int open_socket(
     const char *address = setting_of(spec->config, row->name, "address");
     const char *port_text = setting_of(spec->config, row->name, "port");
     char reason[400], url[300];
-    uint64_t port = (uint64_t)row->port;
+    uint64_t port = (uint64_t)pipeline_daemon(row->name)->port;
     struct listen_name name;
     if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
         return config_fail(
@@ -104,7 +104,8 @@ static int add_daemon(
     if (row->uses_archive && setting_of(spec->config, row->name, "archive") == NULL &&
         setting_of(spec->config, row->name, "db_file") == NULL)
         add_arg(d, "--archive=%s", plan->archive);
-    bool serves = row->port >= 0 || setting_of(spec->config, row->name, "port") != NULL;
+    bool serves =
+        pipeline_daemon(row->name)->port >= 0 || setting_of(spec->config, row->name, "port") != NULL;
     if (spec->check_only)
         add_arg(d, "--check-config");
     else if (serves && open_socket(spec, row, d, error) != 0)
@@ -130,6 +131,17 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
+static int refuse_name(const struct up_plan_spec *spec, struct bytes word, struct config_error *error)
+{
+    struct buf known = {0};
+    for (size_t i = 0; i < N_ROWS; i++)
+        buf_printf(&known, " %s", rows[i].name);
+    config_fail(error, spec->config, 0, "run names %.*s, which is none of:%.*s", (int)word.len, word.ptr,
+        (int)known.len, known.ptr);
+    buf_free(&known);
+    return -1;
+}
+
 static int check_names(const struct up_plan_spec *spec, struct config_error *error)
 {
     const char *list = spec->run;
@@ -139,9 +151,7 @@ static int check_names(const struct up_plan_spec *spec, struct config_error *err
         while (i < N_ROWS && !bytes_equal_str(word, rows[i].name))
             i++;
         if (i == N_ROWS)
-            return config_fail(error, spec->config, 0,
-                "run names %.*s, which is none of: pubsub simplequeue sortdb aggregator queue_to_pubsub api",
-                (int)word.len, word.ptr);
+            return refuse_name(spec, word, error);
     }
     return 0;
 }

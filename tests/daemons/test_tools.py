@@ -124,11 +124,17 @@ class DispatchTest(harness.MillraceTest):
     def test_names(self):
         self.assertEqual(self.run_program("millrace").returncode, 64)
         self.assertEqual(self.run_program("millrace", "no-such-thing").returncode, 64)
+        mistyped = self.run_program("millrace", "statsu")
+        self.assertEqual(mistyped.returncode, 64)
+        self.assertIn(b'did you mean "millrace status"?', mistyped.stderr)
+        self.assertIn(b'"millrace pubsub"?', self.run_program("millrace", "pubsbu").stderr)
         self.assertEqual(self.run_program("millrace", "../../bin/sh").returncode, 64)
         self.assertIn(b"status", self.run_program("millrace", "help").stdout)
         self.assertRegex(self.run_program("millrace", "--version").stdout, rb"^millrace \d")
         self.assertIn(b"--batch", self.run_program("millrace", "help", "put").stdout)
-        self.assertEqual(self.run_program("millrace", "simplequeue", "--version").returncode, 0)
+        for name in ("simplequeue", "query", "up"):
+            self.assertEqual(self.run_program("millrace", name, "--version").returncode, 0)
+            self.assertIn(b"usage: millrace " + name.encode(), self.run_program("millrace", name, "--help").stdout)
 
 
 if __name__ == "__main__":

@@ -57,9 +57,17 @@ class Up(harness.MillraceTest):
         pipeline.interrupt()
         for pid in pids:
             self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        self.assert_stopped()
         stops = [line.split()[0] for line in pipeline.log.splitlines() if " stopped" in line and "|" in line]
         self.assertEqual(stops, sorted(stops, key=["api", "queue_to_pubsub", "aggregator", "sortdb",
                                                    "simplequeue", "pubsub"].index))
+
+    def assert_stopped(self):
+        """Its ports may be another's by now: status says that it has ended, and asks nobody."""
+        done = self.run_program("millrace", "status", "--data-dir", self.path("data"))
+        self.assertEqual(done.returncode, 75, done)
+        self.assertEqual(done.stdout.split()[1], b"stopped", done)
+        self.assertNotIn(b"http", done.stdout)
 
     def test_a_daemon_that_dies_comes_back(self):
         pipeline = self.up().wait_ready()
@@ -100,6 +108,7 @@ class Up(harness.MillraceTest):
             except ProcessLookupError:
                 return True
         wait_until(lambda: all(gone(p) for p in pids), "the daemons to end")
+        self.assert_stopped()
         self.up().wait_ready().interrupt()
 
     def test_tells_its_service_manager(self):

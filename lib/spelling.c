@@ -1,0 +1,40 @@
+#include "spelling.h"
+
+#include <string.h>
+
+#define LONGEST 80
+#define TOO_FAR 3
+
+/* Levenshtein's distance, a row at a time; known is shorter than LONGEST. */
+static size_t distance(const char *name, const char *known)
+{
+    size_t row[LONGEST], n = strlen(known);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; name[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t change = diagonal + (name[i - 1] != known[j - 1]);
+            size_t gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < gap ? change : gap;
+        }
+    }
+    return row[n];
+}
+
+struct spelling spelling_of(const char *name)
+{
+    return (struct spelling){.name = name, .distance = TOO_FAR};
+}
+
+void spelling_try(struct spelling *s, const char *known)
+{
+    size_t n = strlen(known), d = n < LONGEST ? distance(s->name, known) : TOO_FAR;
+    /* Every character of a name of two would be another: that is no slip. */
+    if (d < s->distance && d < n) {
+        s->distance = d;
+        s->nearest = known;
+    }
+}
