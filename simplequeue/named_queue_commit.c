@@ -1,0 +1,188 @@
+/* What is under way: appending it, and finishing or undoing it when the journal has told its outcome. */
+#include "named_queue_internal.h"
+
+#include <stdlib.h>
+
+static enum queue_result result_of(enum journal_result r)
+{
+    switch (r) {
+    case JOURNAL_OK:
+        return QUEUE_OK;
+    case JOURNAL_CONFLICT:
+        return QUEUE_CONFLICT;
+    case JOURNAL_TOO_MANY_PRODUCERS:
+        return QUEUE_TOO_MANY_PRODUCERS;
+    case JOURNAL_TOO_LARGE:
+        return QUEUE_TOO_LARGE;
+    case JOURNAL_BUSY:
+        return QUEUE_OVERLOADED;
+    case JOURNAL_NO_SPACE:
+        return QUEUE_NO_SPACE;
+    case JOURNAL_CLOSED:
+        return QUEUE_CLOSED;
+    default:
+        return QUEUE_LATCHED;
+    }
+}
+
+/* ---- finishing what is under way ---- */
+
+static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    struct named_queue *q = o->q;
+    named_queue_mark_decided(q, o);
+    if (c->result != JOURNAL_OK || c->duplicate) {
+        queue_add_abort(q->core, o->first_id, o->n);
+        outcome->count = 0;
+        return;
+    }
+    if (o->producer[0] && !q->config.journal)
+        named_queue_mark_set(q, o->producer, o->next);
+    if (o->n)
+        queue_add_commit(q->core, o->first_id, o->n, c->start);
+}
+
+static void remove_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    (c->result == JOURNAL_OK ? queue_remove : queue_abort)(o->q->core, &o->ids);
+}
+
+static void delay_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    if (c->result == JOURNAL_OK)
+        queue_delay(o->q->core, &o->ids, o->time);
+    else
+        queue_abort(o->q->core, &o->ids);
+}
+
+static void bury_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    if (c->result == JOURNAL_OK)
+        queue_bury(o->q->core, &o->ids, bytes_of(o->reason, o->reason_len), o->time);
+    else
+        queue_abort(o->q->core, &o->ids);
+}
+
+static void move_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    struct queue *core = o->q->core;
+    (void)outcome;
+    if (c->result != JOURNAL_OK) {
+        queue_add_abort(core, o->first_id, o->n);
+        named_queue_put_back(o->q, &o->ids, o->time);
+        return;
+    }
+    queue_add_commit(core, o->first_id, o->n, c->start);
+    queue_remove(core, &o->ids);
+}
+
+static void open_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)o;
+    (void)c;
+    (void)outcome;
+}
+
+typedef void finish_fn(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
+static finish_fn *const finishes[] = {
+    [OP_PUT] = put_finish,
+    [OP_REMOVE] = remove_finish,
+    [OP_DELAY] = delay_finish,
+    [OP_BURY] = bury_finish,
+    [OP_MOVE] = move_finish,
+    [OP_OPEN] = open_finish,
+};
+
+/* Segments that hold nothing any more may go; the last record stays, because it carries the next id. */
+static void trim(struct named_queue *q)
+{
+    uint64_t lowest = queue_lowest_offset(q->core);
+    uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
+    if (!q->config.journal || keep < q->trimmed + q->config.trim_step)
+        return;
+    q->trimmed = keep;
+    journal_trim(q->config.journal, keep);
+}
+
+struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg)
+{
+    struct op *o = mem_zalloc(sizeof *o);
+    o->q = q;
+    o->kind = kind;
+    o->done = done;
+    o->arg = arg;
+    return o;
+}
+
+void op_free(struct op *o)
+{
+    id_ranges_free(&o->ids);
+    free(o->reason);
+    free(o);
+}
+
+void op_finish(const struct journal_commit *c, void *arg)
+{
+    struct op *o = arg;
+    struct named_queue *q = o->q;
+    struct queue_outcome outcome = {
+        .result = result_of(c->result),
+        .duplicate = c->duplicate,
+        .first_id = o->first_id,
+        .count = o->n,
+    };
+    q->under_way--;
+    if (c->result == JOURNAL_OK && !c->duplicate)
+        q->last_record = c->start;
+    finishes[o->kind](o, c, &outcome);
+    if (o->done)
+        o->done(&outcome, o->arg);
+    for (struct op *r = o->retries, *after; r; r = after) {
+        after = r->retry;
+        op_finish(&(struct journal_commit){.result = c->result, .duplicate = true}, r);
+    }
+    op_free(o);
+    trim(q);
+    named_queue_tell_ready(q);
+}
+
+/* ---- appending ---- */
+
+static struct bytes *pieces(struct named_queue *q, size_t n)
+{
+    if (n > q->pieces_cap) {
+        q->pieces_cap = n;
+        q->pieces = mem_realloc(q->pieces, n * sizeof *q->pieces);
+    }
+    return q->pieces;
+}
+
+enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
+    struct queue_now now, uint64_t *mark)
+{
+    struct named_queue *q = o->q;
+    q->under_way++;
+    if (!q->config.journal) {
+        op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
+        return QUEUE_OK;
+    }
+    struct bytes *all = pieces(q, n + 1);
+    all[0] = buf_bytes(&q->record);
+    for (size_t i = 0; i < n; i++)
+        all[i + 1] = texts[i];
+    a->pieces = all;
+    a->n_pieces = n + 1;
+    enum journal_result r = journal_append(q->config.journal, a, now.wall, op_finish, o, mark);
+    if (r != JOURNAL_OK)
+        q->under_way--;
+    return result_of(r);
+}
+
+enum queue_result op_append_record(struct op *o, struct queue_now now)
+{
+    struct journal_append a = {0};
+    return op_append(o, &a, NULL, 0, now, NULL);
+}

@@ -1,0 +1,79 @@
+/* named_queue_internal: what named_queue's own files share. Nobody else includes it.
+ *
+ * An *op* is a durable operation under way: made by the operation, appended, and finished or undone when the journal
+ * has told its outcome.
+ */
+#ifndef SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
+#define SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
+
+#include "named_queue.h"
+#include "queue_log.h"
+
+#include <uthash.h>
+
+enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN };
+
+/* What is under way: enough to finish or undo it. */
+struct op {
+    struct named_queue *q;
+    enum op_kind kind;
+    uint64_t first_id; /* PUT, MOVE: the new ids */
+    size_t n;
+    struct id_ranges ids; /* the busy ones */
+    usec_t time;          /* DELAY: due, monotonic; BURY: wall; MOVE: monotonic retry */
+    char *reason;
+    size_t reason_len;
+    char producer[NAME_MAX_BYTES + 1];
+    uint64_t next;
+    struct op *newer;   /* in the list of puts under way that move a mark */
+    bool moves_mark;    /* is in that list */
+    struct op *retries; /* duplicates of this put, told when it is */
+    struct op *retry;   /* the next of them */
+    queue_done_fn *done;
+    void *arg;
+};
+
+struct mark {
+    UT_hash_handle hh;
+    uint64_t value;
+    char producer[NAME_MAX_BYTES + 1];
+};
+
+struct named_queue {
+    struct named_queue_config config;
+    char name[NAME_MAX_BYTES + 1];
+    char id[JOURNAL_ID_TEXT];
+    struct queue *core;
+    struct buf record;    /* reused by every append */
+    struct bytes *pieces; /* likewise */
+    size_t pieces_cap;
+    struct mark *marks;            /* memory only */
+    struct op *oldest, *newest;    /* puts under way that move a mark */
+    uint64_t last_record, trimmed; /* offsets */
+    size_t under_way;
+    void *data;
+};
+
+/* ---- named_queue_commit.c ---- */
+struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg);
+void op_free(struct op *o);
+/* Finishes or undoes the op, tells its outcome and that of the duplicates that wait for it, and frees it. */
+void op_finish(const struct journal_commit *c, void *arg);
+/* Appends q->record followed by `texts`. The op is the journal's from then on, or refused and untouched. */
+enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
+    struct queue_now now, uint64_t *mark);
+enum queue_result op_append_record(struct op *o, struct queue_now now);
+
+/* ---- named_queue_put.c ---- */
+/* The put is decided: its mark is not under way any more. */
+void named_queue_mark_decided(struct named_queue *q, const struct op *o);
+/* Memory only: the producer's mark is committed. */
+void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t value);
+void named_queue_marks_free(struct named_queue *q);
+
+/* ---- named_queue_lease.c ---- */
+void named_queue_tell_ready(struct named_queue *q);
+/* What was set aside to be moved goes back to where it was; what is delayed is due at `retry_at`. */
+void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at);
+
+#endif

@@ -1,0 +1,175 @@
+/* Putting, and the producers' marks that make its retries harmless. */
+#include "named_queue_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PRODUCERS_MAX 4096 /* without a journal */
+
+/* ---- marks ---- */
+
+static struct mark *find_mark(const struct named_queue *q, const char *producer)
+{
+    struct mark *m;
+    HASH_FIND_STR(q->marks, producer, m);
+    return m;
+}
+
+void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t value)
+{
+    struct mark *m = find_mark(q, producer);
+    if (!m) {
+        m = mem_zalloc(sizeof *m);
+        snprintf(m->producer, sizeof m->producer, "%s", producer);
+        HASH_ADD_STR(q->marks, producer, m);
+    }
+    m->value = value;
+}
+
+void named_queue_marks_free(struct named_queue *q)
+{
+    struct mark *m, *after;
+    HASH_ITER(hh, q->marks, m, after)
+    {
+        HASH_DEL(q->marks, m);
+        free(m);
+    }
+}
+
+static uint64_t committed_mark(const struct named_queue *q, const char *producer)
+{
+    if (q->config.journal)
+        return journal_mark(q->config.journal, bytes_str(producer), NULL);
+    const struct mark *m = find_mark(q, producer);
+    return m ? m->value : 0;
+}
+
+/* The mark once everything under way is committed: what the journal will judge a put by. */
+static uint64_t coming_mark(const struct named_queue *q, const char *producer)
+{
+    const struct op *last = NULL;
+    for (const struct op *o = q->oldest; o; o = o->newer)
+        if (strcmp(o->producer, producer) == 0)
+            last = o;
+    return last ? last->next : committed_mark(q, producer);
+}
+
+static void mark_add(struct named_queue *q, struct op *o)
+{
+    if (!o->producer[0])
+        return;
+    o->moves_mark = true;
+    if (q->newest)
+        q->newest->newer = o;
+    else
+        q->oldest = o;
+    q->newest = o;
+}
+
+void named_queue_mark_decided(struct named_queue *q, const struct op *o)
+{
+    struct op *before = NULL;
+    if (!o->moves_mark)
+        return;
+    for (struct op *at = q->oldest; at != o; at = at->newer)
+        before = at;
+    if (before)
+        before->newer = o->newer;
+    else
+        q->oldest = o->newer;
+    if (q->newest == o)
+        q->newest = before;
+}
+
+/* ---- putting ---- */
+
+static bool has_room(const struct named_queue *q, const struct queue_put *put)
+{
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t bytes = 0, depth = queue_depth(q->core) + s->n[MESSAGE_PENDING];
+    for (size_t i = 0; i < put->n; i++)
+        bytes += put->messages[i].len;
+    return (!l->max_depth || depth + put->n <= l->max_depth) &&
+           (!l->max_bytes || s->bytes + s->pending_bytes + bytes <= l->max_bytes) &&
+           (!l->max_memory || q->config.shared->bytes + bytes <= l->max_memory);
+}
+
+/* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and
+ * without a journal this is the judgement. */
+static enum queue_result judge_mark(const struct named_queue *q, const struct queue_put *put,
+    const char *producer, bool *duplicate, uint64_t *mark)
+{
+    uint64_t coming = coming_mark(q, producer);
+    *duplicate = coming >= put->next;
+    if (!*duplicate && coming != put->mark) {
+        if (mark)
+            *mark = committed_mark(q, producer);
+        return QUEUE_CONFLICT;
+    }
+    if (!q->config.journal && !find_mark(q, producer) && HASH_COUNT(q->marks) >= PRODUCERS_MAX)
+        return QUEUE_TOO_MANY_PRODUCERS;
+    return QUEUE_OK;
+}
+
+/* A duplicate is told when what moved the mark is committed. The journal is not asked: were the original
+ * refused meanwhile, it would take the retry, whose messages are not in the queue, for new. */
+static void put_duplicate(struct op *o)
+{
+    struct op *original = o->q->oldest;
+    while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
+        original = original->newer;
+    o->q->under_way++;
+    if (!original) {
+        op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
+        return;
+    }
+    o->retry = original->retries;
+    original->retries = o;
+}
+
+static enum queue_result put_new(
+    struct op *o, struct journal_append *a, const struct queue_put *put, struct queue_now now, uint64_t *mark)
+{
+    struct queue *core = o->q->core;
+    o->n = put->n;
+    o->first_id = put->n ? queue_add(core, put->messages, put->n) : queue_state(core)->next_id;
+    buf_clear(&o->q->record);
+    queue_log_put(&o->q->record, o->first_id, put->messages, put->n);
+    uint64_t first_id = o->first_id;
+    enum queue_result r = op_append(o, a, put->messages, put->n, now, mark);
+    if (r != QUEUE_OK)
+        queue_add_abort(core, first_id, put->n);
+    return r;
+}
+
+enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
+    queue_done_fn *done, void *arg, uint64_t *mark)
+{
+    bool duplicate = false;
+    struct op *o = op_new(q, OP_PUT, done, arg);
+    struct journal_append a = {.producer = put->producer, .mark = put->mark, .next = put->next};
+    enum queue_result r = QUEUE_OK;
+    if (put->producer.len) {
+        snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
+        o->next = put->next;
+        r = judge_mark(q, put, o->producer, &duplicate, mark);
+    }
+    if (r == QUEUE_OK && !duplicate && !has_room(q, put))
+        r = QUEUE_FULL;
+    if (r != QUEUE_OK) {
+        op_free(o);
+        return r;
+    }
+    if (duplicate) {
+        put_duplicate(o);
+        return QUEUE_OK;
+    }
+    mark_add(q, o);
+    r = put_new(o, &a, put, now, mark);
+    if (r != QUEUE_OK) {
+        named_queue_mark_decided(q, o);
+        op_free(o);
+    }
+    return r;
+}
