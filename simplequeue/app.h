@@ -76,6 +76,8 @@ void add_queue_id(struct http_request *req, const struct named_queue *q);
 /* Answers what a result other than QUEUE_OK is. `mark` only matters for a conflict. */
 void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark);
 void reply_held(struct http_request *req, struct named_queue *q);
+/* 409 stale-epoch; `latest` is 0 when none is known. */
+void reply_stale(struct http_request *req, uint64_t latest);
 
 http_handler http_put, http_mput, http_get, http_mget, http_dump, http_reserve;
 http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_dead, http_kick;

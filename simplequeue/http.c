@@ -1,6 +1,7 @@
 #include "app.h"
 
 #include <event2/buffer.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- what handlers share ---- */
@@ -50,6 +51,16 @@ void reply_held(struct http_request *req, struct named_queue *q)
     http_problem_with(req, 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s", reader,
         named_queue_name(q));
     buf_free(&members);
+}
+
+void reply_stale(struct http_request *req, uint64_t latest)
+{
+    char members[48] = "";
+    if (latest)
+        snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
+    http_problem_with(req, 409, "stale-epoch", members,
+        "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
+        "again");
 }
 
 void add_queue_id(struct http_request *req, const struct named_queue *q)
@@ -162,7 +173,7 @@ const struct http_route app_routes[] = {
     ROUTE("/mput", http_mput, "put messages: ?separator="),
     ROUTE("/get", http_get, "take one message"),
     ROUTE("/mget", http_mget, "take messages: ?items=&separator="),
-    ROUTE("/reserve", http_reserve, "lease messages: ?items=&lease=&wait=&reader=&ack="),
+    ROUTE("/reserve", http_reserve, "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
     ROUTE("/ack", http_ack, "leased messages are done: ?lease=&id="),
     ROUTE("/nack", http_nack, "leased messages go back: ?lease=&id=&delay="),
     ROUTE("/bury", http_bury, "leased messages are put aside: ?lease=&id=&reason="),

@@ -180,11 +180,14 @@ void http_release(struct http_request *req, void *ctx)
     struct named_queue *q = obtain_queue(ctx, req, name, app_now());
     if (!q)
         return;
-    unsigned long long n = named_queue_release(q, reader);
+    uint64_t epoch;
+    unsigned long long n = named_queue_release(q, reader, &epoch);
     unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
+    waiting_refuse_stale(q);
     add_queue_id(req, q);
-    http_replyf(req, 200, JSON, "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\"}\n", n,
-        named_queue_id(q), next_id);
+    http_replyf(req, 200, JSON,
+        "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\"}\n", n,
+        named_queue_id(q), next_id, (unsigned long long)epoch);
 }
 
 /* ---- reserve, with or without an ack riding ---- */
@@ -192,19 +195,21 @@ void http_release(struct http_request *req, void *ctx)
 static struct waiter *new_waiter(struct app *app, struct http_request *req)
 {
     struct waiter *w = mem_zalloc(sizeof *w);
-    uint64_t lease, wait;
+    uint64_t lease, wait, epoch;
     heap_node_init(&w->deadline);
     w->app = app;
     w->req = req;
     if (!param_queue(req, w->queue) || !param_items(app, req, 1, &w->items) ||
         !param_reader(req, w->reader) ||
         !http_param_u64(req, "lease", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &lease) ||
-        !http_param_u64(req, "wait", 0, 0, APP_WAIT_MAX, &wait)) {
+        !http_param_u64(req, "wait", 0, 0, APP_WAIT_MAX, &wait) ||
+        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &epoch)) {
         free(w);
         return NULL;
     }
     w->lease = (usec_t)lease * USEC_PER_MSEC;
     w->wait = (usec_t)wait * USEC_PER_MSEC;
+    w->epoch = epoch;
     return w;
 }
 
@@ -242,7 +247,6 @@ static void ack_then_reserve(struct waiter *w, struct bytes ack)
         http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C", "ack is not a lease and a list of ids");
         return;
     }
-    w->acks = true;
     struct pending *p = r.q ? pending_new(app, req, r.q) : NULL;
     if (p)
         p->waiter = w;
@@ -260,12 +264,17 @@ static void ack_then_reserve(struct waiter *w, struct bytes ack)
 
 void http_reserve(struct http_request *req, void *ctx)
 {
+    struct app *app = ctx;
     struct bytes ack;
-    struct waiter *w = refuse_head(req) ? NULL : new_waiter(ctx, req);
-    if (w && http_param(req, "ack", &ack))
-        ack_then_reserve(w, ack);
-    else if (w)
+    struct waiter *w = refuse_head(req) ? NULL : new_waiter(app, req);
+    if (!w || waiting_answer_stale(w, queues_find(app->queues, w->queue)))
+        return;
+    if (!http_param(req, "ack", &ack)) {
         waiting_reserve(w, app_now());
+        return;
+    }
+    w->acks = true;
+    ack_then_reserve(w, ack);
 }
 
 /* ---- buried messages ---- */

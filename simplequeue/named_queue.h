@@ -111,7 +111,7 @@ enum queue_result named_queue_kick(
 
 /* Puts messages back in their place: nothing to commit. How many. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
-uint64_t named_queue_release(struct named_queue *q, const char *reader);
+uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
 
 /* A timer of this queue has come (and is out of the heap). */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);

@@ -99,9 +99,9 @@ uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct 
     return count;
 }
 
-uint64_t named_queue_release(struct named_queue *q, const char *reader)
+uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch)
 {
-    uint64_t count = queue_release(q->core, reader);
+    uint64_t count = queue_release(q->core, reader, epoch);
     named_queue_tell_ready(q);
     return count;
 }

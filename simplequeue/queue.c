@@ -1,5 +1,7 @@
 #include "queue.h"
 
+#include "epochs.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +52,7 @@ struct queue {
     struct id_heap
         taken; /* set aside by queue_take; an id whose message is not busy any more is passed over */
     struct lease *leases;
+    struct epochs epochs;
     uint64_t last_lease;
     char reader[NAME_MAX_BYTES + 1];
 };
@@ -158,6 +161,7 @@ void queue_free(struct queue **qp)
     store_free(&q->store);
     free(q->returned.ids);
     free(q->taken.ids);
+    epochs_free(&q->epochs);
     q->magic = 0;
     free(q);
     *qp = NULL;
@@ -479,15 +483,22 @@ static uint64_t lease_end(struct queue *q, struct lease *l)
     return count;
 }
 
-uint64_t queue_release(struct queue *q, const char *reader)
+uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
 {
     uint64_t count = 0;
     struct lease *l, *after;
+    *epoch = ++q->last_lease;
+    epochs_begin(&q->epochs, reader, *epoch);
     if (strcmp(q->reader, reader) != 0)
         return 0;
     HASH_ITER(hh, q->leases, l, after)
     count += lease_end(q, l);
     return count;
+}
+
+uint64_t queue_epoch(const struct queue *q, const char *reader)
+{
+    return epochs_current(&q->epochs, reader);
 }
 
 void queue_lease_expire(struct queue *q, uint64_t number)

@@ -13,7 +13,8 @@
  * 1. Ids rise by one in the order of queue_add, which is the order in which messages become ready; they never
  *    repeat. Ids of refused messages are given again unless later ones were committed; then they stay unused.
  * 2. The lowest ready id is always taken first. A message put back is in its place, which is its id.
- * 3. A message is under at most one lease. Lease numbers rise from lease_base and are never given twice.
+ * 3. A message is under at most one lease. Lease numbers rise from lease_base and are never given twice; readers'
+ *    epochs are of the same sequence.
  * 4. All leases at a time belong to one reader's name; "" is the name of those that give none.
  * 5. tries counts how often a message was leased or taken, since the daemon started or since what the journal
  *    remembers of it (a delay, a burial).
@@ -122,8 +123,11 @@ uint64_t queue_hold(
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* The lease ends at `deadline` instead. False when it has none leased any more. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Every lease of that reader ends. How many messages are back in their place. */
-uint64_t queue_release(struct queue *q, const char *reader);
+/* Every lease of that reader ends, and a new epoch of it begins: *epoch (see epochs.h). How many messages are back
+ * in their place. */
+uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
+/* The epoch of the last release under that name; 0 when it is not known. */
+uint64_t queue_epoch(const struct queue *q, const char *reader);
 /* A lease's deadline has come (its timer was first in the heap): the messages are back in their place. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
 

@@ -92,9 +92,30 @@ static bool answer_messages(struct waiter *w, struct named_queue *q, usec_t now)
     return true;
 }
 
+bool waiting_answer_stale(struct waiter *w, struct named_queue *q)
+{
+    uint64_t latest = q ? queue_epoch(named_queue_core(q), w->reader) : 0;
+    if (!w->epoch || w->epoch == latest)
+        return false;
+    reply_stale(leave(w, q), latest);
+    return true;
+}
+
+void waiting_refuse_stale(struct named_queue *q)
+{
+    const struct waiting_line *line = named_queue_data(q);
+    struct waiter *after;
+    for (struct waiter *w = line->first; w; w = after) {
+        after = w->after;
+        waiting_answer_stale(w, q);
+    }
+}
+
 /* True when the waiter was answered. */
 static bool try_answer(struct waiter *w, struct named_queue *q, usec_t now)
 {
+    if (waiting_answer_stale(w, q))
+        return true;
     if (queue_admits(named_queue_core(q), w->reader))
         return answer_messages(w, q, now);
     reply_held(leave(w, NULL), q);
@@ -113,6 +134,8 @@ void waiting_reserve(struct waiter *w, struct queue_now now)
     struct named_queue *q = queues_find(app->queues, w->queue);
     struct waiting_line *line = q ? named_queue_data(q) : &app->waiting.strays;
     heap_node_init(&w->deadline);
+    if (waiting_answer_stale(w, q))
+        return;
     if (q && !line->first && try_answer(w, q, now.monotonic))
         return;
     if (w->wait == 0 || daemon_is_draining(app->daemon)) {

@@ -2,7 +2,8 @@
  *
  * 1. Whoever waits is in one line: that of its queue, or `strays` while there is no such queue.
  * 2. A waiter is answered once: with messages, with nothing when its time is over or the daemon drains, or
- *    with 409 when another reader holds leases. When its client is gone it is forgotten and takes nothing.
+ *    with 409 when another reader holds leases or its epoch is over. When its client is gone it is forgotten
+ *    and takes nothing.
  * 3. Messages are leased and the reply is written in one turn of the loop, so no lease is left without one.
  */
 #ifndef SIMPLEQUEUE_WAITING_H
@@ -23,7 +24,8 @@ struct waiter {
     char queue[NAME_MAX_BYTES + 1], reader[NAME_MAX_BYTES + 1];
     size_t items;
     usec_t lease, wait;
-    bool acks; /* an ack rides along: `acked` is told */
+    uint64_t epoch; /* 0: it shows none */
+    bool acks;      /* an ack rides along: `acked` is told */
     uint64_t acked;
 };
 
@@ -43,6 +45,11 @@ void waiting_free(struct waiter *w);
 
 /* A queue is new: those who asked for it wait in its line from now on. */
 void waiting_queue_new(struct app *app, struct named_queue *q);
+/* A reader of the queue has released: those who waited with an epoch that is over are told. */
+void waiting_refuse_stale(struct named_queue *q);
+/* When the waiter shows an epoch that is not its reader's last it is answered so: true. q is NULL when there is no
+ * such queue. */
+bool waiting_answer_stale(struct waiter *w, struct named_queue *q);
 /* Messages may be ready. */
 void waiting_serve(struct app *app, struct named_queue *q);
 /* Those whose time is over are answered with nothing. */

@@ -5,34 +5,8 @@ import threading
 import time
 
 import harness
-from harness import MillraceTest, wait_until
-
-
-def reserved(reply):
-    """[(id, tries, message)] of a reserve's body."""
-    out, body = [], reply.body
-    while body:
-        head, body = body.split(b"\n", 1)
-        number, tries, length = map(int, head.split())
-        out.append((number, tries, body[:length]))
-        assert body[length:length + 1] == b"\n"
-        body = body[length + 1:]
-    return out
-
-
-class QueueTest(MillraceTest):
-    def expect(self, reply, status, code=None):
-        self.assertEqual(reply.status, status, reply)
-        if code:
-            self.assertEqual(reply.json()["code"], code)
-            self.assertEqual(reply.header("Content-Type"), "application/problem+json")
-        if status in (429, 503):
-            self.assertIsNotNone(reply.header("Retry-After"))
-        return reply
-
-    def reserve(self, q, target):
-        reply = self.expect(q.get("/reserve?" + target), 200)
-        return reply.header("X-Millrace-Lease"), reserved(reply)
+from harness import wait_until
+from queue_test import InMemory, OnDisk, QueueTest, reserved
 
 
 class Everywhere:
@@ -251,24 +225,14 @@ class Everywhere:
         self.assertEqual((replies[0].status, replies[0].body), (200, b""))
 
 
-class MemoryTest(Everywhere, QueueTest):
-    def queue(self, *args):
-        return self.start("simplequeue", *args)
-
+class MemoryTest(Everywhere, InMemory, QueueTest):
     def test_a_new_id_each_start(self):
         first, second = self.queue(), self.queue()
         ids = [q.post("/put", b"x").header("X-Millrace-Queue-Id") for q in (first, second)]
         self.assertNotEqual(*ids)
 
 
-class DiskTest(Everywhere, QueueTest):
-    def queue(self, *args):
-        return self.start("simplequeue", "--data-dir=" + self.path("data"), "--sync=never", *args)
-
-    def again(self, q, *args):
-        q.kill9()
-        return self.queue(*args)
-
+class DiskTest(Everywhere, OnDisk, QueueTest):
     def test_what_a_restart_keeps(self):
         q = self.queue()
         q.post("/mput", b"a\nb\nc\nd\ne")

@@ -256,7 +256,8 @@ static void every_record_recovers(void **state)
         leases = lease_now;
         steps[i].fn(steps[i].arg);
         flush();
-        queue_release(named_queue_core(q), "r");
+        uint64_t epoch;
+        queue_release(named_queue_core(q), "r", &epoch);
         reopen();
         assert_int_equal(state_of()->n[MESSAGE_READY], steps[i].ready);
         assert_int_equal(state_of()->n[MESSAGE_DELAYED], steps[i].delayed);

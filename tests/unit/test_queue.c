@@ -1,4 +1,5 @@
 /* queue: random operations beside a model that keeps a plain array, and the rules one by one. */
+#include "epochs.h"
 #include "queue.h"
 
 #include <setjmp.h>
@@ -157,10 +158,40 @@ static void the_lease_decides(void **state)
     queue_message(q, 1, &tries);
     assert_int_equal(tries, 2);
     assert_int_equal(queue_return(q, lease, &(struct id_range){1, 2}, 1), 0);
-    assert_int_equal(queue_release(q, "r"), 0);
-    assert_int_equal(queue_release(q, "other"), 2);
+    uint64_t epoch;
+    assert_int_equal(queue_release(q, "r", &epoch), 0);
+    assert_int_equal(queue_release(q, "other", &epoch), 2);
     assert_true(later > lease);
     id_ranges_free(&held);
+    done(q);
+}
+
+static void each_release_begins_an_epoch(void **state)
+{
+    struct queue *q = fresh();
+    struct id_ranges ids = {0};
+    uint64_t first, second, other;
+    char name[16];
+    (void)state;
+    assert_int_equal(queue_epoch(q, "r"), 0);
+    queue_release(q, "r", &first);
+    assert_int_equal(queue_epoch(q, "r"), first);
+    put(q, "a");
+    uint64_t lease = reserve(q, "r", 1, &ids);
+    queue_release(q, "r", &second);
+    assert_true(lease > first && second > lease);
+    assert_int_equal(queue_epoch(q, "r"), second);
+    queue_release(q, "other", &other);
+    assert_int_equal(queue_epoch(q, "r"), second);
+    for (int i = 0; i < EPOCHS_MAX - 1; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        queue_release(q, name, &first);
+        assert_int_equal(queue_epoch(q, name), first);
+    }
+    assert_int_equal(queue_epoch(q, "r"), 0); /* the oldest went; the others are known */
+    assert_int_equal(queue_epoch(q, "other"), other);
+    assert_true(queue_epoch(q, "n0") > other);
+    id_ranges_free(&ids);
     done(q);
 }
 
@@ -335,7 +366,8 @@ static void model_end(struct queue *q, struct model *m)
     if (rand() % 10 == 0) {
         for (uint64_t id = 1; id < m->next; id++)
             model_change(m, m->lease[id], (struct id_range){id, id}, MESSAGE_READY);
-        queue_release(q, "r");
+        uint64_t epoch;
+        queue_release(q, "r", &epoch);
     } else {
         model_change(m, lease, all, MESSAGE_READY);
         queue_lease_expire(q, lease);
@@ -378,6 +410,7 @@ int main(void)
         cmocka_unit_test(refused_ids_are_given_again),
         cmocka_unit_test(back_in_place),
         cmocka_unit_test(the_lease_decides),
+        cmocka_unit_test(each_release_begins_an_epoch),
         cmocka_unit_test(late_ones_move),
         cmocka_unit_test(any_size),
         cmocka_unit_test(as_the_model),
