@@ -1,0 +1,153 @@
+#include "archive_part.h"
+
+#include "archive_finish.h"
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct archive_part *archive_part_new(const char *name, const char *period, uint64_t first)
+{
+    struct archive_part *p = mem_zalloc(sizeof *p);
+    p->state.name = mem_strdup(name);
+    p->state.period = mem_strdup(period);
+    p->state.first = p->state.end = first;
+    p->fd = -1;
+    return p;
+}
+
+void archive_part_free(struct archive_part **pp)
+{
+    struct archive_part *p = *pp;
+    if (p == NULL)
+        return;
+    if (p->fd >= 0)
+        io->close(p->fd);
+    buf_free(&p->pending);
+    archive_file_state_free(&p->state);
+    free(p);
+    *pp = NULL;
+}
+
+static int fail(char *error, const char *path)
+{
+    int saved = errno;
+    snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(saved));
+    errno = saved;
+    return -1;
+}
+
+static uint64_t count_lines(struct bytes lines)
+{
+    uint64_t n = 0;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end)
+{
+    buf_append_bytes(&p->pending, lines);
+    p->state.length += lines.len;
+    p->state.lines += count_lines(lines);
+    p->state.end = end;
+}
+
+/* ---- the file ---- */
+
+static int make_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path)
+        return io_sync_dir(slash == NULL ? "." : "/");
+    char *directory = bytes_dup(bytes_of(path, (size_t)(slash - path)));
+    int rc = io_make_dirs(directory);
+    free(directory);
+    return rc;
+}
+
+static int sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = bytes_dup(slash == NULL ? bytes_str(".") : bytes_of(path, (size_t)(slash - path) + 1));
+    int rc = io_sync_dir(directory);
+    free(directory);
+    return rc;
+}
+
+static int make_file(struct archive_part *p, char *error)
+{
+    struct buf path = {0};
+    archive_part_path(p->state.name, &path);
+    int rc = make_directory(path.ptr);
+    int fd = rc == 0 ? io->open(path.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (fd < 0 || sync_parent(path.ptr) != 0) {
+        rc = fail(error, path.ptr);
+        if (fd >= 0)
+            io->close(fd);
+    } else {
+        p->fd = fd;
+    }
+    buf_free(&path);
+    return rc;
+}
+
+int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
+{
+    if (!p->named || p->pending.len == 0)
+        return 0;
+    if (p->fd < 0 && make_file(p, error) != 0)
+        return -1;
+    if (io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written) != 0)
+        return fail(error, p->state.name);
+    p->written += p->pending.len;
+    p->unsynced = true;
+    buf_clear(&p->pending);
+    return 0;
+}
+
+/* ---- after a start ---- */
+
+static int cut_back(struct archive_part *p, const char *path, char *error)
+{
+    struct stat st;
+    p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    /* It was named, and the crash came before it was made. */
+    if (p->fd < 0 && errno == ENOENT && p->state.length == 0)
+        return 0;
+    if (p->fd < 0 || fstat(p->fd, &st) != 0)
+        return fail(error, path);
+    if ((uint64_t)st.st_size < p->state.length) {
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: it has %lld bytes, and %llu were written to it", path,
+            (long long)st.st_size, (unsigned long long)p->state.length);
+        return -1;
+    }
+    return io->ftruncate(p->fd, (off_t)p->state.length) == 0 ? 0 : fail(error, path);
+}
+
+struct archive_part *archive_part_recover(
+    const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT])
+{
+    struct archive_part *p = mem_zalloc(sizeof *p);
+    struct buf path = {0};
+    int rc = 0;
+    p->state = archive_file_state_copy(state);
+    p->fd = -1;
+    p->named = true;
+    p->written = state->length;
+    p->stage = state->finishing ? PART_SETTLED : PART_OPEN;
+    archive_part_path(state->name, &path);
+    if (p->stage == PART_OPEN)
+        rc = cut_back(p, path.ptr, error);
+    buf_free(&path);
+    if (rc != 0)
+        archive_part_free(&p);
+    return p;
+}

@@ -1,0 +1,36 @@
+/* archive_part: one file of an archive while lines come to it, NAME.part.
+ *
+ * 1. Lines are taken into memory and written by archive_part_write; what is written is [0, written), what was taken is
+ *    [0, state.length). A write that fails has changed nothing that counts: it is done again at the same place.
+ * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it. */
+#ifndef MILLRACE_ARCHIVE_PART_H
+#define MILLRACE_ARCHIVE_PART_H
+
+#include "archive_state.h"
+#include "clock.h"
+
+#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* so much in memory is worth a write */
+
+struct archive_part {
+    struct archive_file_state state;
+    struct buf pending; /* taken and not written */
+    uint64_t written;
+    int fd;            /* -1: not open */
+    bool named;        /* a state that is safe names it */
+    bool unsynced;     /* written to since the last sync began */
+    usec_t last_taken; /* monotonic */
+    enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHED } stage;
+    /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. */
+};
+
+struct archive_part *archive_part_new(const char *name, const char *period, uint64_t first);
+/* From a state: the file is opened and cut back to its length. NULL with the reason. */
+struct archive_part *archive_part_recover(
+    const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
+void archive_part_free(struct archive_part **p);
+
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end);
+/* 0, or -1 with errno and the reason. Does nothing while it is not named. */
+int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
+
+#endif

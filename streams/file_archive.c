@@ -1,0 +1,575 @@
+#include "file_archive.h"
+
+#include "archive_part.h"
+#include "io.h"
+#include "log.h"
+#include "worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_TEXT 4096
+/* Files that wait to be finished, each with a descriptor. */
+#define MAX_FINISHING 32
+
+/* What the committing thread gets and gives back. */
+struct commit {
+    struct archive_state state; /* to be written */
+    int *fds;                   /* to be synced first */
+    size_t n_fds;
+    bool names_only; /* the committed state again, and the names of new files */
+    int error;       /* errno; 0: done */
+    bool sync_failed;
+};
+
+struct finishing {
+    struct archive_part *part; /* NULL: none */
+    bool full;
+    int rc;
+    char error[ARCHIVE_ERROR_TEXT];
+};
+
+struct file_archive {
+    struct file_archive_config config;
+    char *state_path, *format, stream[NAME_MAX_BYTES + 1];
+    struct stream_cursor cursor;
+    struct archive_state committed;
+    struct archive_part **parts; /* by their beginning */
+    size_t n_parts;
+    struct worker *committer, *finisher;
+    struct commit commit;
+    struct finishing finishing;
+    bool committing, changed; /* a commit is under way; there is something to commit */
+    usec_t committed_at, now;
+    int lock_fd;
+    bool no_room, failed;
+    char trouble[ARCHIVE_ERROR_TEXT];
+    struct file_archive_numbers numbers;
+    /* The name made last. */
+    int64_t named_time;
+    char named[NAME_TEXT];
+};
+
+/* ---- trouble ---- */
+
+/* Want of room passes; what else fails is final. */
+static void set_trouble(struct file_archive *a, bool passes, const char *text)
+{
+    if (strcmp(a->trouble, text) != 0)
+        log_error(
+            passes ? "no room: waiting" : "storage failed: nothing more is written", LOG_S("why", text));
+    snprintf(a->trouble, sizeof a->trouble, "%s", text);
+    a->no_room = passes;
+    a->failed = a->failed || !passes;
+}
+
+static bool is_want_of_room(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+static void clear_want_of_room(struct file_archive *a)
+{
+    if (!a->no_room)
+        return;
+    a->no_room = false;
+    a->trouble[0] = '\0';
+    log_info("there is room again");
+}
+
+/* ---- names ---- */
+
+/* The format is the user's, and strftime reads no arguments by it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static bool make_name(struct file_archive *a, int64_t when)
+{
+    time_t t = (time_t)when;
+    struct tm tm;
+    return (a->config.local_time ? localtime_r(&t, &tm) : gmtime_r(&t, &tm)) != NULL &&
+           strftime(a->named, sizeof a->named, a->format, &tm) > 0;
+}
+#pragma GCC diagnostic pop
+
+/* A time that no calendar has (and a name that is too long) leaves the format as it stands. */
+static const char *name_of_time(struct file_archive *a, int64_t when)
+{
+    if (a->named[0] != '\0' && a->named_time == when)
+        return a->named;
+    if (!make_name(a, when))
+        snprintf(a->named, sizeof a->named, "%s", a->format);
+    a->named_time = when;
+    return a->named;
+}
+
+static bool is_ours(const struct file_archive *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (strcmp(a->parts[i]->state.name, name) == 0)
+            return true;
+    return false;
+}
+
+static struct archive_part *begin_part(struct file_archive *a, const char *period)
+{
+    struct buf name = {0};
+    for (unsigned n = 0; n == 0 || is_ours(a, name.ptr) || archive_name_is_taken(name.ptr); n++) {
+        buf_clear(&name);
+        buf_printf(&name, n == 0 ? "%s" : "%s.%u", period, n);
+    }
+    struct archive_part *p = archive_part_new(name.ptr, period, a->cursor.offset);
+    buf_free(&name);
+    a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
+    a->parts[a->n_parts++] = p;
+    return p;
+}
+
+static void close_part(struct file_archive *a, struct archive_part *p)
+{
+    p->stage = PART_CLOSED;
+    p->state.finishing = true;
+    a->changed = true;
+}
+
+static size_t count_stage(const struct file_archive *a, int stage)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_parts; i++)
+        n += a->parts[i]->stage == (unsigned)stage;
+    return n;
+}
+
+static void close_idlest(struct file_archive *a)
+{
+    struct archive_part *idlest = NULL;
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i]->stage == PART_OPEN &&
+            (idlest == NULL || a->parts[i]->last_taken < idlest->last_taken))
+            idlest = a->parts[i];
+    close_part(a, idlest);
+}
+
+static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
+{
+    const char *period = name_of_time(a, when);
+    for (size_t i = a->n_parts; i-- > 0;)
+        if (a->parts[i]->stage == PART_OPEN && strcmp(a->parts[i]->state.period, period) == 0)
+            return a->parts[i];
+    if (!a->config.by_event_time)
+        file_archive_roll(a);
+    else if (count_stage(a, PART_OPEN) >= a->config.max_open)
+        close_idlest(a);
+    return begin_part(a, period);
+}
+
+/* ---- taking ---- */
+
+static int write_part(struct file_archive *a, struct archive_part *p)
+{
+    char error[ARCHIVE_ERROR_TEXT];
+    size_t n = p->named ? p->pending.len : 0;
+    if (archive_part_write(p, error) != 0) {
+        set_trouble(a, is_want_of_room(errno), error);
+        return -1;
+    }
+    a->numbers.pending -= n;
+    return 0;
+}
+
+void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
+{
+    a->cursor = *at;
+    a->changed = true;
+}
+
+void file_archive_take(struct file_archive *a, struct bytes lines, int64_t time)
+{
+    struct archive_part *p = part_of_time(a, time);
+    if (p->state.lines == 0)
+        p->state.first = a->cursor.offset;
+    a->cursor.offset += lines.len;
+    archive_part_take(p, lines, a->cursor.offset);
+    p->last_taken = a->now;
+    a->changed = true;
+    a->numbers.bytes += lines.len;
+    a->numbers.pending += lines.len;
+    if (p->pending.len >= ARCHIVE_PART_BUFFER && !a->no_room && !a->failed)
+        write_part(a, p);
+}
+
+void file_archive_roll(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i]->stage == PART_OPEN)
+            close_part(a, a->parts[i]);
+}
+
+void file_archive_gap(struct file_archive *a, uint64_t after)
+{
+    file_archive_roll(a);
+    a->cursor.offset = after;
+    a->changed = true;
+}
+
+/* ---- committing ---- */
+
+static void run_commit(void *arg)
+{
+    struct file_archive *a = arg;
+    struct commit *c = &a->commit;
+    c->error = 0;
+    for (size_t i = 0; i < c->n_fds && c->error == 0; i++)
+        if (io->fdatasync(c->fds[i]) != 0) {
+            c->error = errno;
+            c->sync_failed = true;
+        }
+    if (c->error == 0 && archive_state_write(a->state_path, &c->state) != 0)
+        c->error = errno;
+}
+
+static void start_commit(struct file_archive *a)
+{
+    memcpy(a->commit.state.stream, a->stream, sizeof a->stream);
+    a->committing = true;
+    a->committed_at = a->now;
+    worker_start(a->committer, run_commit, a);
+}
+
+static bool has_new_part(const struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (!a->parts[i]->named)
+            return true;
+    return false;
+}
+
+/* The committed cursor and lengths again, and the new files, empty. */
+static void commit_names(struct file_archive *a)
+{
+    a->commit = (struct commit){.names_only = true};
+    a->commit.state.cursor = a->committed.cursor;
+    for (size_t i = 0; i < a->committed.n_files; i++)
+        archive_state_add(&a->commit.state, &a->committed.files[i]);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_file_state s = a->parts[i]->state;
+        s.length = s.lines = 0;
+        s.end = s.first;
+        s.finishing = false;
+        if (!a->parts[i]->named)
+            archive_state_add(&a->commit.state, &s);
+    }
+    start_commit(a);
+}
+
+/* Everything taken so far: all of it is written before the cursor is told. */
+static int commit_all(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (write_part(a, a->parts[i]) != 0)
+            return -1;
+    a->commit = (struct commit){.names_only = false};
+    a->commit.state.cursor = a->cursor;
+    a->commit.fds = mem_alloc((a->n_parts + 1) * sizeof *a->commit.fds);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        if (p->stage != PART_FINISHED)
+            archive_state_add(&a->commit.state, &p->state);
+        if (p->unsynced)
+            a->commit.fds[a->commit.n_fds++] = p->fd;
+        p->unsynced = false;
+    }
+    a->changed = false;
+    start_commit(a);
+    return 0;
+}
+
+static struct archive_part *part_named(struct file_archive *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (strcmp(a->parts[i]->state.name, name) == 0)
+            return a->parts[i];
+    return NULL;
+}
+
+/* A crash before the next commit finds them in the state, and finishing them once more does nothing. */
+static void forget_finished(struct file_archive *a)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < a->n_parts; i++) {
+        if (a->parts[i]->stage == PART_FINISHED)
+            archive_part_free(&a->parts[i]);
+        else
+            a->parts[kept++] = a->parts[i];
+    }
+    a->n_parts = kept;
+}
+
+/* What the safe state says of each file. */
+static void settle(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->committed.n_files; i++) {
+        const struct archive_file_state *s = &a->committed.files[i];
+        struct archive_part *p = part_named(a, s->name);
+        if (p == NULL)
+            continue;
+        p->named = true;
+        if (p->stage == PART_CLOSED && s->finishing)
+            p->stage = PART_SETTLED;
+    }
+}
+
+static void finish_commit(struct file_archive *a)
+{
+    struct commit *c = &a->commit;
+    char text[ARCHIVE_ERROR_TEXT];
+    a->committing = false;
+    free(c->fds);
+    if (c->error != 0) {
+        snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
+        a->changed = true;
+        set_trouble(a, !c->sync_failed && is_want_of_room(c->error), text);
+        archive_state_free(&c->state);
+        return;
+    }
+    clear_want_of_room(a);
+    archive_state_free(&a->committed);
+    a->committed = c->state;
+    c->state = (struct archive_state){.n_files = 0};
+    a->numbers.commits++;
+    settle(a);
+}
+
+/* ---- finishing ---- */
+
+static void run_finish(void *arg)
+{
+    struct file_archive *a = arg;
+    struct archive_finish_spec spec = {.file = &a->finishing.part->state,
+        .stream = a->stream,
+        .id = a->cursor.id,
+        .compression = a->config.compression};
+    a->finishing.rc = archive_finish(&spec, &a->finishing.full, a->finishing.error);
+}
+
+static void take_finished(struct file_archive *a)
+{
+    struct archive_part *p = a->finishing.part;
+    a->finishing.part = NULL;
+    if (a->finishing.rc != 0) {
+        set_trouble(a, a->finishing.full, a->finishing.error);
+        return;
+    }
+    clear_want_of_room(a);
+    log_info("finished", LOG_S("file", p->state.name), LOG_U("lines", p->state.lines),
+        LOG_U("bytes", p->state.length));
+    a->numbers.lines += p->state.lines;
+    a->numbers.finished++;
+    p->stage = PART_FINISHED;
+    a->changed = true;
+}
+
+static void start_finishing(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts && a->finishing.part == NULL; i++)
+        if (a->parts[i]->stage == PART_SETTLED)
+            a->finishing.part = a->parts[i];
+    if (a->finishing.part != NULL)
+        worker_start(a->finisher, run_finish, a);
+}
+
+/* ---- what is due ---- */
+
+static void close_what_is_over(struct file_archive *a, usec_t wall)
+{
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        if (p->stage != PART_OPEN)
+            continue;
+        bool over = a->config.by_event_time
+                        ? a->now - p->last_taken >= a->config.close_after
+                        : strcmp(name_of_time(a, wall / USEC_PER_SEC), p->state.period) != 0;
+        if (over)
+            close_part(a, p);
+    }
+}
+
+static bool commit_is_urgent(const struct file_archive *a)
+{
+    return count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
+           a->numbers.pending >= a->config.max_pending;
+}
+
+static void start_due_commit(struct file_archive *a)
+{
+    if (has_new_part(a))
+        commit_names(a);
+    else if (a->changed && (commit_is_urgent(a) || a->now - a->committed_at >= a->config.commit_every))
+        commit_all(a);
+}
+
+void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
+{
+    a->now = monotonic;
+    if (a->committing && worker_is_idle(a->committer))
+        finish_commit(a);
+    if (a->finishing.part != NULL && worker_is_idle(a->finisher))
+        take_finished(a);
+    if (!a->committing)
+        forget_finished(a);
+    close_what_is_over(a, wall);
+    if (a->failed)
+        return;
+    if (!a->committing)
+        start_due_commit(a);
+    if (a->finishing.part == NULL && worker_is_idle(a->finisher))
+        start_finishing(a);
+}
+
+int file_archive_flush(struct file_archive *a)
+{
+    while (!a->failed) {
+        worker_wait(a->committer);
+        if (a->committing)
+            finish_commit(a);
+        if (a->no_room)
+            return -1;
+        if (has_new_part(a))
+            commit_names(a);
+        else if (!a->changed)
+            return 0;
+        else if (commit_all(a) != 0)
+            return -1;
+    }
+    return -1;
+}
+
+/* ---- life ---- */
+
+static int take_lock(const char *state_path, char *error)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s.lock", state_path);
+    int fd = io->open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int rc = fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) : -1;
+    if (rc != 0)
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path.ptr,
+            errno == EWOULDBLOCK ? "another process writes this archive" : strerror(errno));
+    if (rc != 0 && fd >= 0)
+        io->close(fd);
+    buf_free(&path);
+    return rc == 0 ? fd : -1;
+}
+
+static int make_state_directory(const char *state_path, char *error)
+{
+    const char *slash = strrchr(state_path, '/');
+    if (slash == NULL || slash == state_path)
+        return 0;
+    char *directory = bytes_dup(bytes_of(state_path, (size_t)(slash - state_path)));
+    int rc = io_make_dirs(directory);
+    if (rc != 0)
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", directory, strerror(errno));
+    free(directory);
+    return rc;
+}
+
+static int recover(struct file_archive *a, char *error)
+{
+    int found = archive_state_read(a->state_path, &a->committed, error);
+    if (found <= 0)
+        return found;
+    if (strcmp(a->committed.stream, a->stream) != 0) {
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: it is of the stream %s, not %s", a->state_path,
+            a->committed.stream, a->stream);
+        return -1;
+    }
+    a->cursor = a->committed.cursor;
+    a->parts = mem_zalloc((a->committed.n_files + 1) * sizeof *a->parts);
+    for (size_t i = 0; i < a->committed.n_files; i++) {
+        a->parts[i] = archive_part_recover(&a->committed.files[i], error);
+        if (a->parts[i] == NULL)
+            return -1;
+        a->parts[i]->last_taken = a->now;
+        a->n_parts++;
+    }
+    return 0;
+}
+
+struct file_archive *file_archive_open(
+    const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT])
+{
+    struct file_archive *a = mem_zalloc(sizeof *a);
+    a->config = *config;
+    a->now = monotonic;
+    a->lock_fd = -1;
+    a->state_path = mem_strdup(config->state_path);
+    a->format = mem_strdup(config->format);
+    snprintf(a->stream, sizeof a->stream, "%s", config->stream);
+    a->committer = worker_new(config->wake, config->arg);
+    a->finisher = worker_new(config->wake, config->arg);
+    if (make_state_directory(a->state_path, error) == 0)
+        a->lock_fd = take_lock(a->state_path, error);
+    if (a->lock_fd < 0 || recover(a, error) != 0)
+        file_archive_close(&a);
+    return a;
+}
+
+void file_archive_close(struct file_archive **ap)
+{
+    struct file_archive *a = *ap;
+    if (a == NULL)
+        return;
+    worker_free(&a->committer);
+    worker_free(&a->finisher);
+    if (a->committing) {
+        free(a->commit.fds);
+        archive_state_free(&a->commit.state);
+    }
+    archive_state_free(&a->committed);
+    for (size_t i = 0; i < a->n_parts; i++)
+        archive_part_free(&a->parts[i]);
+    free(a->parts);
+    if (a->lock_fd >= 0)
+        io->close(a->lock_fd);
+    free(a->state_path);
+    free(a->format);
+    free(a);
+    *ap = NULL;
+}
+
+/* ---- what it tells ---- */
+
+const struct stream_cursor *file_archive_cursor(const struct file_archive *a)
+{
+    return &a->cursor;
+}
+
+const struct stream_cursor *file_archive_committed(const struct file_archive *a)
+{
+    return &a->committed.cursor;
+}
+
+bool file_archive_is_full(const struct file_archive *a)
+{
+    return a->no_room || a->failed || a->numbers.pending > a->config.max_pending ||
+           a->n_parts > a->config.max_open + MAX_FINISHING;
+}
+
+const char *file_archive_trouble(const struct file_archive *a, bool *final)
+{
+    *final = a->failed;
+    return a->trouble[0] != '\0' ? a->trouble : NULL;
+}
+
+struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
+{
+    struct file_archive_numbers n = a->numbers;
+    n.open = count_stage(a, PART_OPEN);
+    n.finishing = a->n_parts - n.open;
+    return n;
+}

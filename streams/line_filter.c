@@ -1,0 +1,248 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "line_filter.h"
+
+#include "json_fields.h"
+#include "json_members.h"
+
+#include <pcre2.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SEPARATORS ", \t"
+/* What a hostile line may cost a pattern that backtracks. */
+#define MATCH_STEPS 100000
+
+enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
+
+struct words {
+    char *memory;
+    const char **at;
+    size_t n;
+};
+
+struct line_filter {
+    struct words drop, hash, values;
+    struct hash_key *key;
+    char *prefix;
+    bool has_subject, has_values, has_heartbeat;
+    pcre2_code *pattern;
+    pcre2_match_data *match;
+    pcre2_match_context *bounds;
+    struct json_fields *fields;
+    struct buf text;
+};
+
+/* ---- what is asked ---- */
+
+static struct words words_of(const char *list, const char *separators)
+{
+    struct words w = {.memory = mem_strdup(list != NULL ? list : "")};
+    char *rest = w.memory, *word;
+    while ((word = strsep(&rest, separators)) != NULL) {
+        if (*word == '\0')
+            continue;
+        w.at = mem_realloc(w.at, (w.n + 1) * sizeof *w.at);
+        w.at[w.n++] = word;
+    }
+    return w;
+}
+
+static void words_free(struct words *w)
+{
+    free(w->memory);
+    free(w->at);
+}
+
+static int compile(struct line_filter *f, const char *pattern, char *error)
+{
+    int code;
+    PCRE2_SIZE at;
+    unsigned char why[120];
+    f->pattern = pcre2_compile(
+        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+    if (f->pattern == NULL) {
+        pcre2_get_error_message(code, why, sizeof why);
+        snprintf(
+            error, LINE_FILTER_ERROR_TEXT, "the pattern is wrong at character %zu: %s", at + 1, (char *)why);
+        return -1;
+    }
+    pcre2_jit_compile(f->pattern, PCRE2_JIT_COMPLETE);
+    f->match = pcre2_match_data_create_from_pattern(f->pattern, NULL);
+    f->bounds = pcre2_match_context_create(NULL);
+    pcre2_set_match_limit(f->bounds, MATCH_STEPS);
+    return 0;
+}
+
+static int check_spec(const struct line_filter_spec *spec, char *error)
+{
+    bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
+    const char *why = NULL;
+    if (conditions && spec->subject == NULL)
+        why = "values, prefix and pattern are about a subject: say which field";
+    else if (spec->subject != NULL && !conditions)
+        why = "a subject needs values, a prefix or a pattern";
+    else if (spec->hash != NULL && *spec->hash != '\0' && spec->key == NULL)
+        why = "hashing needs a key";
+    if (why != NULL)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s", why);
+    return why != NULL ? -1 : 0;
+}
+
+struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
+{
+    if (check_spec(spec, error) != 0)
+        return NULL;
+    struct line_filter *f = mem_zalloc(sizeof *f);
+    const char *asked[ASKED_FIELDS] = {
+        spec->subject != NULL ? spec->subject : "", spec->heartbeat != NULL ? spec->heartbeat : ""};
+    f->drop = words_of(spec->drop, SEPARATORS);
+    f->hash = words_of(spec->hash, SEPARATORS);
+    f->values = words_of(spec->values, ",");
+    f->key = spec->key;
+    f->has_subject = spec->subject != NULL;
+    f->has_values = spec->values != NULL;
+    f->has_heartbeat = spec->heartbeat != NULL;
+    f->prefix = spec->prefix != NULL ? mem_strdup(spec->prefix) : NULL;
+    f->fields = json_fields_new(asked, ASKED_FIELDS);
+    if (spec->pattern != NULL && compile(f, spec->pattern, error) != 0)
+        line_filter_free(&f);
+    return f;
+}
+
+void line_filter_free(struct line_filter **fp)
+{
+    struct line_filter *f = *fp;
+    if (f == NULL)
+        return;
+    words_free(&f->drop);
+    words_free(&f->hash);
+    words_free(&f->values);
+    free(f->prefix);
+    pcre2_code_free(f->pattern);
+    pcre2_match_data_free(f->match);
+    pcre2_match_context_free(f->bounds);
+    json_fields_free(&f->fields);
+    buf_free(&f->text);
+    free(f);
+    *fp = NULL;
+}
+
+/* ---- conditions ---- */
+
+static bool text_of(struct line_filter *f, const struct json_value *v, struct bytes *out)
+{
+    buf_clear(&f->text);
+    switch (v->type) {
+    case JSON_STRING:
+        *out = v->v.string;
+        return true;
+    case JSON_BOOL:
+        *out = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
+        return true;
+    case JSON_I64:
+        buf_printf(&f->text, "%lld", (long long)v->v.i64);
+        break;
+    case JSON_U64:
+        buf_printf(&f->text, "%llu", (unsigned long long)v->v.i64);
+        break;
+    default:
+        return false;
+    }
+    *out = buf_bytes(&f->text);
+    return true;
+}
+
+static bool is_among(const struct words *values, struct bytes text)
+{
+    for (size_t i = 0; i < values->n; i++)
+        if (bytes_equal_str(text, values->at[i]))
+            return true;
+    return false;
+}
+
+static bool holds(struct line_filter *f, const struct json_value *subject)
+{
+    struct bytes text;
+    if (!f->has_subject)
+        return true;
+    if (!text_of(f, subject, &text) || (f->has_values && !is_among(&f->values, text)) ||
+        (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
+        return false;
+    return f->pattern == NULL || pcre2_match(f->pattern, (PCRE2_SPTR)text.ptr, text.len, 0,
+                                     PCRE2_NO_UTF_CHECK, f->match, f->bounds) >= 0;
+}
+
+/* ---- what is left ---- */
+
+static bool is_named(const struct words *names, struct bytes name)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (json_name_is(name, names->at[i]))
+            return true;
+    return false;
+}
+
+/* A null stays one: that nothing was there is told by no token. */
+static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
+{
+    char token[HASH_TOKEN_LENGTH];
+    if (bytes_equal_str(value, "null")) {
+        buf_append_bytes(out, value);
+        return;
+    }
+    buf_clear(&f->text);
+    if (value.ptr[0] == '"')
+        json_unescape(bytes_of(value.ptr + 1, value.len - 2), &f->text);
+    else
+        buf_append_bytes(&f->text, value);
+    hash_key_token(f->key, buf_bytes(&f->text), token);
+    buf_append_char(out, '"');
+    buf_append(out, token, sizeof token);
+    buf_append_char(out, '"');
+}
+
+/* A member brings what stands before it, comma and spaces; only the first that is kept leaves them when others that
+ * stood before it are gone. */
+static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
+{
+    struct json_members members = json_members_of(line);
+    struct json_member m;
+    const char *first = members.at, *behind = first; /* the member before, kept or not */
+    bool any = false;
+    buf_append(out, line.ptr, (size_t)(first - line.ptr));
+    while (json_members_next(&members, &m)) {
+        const char *gap = behind;
+        behind = m.whole.ptr + m.whole.len;
+        if (is_named(&f->drop, m.name))
+            continue;
+        if (!any && gap != first)
+            gap = m.whole.ptr;
+        buf_append(out, gap, (size_t)(m.whole.ptr - gap));
+        any = true;
+        if (!is_named(&f->hash, m.name)) {
+            buf_append_bytes(out, m.whole);
+            continue;
+        }
+        buf_append(out, m.whole.ptr, (size_t)(m.value.ptr - m.whole.ptr));
+        append_token(f, m.value, out);
+    }
+    buf_append(out, behind, (size_t)(line.ptr + line.len - behind));
+}
+
+enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
+{
+    struct json_value asked[ASKED_FIELDS];
+    const char *reason;
+    bool edits = f->drop.n + f->hash.n > 0;
+    if (json_fields_extract(f->fields, line, asked, &reason) != 0)
+        return LINE_REFUSED;
+    bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
+    if (!beats && !holds(f, &asked[SUBJECT]))
+        return LINE_FILTERED;
+    if (edits)
+        append_rest(f, line, out);
+    else
+        buf_append_bytes(out, line);
+    buf_append_char(out, '\n');
+    return LINE_PASSED;
+}

@@ -1,0 +1,393 @@
+/* ps_to_file: a stream into files, each line once. */
+#include "daemon.h"
+#include "file_archive.h"
+#include "http_client.h"
+#include "json_fields.h"
+#include "log.h"
+#include "loop_notify.h"
+#include "stream_client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+#define TICK (250 * USEC_PER_MSEC)
+
+static const struct option_row option_rows[] = {
+    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is written"},
+    {.name = "filename_format",
+        .type = OPTION_STRING,
+        .help = "the files' path, with strftime's conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help = "where it keeps how far it has got (default: .ps_to_file-STREAM.json beside the files)"},
+    {.name = "from",
+        .type = OPTION_STRING,
+        .fallback = "earliest",
+        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
+    {.name = "time_field",
+        .type = OPTION_STRING,
+        .help = "name files by this field of each event, unix seconds; unset: by the time of arrival"},
+    {.name = "time_unit", .type = OPTION_CHOICE, .fallback = "s", .choices = "s|ms", .help = "of time_field"},
+    {.name = "local_time",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "names in the local time zone instead of UTC"},
+    {.name = "compress",
+        .type = OPTION_CHOICE,
+        .fallback = "none",
+        .choices = "none|gzip|zstd",
+        .help = "what finished files are packed with"},
+    {.name = "commit_every",
+        .type = OPTION_DURATION,
+        .fallback = "1s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how often what is written is synced, and with it the cursor"},
+    {.name = "close_after",
+        .type = OPTION_DURATION,
+        .fallback = "10m",
+        .min = 100,
+        .max = 86400000,
+        .unit = "ms",
+        .help = "with time_field: a file is finished when no line came to it for so long"},
+    {.name = "max_open",
+        .type = OPTION_INT,
+        .fallback = "64",
+        .min = 1,
+        .max = 1000,
+        .help = "with time_field: files written at once; the idlest is finished when there would be more"},
+    {.name = "max_line",
+        .type = OPTION_SIZE,
+        .fallback = "16M",
+        .min = 1,
+        .max = INT64_C(1) << 30,
+        .unit = "bytes",
+        .help = "the longest line that is taken"},
+    {.name = NULL},
+};
+
+struct writer {
+    struct daemon *daemon;
+    struct file_archive *archive;
+    struct stream_client *stream;
+    struct http_client *pubsub;
+    struct loop_notify *notify;
+    struct event *ticker;
+    struct json_fields *fields; /* NULL: by arrival */
+    int64_t time_divisor;
+    char *state_path;
+    bool draining;
+    uint64_t gaps, untimed;
+};
+
+/* ---- settings ---- */
+
+static const char *pubsub_url(struct options *o)
+{
+    const char *url = options_string(o, "pubsub_url");
+    return url != NULL && *url != '\0' ? url : options_peer_url(o, "pubsub", 8081);
+}
+
+static int refuse(struct config_error *error, const char *where, const char *text)
+{
+    snprintf(error->text, sizeof error->text, "%s: %s", where, text);
+    return -1;
+}
+
+static bool is_beginning(const char *text)
+{
+    uint64_t n;
+    return strcmp(text, "earliest") == 0 || strcmp(text, "latest") == 0 ||
+           (text[0] == '@' && bytes_to_u64(bytes_str(text + 1), &n));
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    const char *format = options_string(o, "filename_format");
+    struct url_address address;
+    if (format == NULL || *format == '\0')
+        return refuse(error, "filename_format",
+            "it is needed: say where the files go, as in "
+            "--filename_format=/var/clicks/clicks-%Y%m%d-%H.ndjson");
+    if (format[strlen(format) - 1] == '/')
+        return refuse(
+            error, options_source(o, "filename_format"), "filename_format ends in /: that is no file");
+    if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
+        return refuse(error, options_source(o, "stream"), "stream is no name: [A-Za-z0-9_.-]{1,64}");
+    if (!is_beginning(options_string(o, "from")))
+        return refuse(error, options_source(o, "from"), "from is earliest, latest or @UNIXTIME");
+    if (url_address_parse(pubsub_url(o), 8081, &address) != 0)
+        return refuse(error, "pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
+    return 0;
+}
+
+/* Beside the files: in the last directory of the path that no conversion can change. */
+static char *default_state_path(const char *format, const char *stream)
+{
+    size_t fixed = strcspn(format, "%");
+    while (fixed > 0 && format[fixed - 1] != '/')
+        fixed--;
+    struct buf path = {0};
+    buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)fixed, format, stream);
+    return path.ptr;
+}
+
+/* ---- lines ---- */
+
+static int64_t now_seconds(void)
+{
+    return clock_wall() / USEC_PER_SEC;
+}
+
+/* Of an event; a line that tells no usable time is filed by its arrival. */
+static int64_t time_of(struct writer *w, struct bytes line)
+{
+    struct json_value v;
+    const char *reason;
+    if (json_fields_extract(w->fields, line, &v, &reason) == 0) {
+        if (v.type == JSON_I64 && v.v.i64 >= 0)
+            return v.v.i64 / w->time_divisor;
+        if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 < 1e15)
+            return (int64_t)v.v.f64 / w->time_divisor;
+    }
+    w->untimed++;
+    return now_seconds();
+}
+
+/* Neighbours of one second go out together. */
+static void take_by_event(struct writer *w, struct bytes lines)
+{
+    size_t begin = 0, at = 0;
+    int64_t last = 0;
+    while (at < lines.len) {
+        const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
+        size_t n = (size_t)(lf - (lines.ptr + at)) + 1;
+        int64_t when = time_of(w, bytes_of(lines.ptr + at, n - 1));
+        if (at > begin && when != last) {
+            file_archive_take(w->archive, bytes_of(lines.ptr + begin, at - begin), last);
+            begin = at;
+        }
+        last = when;
+        at += n;
+    }
+    file_archive_take(w->archive, bytes_of(lines.ptr + begin, at - begin), last);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct writer *w = arg;
+    if (w->fields != NULL)
+        take_by_event(w, lines);
+    else
+        file_archive_take(w->archive, lines, now_seconds());
+    if (file_archive_is_full(w->archive)) {
+        stream_client_pause(w->stream);
+        loop_notify_wake(w->notify);
+    }
+}
+
+static void on_begin(void *arg)
+{
+    struct writer *w = arg;
+    file_archive_begin(w->archive, stream_client_cursor(w->stream));
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct writer *w = arg;
+    (void)before;
+    w->gaps++;
+    file_archive_gap(w->archive, after);
+}
+
+/* ---- what is due ---- */
+
+static void tell_health(struct writer *w)
+{
+    bool final, refused;
+    const char *trouble = file_archive_trouble(w->archive, &final);
+    if (trouble == NULL)
+        trouble = stream_client_trouble(w->stream, &refused);
+    if (trouble != NULL)
+        daemon_set_not_ready(w->daemon, "%s", trouble);
+    else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0')
+        daemon_set_ready(w->daemon);
+}
+
+static void on_change(void *arg)
+{
+    tell_health(arg);
+}
+
+static void tick(void *arg)
+{
+    struct writer *w = arg;
+    file_archive_tick(w->archive, clock_wall(), clock_monotonic());
+    if (!file_archive_is_full(w->archive))
+        stream_client_resume(w->stream);
+    tell_health(w);
+}
+
+static void on_ticker(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    tick(arg);
+}
+
+/* ---- life ---- */
+
+static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
+{
+    static const char *const compressions[] = {"none", "gzip", "zstd"};
+    const char *state = options_string(o, "state"), *compress = options_string(o, "compress");
+    char why[ARCHIVE_ERROR_TEXT];
+    struct file_archive_config config = {.format = options_string(o, "filename_format"),
+        .stream = options_string(o, "stream"),
+        .local_time = options_bool(o, "local_time"),
+        .by_event_time = w->fields != NULL,
+        .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
+        .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
+        .max_open = (size_t)options_int(o, "max_open"),
+        .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
+        .wake = loop_notify_wake,
+        .arg = w->notify};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(compress, compressions[i]) == 0)
+            config.compression = (enum archive_compression)i;
+    w->state_path = state != NULL ? mem_strdup(state) : default_state_path(config.format, config.stream);
+    config.state_path = w->state_path;
+    struct file_archive *a = file_archive_open(&config, clock_monotonic(), why);
+    if (a == NULL)
+        snprintf(error->text, sizeof error->text, "%s", why);
+    return a;
+}
+
+static void open_stream(struct writer *w, struct options *o)
+{
+    w->pubsub = http_client_new(&(struct http_client_config){
+        .base = daemon_base(w->daemon), .url = pubsub_url(o), .max_connections = 1});
+    w->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(w->daemon),
+        .pubsub = w->pubsub,
+        .stream = options_string(o, "stream"),
+        .from = *file_archive_cursor(w->archive),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = w});
+}
+
+#define NUMBER(name, expression)                                                                             \
+    static double read_##name(void *ctx)                                                                     \
+    {                                                                                                        \
+        struct writer *w = ctx;                                                                              \
+        return (double)(expression);                                                                         \
+    }
+NUMBER(bytes, file_archive_numbers(w->archive).bytes)
+NUMBER(commits, file_archive_numbers(w->archive).commits)
+NUMBER(finished, file_archive_numbers(w->archive).finished)
+NUMBER(open, file_archive_numbers(w->archive).open)
+NUMBER(finishing, file_archive_numbers(w->archive).finishing)
+NUMBER(offset, file_archive_cursor(w->archive)->offset)
+NUMBER(committed, file_archive_committed(w->archive)->offset)
+NUMBER(gaps, w->gaps)
+NUMBER(untimed, w->untimed)
+
+static void register_stats(struct writer *w)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } rows[] = {
+        {"written_bytes", "Bytes taken from the stream since the start", read_bytes},
+        {"commits", "Commits of files and cursor", read_commits},
+        {"files_finished", "Files that got their last line and their name", read_finished},
+        {"files_open", "Files that lines may still come to", read_open},
+        {"files_finishing", "Files that wait to be compressed and named", read_finishing},
+        {"offset_bytes", "Where in the stream the next line is taken from", read_offset},
+        {"committed_offset_bytes", "Where a crash would go on from", read_committed},
+        {"gaps", "Holes of the stream that were crossed", read_gaps},
+        {"lines_without_time", "Lines filed by their arrival for want of a time", read_untimed},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        stats_gauge(daemon_stats(w->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, w);
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct writer *w = mem_zalloc(sizeof *w);
+    const char *field = options_string(o, "time_field");
+    const struct timeval every = {0, TICK};
+    *ctx = w;
+    w->daemon = d;
+    w->time_divisor = strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1;
+    if (field != NULL && *field != '\0')
+        w->fields = json_fields_new(&field, 1);
+    w->notify = loop_notify_new(daemon_base(d), tick, w);
+    w->archive = open_archive(w, o, error);
+    if (w->archive == NULL)
+        return EX_CONFIG;
+    open_stream(w, o);
+    w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
+    event_add(w->ticker, &every);
+    register_stats(w);
+    daemon_set_not_ready(d, "asking pubsub for the stream");
+    return 0;
+}
+
+static void hangup(void *ctx)
+{
+    struct writer *w = ctx;
+    file_archive_roll(w->archive);
+    tick(w);
+}
+
+static void drain(void *ctx)
+{
+    struct writer *w = ctx;
+    stream_client_stop(w->stream);
+    if (file_archive_flush(w->archive) != 0)
+        log_error("what came last is not committed: the next start takes it from the stream again");
+    daemon_drained(w->daemon);
+}
+
+static void stop(void *ctx)
+{
+    struct writer *w = ctx;
+    if (w == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(w->daemon), w);
+    stream_client_free(&w->stream);
+    http_client_free(&w->pubsub);
+    file_archive_close(&w->archive);
+    if (w->ticker != NULL)
+        event_free(w->ticker);
+    loop_notify_free(&w->notify);
+    json_fields_free(&w->fields);
+    free(w->state_path);
+    free(w);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "ps_to_file",
+        .summary = "writes a stream into files named by time, each line once",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .hangup = hangup,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,235 @@
+"""ps_to_file: a stream into files, each line once."""
+import glob
+import gzip
+import json
+import os
+import signal
+import subprocess
+
+import harness
+from harness import wait_until
+
+DAY = 86400
+T0 = 1360281600  # 2013-02-08 00:00:00 UTC
+
+
+def event(i, t=None):
+    return b'{"n":%d%s}\n' % (i, b"" if t is None else b',"t":%d' % t)
+
+
+class Base(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s")
+        self.n = 0
+
+    def publish(self, *lines):
+        reply = self.pubsub.post("/pub?stream=s", b"".join(lines))
+        self.assertEqual(reply.status, 200, reply)
+
+    def stream(self):
+        return self.pubsub.get("/sub?stream=s&from=earliest&follow=0").body
+
+    def writer(self, *args, name="out/s-%Y%m%d.ndjson", **kw):
+        return self.daemon("ps_to_file", "--pubsub_url", self.pubsub.url, "--stream=s", "--commit_every=20ms",
+                           "--filename_format", self.path(name), *args, **kw)
+
+    def committed(self, stem="out/.ps_to_file-s.json"):
+        try:
+            with open(self.path(stem)) as f:
+                return json.load(f)
+        except OSError:
+            return {"offset": "-1", "files": []}
+
+    def wait_committed(self, stem="out/.ps_to_file-s.json"):
+        end = len(self.stream())
+        wait_until(lambda: int(self.committed(stem)["offset"]) == end,
+                   lambda: "%d bytes to be committed: %s" % (end, self.committed(stem)))
+
+    def files(self, pattern="out/*"):
+        return sorted(p for p in glob.glob(self.path(pattern)) if ".manifest.json" not in p)
+
+    def content(self, pattern="out/*"):
+        """What is in the finished files and below the committed lengths of the others."""
+        lengths = {f["name"]: int(f["length"]) for f in self.committed()["files"]}
+        whole = {}
+        for path in self.files(pattern):
+            name = path[:-5] if path.endswith(".part") else path
+            text = harness.read_file(path)
+            whole[name] = text[:lengths[name]] if path.endswith(".part") else text
+        return b"".join(whole[name] for name in sorted(whole))
+
+
+class ByArrival(Base):
+    def test_lines_come_into_a_file(self):
+        w = self.writer().wait_ready()
+        self.publish(event(1), event(2))
+        self.wait_committed()
+        self.publish(event(3))
+        self.wait_committed()
+        self.assertEqual(self.content(), self.stream())
+        self.assertTrue(self.files()[0].endswith(".part"), self.files())
+        w.stop()
+
+    def test_a_roll_finishes_the_file(self):
+        for compress, suffix in (("none", ""), ("gzip", ".gz"), ("zstd", ".zst")):
+            w = self.writer("--compress", compress, "--from=latest", name=compress + "/s.ndjson").wait_ready()
+            start = len(self.stream())
+            self.publish(event(1), event(2))
+            state = compress + "/.ps_to_file-s.json"
+            self.wait_committed(state)
+            w.process.send_signal(signal.SIGHUP)
+            path = self.path(compress, "s.ndjson" + suffix)
+            wait_until(lambda: os.path.exists(path), path)
+            wait_until(lambda: not self.committed(state)["files"], "the state to forget it")
+            with open(self.path(compress, "s.ndjson.manifest.json")) as f:
+                manifest = json.load(f)
+            lines = event(1) + event(2)
+            text = subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout \
+                if compress == "zstd" else harness.read_file(path)
+            self.assertEqual(text, lines)
+            self.assertEqual(manifest["lines"], "2")
+            self.assertEqual(manifest["bytes"], str(len(lines)))
+            self.assertEqual((manifest["first"], manifest["end"]), (str(start), str(start + len(lines))))
+            self.assertEqual(manifest["stored_bytes"], str(os.path.getsize(path)))
+            self.assertEqual(manifest["id"], self.pubsub.get("/streams").json()["streams"][0]["id"])
+            self.assertFalse(glob.glob(self.path(compress, "*.part")))
+            self.publish(event(3))
+            wait_until(lambda: os.path.exists(self.path(compress, "s.ndjson.1.part")), "the next file")
+            w.stop()
+
+    def test_names_follow_the_clock(self):
+        w = self.writer(name="out/%Y/s-%S.ndjson").wait_ready()
+        for i in range(3):
+            self.publish(event(i))
+            self.wait_committed()
+            wait_until(lambda: not self.files("out/*/*.part"), "the second to end, and with it the file")
+        w.stop()
+        paths = sorted(self.files("out/*/*.ndjson"), key=lambda p: self.manifest(p)["first"].zfill(20))
+        self.assertGreaterEqual(len(paths), 3)
+        self.assertEqual(b"".join(map(harness.read_file, paths)), self.stream())
+
+    def manifest(self, path):
+        with open(path + ".manifest.json") as f:
+            return json.load(f)
+
+    def test_it_resumes_where_it_was(self):
+        for i in range(3):
+            w = self.writer().wait_ready()
+            self.publish(event(i))
+            self.wait_committed()
+            w.stop()
+            self.publish(event(100 + i))
+        w = self.writer().wait_ready()
+        self.wait_committed()
+        self.assertEqual(self.content(), self.stream())
+        w.stop()
+
+    def test_what_was_not_committed_is_cut_off(self):
+        w = self.writer().wait_ready()
+        self.publish(event(1))
+        self.wait_committed()
+        w.kill9()
+        with open(self.files()[0], "ab") as f:
+            f.write(b"torn")
+        self.publish(event(2))
+        w = self.writer().wait_ready()
+        self.wait_committed()
+        self.assertEqual(harness.read_file(self.files()[0]), self.stream())
+        w.stop()
+
+    def test_bytes_are_carried(self):
+        w = self.writer().wait_ready()
+        self.publish(b"\xff\x00\r x\n", b"y" * 100000 + b"\n")
+        self.wait_committed()
+        self.assertEqual(self.content(), self.stream())
+        w.stop()
+
+
+class ByEventTime(Base):
+    def test_each_line_in_the_file_of_its_time(self):
+        rng = harness.seeded()
+        w = self.writer("--time_field=t", "--max_open=3").wait_ready()
+        days = [[] for _ in range(6)]
+        for i in range(60):
+            lines = []
+            for j in range(20):
+                day = min(5, max(0, i // 10 + rng.choice((-1, 0, 0, 0, 1))))
+                line = event(i * 100 + j, T0 + day * DAY + rng.randrange(DAY))
+                days[day].append(line)
+                lines.append(line)
+            self.publish(*lines)
+        self.wait_committed()
+        w.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not self.files("out/*.part") and not self.committed()["files"], "all to be finished")
+        w.stop()
+        for day, lines in enumerate(days):
+            found = b"".join(map(harness.read_file, self.files("out/s-201302%02d.ndjson*" % (8 + day))))
+            self.assertEqual(sorted(found.splitlines(True)), sorted(lines))
+
+    def test_a_line_without_a_time_is_filed_by_arrival(self):
+        w = self.writer("--time_field=t", "--port=0", port=False).wait_ready()
+        self.publish(b"no json\n", b'{"t":"x"}\n', event(1, T0))
+        self.wait_committed()
+        self.assertEqual(len(self.files()), 2)
+        self.assertEqual(harness.read_file(self.path("out/s-20130208.ndjson.part")), event(1, T0))
+        self.assertEqual(w.stats()["lines_without_time"], 2)
+        w.stop()
+
+    def test_a_file_that_nothing_comes_to_is_finished(self):
+        w = self.writer("--time_field=t", "--close_after=300ms").wait_ready()
+        self.publish(event(1, T0))
+        wait_until(lambda: os.path.exists(self.path("out/s-20130208.ndjson")), "the file")
+        self.publish(event(2, T0))
+        wait_until(lambda: os.path.exists(self.path("out/s-20130208.ndjson.1")), "the late line's file")
+        w.stop()
+
+
+class Refused(Base):
+    def refused(self, status, *args, **kw):
+        w = self.writer(*args, **kw)
+        self.assertEqual(w.process.wait(harness.PATIENCE), status, w.log)
+        return w.log
+
+    def test_settings(self):
+        self.assertIn("filename_format", self.refused(78, name=""))
+        self.assertIn("from is", self.refused(78, "--from=yesterday"))
+        self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
+
+    def test_a_second_writer(self):
+        w = self.writer().wait_ready()
+        self.assertIn("another process", self.refused(78))
+        w.stop()
+
+    def test_another_stream(self):
+        self.writer("--state", self.path("state")).wait_ready().stop()
+        self.assertIn("of the stream s", self.refused(78, "--state", self.path("state"), "--stream=other"))
+
+    def test_a_file_that_is_gone(self):
+        w = self.writer().wait_ready()
+        self.publish(event(1))
+        self.wait_committed()
+        w.stop()
+        os.unlink(self.files()[0])
+        self.assertIn("No such file", self.refused(78))
+
+    def test_a_state_of_another_version(self):
+        os.mkdir(self.path("out"))
+        self.write("out/.ps_to_file-s.json", '{"format":2}')
+        self.assertIn("another version", self.refused(78))
+
+    def test_another_stream_under_the_name(self):
+        w = self.writer().wait_ready()
+        self.publish(event(1))
+        self.wait_committed()
+        w.stop()
+        self.pubsub.stop()
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("fresh"), "--sync=never", "--streams=s")
+        w = self.writer("--port=0", port=False).wait_listening()
+        wait_until(lambda: w.get("/health").status == 503 and b"another stream" in w.get("/health").body, w.log)
+        w.stop()
+        self.assertEqual(harness.read_file(self.files()[0]), event(1))
+
+
+if __name__ == "__main__":
+    harness.main()
