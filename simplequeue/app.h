@@ -64,8 +64,6 @@ bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1]);
 bool param_items(struct app *app, struct http_request *req, size_t fallback, size_t *items);
 /* separator=, or the option's; never empty. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
-/* "A-B,C": the caller frees *out. False when it is not that. */
-bool parse_ids(struct bytes text, struct id_range **out, size_t *n);
 
 /* The queue of that name, made when there is none. NULL when the problem was answered. */
 struct named_queue *obtain_queue(

@@ -99,37 +99,6 @@ bool param_separator(struct http_request *req, struct bytes fallback, struct byt
     return false;
 }
 
-static bool parse_range(struct bytes text, struct id_range *out)
-{
-    const char *dash = memchr(text.ptr, '-', text.len);
-    size_t first = dash ? (size_t)(dash - text.ptr) : text.len;
-    if (!bytes_to_u64(bytes_of(text.ptr, first), &out->first))
-        return false;
-    out->last = out->first;
-    if (dash && !bytes_to_u64(bytes_of(dash + 1, text.len - first - 1), &out->last))
-        return false;
-    return out->first <= out->last;
-}
-
-bool parse_ids(struct bytes text, struct id_range **out, size_t *n)
-{
-    *out = NULL;
-    *n = 0;
-    for (size_t at = 0; at <= text.len;) {
-        const char *comma = at < text.len ? memchr(text.ptr + at, ',', text.len - at) : NULL;
-        size_t end = comma ? (size_t)(comma - text.ptr) : text.len;
-        *out = mem_realloc(*out, (*n + 1) * sizeof **out);
-        if (at == end || !parse_range(bytes_of(text.ptr + at, end - at), &(*out)[*n])) {
-            free(*out);
-            *out = NULL;
-            return false;
-        }
-        ++*n;
-        at = end + 1;
-    }
-    return true;
-}
-
 /* ---- replies that wait for a commit ---- */
 
 static void on_gone(struct http_request *req, void *arg)

@@ -1,4 +1,5 @@
 #include "app.h"
+#include "id_list.h"
 
 #include <stdlib.h>
 
@@ -31,16 +32,23 @@ static bool param_lease(struct http_request *req, uint64_t *lease)
     return false;
 }
 
+/* id=A-B,C, or the same as the body: a target holds only so many. */
 static bool param_ids(struct http_request *req, struct lease_request *out)
 {
-    struct bytes text;
-    if (!http_param(req, "id", &text)) {
-        http_problem(req, 400, "missing-parameter", NULL, "id is missing");
+    struct bytes text, body = http_body(req);
+    bool in_target = http_param(req, "id", &text);
+    if (in_target && body.len) {
+        http_problem(req, 400, "bad-parameter", NULL, "ids are given twice: as id= and as the body");
         return false;
     }
-    if (parse_ids(text, &out->ids, &out->n))
+    if (!in_target && !body.len) {
+        http_problem(req, 400, "missing-parameter", "id=A-B,C, or that as the body", "id is missing");
+        return false;
+    }
+    if (id_list_parse(in_target ? text : body, &out->ids, &out->n))
         return true;
-    http_problem(req, 400, "bad-parameter", "id=A-B,C", "id is not a list of ids");
+    http_problem(
+        req, 400, "bad-parameter", "A-B,C", "%s is not a list of ids", in_target ? "id" : "the body");
     return false;
 }
 
@@ -228,13 +236,14 @@ static void ride_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* ack=L:A-B,C */
-static bool parse_ack(struct bytes text, struct lease_request *out)
+/* ack=L:A-B,C, or ack=L and the ids as the body. */
+static bool parse_ack(struct bytes text, struct bytes body, struct lease_request *out)
 {
-    const char *colon = memchr(text.ptr, ':', text.len);
-    size_t first = colon ? (size_t)(colon - text.ptr) : 0;
-    return colon && bytes_to_u64(bytes_of(text.ptr, first), &out->lease) &&
-           parse_ids(bytes_of(colon + 1, text.len - first - 1), &out->ids, &out->n);
+    const char *colon = text.len ? memchr(text.ptr, ':', text.len) : NULL;
+    size_t lease = colon ? (size_t)(colon - text.ptr) : text.len;
+    struct bytes ids = colon ? bytes_of(colon + 1, text.len - lease - 1) : body;
+    return (!colon || body.len == 0) && bytes_to_u64(bytes_of(text.ptr, lease), &out->lease) &&
+           id_list_parse(ids, &out->ids, &out->n);
 }
 
 static void ack_then_reserve(struct waiter *w, struct bytes ack)
@@ -242,9 +251,10 @@ static void ack_then_reserve(struct waiter *w, struct bytes ack)
     struct app *app = w->app;
     struct http_request *req = w->req;
     struct lease_request r = {.q = queues_find(app->queues, w->queue)};
-    if (!parse_ack(ack, &r)) {
+    if (!parse_ack(ack, http_body(req), &r)) {
         waiting_free(w);
-        http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C", "ack is not a lease and a list of ids");
+        http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C, or ack=LEASE and A-B,C as the body",
+            "ack is not a lease and a list of ids");
         return;
     }
     struct pending *p = r.q ? pending_new(app, req, r.q) : NULL;

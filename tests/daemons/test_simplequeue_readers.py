@@ -85,11 +85,57 @@ class Epochs:
         self.stale(q.get("/reserve?reader=r&queue=new&epoch=" + epoch), None)
 
 
-class MemoryTest(Epochs, InMemory, QueueTest):
+class ManyIds:
+    """Lists of ids that no request's target holds."""
+    ODD = ",".join(str(n) for n in range(1, 20001, 2)).encode()
+
+    def leased(self, q, items=20000):
+        q.post("/mput", b"\n".join(b"%d" % n for n in range(items)))
+        lease, got = self.reserve(q, "items=%d" % items)
+        self.assertEqual(len(got), items)
+        return lease
+
+    def test_acks_by_body(self):
+        q = self.queue("--max-mget=20000")
+        lease = self.leased(q)
+        self.expect(q.post("/ack?lease=%s&id=%s" % (lease, self.ODD.decode())), 414)
+        self.assertEqual(q.post("/ack?lease=" + lease, self.ODD + b"\n").json(), {"acked": 10000})
+        self.assertEqual(q.post("/nack?lease=" + lease, b"19000-19999,2,19001\r\n").json(), {"nacked": 501})
+        self.assertEqual(q.post("/bury?lease=" + lease, b"4").json(), {"buried": 1})
+        rest = ",".join(str(n) for n in range(20000, 4, -2)).encode()
+        reply = self.expect(q.post("/reserve?items=3&ack=" + lease, rest), 200)
+        self.assertEqual(reply.header("X-Millrace-Acked"), "9498")
+        self.assertEqual([m[0] for m in reserved(reply)], [2, 19000, 19002])
+        numbers = self.numbers(q)
+        self.assertEqual((numbers["leased"], numbers["ready"], numbers["buried"]), (3, 498, 1))
+
+    def test_what_is_no_list_does_nothing(self):
+        q = self.queue()
+        lease = self.leased(q, 5)
+        for act in ("/ack", "/nack", "/nack?delay=9", "/bury"):
+            target = act + ("&" if "?" in act else "?") + "lease=" + lease
+            for body in (b"\n", b",", b"1,", b"1-", b"-1", b"3-1", b"1 2", b"1\n2", b"1\0", b"1\n\n",
+                         b"18446744073709551616"):
+                with self.subTest(act + repr(body)):
+                    self.expect(q.post(target, body), 400, "bad-parameter")
+            self.expect(q.post(target + "&id=1", b"2"), 400, "bad-parameter")
+            self.expect(q.post(target), 400, "missing-parameter")
+        self.expect(q.post("/reserve?ack=" + lease), 400, "bad-parameter")
+        self.expect(q.post("/reserve?ack=%s:1" % lease, b"1"), 400, "bad-parameter")
+        self.assertEqual(self.numbers(q)["leased"], 5)
+
+    def test_a_list_that_says_everything_over_and_over_is_no_work(self):
+        q = self.queue("--max-mget=20000")
+        lease = self.leased(q)
+        body = b",".join([b"1-20000", b"0-18446744073709551615"] * 250000)
+        self.assertEqual(q.post("/ack?lease=" + lease, body, timeout=20).json(), {"acked": 20000})
+
+
+class MemoryTest(Epochs, ManyIds, InMemory, QueueTest):
     pass
 
 
-class DiskTest(Epochs, OnDisk, QueueTest):
+class DiskTest(Epochs, ManyIds, OnDisk, QueueTest):
     def test_a_restart_ends_epochs_and_begins_higher_ones(self):
         q = self.queue()
         q.post("/put", b"x")
