@@ -237,7 +237,8 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .server_name = server_name,
         .not_ready = why_not_ready,
         .not_ready_arg = d,
-        .extra_stats = d->spec->extra_stats};
+        .extra_stats = d->spec->extra_stats,
+        .reset_stats = d->spec->reset_stats};
     d->http = http_server_new(&config);
     if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
         return 0;

@@ -50,6 +50,7 @@ struct daemon_spec {
      * has had its on_gone). */
     void (*stop)(void *ctx);
     void (*extra_stats)(void *ctx, bool json, struct buf *out); /* see http_server_config */
+    void (*reset_stats)(void *ctx);                             /* likewise; may be NULL */
 };
 
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv);

@@ -31,16 +31,29 @@ static void append_stats(const struct http_server *s, bool json, struct buf *bod
         buf_append_str(body, "}\n");
 }
 
+/* What is answered are the numbers after it. */
+static bool reset_stats(struct http_request *req, const struct http_server *s)
+{
+    if (!s->config.reset_stats)
+        return true;
+    if (!http_may_act(req))
+        return false;
+    s->config.reset_stats(s->config.ctx);
+    return true;
+}
+
 static void handle_stats(struct http_request *req, void *ctx)
 {
     struct bytes format = BYTES_LITERAL("text");
     struct buf body = {0};
     http_param(req, "format", &format);
-    bool json = bytes_equal_str(format, "json");
+    bool reset, json = bytes_equal_str(format, "json");
     if (!json && !bytes_equal_str(format, "text")) {
         http_problem(req, 400, "bad-parameter", NULL, "format must be text or json");
         return;
     }
+    if (!http_param_bool(req, "reset", false, &reset) || (reset && !reset_stats(req, ctx)))
+        return;
     append_stats(ctx, json, &body);
     http_reply(req, 200, json ? "application/json" : NULL, buf_bytes(&body));
     buf_free(&body);

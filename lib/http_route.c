@@ -176,6 +176,17 @@ static enum http_refusal judge_access(const struct http_request *req)
     return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !s->config.allow_acts ? HTTP_REFUSED_ACT : HTTP_REFUSED_NOT;
 }
 
+/* With a token the route has asked for it already. */
+bool http_may_act(struct http_request *req)
+{
+    const struct http_server *s = req->conn->server;
+    if (s->auth_token || s->config.allow_acts)
+        return true;
+    req->refusal = HTTP_REFUSED_ACT;
+    http_route_refuse(req);
+    return false;
+}
+
 static const char *why_not_ready(const struct http_server *s)
 {
     return s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;

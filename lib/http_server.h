@@ -29,7 +29,7 @@
  *    clients are taken to be gone. One whose connection is reset, or to which nothing can be written, is gone.
  *
  * Built in, and not to be registered: /ping (OK), /health (200 "ready" or 503 with the reason), /stats
- * (?format=json), /metrics.
+ * (?format=json, and ?reset=1 for bitly's clients), /metrics.
  */
 #ifndef MILLRACE_HTTP_SERVER_H
 #define MILLRACE_HTTP_SERVER_H
@@ -84,6 +84,8 @@ struct http_server_config {
     void *not_ready_arg;
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
+    /* /stats?reset=1, an act: puts back what extra_stats shows; may be NULL. What /metrics shows only grows. */
+    void (*reset_stats)(void *ctx);
 };
 
 struct http_server *http_server_new(const struct http_server_config *config);
@@ -109,6 +111,9 @@ const struct url_query *http_query(const struct http_request *req);
 struct bytes http_header(const struct http_request *req, const char *name);
 bool http_is_http10(const struct http_request *req);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
+/* For an act that is only one of the things its route does: true when it is open to this client as a route of
+ * HTTP_ROUTE_NEEDS_TOKEN is; else 403 was answered. */
+bool http_may_act(struct http_request *req);
 void *http_request_ctx(struct http_request *req);
 /* A handler's own pointer, NULL at first. */
 void http_set_data(struct http_request *req, void *data);

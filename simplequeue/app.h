@@ -18,6 +18,8 @@ struct evbuffer;
 #define APP_WAIT_MAX (10 * 60 * 1000)
 #define APP_DELAY_MAX (INT64_C(366) * 24 * 3600 * 1000)
 #define APP_REASON_MAX 1024
+#define APP_PAUSE_MAX APP_DELAY_MAX
+#define APP_EMPTY_ITEMS 10000 /* dropped in one record, so that the loop comes round in between */
 
 struct app {
     struct daemon *daemon;
@@ -34,6 +36,16 @@ struct app {
     void *loop; /* main.c's own: the timer */
 };
 
+/* What is kept beside each queue: named_queue_data. */
+struct front {
+    struct waiting_line line;
+    uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
+};
+static inline struct front *front_of(const struct named_queue *q)
+{
+    return named_queue_data(q);
+}
+
 struct queue_now app_now(void);
 /* Something with a deadline was made: sees that the timer is early enough. */
 void app_arm(struct app *app);
@@ -42,6 +54,7 @@ void app_check_drained(struct app *app);
 
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
+void app_reset_stats(void *ctx);
 void app_register_queue(struct app *app, struct named_queue *q);
 
 /* ---- for the handlers ---- */
@@ -51,9 +64,10 @@ struct pending {
     struct app *app;
     struct http_request *req; /* NULL once the client is gone */
     struct named_queue *q;
-    struct evbuffer *body; /* GET, MGET: what was taken */
-    const char *verb;      /* "acked": the member of the reply */
-    struct waiter *waiter; /* an ack that rides a reserve: what comes next */
+    struct evbuffer *body;  /* GET, MGET: what was taken */
+    const char *verb;       /* "acked": the member of the reply */
+    struct waiter *waiter;  /* an ack that rides a reserve: what comes next */
+    uint64_t count, before; /* EMPTY: how many so far; ids below which all go */
 };
 struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);
@@ -79,5 +93,6 @@ void reply_stale(struct http_request *req, uint64_t latest);
 
 http_handler http_put, http_mput, http_get, http_mget, http_dump, http_reserve;
 http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_dead, http_kick;
+http_handler http_pause, http_empty, http_exit;
 
 #endif

@@ -137,9 +137,14 @@ void pending_free(struct pending *p)
         path, GET_OR_POST, HTTP_ROUTE_WHEN_READY, 0, handler, NULL, help                                     \
     }
 
+#define ACT(path, flags, handler, help)                                                                      \
+    {                                                                                                        \
+        path, HTTP_POST_, HTTP_ROUTE_NEEDS_TOKEN | (flags), 0, handler, NULL, help                           \
+    }
+
 const struct http_route app_routes[] = {
-    ROUTE("/put", http_put, "put one message: ?data= or the body"),
-    ROUTE("/mput", http_mput, "put messages: ?separator="),
+    ROUTE("/put", http_put, "put one message: ?data= or the body, ?delay="),
+    ROUTE("/mput", http_mput, "put messages: ?separator=&delay="),
     ROUTE("/get", http_get, "take one message"),
     ROUTE("/mget", http_mget, "take messages: ?items=&separator="),
     ROUTE("/reserve", http_reserve, "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
@@ -151,5 +156,8 @@ const struct http_route app_routes[] = {
     ROUTE("/dead", http_dead, "the buried messages: ?items=&from="),
     ROUTE("/kick", http_kick, "buried messages are ready again: ?items="),
     ROUTE("/dump", http_dump, "the ready messages, left where they are: ?from="),
+    ACT("/pause", HTTP_ROUTE_WHEN_READY, http_pause, "nothing is taken or leased: ?for=MS, 0 ends it"),
+    ACT("/empty", HTTP_ROUTE_WHEN_READY, http_empty, "drop the ready messages"),
+    {"/exit", GET_OR_POST, HTTP_ROUTE_NEEDS_TOKEN, 0, http_exit, NULL, "stop the daemon, as SIGTERM does"},
     {0},
 };

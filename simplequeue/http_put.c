@@ -23,6 +23,7 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
         else if (outcome->count)
             http_add_header(req, "X-Millrace-Ids", "%llu-%llu", first, last);
         http_reply(req, 200, NULL, BYTES_NONE);
+        app_arm(app);
     }
     pending_free(p);
 }
@@ -51,6 +52,15 @@ static bool param_marks(struct http_request *req, struct queue_put *put)
         return bad_marks(req);
     if (!bytes_to_u64(mark, &put->mark) || !bytes_to_u64(next, &put->next) || put->mark >= put->next)
         return bad_marks(req);
+    return true;
+}
+
+static bool param_delay(struct http_request *req, usec_t *delay)
+{
+    uint64_t ms;
+    if (!http_param_u64(req, "delay", 0, 0, APP_DELAY_MAX, &ms))
+        return false;
+    *delay = (usec_t)ms * USEC_PER_MSEC;
     return true;
 }
 
@@ -97,7 +107,7 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
     char name[NAME_MAX_BYTES + 1];
     struct queue_now now = app_now();
     uint64_t mark = 0;
-    if (!param_queue(req, name) || !param_marks(req, what))
+    if (!param_queue(req, name) || !param_marks(req, what) || !param_delay(req, &what->delay))
         return;
     if (what->n == 0 && what->producer.len == 0 && message_data(req).len == 0) {
         http_problem(req, 400, "missing-data", NULL, "missing data");

@@ -10,8 +10,10 @@
         (void)s;                                                                                             \
         return expression;                                                                                   \
     }
-FIELD(puts, s->puts)
-FIELD(gets, s->gets)
+FIELD(puts, s->puts - front_of(q)->puts_before)
+FIELD(gets, s->gets - front_of(q)->gets_before)
+FIELD(all_puts, s->puts)
+FIELD(all_gets, s->gets)
 FIELD(depth, queue_depth(core))
 FIELD(depth_high_water, s->depth_high_water)
 FIELD(bytes, s->bytes)
@@ -21,6 +23,7 @@ FIELD(delayed, s->n[MESSAGE_DELAYED])
 FIELD(buried, s->n[MESSAGE_BURIED])
 FIELD(leases, (uint64_t)s->leases)
 FIELD(expired, s->expired)
+FIELD(paused, s->paused_until != 0)
 
 /* A queue's numbers, as /stats calls them. */
 static const struct field {
@@ -38,6 +41,7 @@ static const struct field {
     {"buried", read_buried},
     {"leases", read_leases},
     {"expired", read_expired},
+    {"paused", read_paused},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 #define FIELDS_BITLY 5 /* the first ones have bitly's names, and are at the top level for the default queue */
@@ -96,6 +100,17 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     (json ? json_stats : text_stats)(app, out);
 }
 
+void app_reset_stats(void *ctx)
+{
+    const struct app *app = ctx;
+    for (size_t i = 0; app && app->queues && i < queues_count(app->queues); i++) {
+        struct named_queue *q = queues_at(app->queues, i);
+        front_of(q)->puts_before = read_all_puts(q);
+        front_of(q)->gets_before = read_all_gets(q);
+        queue_reset_high_water(named_queue_core(q));
+    }
+}
+
 /* ---- metrics ---- */
 
 #define GAUGE(name)                                                                                          \
@@ -109,6 +124,7 @@ GAUGE(ready)
 GAUGE(leased)
 GAUGE(delayed)
 GAUGE(buried)
+GAUGE(paused)
 
 void app_register_queue(struct app *app, struct named_queue *q)
 {
@@ -122,6 +138,7 @@ void app_register_queue(struct app *app, struct named_queue *q)
         {"queue_leased", "messages leased", gauge_leased},
         {"queue_delayed", "messages that become ready later", gauge_delayed},
         {"queue_buried", "messages put aside", gauge_buried},
+        {"queue_paused", "1: nothing is taken or leased until the pause ends", gauge_paused},
     };
     char labels[NAME_MAX_BYTES + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));

@@ -165,6 +165,7 @@ static void recover_next(void *arg)
 static void on_new_queue(struct named_queue *q, void *arg)
 {
     struct app *app = arg;
+    named_queue_set_data(q, mem_zalloc(sizeof(struct front)));
     waiting_queue_new(app, q);
     app_register_queue(app, q);
     const struct queue_state *s = queue_state(named_queue_core(q));
@@ -223,7 +224,8 @@ static void stop(void *ctx)
     struct app *app = &w->app;
     for (size_t i = 0; app->queues && i < queues_count(app->queues); i++) {
         stats_remove_gauges(daemon_stats(app->daemon), queues_at(app->queues, i));
-        waiting_queue_free(queues_at(app->queues, i));
+        free(front_of(queues_at(app->queues, i)));
+        named_queue_set_data(queues_at(app->queues, i), NULL);
     }
     queues_free(&app->queues);
     if (w->timer)
@@ -282,6 +284,7 @@ int main(int argc, char **argv)
         .drain = drain,
         .stop = stop,
         .extra_stats = app_extra_stats,
+        .reset_stats = app_reset_stats,
     };
     return daemon_main(&spec, argc, argv);
 }

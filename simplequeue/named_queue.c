@@ -80,17 +80,20 @@ static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reaso
     return false;
 }
 
-/* What the messages of a PUT or MOVE record were: the texts in one array, the old ids gone. */
+/* What the messages of a PUT, PUT_LATE or MOVE record were: the texts in one array, the old ids gone. */
 static bool replay_messages(struct recovery *r, struct queue_record *record, uint64_t offset)
 {
     struct queue *core = r->q->core;
     struct queue_record_item item;
+    usec_t due = r->now.monotonic + (record->time - r->now.wall);
     for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
         if (!queue_restore_add(core, id, &item.message, 1, offset))
             return recovery_fail(r, offset, "its ids were given before");
         if (record->type == RECORD_MOVE) {
             queue_set_tries(core, id, item.tries);
             queue_restore_remove(core, item.ids);
+        } else if (record->type == RECORD_PUT_LATE) {
+            queue_restore_delay(core, id, due);
         }
     }
     return true;
@@ -129,7 +132,7 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     if (!queue_log_decode(payload, &record, &reason))
         return recovery_fail(r, offset, reason);
     r->q->last_record = offset;
-    if (record.type == RECORD_PUT || record.type == RECORD_MOVE) {
+    if (queue_record_has_messages(&record)) {
         if (record.n && !replay_messages(r, &record, offset))
             return false;
     } else if (record.type == RECORD_REMOVE) {

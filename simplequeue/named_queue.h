@@ -59,6 +59,7 @@ struct queue_put {
     size_t n;
     struct bytes producer; /* empty: none */
     uint64_t mark, next;
+    usec_t delay; /* ready only so long after, under new ids; 0: at once */
 };
 
 struct named_queue;
@@ -112,6 +113,9 @@ enum queue_result named_queue_kick(
 /* Puts messages back in their place: nothing to commit. How many. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
+
+/* Nothing is taken or reserved for `length`, QUEUE_PAUSE_OPEN: until it is ended; 0 ends it. Not kept over a restart. */
+void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 
 /* A timer of this queue has come (and is out of the heap). */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);

@@ -38,7 +38,9 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
     }
     if (o->producer[0] && !q->config.journal)
         named_queue_mark_set(q, o->producer, o->next);
-    if (o->n)
+    if (o->n && o->time)
+        queue_add_commit_delayed(q->core, o->first_id, o->n, c->start, o->time);
+    else if (o->n)
         queue_add_commit(q->core, o->first_id, o->n, c->start);
 }
 

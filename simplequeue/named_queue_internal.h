@@ -20,7 +20,7 @@ struct op {
     uint64_t first_id; /* PUT, MOVE: the new ids */
     size_t n;
     struct id_ranges ids; /* the busy ones */
-    usec_t time;          /* DELAY: due, monotonic; BURY: wall; MOVE: monotonic retry */
+    usec_t time;          /* DELAY, a late PUT: due, monotonic; BURY: wall; MOVE: monotonic retry */
     char *reason;
     size_t reason_len;
     char producer[NAME_MAX_BYTES + 1];

@@ -106,6 +106,15 @@ uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t
     return count;
 }
 
+void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now)
+{
+    if (length)
+        queue_pause(q->core, length == QUEUE_PAUSE_OPEN ? length : now.monotonic + length);
+    else
+        queue_resume(q->core);
+    named_queue_tell_ready(q);
+}
+
 /* ---- becoming ready late ---- */
 
 /* Moves the op's messages, which are set aside, to the end. The new ones are copies until that is
@@ -161,8 +170,11 @@ enum queue_result named_queue_kick(
 
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now)
 {
-    if (timer->kind == QUEUE_TIMER_LEASE) {
-        queue_lease_expire(q->core, timer->id);
+    if (timer->kind != QUEUE_TIMER_DELAY) {
+        if (timer->kind == QUEUE_TIMER_LEASE)
+            queue_lease_expire(q->core, timer->id);
+        else
+            queue_resume(q->core);
         named_queue_tell_ready(q);
         return;
     }

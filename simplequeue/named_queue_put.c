@@ -135,7 +135,12 @@ static enum queue_result put_new(
     o->n = put->n;
     o->first_id = put->n ? queue_add(core, put->messages, put->n) : queue_state(core)->next_id;
     buf_clear(&o->q->record);
-    queue_log_put(&o->q->record, o->first_id, put->messages, put->n);
+    if (put->delay) {
+        o->time = now.monotonic + put->delay;
+        queue_log_put_late(&o->q->record, o->first_id, put->messages, put->n, now.wall + put->delay);
+    } else {
+        queue_log_put(&o->q->record, o->first_id, put->messages, put->n);
+    }
     uint64_t first_id = o->first_id;
     enum queue_result r = op_append(o, a, put->messages, put->n, now, mark);
     if (r != QUEUE_OK)

@@ -53,6 +53,7 @@ struct queue {
         taken; /* set aside by queue_take; an id whose message is not busy any more is passed over */
     struct lease *leases;
     struct epochs epochs;
+    struct queue_timer pause;
     uint64_t last_lease;
     char reader[NAME_MAX_BYTES + 1];
 };
@@ -125,6 +126,9 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     q->last_lease = lease_base;
     q->state.next_id = q->frontier = next_id;
     q->state.reader = q->reader;
+    heap_node_init(&q->pause.node);
+    q->pause.kind = QUEUE_TIMER_PAUSE;
+    q->pause.queue = q;
     store_init(&q->store, next_id);
     return q;
 }
@@ -162,6 +166,7 @@ void queue_free(struct queue **qp)
     free(q->returned.ids);
     free(q->taken.ids);
     epochs_free(&q->epochs);
+    heap_remove(&q->shared->deadlines, &q->pause.node);
     q->magic = 0;
     free(q);
     *qp = NULL;
@@ -308,8 +313,6 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     else
         q->frontier = id + 1;
     set_state(q, m, state);
-    count_delivery(m);
-    q->state.gets++;
 }
 
 /* The lowest id whose taking is not committed yet; UINT64_MAX when there is none. */
@@ -323,17 +326,21 @@ static uint64_t lowest_taken(struct queue *q)
     return UINT64_MAX;
 }
 
-/* Ready messages below `before`. */
+/* Ready messages below `before`; none while the queue is paused. */
 static void take(struct queue *q, enum message_state state, size_t max_items, size_t max_bytes,
     uint64_t before, struct id_ranges *out)
 {
     uint64_t id;
     struct message *m;
+    if (q->state.paused_until)
+        return;
     for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
         if (n && bytes + m->len > max_bytes)
             return;
         bytes += m->len;
         ready_take(q, id, m, state);
+        count_delivery(m);
+        q->state.gets++;
         if (state == MESSAGE_BUSY)
             id_heap_put(&q->taken, id);
         id_ranges_add(out, id);
@@ -344,6 +351,37 @@ void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_r
 {
     lowest_taken(q); /* forgets those that are committed, so that the heap holds what is under way */
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
+}
+
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, struct id_ranges *out)
+{
+    uint64_t id;
+    struct message *m;
+    lowest_taken(q);
+    for (size_t n = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
+        ready_take(q, id, m, MESSAGE_BUSY);
+        id_heap_put(&q->taken, id);
+        id_ranges_add(out, id);
+    }
+}
+
+void queue_pause(struct queue *q, usec_t until)
+{
+    queue_resume(q);
+    q->state.paused_until = until;
+    if (until != QUEUE_PAUSE_OPEN)
+        heap_put(&q->shared->deadlines, &q->pause.node, until);
+}
+
+void queue_resume(struct queue *q)
+{
+    q->state.paused_until = 0;
+    heap_remove(&q->shared->deadlines, &q->pause.node);
+}
+
+void queue_reset_high_water(struct queue *q)
+{
+    q->state.depth_high_water = queue_depth(q);
 }
 
 /* ---- leases ---- */
@@ -586,6 +624,14 @@ void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due)
     each_busy(q, ids, delay_one, &due);
 }
 
+void queue_add_commit_delayed(
+    struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due)
+{
+    queue_add_commit(q, first_id, n, journal_offset);
+    for (uint64_t id = first_id; id < first_id + n; id++)
+        delay_one(q, id, store_find(&q->store, id), &due);
+}
+
 static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
 {
     const struct queue_burial *told = arg;
@@ -689,6 +735,11 @@ void queue_restore_lease_base(struct queue *q, uint64_t base)
 {
     if (base > q->last_lease)
         q->last_lease = base;
+}
+
+void queue_restore_delay(struct queue *q, uint64_t id, usec_t due)
+{
+    delay_one(q, id, store_find(&q->store, id), &due);
 }
 
 bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)

@@ -57,13 +57,13 @@ struct queue_shared {
     uint64_t bytes;
 };
 
-enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY };
+enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY, QUEUE_TIMER_PAUSE };
 /* What is in the heap of deadlines; `node` is its first member. */
 struct queue_timer {
     struct heap_node node;
     enum queue_timer_kind kind;
     struct queue *queue;
-    uint64_t id; /* the lease's number, or the delayed message's id */
+    uint64_t id; /* the lease's number, or the delayed message's id; of a pause nothing */
 };
 
 /* Read freely; only the queue changes it. */
@@ -75,6 +75,7 @@ struct queue_state {
     uint64_t puts, gets;    /* messages that became ready by a put; messages given out */
     uint64_t expired;       /* leases that ran out holding messages */
     uint64_t depth_high_water;
+    usec_t paused_until; /* 0: it is not */
     size_t leases;
     const char *reader; /* whose leases they are; means something while leases > 0 */
 };
@@ -98,6 +99,9 @@ uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n);
 /* What was added is ready. Commits and aborts come in the order of the adds. */
 void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset);
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
+/* As queue_add_commit, but they are delayed until `due`, and never were ready. */
+void queue_add_commit_delayed(
+    struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due);
 
 /* ---- reading ---- */
 /* The message's bytes, good until it is removed; and its tries. It must be held. */
@@ -113,6 +117,18 @@ void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_r
 bool queue_admits(const struct queue *q, const char *reader);
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
+
+/* Up to max_items ready messages, the lowest ids below `before` first, become busy, to be removed without having been
+ * given to anybody: they count neither as gets nor as tries, and a pause does not hold them back. */
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, struct id_ranges *out);
+
+/* Until `until`, when the timer in the heap of deadlines tells, nothing is taken or reserved; all else goes on.
+ * QUEUE_PAUSE_OPEN: until queue_resume. A pause takes the place of the one before. Memory only. */
+#define QUEUE_PAUSE_OPEN INT64_MAX
+void queue_pause(struct queue *q, usec_t until);
+void queue_resume(struct queue *q);
+/* depth_high_water begins again at the depth there is. */
+void queue_reset_high_water(struct queue *q);
 
 /* ---- by lease ---- */
 /* Those of `wanted` (any order, may overlap) that are leased under the number become busy; appended to *out.
@@ -168,6 +184,8 @@ void queue_restore_next_id(struct queue *q, uint64_t next_id); /* at least this 
 void queue_restore_lease_base(struct queue *q, uint64_t base); /* at least this */
 /* Those of the range that are held are gone. */
 void queue_restore_remove(struct queue *q, struct id_range range);
+/* A ready message is delayed. */
+void queue_restore_delay(struct queue *q, uint64_t id, usec_t due);
 /* A message held and not busy becomes busy, for queue_delay or queue_bury. False when it is not held. */
 bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries);
 

@@ -50,11 +50,24 @@ static void put_head(struct buf *out, enum queue_record_type type, size_t n, uin
     put_u64(out, id);
 }
 
+static void put_lengths(struct buf *out, const struct bytes *messages, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        put_u32(out, messages[i].len);
+}
+
 void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n)
 {
     put_head(out, RECORD_PUT, n, first_id);
-    for (size_t i = 0; i < n; i++)
-        put_u32(out, messages[i].len);
+    put_lengths(out, messages, n);
+}
+
+void queue_log_put_late(
+    struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due)
+{
+    put_head(out, RECORD_PUT_LATE, n, first_id);
+    put_u64(out, (uint64_t)due);
+    put_lengths(out, messages, n);
 }
 
 void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n)
@@ -122,11 +135,12 @@ static const struct {
     [RECORD_BURY] = {12, 12},
     [RECORD_MOVE] = {0, 16},
     [RECORD_OPEN] = {8, 0},
+    [RECORD_PUT_LATE] = {8, 4},
 };
 
 static bool has_messages(enum queue_record_type type)
 {
-    return type == RECORD_PUT || type == RECORD_MOVE;
+    return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE;
 }
 
 static bool read_item(struct queue_record *r, struct queue_record_item *item)
@@ -137,7 +151,7 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
     if (length > r->text.len || (has_messages(r->type) && length == 0))
         return false;
     item->message = cut(&r->text, length);
-    if (r->type == RECORD_PUT)
+    if (r->type != RECORD_MOVE && has_messages(r->type))
         return true;
     item->ids.first = item->ids.last = get_u64(row.ptr);
     if (r->type == RECORD_REMOVE)
@@ -145,6 +159,11 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
     else
         item->tries = get_u32(row.ptr + 8);
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
+}
+
+bool queue_record_has_messages(const struct queue_record *r)
+{
+    return has_messages(r->type);
 }
 
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item)
@@ -184,7 +203,7 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
     if (head.ptr[1] != RECORD_VERSION)
         return false;
     *reason = "its type is not known";
-    if (type < RECORD_PUT || type > RECORD_OPEN || head.ptr[2] || head.ptr[3])
+    if (type < RECORD_PUT || type > RECORD_PUT_LATE || head.ptr[2] || head.ptr[3])
         return false;
     *out = (struct queue_record){.type = type, .n = get_u32(head.ptr + 4), .id = get_u64(head.ptr + 8)};
     *reason = "its id is not one";

@@ -15,19 +15,20 @@
 #include "queue.h"
 
 enum queue_record_type {
-    RECORD_PUT = 1, /* messages; `id` is the first one's */
-    RECORD_REMOVE,  /* ranges of ids that are gone */
-    RECORD_DELAY,   /* ids with their tries, due at `time` */
-    RECORD_BURY,    /* ids with their tries, buried at `time`, with a reason */
-    RECORD_MOVE,    /* messages that became ready late, with the id each had; `id` is the first new one */
-    RECORD_OPEN,    /* the daemon opened the queue: its lease numbers are above `lease_base` */
+    RECORD_PUT = 1,  /* messages; `id` is the first one's */
+    RECORD_REMOVE,   /* ranges of ids that are gone */
+    RECORD_DELAY,    /* ids with their tries, due at `time` */
+    RECORD_BURY,     /* ids with their tries, buried at `time`, with a reason */
+    RECORD_MOVE,     /* messages that became ready late, with the id each had; `id` is the first new one */
+    RECORD_OPEN,     /* the daemon opened the queue: its lease numbers are above `lease_base` */
+    RECORD_PUT_LATE, /* as PUT, but the messages are delayed until `time` */
 };
 
 struct queue_record {
     enum queue_record_type type;
     uint32_t n;          /* items */
     uint64_t id;         /* the first new id; for a record without messages: at least the next message's */
-    usec_t time;         /* DELAY, BURY: wall clock */
+    usec_t time;         /* DELAY, BURY, PUT_LATE: wall clock */
     uint64_t lease_base; /* OPEN */
     struct bytes reason; /* BURY */
     struct bytes table, text; /* what queue_record_next has yet to give */
@@ -36,16 +37,20 @@ struct queue_record {
 struct queue_record_item {
     struct id_range ids;  /* REMOVE: the range; DELAY, BURY, MOVE: the (old) id, twice */
     uint32_t tries;       /* DELAY, BURY, MOVE */
-    struct bytes message; /* PUT, MOVE */
+    struct bytes message; /* PUT, PUT_LATE, MOVE */
 };
 
 /* False when it is no such record, or one of a newer version; *reason (static text) says what is wrong. */
 bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason);
+/* Whether it gives messages new ids. */
+bool queue_record_has_messages(const struct queue_record *r);
 /* The next item; false at the end. */
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
 
-/* PUT and MOVE append what goes before the messages' bytes, which follow one after the other. */
+/* PUT, PUT_LATE and MOVE append what goes before the messages' bytes, which follow one after the other. */
 void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n);
+void queue_log_put_late(
+    struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due);
 void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n);
 void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids);
 void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base);

@@ -103,7 +103,7 @@ bool waiting_answer_stale(struct waiter *w, struct named_queue *q)
 
 void waiting_refuse_stale(struct named_queue *q)
 {
-    const struct waiting_line *line = named_queue_data(q);
+    const struct waiting_line *line = &front_of(q)->line;
     struct waiter *after;
     for (struct waiter *w = line->first; w; w = after) {
         after = w->after;
@@ -132,7 +132,7 @@ void waiting_reserve(struct waiter *w, struct queue_now now)
 {
     struct app *app = w->app;
     struct named_queue *q = queues_find(app->queues, w->queue);
-    struct waiting_line *line = q ? named_queue_data(q) : &app->waiting.strays;
+    struct waiting_line *line = q ? &front_of(q)->line : &app->waiting.strays;
     heap_node_init(&w->deadline);
     if (waiting_answer_stale(w, q))
         return;
@@ -152,9 +152,8 @@ void waiting_reserve(struct waiter *w, struct queue_now now)
 
 void waiting_queue_new(struct app *app, struct named_queue *q)
 {
-    struct waiting_line *line = mem_zalloc(sizeof *line);
+    struct waiting_line *line = &front_of(q)->line;
     struct waiter *after;
-    named_queue_set_data(q, line);
     for (struct waiter *w = app->waiting.strays.first; w; w = after) {
         after = w->after;
         if (strcmp(w->queue, named_queue_name(q)) != 0)
@@ -166,10 +165,11 @@ void waiting_queue_new(struct app *app, struct named_queue *q)
 
 void waiting_serve(struct app *app, struct named_queue *q)
 {
-    struct waiting_line *line = named_queue_data(q);
+    struct front *front = front_of(q);
     (void)app;
-    if (!line || !line->first)
+    if (!front || !front->line.first)
         return;
+    struct waiting_line *line = &front->line;
     usec_t now = app_now().monotonic;
     while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
         if (!try_answer(line->first, q, now))
@@ -194,10 +194,4 @@ bool waiting_next_deadline(const struct app *app, usec_t *deadline)
 void waiting_drain(struct app *app)
 {
     waiting_tick(app, INT64_MAX);
-}
-
-void waiting_queue_free(struct named_queue *q)
-{
-    free(named_queue_data(q));
-    named_queue_set_data(q, NULL);
 }

@@ -57,7 +57,4 @@ void waiting_tick(struct app *app, usec_t monotonic);
 bool waiting_next_deadline(const struct app *app, usec_t *deadline);
 /* All are answered with nothing. */
 void waiting_drain(struct app *app);
-/* The queue is about to be freed. */
-void waiting_queue_free(struct named_queue *q);
-
 #endif

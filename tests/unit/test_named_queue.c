@@ -100,7 +100,7 @@ static const struct queue_state *state_of(void)
 static void put_marked(const char *text, const char *producer, uint64_t mark, uint64_t next)
 {
     struct bytes message = bytes_str(text);
-    struct queue_put put = {&message, 1, bytes_str(producer), mark, next};
+    struct queue_put put = {&message, 1, bytes_str(producer), mark, next, 0};
     assert_int_equal(named_queue_put(q, &put, at(2), note, NULL, NULL), QUEUE_OK);
 }
 

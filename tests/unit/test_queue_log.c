@@ -39,6 +39,14 @@ static void puts_and_moves(void **state)
         assert_true(queue_record_next(&r, &item) && bytes_equal(item.message, messages[i]));
     assert_false(queue_record_next(&r, &item));
     buf_clear(&out);
+    queue_log_put_late(&out, 43, messages, 2, 77);
+    append_all(&out, messages, 2);
+    r = decode(buf_bytes(&out));
+    assert_true(r.type == RECORD_PUT_LATE && r.id == 43 && r.time == 77 && queue_record_has_messages(&r));
+    for (size_t i = 0; i < 2; i++)
+        assert_true(queue_record_next(&r, &item) && bytes_equal(item.message, messages[i]));
+    assert_false(queue_record_next(&r, &item));
+    buf_clear(&out);
     queue_log_move(&out, 50, moved, 2);
     append_all(&out, messages, 2);
     r = decode(buf_bytes(&out));
