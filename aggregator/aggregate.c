@@ -492,7 +492,7 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char
         snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
-    if (chain_archived(a->config.archive, &archived, error) != SLICE_OK)
+    if (chain_archived(a->config.archive, &a->sealed, &archived, error) != SLICE_OK)
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     if (through > archived) {
         snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %" PRIu64, archived);

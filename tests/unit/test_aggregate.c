@@ -1,5 +1,6 @@
 /* aggregate and its chain of slices: sealed, cleared, stopped at every step, and opened beside an archive. */
 #include "aggregate.h"
+#include "make_slice.h"
 #include "manifest.h"
 
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 static char dir[64], error[SLICE_ERROR_TEXT];
 static struct counters *counters;
 static const char *archive;
+static char retired[64]; /* of the manifest */
 
 static void read_counters(const char *text)
 {
@@ -48,6 +50,7 @@ static int set_up(void **state)
     snprintf(dir, sizeof dir, "/tmp/millrace-aggregate-XXXXXX");
     assert_non_null(mkdtemp(dir));
     archive = NULL;
+    retired[0] = '\0';
     read_counters(PLAIN);
     return 0;
 }
@@ -145,6 +148,7 @@ static void put_manifest(uint64_t through, uint64_t end)
     const struct manifest m = {.generation = through,
         .through = through,
         .counters = text,
+        .retired = retired,
         .shards = 1,
         .files = &file,
         .streams = &stream,
@@ -369,6 +373,62 @@ static void it_begins_behind_the_archive(void **state)
     refused(SLICE_FOREIGN, "goes through slice 6 already");
 }
 
+/* While it runs somebody puts another pipeline's archive in place of its own. */
+static void another_archive_clears_nothing(void **state)
+{
+    (void)state;
+    put_manifest(0, 0);
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= 3; n++) {
+        take(a, n);
+        seal_good(a);
+    }
+    put_manifest(2, 4 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_non_null(strstr(error, "do not belong together"));
+    put_manifest(4, 6 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 3, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_non_null(strstr(error, "never sealed"));
+    assert_int_equal(count_after(a, 0), 6);
+    put_manifest(2, 3 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    aggregate_close(&a);
+}
+
+static void copy_slice(const char *from, const char *to)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -f %s/%s* && cp -a %s/%s %s/%s", dir, to, dir, from, dir, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void an_old_copy_among_the_slices_is_refused(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    take(a, 2);
+    seal_good(a);
+    aggregate_close(&a);
+    copy_slice("slices/0000000002.db", "old"); /* open, with nothing in it */
+    a = open_good();
+    take(a, 3);
+    seal_good(a);
+    take(a, 1);
+    aggregate_close(&a);
+    copy_slice("slices/0000000002.db", "good");
+    copy_slice("old", "slices/0000000002.db");
+    refused(SLICE_FOREIGN, "never sealed");
+    change_slice(in_dir("slices/0000000002.db"), "INSERT INTO meta VALUES('sealed', 1)");
+    refused(SLICE_FOREIGN, "slice 3 in ");
+    copy_slice("good", "slices/0000000002.db");
+    change_slice(in_dir("slices/0000000002.db"), "UPDATE begins SET offset = 0");
+    refused(SLICE_FOREIGN, "does not begin where slice 1 ends");
+    copy_slice("good", "slices/0000000002.db");
+    a = open_good();
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_close(&a);
+}
+
 static void a_gap_is_refused(void **state)
 {
     (void)state;
@@ -423,6 +483,14 @@ static void another_key_under_a_name_is_refused(void **state)
     read_counters(OTHER);
     refused(SLICE_DIFFERENT, "total u key = l");
     assert_int_equal(access(in_dir("slices/0000000004.db"), F_OK), -1);
+    read_counters(PLAIN "[total h]\nkey = h\n");
+    snprintf(retired, sizeof retired, "total h key = host(u)\n"); /* in the archive, though not at its end */
+    put_manifest(3, 7 * LENGTH);
+    refused(SLICE_DIFFERENT, "total h key = host(u)");
+    snprintf(retired, sizeof retired, "total h key = h\n");
+    put_manifest(3, 7 * LENGTH);
+    struct aggregate *a = open_good();
+    aggregate_close(&a);
 }
 
 int main(void)
@@ -436,6 +504,8 @@ int main(void)
         TEST(without_a_next_slice_nothing_is_answered_or_lost),
         TEST(only_what_is_archived_is_cleared),
         TEST(it_begins_behind_the_archive),
+        TEST(another_archive_clears_nothing),
+        TEST(an_old_copy_among_the_slices_is_refused),
         TEST(a_gap_is_refused),
         TEST(what_the_old_counters_counted_is_sealed),
         TEST(another_key_under_a_name_is_refused),
