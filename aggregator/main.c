@@ -1,5 +1,6 @@
 /* aggregator: wires the followers of streams, the aggregate and its HTTP face to the event loop. */
 #include "app.h"
+#include "cursor_keeper.h"
 #include "http_client.h"
 #include "json_fields.h"
 #include "log.h"
@@ -34,6 +35,12 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .fallback = "clicks",
         .help = "what to count, separated by commas"},
+    {.name = "cursor",
+        .type = OPTION_STRING,
+        .fallback = "aggregator",
+        .min = 1,
+        .max = NAME_MAX_BYTES,
+        .help = "name of the cursor that pubsub keeps on each stream: another for each aggregator"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",
@@ -69,6 +76,7 @@ struct wiring {
     struct app app; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct http_client *client;
+    struct cursor_keeper *keeper;
     struct event *tick, *poll;
     bool polling, drained;
     int64_t polled_at;              /* unix seconds */
@@ -153,6 +161,7 @@ static void on_poll(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
+    cursor_keeper_tick(w->keeper);
     if (w->polling)
         return;
     w->polling = true;
@@ -383,6 +392,11 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     }
     int result = read_streams(&app, o, error);
+    if (result == 0 && !bytes_is_name(bytes_str(options_string(o, "cursor")))) {
+        snprintf(error->text, sizeof(error->text), "cursor (%s): %s is no name", options_source(o, "cursor"),
+            options_string(o, "cursor"));
+        result = -1;
+    }
     if (result == 0)
         result = read_counters(o, &counters, error);
     if (counters)
@@ -408,6 +422,7 @@ static void stop(void *ctx)
         follower_free(&app->followers[i]);
     if (w->client)
         http_client_free(&w->client);
+    cursor_keeper_free(&w->keeper);
     stats_remove_gauges(daemon_stats(app->daemon), app);
     free_event(&w->tick);
     free_event(&w->poll);
@@ -448,7 +463,7 @@ static int open_client(struct wiring *w, struct options *o, struct config_error 
     const char *url = options_string(o, "pubsub_url");
     url = url ? url : options_peer_url(o, "pubsub", 8081);
     struct http_client_config c = {
-        .base = daemon_base(w->app.daemon), .url = url, .max_connections = (int)w->app.n_streams + 1};
+        .base = daemon_base(w->app.daemon), .url = url, .max_connections = (int)w->app.n_streams + 2};
     w->client = http_client_new(&c);
     if (w->client)
         return 0;
@@ -470,6 +485,7 @@ static void begin(struct wiring *w, const struct options *o)
     usec_t tick = options_int(o, "flush_interval") * USEC_PER_MSEC / TICKS_A_FLUSH;
     tick = tick > TICK_MOST ? TICK_MOST : tick < TICK_LEAST ? TICK_LEAST : tick;
     say_not_ready(w, "catching up with the streams");
+    w->keeper = cursor_keeper_new(w->client, app->aggregate, app->n_streams, options_string(o, "cursor"));
     w->tick = every(w, tick, on_tick);
     w->poll = every(w, POLL_SECONDS * USEC_PER_SEC, on_poll);
     on_poll(-1, 0, w);

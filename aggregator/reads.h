@@ -15,12 +15,12 @@
 #include "count_map.h"
 #include "slice_snapshot.h"
 
-#define READS_MAPS 2
+#define READS_MAX_LAYERS 256
 
 struct reads_layers {
     size_t n_snapshots, n_maps;
-    struct slice_snapshot *const *snapshots; /* borrowed */
-    const struct count_map *maps[READS_MAPS];
+    struct slice_snapshot *snapshots[READS_MAX_LAYERS];
+    const struct count_map *maps[READS_MAX_LAYERS];
 };
 
 struct reads_bounds {

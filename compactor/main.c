@@ -6,7 +6,6 @@
 #include "options.h"
 #include "progress.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -166,8 +165,7 @@ static int run_options(struct options *o)
     if (!init && !options_string(o, "slices"))
         return fail("slices is not set: the aggregator's directory of slices", EX_CONFIG);
     if (daemon_own_directory(options_string(o, "archive"), &error) != 0)
-        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
-    daemon_raise_file_limit();
+        return fail(error.text, EX_CONFIG);
     return init ? init_archive(o) : run_over_http(o);
 }
 

@@ -7,7 +7,7 @@
 
 static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_http",
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
-    "pubsub_filtered", "file_to_queue", "input", "total", "subtotal"};
+    "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
 
 /* The entries of all sections stand in one array while it grows; sections know where theirs begin. */
 struct reading {

@@ -238,7 +238,8 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .not_ready = why_not_ready,
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats,
-        .reset_stats = d->spec->reset_stats};
+        .reset_stats = d->spec->reset_stats,
+        .stats_headers = d->spec->stats_headers};
     d->http = http_server_new(&config);
     if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
         return 0;

@@ -44,6 +44,7 @@ static bool reset_stats(struct http_request *req, const struct http_server *s)
 
 static void handle_stats(struct http_request *req, void *ctx)
 {
+    const struct http_server *s = ctx;
     struct bytes format = BYTES_LITERAL("text");
     struct buf body = {0};
     http_param(req, "format", &format);
@@ -54,7 +55,9 @@ static void handle_stats(struct http_request *req, void *ctx)
     }
     if (!http_param_bool(req, "reset", false, &reset) || (reset && !reset_stats(req, ctx)))
         return;
-    append_stats(ctx, json, &body);
+    append_stats(s, json, &body);
+    if (s->config.stats_headers)
+        s->config.stats_headers(s->config.ctx, req);
     http_reply(req, 200, json ? "application/json" : NULL, buf_bytes(&body));
     buf_free(&body);
 }

@@ -86,6 +86,8 @@ struct http_server_config {
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
     /* /stats?reset=1, an act: puts back what extra_stats shows; may be NULL. What /metrics shows only grows. */
     void (*reset_stats)(void *ctx);
+    /* Adds headers to the reply of /stats; may be NULL. */
+    void (*stats_headers)(void *ctx, struct http_request *req);
 };
 
 struct http_server *http_server_new(const struct http_server_config *config);

@@ -105,6 +105,8 @@ uint64_t journal_earliest(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk, of all segments and of the file kept ready for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);
+/* Bytes of payload that are there from `from` to below `to`: what is in holes and what was trimmed does not count. */
+uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 /* Time of the last committed frame, wall clock; 0 when empty. */
 usec_t journal_last_time(const struct journal *j);
 /* Bytes of the last file, frames and their headers, that opening cut off the tail: a torn or refused write. */

@@ -70,6 +70,17 @@ uint64_t journal_disk_bytes(const struct journal *j)
     return n + spare_bytes(j);
 }
 
+uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
+{
+    uint64_t n = 0;
+    for (size_t i = j->n_segments; i-- > j->doomed && j->segments[i]->end > from;) {
+        uint64_t low = j->segments[i]->base > from ? j->segments[i]->base : from;
+        uint64_t high = j->segments[i]->end < to ? j->segments[i]->end : to;
+        n += high > low ? high - low : 0;
+    }
+    return n;
+}
+
 static enum journal_result find_segment(
     const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges)
 {

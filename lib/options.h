@@ -94,6 +94,11 @@ const struct config *options_config(const struct options *o);
  * The text lives as long as the options. */
 const char *options_peer_url(struct options *o, const char *daemon, int default_port);
 
+/* Reads `text` by the row's type and bounds: for sections beside the program's own, such as [stream NAME]. 0, or -1
+ * with what is wrong ("is no size (64M)"), without the name. */
+int option_value_read(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size);
+
 /* The settings in force, one `name = value  ; source` a line, as --check-config prints them. */
 void options_print_settings(const struct options *o, struct buf *out);
 /* --check-config was given: the program checks what else it reads, prints the settings and exits 0. */

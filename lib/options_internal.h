@@ -30,9 +30,6 @@ struct options {
     char error[600];
 };
 
-/* Reads `text` by the row's type and bounds. 0, or -1 with what is wrong ("is no size (64M)"), without the name. */
-int option_value_read(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size);
 /* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
 void option_value_describe(const struct option_row *row, struct buf *out);
 

@@ -10,11 +10,12 @@ struct pub {
     struct app *app;
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
+    bool is_bitlys; /* named no stream: is answered in bitly's words */
 };
 
 /* ---- which stream, and what can be wrong with it ---- */
 
-static bool answer_not_recovered(struct app *app, struct http_request *req)
+bool app_is_not_up(struct app *app, struct http_request *req)
 {
     if (app->recovered && !app->draining)
         return false;
@@ -50,10 +51,10 @@ static struct stream *make_stream(struct app *app, struct http_request *req, con
     return s;
 }
 
-struct stream *app_request_stream(struct app *app, struct http_request *req, bool make)
+struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make)
 {
     char name[NAME_MAX_BYTES + 1];
-    if (answer_not_recovered(app, req) || !http_param_name(req, "stream", NULL, name))
+    if (app_is_not_up(app, req) || !http_param_name(req, "stream", fallback, name))
         return NULL;
     struct stream *s = streams_find(app->streams, name);
     if (s)
@@ -100,10 +101,15 @@ static void answer_refused(struct app *app, struct http_request *req, struct str
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
 }
 
-static void answer_published(struct http_request *req, struct stream *s, const struct stream_published *p)
+static void answer_published(const struct pub *pub, const struct stream_published *p)
 {
+    struct http_request *req = pub->req;
+    struct stream *s = pub->stream;
     const char *id = journal_id(stream_journal(s));
-    if (p->commit.duplicate)
+    if (pub->is_bitlys)
+        http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
+            stream_numbers(s).subscribers);
+    else if (p->commit.duplicate)
         http_replyf(req, 200, "application/json",
             "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":null,\"end\":null,\"lines\":0,\"duplicate\":true}\n",
             stream_name(s), id);
@@ -125,10 +131,10 @@ static void pub_done(const struct stream_published *p, void *arg)
         stats_add(app->bytes, p->commit.end - p->commit.start);
         stats_add(app->duplicates, p->commit.duplicate);
         if (pub->req)
-            answer_published(pub->req, pub->stream, p);
+            answer_published(pub, p);
     }
     free(pub);
-    app->publishes_in_flight--;
+    app->in_flight--;
     app_check_drained(app);
 }
 
@@ -187,15 +193,39 @@ static bool read_lines(struct app *app, struct http_request *req, bool may_be_em
     return false;
 }
 
+/* A stream at its disk limit takes no lines; a retry of what is there is answered as ever. True when it was refused. */
+static bool refuse_when_full(struct app *app, struct http_request *req, struct stream *s,
+    const struct lines *lines, const struct stream_marks *marks)
+{
+    const char *who = NULL;
+    uint64_t hold = cursors_hold(app->cursors, s, &who);
+    bool is_retry =
+        marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
+    if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
+        return false;
+    stats_add(app->refused, 1);
+    if (who)
+        http_problem(req, 503, "storage-full", "move or delete the cursor, or raise disk_limit",
+            "stream %s is at its disk_limit, and cursor %s holds what it has from %" PRIu64 " on",
+            stream_name(s), who, hold);
+    else
+        http_problem(req, 503, "storage-full", "set retain_bytes or retain_age, or raise disk_limit",
+            "stream %s is at its disk_limit", stream_name(s));
+    return true;
+}
+
 static void publish(struct app *app, struct http_request *req, struct stream *s, const struct lines *lines,
     const struct stream_marks *marks)
 {
+    struct bytes name;
+    if (refuse_when_full(app, req, s, lines, marks))
+        return;
     struct pub *pub = mem_alloc(sizeof(*pub));
-    *pub = (struct pub){.app = app, .req = req, .stream = s};
+    *pub = (struct pub){.app = app, .req = req, .stream = s, .is_bitlys = !http_param(req, "stream", &name)};
     uint64_t mark = 0;
     enum journal_result r = stream_publish(s, lines, marks, clock_wall(), pub_done, pub, &mark);
     if (r == JOURNAL_OK) {
-        app->publishes_in_flight++;
+        app->in_flight++;
         http_on_gone(req, pub_gone, pub);
         return;
     }
@@ -212,10 +242,10 @@ static void handle_pub(struct http_request *req, void *ctx)
     struct app *app = ctx;
     struct stream_marks marks;
     struct lines lines;
-    if (answer_not_recovered(app, req) || !read_marks(req, &marks) ||
+    if (app_is_not_up(app, req) || !read_marks(req, &marks) ||
         !read_lines(app, req, marks.producer.len > 0, &lines))
         return;
-    struct stream *s = app_request_stream(app, req, true);
+    struct stream *s = app_request_stream(app, req, APP_DEFAULT_STREAM, true);
     if (s)
         publish(app, req, s, &lines, &marks);
     lines_free(&lines);
@@ -226,7 +256,7 @@ static void handle_pub(struct http_request *req, void *ctx)
 static void handle_producer(struct http_request *req, void *ctx)
 {
     char producer[NAME_MAX_BYTES + 1];
-    struct stream *s = app_request_stream(ctx, req, false);
+    struct stream *s = app_request_stream(ctx, req, NULL, false);
     if (!s || !http_param_name(req, "producer", NULL, producer))
         return;
     bool known;
@@ -249,7 +279,7 @@ static void append_stream(struct buf *out, struct stream *s)
 static void handle_streams(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    if (answer_not_recovered(app, req))
+    if (app_is_not_up(app, req))
         return;
     struct buf out = {0};
     buf_append_str(&out, "{\"streams\":[");
@@ -262,6 +292,44 @@ static void handle_streams(struct http_request *req, void *ctx)
     buf_append_str(&out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
+}
+
+/* bitly's five numbers: their names in JSON and text, and the headers. Nobody is kicked for being slow; those that
+ * retention passed stand there. */
+static const struct {
+    const char *member, *text, *header;
+} bitly_names[] = {
+    {"current_connections", "Active connections", "X-PUBSUB-ACTIVE-CONNECTIONS"},
+    {"total_connections", "Total connections", "X-PUBSUB-TOTAL-CONNECTIONS"},
+    {"messages_received", "Messages received", "X-PUBSUB-MESSAGES-RECEIVED"},
+    {"messages_sent", "Messages sent", "X-PUBSUB-MESSAGES-SENT"},
+    {"kicked_clients", "Kicked clients", "X-PUBSUB-KICKED-CLIENTS"},
+};
+#define N_BITLY_NAMES (sizeof(bitly_names) / sizeof(bitly_names[0]))
+
+static void bitly_numbers(const struct app *app, uint64_t n[N_BITLY_NAMES])
+{
+    n[0] = app->n_subscribers;
+    n[1] = stats_read(app->sent_streams);
+    n[2] = stats_read(app->lines) - app->reset.lines;
+    n[3] = stats_read(app->sent_lines) - app->reset.sent_lines;
+    n[4] = stats_read(app->passed);
+}
+
+/* bitly's reset puts back these two. */
+void app_reset_stats(void *ctx)
+{
+    struct app *app = ctx;
+    app->reset.lines = stats_read(app->lines);
+    app->reset.sent_lines = stats_read(app->sent_lines);
+}
+
+void app_stats_headers(void *ctx, struct http_request *req)
+{
+    uint64_t n[N_BITLY_NAMES];
+    bitly_numbers(ctx, n);
+    for (size_t i = 0; i < N_BITLY_NAMES; i++)
+        http_add_header(req, bitly_names[i].header, "%" PRIu64, n[i]);
 }
 
 static void text_stats(struct app *app, struct buf *out)
@@ -279,6 +347,11 @@ static void text_stats(struct app *app, struct buf *out)
 void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
     struct app *app = ctx;
+    uint64_t n[N_BITLY_NAMES];
+    bitly_numbers(app, n);
+    for (size_t i = 0; i < N_BITLY_NAMES; i++)
+        buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n",
+            json ? bitly_names[i].member : bitly_names[i].text, n[i]);
     if (!json) {
         if (app->recovered)
             text_stats(app, out);
@@ -303,6 +376,11 @@ void app_register_stats(struct app *app)
     app->refused =
         stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
     app->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
+    app->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
+    app->passed = stats_counter(
+        st, "subscribers_passed_total", NULL, "Subscribers that retention passed; each was told");
+    app->cursors_gone = stats_counter(
+        st, "cursors_gone_total", NULL, "Cursors that came for bytes that are gone; each was told");
     app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
 }
 
@@ -313,9 +391,18 @@ void app_storage_failed(struct app *app, struct stream *s)
     log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why ? why : "unknown"));
 }
 
+void app_retain(struct app *app)
+{
+    usec_t now = clock_wall();
+    for (size_t i = 0; i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        stream_retain(s, cursors_hold(app->cursors, s, NULL), now);
+    }
+}
+
 void app_check_drained(struct app *app)
 {
-    if (!app->draining || app->drained || app->publishes_in_flight || app->subscribers)
+    if (!app->draining || app->drained || app->in_flight || app->subscribers)
         return;
     app->drained = true;
     daemon_drained(app->daemon);
@@ -325,11 +412,17 @@ const struct http_route app_routes[] = {
     {.path = "/pub",
         .methods = HTTP_POST_,
         .handler = handle_pub,
-        .help = "POST lines to stream=; producer=, mark=, next="},
+        .help = "POST lines to stream= (default); producer=, mark=, next="},
     {.path = "/sub",
         .methods = HTTP_GET_,
         .handler = app_sub,
-        .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0"},
+        .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
+                "Accept: text/event-stream"},
+    {.path = "/cursors",
+        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
+        .handler = app_cursors,
+        .help = "named cursors; POST stream=, name=, from= makes or moves one (backwards=1), DELETE"},
+    {.path = "/clients", .methods = HTTP_GET_, .handler = app_clients, .help = "who reads; ?format=json"},
     {.path = "/producer",
         .methods = HTTP_GET_,
         .handler = handle_producer,

@@ -1,37 +1,36 @@
-#include "app.h"
+#include "http_subscriber.h"
+
+#include "line_index.h"
 #include "log.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
-/* /sub: a subscriber whose sink is an HTTP response.
- *
- * While the response lives, subscriber and request go together: whichever ends first takes the other along. In a
- * drain the subscriber goes first; the response ends (with a chunked terminator) as soon as the client has taken what
- * was sent to it, and is broken off after DRAIN_PATIENCE otherwise: that client resumes from its own count. */
-#define DRAIN_PATIENCE_SECONDS 2
+/* /sub: a subscriber whose sink is an HTTP response. */
 
-struct http_subscriber {
-    struct app *app;
-    struct http_subscriber *previous, *next;
-    struct http_request *req;
-    struct subscriber *subscriber; /* NULL while draining */
-    struct stream *stream;
-};
+#define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold on their way into events or parts */
+
+static void tell_gap(struct http_subscriber *h);
+
+/* ---- life ---- */
 
 static struct http_subscriber *link_subscriber(struct app *app, struct http_request *req, struct stream *s)
 {
     struct http_subscriber *h = mem_zalloc(sizeof(*h));
     *h = (struct http_subscriber){.app = app, .req = req, .stream = s, .next = app->subscribers};
+    h->framing.id = journal_id(stream_journal(s));
+    h->connected = clock_wall();
+    h->wrote = clock_monotonic();
     if (h->next)
         h->next->previous = h;
     app->subscribers = h;
+    app->n_subscribers++;
     return h;
 }
 
-static void forget(struct http_subscriber *h)
+void http_subscriber_forget(struct http_subscriber *h)
 {
     struct app *app = h->app;
     if (h->next)
@@ -40,7 +39,9 @@ static void forget(struct http_subscriber *h)
         h->previous->next = h->next;
     else
         app->subscribers = h->next;
+    app->n_subscribers--;
     subscriber_free(&h->subscriber);
+    framing_free(&h->framing);
     free(h);
     app_check_drained(app);
 }
@@ -48,15 +49,27 @@ static void forget(struct http_subscriber *h)
 static void client_gone(struct http_request *req, void *arg)
 {
     (void)req;
-    forget(arg);
+    http_subscriber_forget(arg);
 }
 
-/* ---- the sink ---- */
-
-static size_t sink_pending(void *arg)
+static void last_bytes_taken(struct http_request *req, void *arg)
 {
-    return http_stream_pending(((struct http_subscriber *)arg)->req);
+    http_stream_end(req);
+    http_subscriber_forget(arg);
 }
+
+void http_subscriber_end(struct http_subscriber *h)
+{
+    subscriber_free(&h->subscriber);
+    h->gap_waits = false;
+    h->ending = true;
+    if (http_stream_pending(h->req) == 0)
+        last_bytes_taken(h->req, h);
+    else
+        http_on_drain(h->req, 0, last_bytes_taken, h);
+}
+
+/* ---- refusals ---- */
 
 static void answer_gone(struct http_request *req, const struct journal_edges *edges)
 {
@@ -75,78 +88,191 @@ static void answer_beyond(struct http_request *req, struct stream *s)
     http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
 }
 
-static void sink_refuse(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+void app_refuse_cursor(struct app *app, struct http_request *req, struct stream *s,
+    enum subscriber_refusal why, const struct journal_edges *edges)
 {
-    struct http_subscriber *h = arg;
-    struct http_request *req = h->req;
+    const char *failure = journal_failure(stream_journal(s));
     switch (why) {
     case SUBSCRIBER_BEYOND:
-        answer_beyond(req, h->stream);
+        answer_beyond(req, s);
         break;
     case SUBSCRIBER_INSIDE:
         http_problem(req, 416, "cursor-inside-line", "a cursor stands right behind an LF",
             "this offset is inside a line");
         break;
     case SUBSCRIBER_GONE:
+        stats_add(app->cursors_gone, 1);
         answer_gone(req, edges);
         break;
-    case SUBSCRIBER_UNREADABLE: {
-        const char *why_not = journal_failure(stream_journal(h->stream));
+    case SUBSCRIBER_UNREADABLE:
         http_problem(req, 503, "storage-failed", NULL, "cannot read the stream there: %s",
-            why_not ? why_not : "try again");
+            failure ? failure : "try again");
         break;
     }
+}
+
+/* ---- the response ---- */
+
+static void write_formed(struct http_subscriber *h, struct buf *text)
+{
+    http_stream_write(h->req, buf_bytes(text));
+    h->wrote = clock_monotonic();
+    buf_free(text);
+}
+
+static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t end)
+{
+    static const char *const types[] = {
+        [SUB_RAW] = "application/octet-stream",
+        [SUB_EVENTS] = "text/event-stream",
+        [SUB_PARTS] = FRAMING_MULTIPART_TYPE,
+    };
+    struct buf text = {0};
+    http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
+    http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
+    http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
+    http_add_header(h->req, "Cache-Control", "no-store");
+    if (h->form == SUB_EVENTS)
+        http_add_header(h->req, "Access-Control-Allow-Origin", "*");
+    http_stream_start(h->req, 200, types[h->form], -1);
+    http_stream_be_patient(h->req);
+    stats_add(h->app->sent_streams, 1);
+    h->begun = true;
+    h->sent = h->framing.offset = offset;
+    if (h->form == SUB_EVENTS)
+        framing_begin_events(&h->framing, &text);
+    else if (h->form == SUB_PARTS)
+        framing_begin_parts(&text);
+    write_formed(h, &text);
+}
+
+/* ---- the sink ---- */
+
+static size_t sink_pending(void *arg)
+{
+    return http_stream_pending(((struct http_subscriber *)arg)->req);
+}
+
+/* What follows is not there any more: an event stream tells of it, as soon as its client has taken what was sent, and
+ * goes on behind. */
+static void gap(struct http_subscriber *h, const struct journal_edges *edges)
+{
+    subscriber_free(&h->subscriber);
+    h->gap = *edges;
+    h->gap_waits = true;
+    if (http_stream_pending(h->req) <= SUBSCRIBER_LOW)
+        tell_gap(h);
+}
+
+static void sink_refuse(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    struct http_subscriber *h = arg;
+    if (why == SUBSCRIBER_GONE && h->form == SUB_EVENTS && !http_is_head(h->req)) {
+        stats_add(h->app->cursors_gone, 1);
+        if (!h->begun)
+            begin_response(h, edges->after, journal_committed_end(stream_journal(h->stream)));
+        gap(h, edges);
+        return;
     }
-    forget(h);
+    if (h->begun)
+        http_stream_abort(h->req);
+    else
+        app_refuse_cursor(h->app, h->req, h->stream, why, edges);
+    http_subscriber_forget(h);
 }
 
 static void sink_start(void *arg, uint64_t offset, uint64_t end)
 {
     struct http_subscriber *h = arg;
-    http_add_header(h->req, "X-Millrace-Stream-Id", "%s", journal_id(stream_journal(h->stream)));
-    http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
-    http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
-    http_add_header(h->req, "Cache-Control", "no-store");
-    http_stream_start(h->req, 200, "application/octet-stream", -1);
-    http_stream_be_patient(h->req);
-    stats_add(h->app->sent_streams, 1);
+    if (!h->begun)
+        begin_response(h, offset, end);
 }
 
 static void sink_write(void *arg, struct bytes piece)
 {
     struct http_subscriber *h = arg;
-    http_stream_write(h->req, piece);
+    struct buf text = {0};
+    h->sent += piece.len;
     stats_add(h->app->sent_bytes, piece.len);
+    stats_add(h->app->sent_lines, line_index_count(piece));
+    if (h->form == SUB_RAW) {
+        http_stream_write(h->req, piece);
+        return;
+    }
+    if (h->form == SUB_EVENTS)
+        framing_add_events(&h->framing, piece, &text);
+    else
+        framing_add_parts(&h->framing, piece, &text);
+    write_formed(h, &text);
 }
 
-static void sink_end(void *arg, enum subscriber_end why)
+static void report_damage(const struct http_subscriber *h)
+{
+    const char *failure = journal_failure(stream_journal(h->stream));
+    log_error("a stream cannot be read on", LOG_S("stream", stream_name(h->stream)), LOG_U("offset", h->sent),
+        LOG_S("error", failure ? failure : "unknown"));
+}
+
+/* Of an event that has begun the client gets no end: it drops it, comes back, and is told then. */
+static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
+    stats_add(h->app->passed, why == SUBSCRIBER_PASSED);
     if (why == SUBSCRIBER_DAMAGED) {
-        const char *failure = journal_failure(stream_journal(h->stream));
-        log_error("a stream cannot be read on", LOG_S("stream", stream_name(h->stream)),
-            LOG_U("offset", subscriber_offset(h->subscriber)), LOG_S("error", failure ? failure : "unknown"));
+        report_damage(h);
         http_stream_abort(h->req);
+        http_subscriber_forget(h);
+    } else if (edges && h->form == SUB_EVENTS && !h->framing.in_line) {
+        gap(h, edges);
     } else {
-        http_stream_end(h->req);
+        http_subscriber_end(h);
     }
-    forget(h);
+}
+
+static void subscribe(struct http_subscriber *h, const struct stream_from *from)
+{
+    struct subscriber_config config = {
+        .stream = h->stream,
+        .from = *from,
+        .follow = h->follow,
+        .window = h->form == SUB_RAW ? 0 : FORMED_WINDOW,
+        .start_only = http_is_head(h->req),
+        .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end},
+    };
+    h->subscriber = subscriber_new(&config);
+    subscriber_begin(h->subscriber);
+}
+
+/* Retention may have gone on since: what is told is where the stream begins now. */
+static void tell_gap(struct http_subscriber *h)
+{
+    struct buf text = {0};
+    uint64_t earliest = journal_earliest(stream_journal(h->stream));
+    if (h->gap.after < earliest)
+        h->gap.after = earliest;
+    h->gap_waits = false;
+    framing_add_gap(&h->framing, &h->gap, &text);
+    write_formed(h, &text);
+    h->sent = h->gap.after;
+    subscribe(h, &(struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = h->gap.after});
 }
 
 static void response_drained(struct http_request *req, void *arg)
 {
+    struct http_subscriber *h = arg;
     (void)req;
-    subscriber_drained(((struct http_subscriber *)arg)->subscriber);
+    if (h->gap_waits)
+        tell_gap(h);
+    else if (h->subscriber)
+        subscriber_drained(h->subscriber);
 }
 
 /* ---- the request ---- */
 
-/* id= names the stream the cursor is of. False when it is another, which is answered. */
-static bool right_stream(struct http_request *req, struct stream *s)
+bool app_right_stream(struct http_request *req, struct stream *s, struct bytes asked)
 {
-    struct bytes asked;
     const char *id = journal_id(stream_journal(s));
-    if (!http_param(req, "id", &asked) || bytes_equal_str(asked, id))
+    if (!asked.len || bytes_equal_str(asked, id))
         return true;
     char members[JOURNAL_ID_TEXT + 16];
     snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
@@ -154,9 +280,9 @@ static bool right_stream(struct http_request *req, struct stream *s)
     return false;
 }
 
-static bool read_from(struct http_request *req, struct stream_from *from)
+bool app_read_from(struct http_request *req, const char *fallback, struct stream_from *from)
 {
-    struct bytes text = BYTES_LITERAL("latest");
+    struct bytes text = bytes_str(fallback);
     (void)http_param(req, "from", &text);
     if (stream_from_parse(text, from))
         return true;
@@ -165,72 +291,61 @@ static bool read_from(struct http_request *req, struct stream_from *from)
     return false;
 }
 
+static bool accepts_events(struct http_request *req)
+{
+    static const struct bytes type = BYTES_LITERAL("text/event-stream");
+    struct bytes accept = http_header(req, "Accept");
+    for (size_t i = 0; i + type.len <= accept.len; i++)
+        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
+            return true;
+    return false;
+}
+
+/* bitly's /sub, which names no stream, is in parts unless multipart=0. */
+static bool read_form(struct http_request *req, enum sub_form *form)
+{
+    struct bytes stream;
+    bool events = accepts_events(req), parts;
+    if (!http_param_bool(req, "multipart", !events && !http_param(req, "stream", &stream), &parts))
+        return false;
+    *form = parts ? SUB_PARTS : events ? SUB_EVENTS : SUB_RAW;
+    return true;
+}
+
+/* A browser that comes back asks with what it asked first, and says in this header how far it got. */
+static bool read_cursor(struct http_request *req, const struct http_subscriber *h, struct stream_from *from)
+{
+    struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
+    struct bytes id = BYTES_NONE;
+    (void)http_param(req, "id", &id);
+    if (!app_right_stream(req, h->stream, id))
+        return false;
+    if (!last.len)
+        return app_read_from(req, "latest", from);
+    *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};
+    if (framing_parse_id(last, &from->offset, &id))
+        return app_right_stream(req, h->stream, id);
+    http_problem(req, 400, "bad-parameter", "it is the id of the last event: OFFSET:STREAM_ID",
+        "Last-Event-ID is none that was given");
+    return false;
+}
+
 void app_sub(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    struct subscriber_config config = {.start_only = http_is_head(req)};
-    config.stream = app_request_stream(app, req, false);
-    if (!config.stream || !http_param_bool(req, "follow", true, &config.follow) ||
-        !read_from(req, &config.from) || !right_stream(req, config.stream))
+    struct bytes name;
+    struct stream_from from;
+    bool is_bitlys = !http_param(req, "stream", &name);
+    struct stream *s = app_request_stream(app, req, APP_DEFAULT_STREAM, is_bitlys);
+    if (!s)
         return;
-    struct http_subscriber *h = link_subscriber(app, req, config.stream);
-    config.sink = (struct subscriber_sink){
-        .arg = h,
-        .pending = sink_pending,
-        .refuse = sink_refuse,
-        .start = sink_start,
-        .write = sink_write,
-        .end = sink_end,
-    };
-    h->subscriber = subscriber_new(&config);
+    struct http_subscriber *h = link_subscriber(app, req, s);
+    if (!read_form(req, &h->form) || !http_param_bool(req, "follow", true, &h->follow) ||
+        !read_cursor(req, h, &from)) {
+        http_subscriber_forget(h);
+        return;
+    }
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    subscriber_begin(h->subscriber);
-}
-
-/* ---- stopping ---- */
-
-static void last_bytes_taken(struct http_request *req, void *arg)
-{
-    http_stream_end(req);
-    forget(arg);
-}
-
-static void break_off(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    struct app *app = arg;
-    while (app->subscribers) {
-        struct http_subscriber *h = app->subscribers;
-        http_stream_abort(h->req);
-        forget(h);
-    }
-}
-
-static void end_response(struct http_subscriber *h, bool started)
-{
-    subscriber_free(&h->subscriber);
-    if (!started) {
-        http_problem(h->req, 503, "not-ready", NULL, "stopping");
-        forget(h);
-    } else if (http_stream_pending(h->req) == 0) {
-        last_bytes_taken(h->req, h);
-    } else {
-        http_on_drain(h->req, 0, last_bytes_taken, h);
-    }
-}
-
-void app_end_subscribers(struct app *app)
-{
-    struct http_subscriber *next;
-    for (struct http_subscriber *h = app->subscribers; h; h = next) {
-        next = h->next;
-        end_response(h, subscriber_started(h->subscriber));
-    }
-    if (!app->subscribers)
-        return;
-    struct timeval patience = {DRAIN_PATIENCE_SECONDS, 0};
-    app->drain_limit = evtimer_new(daemon_base(app->daemon), break_off, app);
-    evtimer_add(app->drain_limit, &patience);
+    subscribe(h, &from);
 }

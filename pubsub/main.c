@@ -1,4 +1,6 @@
 #include "app.h"
+#include "cursor_file.h"
+#include "limits.h"
 #include "log.h"
 #include "loop_notify.h"
 
@@ -6,10 +8,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#define TICK_MOST USEC_PER_SEC
+
 /* The whole daemon. Recovery runs in a thread of its own and owns `streams` until recovery_over runs in the loop. */
 struct pubsub {
     struct app app; /* first: it is the handlers' context */
     struct loop_notify *notify;
+    struct limits *limits;
+    struct event *tick;
     pthread_t recovery;
     bool recovery_started, recovery_joined;
     enum streams_result recovered;
@@ -54,6 +60,40 @@ static const struct option_row option_rows[] = {
         .max = INT64_C(16) << 30,
         .unit = "bytes",
         .help = "size of a stream's files"},
+    {.name = "retain_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "0",
+        .min = 0,
+        .max = INT64_C(1) << 50,
+        .unit = "bytes",
+        .help = "of a stream's files more is let go, the oldest first; 0: never"},
+    {.name = "retain_age",
+        .type = OPTION_DURATION,
+        .fallback = "0",
+        .min = 0,
+        .max = INT64_C(100) * 365 * 86400 * 1000,
+        .unit = "s",
+        .help = "lines older than this are let go; 0: never"},
+    {.name = "disk_limit",
+        .type = OPTION_SIZE,
+        .fallback = "0",
+        .min = 0,
+        .max = INT64_C(1) << 50,
+        .unit = "bytes",
+        .help = "with more files a stream takes no lines (503); 0: the disk's own limit"},
+    {.name = "max_cursors",
+        .type = OPTION_INT,
+        .fallback = "256",
+        .min = 1,
+        .max = CURSOR_FILE_MOST,
+        .help = "named cursors at most"},
+    {.name = "heartbeat",
+        .type = OPTION_DURATION,
+        .fallback = "15s",
+        .min = 100,
+        .max = 3600000,
+        .unit = "s",
+        .help = "an event stream with no lines for so long gets a comment"},
     {.name = NULL},
 };
 
@@ -83,7 +123,10 @@ static int check(struct options *o, struct config_error *error)
             options_source(o, "streams"), (int)name.len, name.ptr);
         return -1;
     }
-    return 0;
+    struct limits *limits = NULL;
+    int result = limits_read(o, option_rows, &limits, error);
+    limits_free(&limits);
+    return result;
 }
 
 /* ---- recovery ---- */
@@ -114,6 +157,9 @@ static void report_streams(struct pubsub *p)
         log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
             LOG_U("end", journal_committed_end(j)));
     }
+    if (cursors_dropped(p->app.cursors))
+        log_warn("cursors of streams that are gone, or others now, were dropped",
+            LOG_U("cursors", cursors_dropped(p->app.cursors)));
 }
 
 static void join_recovery(struct pubsub *p)
@@ -122,6 +168,26 @@ static void join_recovery(struct pubsub *p)
         return;
     pthread_join(p->recovery, NULL);
     p->recovery_joined = true;
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct pubsub *p = arg;
+    (void)fd;
+    (void)what;
+    app_retain(&p->app);
+    cursors_tick(p->app.cursors);
+    app_heartbeats(&p->app);
+}
+
+/* Half a heartbeat, so that none is more than half too late; but at most TICK_MOST. */
+static void start_tick(struct pubsub *p)
+{
+    usec_t interval = p->app.heartbeat / 2 < TICK_MOST ? p->app.heartbeat / 2 : TICK_MOST;
+    struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
+    p->tick = event_new(daemon_base(p->app.daemon), -1, EV_PERSIST, on_tick, p);
+    evtimer_add(p->tick, &tv);
+    on_tick(-1, 0, p);
 }
 
 static void recovery_over(void *arg)
@@ -135,9 +201,27 @@ static void recovery_over(void *arg)
     }
     p->app.recovered = true;
     report_streams(p);
+    cursors_tell_all(p->app.cursors);
+    start_tick(p);
     journal_set_poll(streams_set(p->app.streams));
     if (!p->app.draining)
         daemon_set_ready(p->app.daemon);
+}
+
+static enum streams_result open_cursors(struct pubsub *p)
+{
+    struct options *o = daemon_options(p->app.daemon);
+    struct cursors_config config = {
+        .streams = p->app.streams,
+        .dir = options_string(o, "data_dir"),
+        .most = (size_t)options_int(o, "max_cursors"),
+        .notify = loop_notify_wake,
+        .notify_arg = p->notify,
+        .came = app_cursor_came,
+        .goes = app_cursor_goes,
+        .arg = &p->app,
+    };
+    return cursors_open(&config, &p->app.cursors, p->error, sizeof(p->error)) ? STREAMS_OK : STREAMS_STORAGE;
 }
 
 static void *recover(void *arg)
@@ -146,6 +230,8 @@ static void *recover(void *arg)
     p->recovered = streams_recover(p->app.streams, p->error, sizeof(p->error));
     if (p->recovered == STREAMS_OK)
         p->recovered = make_named(p);
+    if (p->recovered == STREAMS_OK)
+        p->recovered = open_cursors(p);
     daemon_post(p->app.daemon, recovery_over, p);
     return NULL;
 }
@@ -155,8 +241,10 @@ static void *recover(void *arg)
 static void poll_journals(void *arg)
 {
     struct pubsub *p = arg;
-    if (p->app.recovered)
-        journal_set_poll(streams_set(p->app.streams));
+    if (!p->app.recovered)
+        return;
+    journal_set_poll(streams_set(p->app.streams));
+    cursors_poll(p->app.cursors);
 }
 
 static struct streams *new_streams(struct pubsub *p, const struct options *o)
@@ -167,6 +255,8 @@ static struct streams *new_streams(struct pubsub *p, const struct options *o)
         .max_streams = (size_t)options_int(o, "max_streams"),
         .max_producers = (size_t)options_int(o, "max_producers"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
+        .limits = limits_of,
+        .limits_arg = p->limits,
         .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_wake, .notify_arg = p->notify},
     };
     return streams_new(&config);
@@ -181,6 +271,9 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     *ctx = p;
     p->app.daemon = d;
     p->app.max_line = (size_t)options_int(o, "max_line");
+    p->app.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
+    if (limits_read(o, option_rows, &p->limits, error) != 0)
+        return 78;
     p->notify = loop_notify_new(daemon_base(d), poll_journals, p);
     p->app.streams = new_streams(p, o);
     app_register_stats(&p->app);
@@ -208,7 +301,11 @@ static void stop(void *ctx)
         return;
     join_recovery(p);
     p->app.drained = true; /* the loop has ended: nobody is to be told */
+    if (p->tick)
+        event_free(p->tick);
+    cursors_close(&p->app.cursors);
     streams_free(&p->app.streams);
+    limits_free(&p->limits);
     loop_notify_free(&p->notify);
     if (p->app.drain_limit)
         event_free(p->app.drain_limit);
@@ -228,6 +325,8 @@ int main(int argc, char **argv)
         .drain = drain,
         .stop = stop,
         .extra_stats = app_extra_stats,
+        .stats_headers = app_stats_headers,
+        .reset_stats = app_reset_stats,
     };
     return daemon_main(&spec, argc, argv);
 }

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "line_index.h"
 #include "subscriber.h"
 #include "subscriber_list.h"
 
@@ -15,6 +16,10 @@ struct stream {
     struct subscriber *subscribers; /* a list, newest first */
     size_t n_subscribers;
     uint64_t lines, bytes, publishes, duplicates;
+    struct line_index index;
+    struct stream_limits limits;
+    uint64_t disk;  /* bytes of files when last looked at */
+    uint64_t since; /* bytes of text appended from then on */
 };
 
 /* One publish on its way. */
@@ -48,6 +53,7 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->magic = STREAM_MAGIC;
     s->name = mem_strdup(name);
     s->journal = journal;
+    line_index_begin(&s->index, journal_committed_end(journal));
     journal_on_commit(journal, wake_subscribers, s);
     *out = s;
     return JOURNAL_OK;
@@ -59,6 +65,7 @@ void stream_close(struct stream **s)
         return;
     assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
     journal_close(&(*s)->journal);
+    line_index_free(&(*s)->index);
     (*s)->magic = 0;
     free((*s)->name);
     free(*s);
@@ -75,6 +82,62 @@ struct journal *stream_journal(struct stream *s)
     return s->journal;
 }
 
+struct line_index *stream_line_index(struct stream *s)
+{
+    return &s->index;
+}
+
+/* ---- retention ---- */
+
+void stream_set_limits(struct stream *s, const struct stream_limits *limits)
+{
+    s->limits = *limits;
+}
+
+/* Passing one may free it, and put another (which starts where the stream begins now) at the list's head. */
+static size_t pass_subscribers(struct stream *s, uint64_t earliest)
+{
+    size_t n = 0;
+    struct subscriber *next;
+    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
+        next = subscriber_link(sub)->next;
+        n += subscriber_passed(sub, earliest);
+    }
+    return n;
+}
+
+static void look_at_disk(struct stream *s)
+{
+    s->disk = journal_disk_bytes(s->journal);
+    s->since = 0;
+}
+
+size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
+{
+    uint64_t before = journal_earliest(s->journal);
+    struct journal_retention keep = {
+        .max_bytes = s->limits.retain_bytes, .max_age = s->limits.retain_age, .hold = hold};
+    if (keep.max_bytes || keep.max_age)
+        journal_retain(s->journal, &keep, now);
+    look_at_disk(s);
+    uint64_t earliest = journal_earliest(s->journal);
+    if (earliest == before)
+        return 0;
+    line_index_trim(&s->index, earliest);
+    return pass_subscribers(s, earliest);
+}
+
+bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
+{
+    uint64_t limit = s->limits.disk_limit;
+    if (!limit || s->disk + s->since < limit)
+        return false;
+    stream_retain(s, hold, now);
+    return s->disk >= limit;
+}
+
+/* ---- publishing ---- */
+
 static void publish_committed(const struct journal_commit *commit, void *arg)
 {
     struct publish *p = arg;
@@ -86,6 +149,9 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->duplicates += commit->duplicate;
         s->lines += published.lines;
         s->bytes += commit->end - commit->start;
+        s->since += commit->end - commit->start;
+        if (commit->end > commit->start)
+            line_index_add(&s->index, commit->end, published.lines);
     }
     p->done(&published, p->arg);
     free(p);

@@ -8,6 +8,8 @@
  *    after a hole or a trim, is the beginning of a line.
  * 2. A publish is stored wholly or not at all, and its callback comes when it is committed.
  * 3. Subscribers (subscriber.h) are woken after each commit, after the publishers' callbacks.
+ * 4. Retention takes whole segments from the earliest on, never what `hold` names, and not for the sake of a
+ *    subscriber: one that it passes is ended (subscriber_passed), so that nobody's slowness fills the disk.
  *
  * The loop thread only. The journal's errors are passed through unchanged.
  */
@@ -19,6 +21,13 @@
 
 struct stream;
 struct subscriber;
+struct line_index;
+
+struct stream_limits {
+    uint64_t retain_bytes; /* of files; more is let go from the earliest on. 0: no limit */
+    usec_t retain_age;     /* likewise what is older. 0: no limit */
+    uint64_t disk_limit;   /* of files; with more nothing is published. 0: no limit but the disk's */
+};
 
 /* Opens or makes DIR (its parent must be there). Blocks for the journal's recovery. */
 enum journal_result stream_open(struct journal_set *set, const char *name,
@@ -28,6 +37,15 @@ void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
+struct line_index *stream_line_index(struct stream *s);
+
+/* At first there are none. */
+void stream_set_limits(struct stream *s, const struct stream_limits *limits);
+/* Lets go what the limits say, but nothing at or above `hold` (UINT64_MAX: no cursor), and ends the subscribers that
+ * this passes. How many those were. */
+size_t stream_retain(struct stream *s, uint64_t hold, usec_t now);
+/* The disk limit is reached, although what may go has gone. */
+bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
 
 struct stream_marks {
     struct bytes producer; /* empty: none */

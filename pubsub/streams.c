@@ -65,6 +65,10 @@ static enum streams_result open_one(
     buf_free(&dir);
     if (r != JOURNAL_OK)
         return STREAMS_STORAGE;
+    if (ss->config.limits) {
+        struct stream_limits limits = ss->config.limits(ss->config.limits_arg, name);
+        stream_set_limits(*out, &limits);
+    }
     name_table_add(&ss->table, stream_name(*out), *out);
     return STREAMS_OK;
 }

@@ -27,6 +27,9 @@ struct streams_config {
     size_t max_streams;
     size_t max_producers;   /* a stream; 0: the journal's default */
     uint64_t segment_bytes; /* 0: the journal's default */
+    /* The limits of a stream of that name; may be NULL: none have any. */
+    struct stream_limits (*limits)(void *arg, const char *name);
+    void *limits_arg;
     struct journal_set_config set;
 };
 

@@ -51,10 +51,10 @@ static void refuse(struct subscriber *sub, enum subscriber_refusal why, const st
     sub->config.sink.refuse(sub->config.sink.arg, why, edges);
 }
 
-static void end(struct subscriber *sub, enum subscriber_end why)
+static void end(struct subscriber *sub, enum subscriber_end why, const struct journal_edges *edges)
 {
     let_go(sub);
-    sub->config.sink.end(sub->config.sink.arg, why);
+    sub->config.sink.end(sub->config.sink.arg, why, edges);
 }
 
 static size_t pending(const struct subscriber *sub)
@@ -90,7 +90,7 @@ static bool start(struct subscriber *sub)
     sub->config.sink.start(sub->config.sink.arg, sub->offset, sub->last);
     if (!sub->config.start_only)
         return true;
-    end(sub, SUBSCRIBER_AT_END);
+    end(sub, SUBSCRIBER_AT_END, NULL);
     return false;
 }
 
@@ -108,7 +108,7 @@ static void take(struct subscriber *sub, struct bytes data)
 static void met_hole(struct subscriber *sub, const struct journal_edges *edges)
 {
     if (sub->started)
-        end(sub, SUBSCRIBER_AT_HOLE);
+        end(sub, SUBSCRIBER_AT_HOLE, edges);
     else
         refuse(sub, SUBSCRIBER_GONE, edges);
 }
@@ -116,7 +116,7 @@ static void met_hole(struct subscriber *sub, const struct journal_edges *edges)
 static void cannot_read(struct subscriber *sub, enum journal_result r)
 {
     if (sub->started)
-        end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED);
+        end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
     else
         refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
 }
@@ -144,15 +144,16 @@ static void window_read(const struct journal_window *w, void *arg)
 
 static size_t window_size(const struct subscriber *sub)
 {
+    size_t most = sub->config.window ? sub->config.window : SUBSCRIBER_WINDOW;
     uint64_t left = sub->last - sub->offset;
-    return !sub->config.follow && left < SUBSCRIBER_WINDOW ? (size_t)left : SUBSCRIBER_WINDOW;
+    return !sub->config.follow && left < most ? (size_t)left : most;
 }
 
 /* Asks for the next window, or finds what to wait for. */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->config.follow && sub->offset >= sub->last) {
-        end(sub, SUBSCRIBER_AT_END);
+        end(sub, SUBSCRIBER_AT_END, NULL);
     } else if (pending(sub) > SUBSCRIBER_LOW) {
         sub->state = SUBSCRIBER_FULL;
     } else if (sub->offset >= journal_committed_end(sub->journal)) {
@@ -246,6 +247,20 @@ void subscriber_wake(struct subscriber *sub)
     assert(sub->magic == SUBSCRIBER_MAGIC);
     if (sub->state == SUBSCRIBER_AT_HEAD)
         read_on(sub);
+}
+
+/* One that is NEW has no place yet. */
+bool subscriber_passed(struct subscriber *sub, uint64_t earliest)
+{
+    struct journal_edges edges = {.before = sub->offset, .after = earliest};
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    if (sub->state == SUBSCRIBER_NEW || sub->state == SUBSCRIBER_ENDED || sub->offset >= earliest)
+        return false;
+    if (sub->started)
+        end(sub, SUBSCRIBER_PASSED, &edges);
+    else
+        refuse(sub, SUBSCRIBER_GONE, &(struct journal_edges){.before = 0, .after = earliest});
+    return true;
 }
 
 void subscriber_drained(struct subscriber *sub)

@@ -19,7 +19,9 @@
  * 4. Without `follow` it ends at the committed end of the moment of its start.
  * 5. A hole met later ends it: whoever counted the bytes comes back with a cursor that invariant 3 refuses,
  *    naming both edges, so that nothing is skipped unsaid.
- * 6. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
+ * 6. When retention passes it, it is ended with the edges of what it missed. What was written before is the
+ *    sink's to deliver.
+ * 7. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
  *    The sink may free the subscriber in refuse and end, not in start and write.
  *
  * Readers at the head each read the same few committed bytes, from the page cache; `read_on` is the one place
@@ -35,7 +37,8 @@
 
 enum subscriber_end {
     SUBSCRIBER_AT_END,  /* not following, and all was written */
-    SUBSCRIBER_AT_HOLE, /* the bytes that follow have gone: see the cursor's 410 */
+    SUBSCRIBER_AT_HOLE, /* the bytes that follow were lost: see the edges */
+    SUBSCRIBER_PASSED,  /* retention took the bytes that follow: see the edges */
     SUBSCRIBER_DAMAGED, /* the journal cannot be read on: journal_failure names file and position */
     SUBSCRIBER_CLOSED,  /* the journal is being closed */
 };
@@ -53,13 +56,15 @@ struct subscriber_sink {
     void (*refuse)(void *arg, enum subscriber_refusal why, const struct journal_edges *edges);
     void (*start)(void *arg, uint64_t offset, uint64_t end); /* end: committed at this moment */
     void (*write)(void *arg, struct bytes piece);            /* borrowed */
-    void (*end)(void *arg, enum subscriber_end why);
+    /* edges: of AT_HOLE and PASSED, else NULL */
+    void (*end)(void *arg, enum subscriber_end why, const struct journal_edges *edges);
 };
 
 struct subscriber_config {
     struct stream *stream;
     struct stream_from from;
     bool follow;
+    size_t window;               /* bytes to read at a time; 0: SUBSCRIBER_WINDOW */
     bool start_only;             /* ends right after start: for those who only ask where a cursor stands */
     struct subscriber_sink sink; /* copied */
 };

@@ -77,6 +77,7 @@ struct sink {
     struct subscriber *sub;
     struct buf got;
     size_t pending;
+    struct journal_edges edges;
     bool hold; /* nothing is taken on: what is written stays pending */
     size_t most_pending;
     bool started, refused, ended;
@@ -160,11 +161,13 @@ static void sink_write(void *arg, struct bytes piece)
         k->most_pending = k->pending;
 }
 
-static void sink_end(void *arg, enum subscriber_end why)
+static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct sink *k = arg;
     assert_true(k->started && !k->ended);
     k->ended = true;
+    if (edges)
+        k->edges = *edges;
     k->how = why;
 }
 

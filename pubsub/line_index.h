@@ -1,0 +1,43 @@
+/* line_index: how many lines lie between an offset and a stream's end, without reading them.
+ *
+ * A list of points (offset, number of lines before it), exact, in the order of their offsets; the stream's end is
+ * always one. Lines are counted from where the index began, so those before it have negative numbers: they are put
+ * in by whoever has read backwards from a point (lag.h).
+ *
+ * 1. At most LINE_INDEX_MOST points are kept; when there are more every second goes, and those to come lie twice as
+ *    far apart. Whoever asks for an offset between two points reads from there to the next one and counts.
+ */
+#ifndef MILLRACE_PUBSUB_LINE_INDEX_H
+#define MILLRACE_PUBSUB_LINE_INDEX_H
+
+#include "bytes.h"
+
+#define LINE_INDEX_MOST ((size_t)2048)
+#define LINE_INDEX_SPACING ((uint64_t)64 * 1024) /* bytes between points, at first */
+
+struct line_point {
+    uint64_t offset;
+    int64_t lines;
+};
+struct line_index {
+    struct line_point end;
+    struct line_point *points; /* below `end` */
+    size_t n, cap;
+    uint64_t spacing;
+};
+
+void line_index_begin(struct line_index *x, uint64_t end);
+/* The stream has grown by `lines` lines to `end`. */
+void line_index_add(struct line_index *x, uint64_t end, uint64_t lines);
+/* The first point at or above the offset; the end when there is none. */
+struct line_point line_index_at(const struct line_index *x, uint64_t offset);
+/* Points that lie below all there are are taken in; others are known already. In the order of their offsets. */
+void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
+/* Nothing below the offset is asked for any more. */
+void line_index_trim(struct line_index *x, uint64_t offset);
+void line_index_free(struct line_index *x);
+
+/* How many LFs there are. */
+uint64_t line_index_count(struct bytes text);
+
+#endif

@@ -1,0 +1,295 @@
+"""Server-Sent Events: what a client of the standard sees, a real browser (headless Chromium) and curl; and bitly's
+readers."""
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+from harness import request, wait_until
+from pubsub_case import PubsubTest
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def parse(stream):
+    """The events of a text, as the standard's section 9.2.6 has it: [(type, data, id)]; comments are counted."""
+    events, kind, data, last = [], "", [], ""
+    for line in re.split(b"\r\n|\r|\n", stream):
+        if not line:
+            if data:
+                events.append((kind or "message", b"\n".join(data), last))
+            kind, data = "", []
+            continue
+        field, _, value = line.partition(b":")
+        value = value[1:] if value.startswith(b" ") else value
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            kind = value.decode()
+        elif field == b"id" and b"\0" not in value:
+            last = value.decode()
+    return events
+
+
+class Events(PubsubTest):
+    def events(self, target, headers=None):
+        return request(self.url, "GET", target, headers=dict(EVENTS, **(headers or {})))
+
+    def test_lines_and_ids(self):
+        self.pubsub()
+        identity = self.pub(b"one\ntwo\n").json()["id"]
+        reply = self.events("/sub?stream=s&from=earliest&follow=0")
+        self.assertEqual(reply.header("Content-Type"), "text/event-stream")
+        self.assertEqual(reply.header("Access-Control-Allow-Origin"), "*")
+        self.assertEqual(parse(reply.body), [("message", b"one", "4:" + identity), ("message", b"two", "8:" + identity)])
+        for accept in ("text/html, Text/Event-Stream;q=0.9", "text/event-stream"):
+            self.assertIn(b"data: one", self.events("/sub?stream=s&from=0&follow=0", {"Accept": accept}).body)
+        self.assertEqual(request(self.url, "GET", "/sub?stream=s&from=0&follow=0", headers={"Accept": "*/*"}).body, b"one\ntwo\n")
+        self.assertEqual(request(self.url, "HEAD", "/sub?stream=s&from=0", headers=EVENTS).status, 200)
+
+    def test_last_event_id_resumes(self):
+        self.pubsub()
+        identity = self.pub(b"one\ntwo\nthree\n").json()["id"]
+        for last in ("4:" + identity, "4"):
+            reply = self.events("/sub?stream=s&from=earliest&follow=0", {"Last-Event-ID": last})
+            self.assertEqual([d for _, d, _ in parse(reply.body)], [b"two", b"three"])
+        for last, status, code in (("5:" + identity, 416, "cursor-inside-line"), ("99", 416, "cursor-beyond-end"),
+                                   ("4:" + "0" * 32, 409, "wrong-stream"), ("four", 400, "bad-parameter")):
+            self.assertProblem(self.events("/sub?stream=s&from=0", {"Last-Event-ID": last}), status, code)
+
+    def test_any_bytes(self):
+        self.pubsub()
+        megabyte = b"m" * (1 << 20)
+        body = b"a\rb\n\xff\xfe\n" + megabyte + b"\n: no comment\nx\0y\n\r\r\n"
+        self.assertEqual(self.pub(body).status, 200)
+        got = parse(self.events("/sub?stream=s&from=0&follow=0").body)
+        self.assertEqual([d for _, d, _ in got], [b"a\nb", b"\xff\xfe", megabyte, b": no comment", b"x\0y", b"\n"])
+        self.assertEqual(b"".join(d.replace(b"\n", b"\r") + b"\n" for _, d, _ in got), self.sub(0).body, "LF stands for CR")
+
+    def test_heartbeats_and_the_id_before_the_first_line(self):
+        self.pubsub("--heartbeat=100ms")
+        identity = self.pub(b"old\n").json()["id"]
+        c = harness.connect(self.url)
+        c.request("GET", "/sub?stream=s", headers=EVENTS)
+        r = c.getresponse()
+        start = b"retry: 1000\nid: 4:%s\n\n" % identity.encode()
+        self.assertEqual(r.read(len(start)), start)
+        self.assertEqual(r.read(9), b":\n\n" * 3)
+        self.pub(b"new\n")
+        got = b""
+        while b"data: new\nid: 8:" not in got:
+            got += r.read1(1000)
+        c.close()
+
+    def test_a_gap_instead_of_a_refusal(self):
+        self.pubsub("--segment-bytes=64K", "--retain-bytes=64K", "--heartbeat=100ms")
+        for _ in range(30):
+            self.pub(b"".join(b"%06d %s\n" % (i, b"x" * 1000) for i in range(30)))
+        wait_until(lambda: self.sub("0").status == 410, "the beginning to go")
+        gone = self.sub("0").json()
+        got = parse(self.events("/sub?stream=s&from=earliest&follow=0", {"Last-Event-ID": "0"}).body)
+        self.assertEqual(got[0][0], "gap")
+        self.assertEqual(json.loads(got[0][1]), {"before": gone["before"], "after": gone["after"]})
+        self.assertEqual(got[0][2].split(":")[0], gone["after"])
+        self.assertEqual(b"".join(d + b"\n" for k, d, _ in got if k == "message"), self.sub(gone["after"]).body)
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Serves the page, and takes what its script reports."""
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, body, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer(self.server.page, "text/html; charset=utf-8")
+
+    def do_POST(self):
+        self.server.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.answer(b"", "text/plain")
+
+    def log_message(self, *args):
+        pass
+
+
+SCRIPT = """<!doctype html><title>millrace</title><script>
+const source = new EventSource("%s/sub?stream=s&from=earliest");
+let n = 0;
+function report(what) { what.n = n++; fetch("/report", {method: "POST", body: JSON.stringify(what)}); }
+source.onopen = () => report({open: true});
+source.addEventListener("gap", e => report({gap: JSON.parse(e.data), id: e.lastEventId}));
+source.onmessage = e => report({data: e.data.length > 1000 ? e.data.length : e.data, id: e.lastEventId});
+</script>"""
+
+
+class Browser(PubsubTest):
+    """A real EventSource: receives, loses its server twice, comes back by itself, and resumes."""
+
+    def chromium(self, page_url):
+        program = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+        if not program:
+            self.skipTest("chromium is not installed (apt-get install chromium): no browser to test with")
+        argv = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                "--disable-background-networking", "--user-data-dir=" + self.path("profile"), page_url]
+        log = open(self.path("chromium.log"), "wb")
+        self.addCleanup(log.close)
+        browser = subprocess.Popen(harness.dies_with_us(argv), stdout=log, stderr=log, start_new_session=True,
+                                   env=dict(os.environ, HOME=self.dir))
+        self.addCleanup(browser.wait)
+        self.addCleanup(os.killpg, browser.pid, signal.SIGKILL)
+
+    def serve(self, page):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        server.page, server.reports = page.encode(), []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server
+
+    def test_eventsource(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.url = "http://127.0.0.1:%d" % port
+
+        def pubsub():
+            return self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", "--heartbeat=100ms",
+                              "--address=127.0.0.1", "--port=%d" % port, port=False)
+        p = pubsub()
+        identity = self.pub(b"one\n").json()["id"]
+        server = self.serve(SCRIPT % self.url)
+
+        def reports():
+            return sorted(server.reports, key=lambda r: r["n"])
+
+        def data():
+            return [r["data"] for r in reports() if "data" in r]
+        self.chromium("http://127.0.0.1:%d/" % server.server_port)
+        wait_until(lambda: data() == ["one"], lambda: "the first line: %s\n%s" % (
+            server.reports, harness.read_file(self.path("chromium.log"))[-2000:]))
+        time.sleep(0.5)  # quiet hours, of five heartbeats
+        self.pub(b"a\rb\n\xff\n")
+        wait_until(lambda: len(data()) == 3, lambda: "odd bytes: %s" % server.reports)
+        for n in range(2):
+            p.kill9()
+            p = pubsub()
+            self.pub(b"after kill %d\n" % n + b"m" * (1 << 20) + b"\n")
+            wait_until(lambda: len(data()) == 5 + 2 * n, lambda: "the lines after a kill: %s" % server.reports)
+        self.assertEqual(data(), ["one", "a\nb", "\ufffd", "after kill 0", 1 << 20, "after kill 1", 1 << 20])
+        last = [r["id"] for r in reports() if "data" in r][-1]
+        self.assertEqual(last, "%d:%s" % (len(self.sub(0).body), identity))
+        self.assertEqual(sum("open" in r for r in server.reports), 3)
+
+
+class Curl(PubsubTest):
+    def curl(self, *args):
+        program = shutil.which("curl")
+        if not program:
+            self.skipTest("curl is not installed")
+        return subprocess.run([program, "-s", "--max-time", "30", "--unix-socket", self.path("p.sock"), *args],
+                              capture_output=True, timeout=harness.PATIENCE).stdout
+
+    def test_raw_and_events(self):
+        self.pubsub()
+        body = b"one\n\x00\xff\r\r\n" + b"m" * (1 << 20) + b"\n"
+        self.curl("--data-binary", "@" + self.write("body", body), "http://localhost/pub?stream=s")
+        text = body.replace(b"\r\r\n", b"\r\n")
+        self.assertEqual(self.curl("-N", "http://localhost/sub?stream=s&from=0&follow=0"), text)
+        events = parse(self.curl("-N", "-H", "Accept: text/event-stream", "http://localhost/sub?stream=s&from=0&follow=0"))
+        self.assertEqual(len(events), 3)
+        cursor = events[0][2]
+        resumed = parse(self.curl("-N", "-H", "Accept: text/event-stream", "-H", "Last-Event-ID: " + cursor,
+                                  "http://localhost/sub?stream=s&from=0&follow=0"))
+        self.assertEqual(resumed, events[1:])
+
+
+class Bitly(PubsubTest):
+    def test_publish_and_multipart(self):
+        self.pubsub()
+        c = harness.connect(self.url)
+        c.request("GET", "/sub")
+        r = c.getresponse()
+        self.assertEqual(r.getheader("Content-Type"), "multipart/x-mixed-replace; boundary=xXPubSubXx")
+        self.assertEqual(request(self.url, "POST", "/pub", b"first\nsecond\n").body, b"Published 2 messages to 1 clients.\n")
+        long = b"z" * 300000  # cut over windows
+        request(self.url, "POST", "/pub", long)
+        expected = b"--xXPubSubXx\r\n" + b"".join(b"content-type: */*\r\ncontent-length: %d\r\n\r\n%s\r\n--xXPubSubXx\r\n" % (len(m), m)
+                                                  for m in (b"first", b"second", long))
+        self.assertEqual(r.read(len(expected)), expected)
+        c.close()
+
+    def test_multipart_zero_and_on_demand(self):
+        self.pubsub()
+        c = harness.connect(self.url)
+        c.request("GET", "/sub?multipart=0")
+        r = c.getresponse()
+        request(self.url, "POST", "/pub", b"m")
+        self.assertEqual(r.read(2), b"m\n")
+        c.close()
+        self.assertEqual(request(self.url, "GET", "/sub?stream=default&from=0&follow=0&multipart=1").body,
+                         b"--xXPubSubXx\r\ncontent-type: */*\r\ncontent-length: 1\r\n\r\nm\r\n--xXPubSubXx\r\n")
+        self.assertProblem(request(self.url, "GET", "/sub?multipart=2"), 400, "bad-parameter")
+
+    def test_without_auto_create_there_is_no_default(self):
+        self.pubsub("--no-auto-create")
+        self.assertProblem(request(self.url, "GET", "/sub"), 404, "unknown-stream")
+
+    def test_stats_and_clients(self):
+        self.pubsub("--allow-exit")
+        self.assertEqual(request(self.url, "GET", "/clients").body, b"no /sub connections\n")
+        self.assertEqual(request(self.url, "GET", "/clients?format=json").json(), {"clients": []})
+        followers = [self.follow(stream="default") for _ in range(2) if self.pub(b"x", stream="default")]
+        for _, r in followers:
+            r.read(2)
+        stats = request(self.url, "GET", "/stats?format=json")
+        expected = {"current_connections": 2, "total_connections": 2, "messages_received": 2, "kicked_clients": 0}
+        self.assertEqual({k: stats.json()[k] for k in expected}, expected)
+        self.assertGreaterEqual(stats.json()["messages_sent"], 2)
+        self.assertEqual({h: stats.header("X-PUBSUB-" + h) for h in ("ACTIVE-CONNECTIONS", "TOTAL-CONNECTIONS",
+                                                                    "MESSAGES-RECEIVED", "KICKED-CLIENTS")},
+                         {"ACTIVE-CONNECTIONS": "2", "TOTAL-CONNECTIONS": "2", "MESSAGES-RECEIVED": "2", "KICKED-CLIENTS": "0"})
+        self.assertIn("Messages received: 2\n", request(self.url, "GET", "/stats").text)
+        self.assertIn("Messages received: 0\n", request(self.url, "GET", "/stats?reset=1").text)
+        self.assertIn("Messages sent: 0\n", request(self.url, "GET", "/stats").text)
+        lines = request(self.url, "GET", "/clients").text.splitlines()
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertRegex(line, r"^unix connected at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. output buffer size:\d+ state:waiting "
+                                   r"stream:default offset:4$")
+        clients = request(self.url, "GET", "/clients?format=json").json()["clients"]
+        self.assertEqual([(c["stream"], c["offset"], c["lag_bytes"], c["form"]) for c in clients], [("default", "4", 0, "raw")] * 2)
+        for c, _ in followers:
+            c.close()
+        wait_until(lambda: request(self.url, "GET", "/clients").body == b"no /sub connections\n", "them to be gone")
+
+    def test_host_and_uri_of_any_length(self):
+        p = self.pubsub()
+        for size in (10, 247, 248, 249, 1000, 40000, 70000, 1000000):
+            for target, headers in (("/sub?x=" + "u" * size, {}), ("/" + "u" * size, {}),
+                                    ("/sub", {"Host": "h" * size, "Upgrade": "WebSocket", "Origin": "o" * size})):
+                try:
+                    c = harness.connect(self.url)
+                    c.request("GET", target, headers=dict({"Host": "x"}, **headers))
+                    self.assertIn(c.getresponse().status, (200, 404, 414, 431))
+                except harness.UNREACHABLE:
+                    pass  # it closes on who sends more than it takes
+                finally:
+                    c.close()
+        self.assertTrue(p.alive())
+        self.assertEqual(p.get("/ping").body, b"OK")
+
+
+if __name__ == "__main__":
+    unittest.main()
