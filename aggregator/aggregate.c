@@ -13,6 +13,8 @@
 #include <stdlib.h>
 
 #define CHECKPOINT_PAGES 4000 /* of 4 KiB: the log is about 16 MiB when it starts again */
+#define SEAL_PAGES                                                                                           \
+    256 /* a longer log is moved into the file by the writer, before the loop stops for a seal */
 
 /* What is counted between two swaps. */
 struct batch {
@@ -40,6 +42,10 @@ struct aggregate {
     bool job_running, job_waits;    /* with the writer; refused, to be tried again */
     usec_t last_swap, started_job, retry_at;
     bool seals; /* asked to, and flushing first */
+    bool turns; /* the slice before state.number is sealed, and that one is not begun for want of room */
+    usec_t turned_at;               /* wall clock */
+    unsigned log_pages;             /* of the open slice */
+    struct slice_snapshot **layers; /* what aggregate_layers gave last */
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
@@ -192,6 +198,7 @@ void aggregate_close(struct aggregate **ap)
     free(a->rejects_dir);
     free(a->cursors);
     free(a->job_cursors);
+    free(a->layers);
     free(a->committed);
     free(a);
     *ap = NULL;
@@ -292,7 +299,7 @@ static void start_job(struct aggregate *a, usec_t now)
 
 void aggregate_flush(struct aggregate *a, usec_t now)
 {
-    if (a->latched || is_writing(a) || a->job_running || !a->active.moved)
+    if (a->latched || a->turns || is_writing(a) || a->job_running || !a->active.moved)
         return;
     a->flushing = a->active;
     batch_init(&a->active);
@@ -310,8 +317,12 @@ void aggregate_flush(struct aggregate *a, usec_t now)
     start_job(a, now);
 }
 
+static void turn_over(struct aggregate *a, usec_t now);
+
 bool aggregate_tick(struct aggregate *a, usec_t now)
 {
+    if (a->turns && !a->latched && now >= a->retry_at)
+        turn_over(a, now);
     if (a->job_waits && now >= a->retry_at) {
         start_job(a, now);
         return true;
@@ -339,12 +350,32 @@ static void renew(struct aggregate *a)
         latch(a, error);
 }
 
+static void heal(struct aggregate *a)
+{
+    if (a->failure[0] && !a->latched)
+        log_info("storage takes writes again");
+    if (!a->latched)
+        a->failure[0] = '\0';
+}
+
+static void lack_room(struct aggregate *a, usec_t now, const char *error)
+{
+    if (!a->failure[0])
+        log_warn("no room to write; counting goes on in memory", LOG_S("error", error));
+    snprintf(a->failure, sizeof(a->failure), "storage full: %s", error);
+    a->retry_at = now + AGGREGATE_RETRY;
+}
+
+static void start_checkpoint(struct aggregate *a, usec_t now)
+{
+    a->job = (struct batch_job){.checkpoint = true};
+    start_job(a, now);
+}
+
 static void job_committed(struct aggregate *a, usec_t now)
 {
     const struct slice_written *w = &a->job.written;
-    if (a->failure[0])
-        log_info("storage takes writes again");
-    a->failure[0] = '\0';
+    heal(a);
     a->state.rejects_length = a->job.batch.rejects_length;
     a->state.tally = a->job.batch.tally;
     memcpy(a->committed, a->job_cursors, a->config.n_streams * sizeof(*a->committed));
@@ -356,10 +387,17 @@ static void job_committed(struct aggregate *a, usec_t now)
         log_warn("two texts have one hash; the smaller is kept", LOG_S("key", w->collision));
     renew(a);
     batch_free(&a->flushing);
-    if (w->wal_pages >= CHECKPOINT_PAGES && !a->latched) {
-        a->job = (struct batch_job){.checkpoint = true};
-        start_job(a, now);
-    }
+    a->log_pages = w->wal_pages;
+    if (a->log_pages >= CHECKPOINT_PAGES && !a->latched)
+        start_checkpoint(a, now);
+}
+
+/* A snapshot that looks past the log lets the log start again. */
+static void job_checkpointed(struct aggregate *a)
+{
+    heal(a);
+    a->log_pages = 0;
+    renew(a);
 }
 
 static void job_refused(struct aggregate *a, usec_t now)
@@ -368,11 +406,8 @@ static void job_refused(struct aggregate *a, usec_t now)
         latch(a, a->job.error);
         return;
     }
-    if (!a->failure[0])
-        log_warn("no room to write; counting goes on in memory", LOG_S("error", a->job.error));
-    snprintf(a->failure, sizeof(a->failure), "storage full: %s", a->job.error);
-    a->job_waits = !a->job.checkpoint;
-    a->retry_at = now + AGGREGATE_RETRY;
+    lack_room(a, now, a->job.error);
+    a->job_waits = true;
 }
 
 void aggregate_poll(struct aggregate *a, usec_t now)
@@ -384,7 +419,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     if (job->result != SLICE_OK)
         job_refused(a, now);
     else if (job->checkpoint)
-        renew(a); /* a snapshot that looks past the log lets the log start again */
+        job_checkpointed(a);
     else
         job_committed(a, now);
 }
@@ -427,74 +462,138 @@ static enum slice_result commit_last(struct aggregate *a, usec_t now, char *erro
     return job.result;
 }
 
-static void close_slice(struct aggregate *a)
+static struct slice_tally total_tally(const struct aggregate *a)
 {
+    return (struct slice_tally){a->counted.events + a->state.before.events,
+        a->counted.skipped + a->state.before.skipped, a->counted.rejected + a->state.before.rejected};
+}
+
+/* Everything of the open slice that is open; its number, and what was counted before it, stay known. */
+static void close_files(struct aggregate *a)
+{
+    uint64_t number = a->state.number;
+    struct slice_tally before = a->state.before;
     batch_writer_free(&a->writer);
     slice_snapshot_close(&a->snapshot);
     rejects_close(&a->rejects);
     slice_close(&a->slice);
     slice_state_free(&a->state);
+    a->state.number = number;
+    a->state.before = before;
+    a->log_pages = 0;
+}
+
+static void leave_sealed(struct aggregate *a, usec_t wall)
+{
+    struct slice_tally before = total_tally(a);
+    close_files(a);
     batch_free(&a->active);
     batch_init(&a->active);
     a->counted = (struct slice_tally){0};
+    a->state.number++;
+    a->state.before = before;
+    a->turns = true;
+    a->turned_at = wall;
 }
 
-static enum slice_result begin_next(struct aggregate *a, usec_t wall, char *error)
+static enum slice_result begin_next(struct aggregate *a, char *error)
 {
     struct chain_next next;
+    uint64_t number = a->state.number;
+    struct slice_tally before = a->state.before;
     chain_follow(&a->sealed, &next);
-    enum slice_result r = open_slice(a, &next, wall, error);
+    enum slice_result r = open_slice(a, &next, a->turned_at, error);
     chain_next_free(&next);
     if (r == SLICE_OK)
         r = open_rejects(a, error);
-    return r == SLICE_OK ? start_writer(a, error) : r;
-}
-
-/* From the sealed slice to the next one. Reads see the sealed one's rows in its own snapshot from here on. */
-static enum slice_result turn_over(struct aggregate *a, usec_t wall, char *error)
-{
-    uint64_t number = a->state.number;
-    char *path = chain_slice_path(a->slices_dir, number);
-    close_slice(a);
-    enum slice_result r = sealed_add(&a->sealed, path, number, error);
-    free(path);
     if (r == SLICE_OK)
-        r = begin_next(a, wall, error);
+        r = start_writer(a, error);
     if (r != SLICE_OK) {
-        slice_snapshot_close(&a->snapshot); /* aggregate_layers knows by it that the rows are not all here */
-        a->state.number = number + 1;
+        a->state.number = number;
+        a->state.before = before;
+        close_files(a);
     }
     return r;
+}
+
+/* Reads see the sealed slice's rows in its own snapshot from here on. */
+static enum slice_result take_in_ended(struct aggregate *a, char *error)
+{
+    uint64_t number = a->state.number - 1;
+    if (sealed_find(&a->sealed, number))
+        return SLICE_OK;
+    char *path = chain_slice_path(a->slices_dir, number);
+    enum slice_result r = sealed_add(&a->sealed, path, number, error);
+    free(path);
+    return r;
+}
+
+/* From the sealed slice to the next one, as far as there is room: what is left is tried again. */
+static void turn_over(struct aggregate *a, usec_t now)
+{
+    char error[SLICE_ERROR_TEXT] = "";
+    enum slice_result r = take_in_ended(a, error);
+    if (r == SLICE_OK)
+        r = begin_next(a, error);
+    a->turns = r != SLICE_OK;
+    if (r == SLICE_OK)
+        heal(a);
+    else if (r == SLICE_FULL)
+        lack_room(a, now, error);
+    else
+        latch(a, error);
+}
+
+/* What must be over before the loop stops for the last batch: the bulk is written, and moved out of the log. */
+static bool is_preparing(struct aggregate *a, usec_t now)
+{
+    if (a->latched || a->turns)
+        return false;
+    if (!a->seals) {
+        a->seals = true;
+        aggregate_flush(a, now);
+    }
+    if (!a->job_running && !is_writing(a) && !a->job_waits && a->log_pages > SEAL_PAGES)
+        start_checkpoint(a, now);
+    return a->job_running || (is_writing(a) && !a->job_waits);
+}
+
+static enum slice_result refuse_seal(const struct aggregate *a, char *error)
+{
+    if (a->latched || a->job_waits || a->turns) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
+        return a->latched ? SLICE_FAILED : SLICE_FULL;
+    }
+    size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MANY;
+    if (a->sealed.n < most)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "%zu sealed slices wait to be cleared", most);
+    return SLICE_FULL;
 }
 
 enum slice_result aggregate_seal(
     struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT])
 {
-    if (!a->seals) {
-        a->seals =
-            true; /* the bulk goes by way of the writer, so that reads wait only for what came meanwhile */
-        aggregate_flush(a, now);
-    }
-    *busy = !a->latched && (a->job_running || (is_writing(a) && !a->job_waits));
+    *busy = is_preparing(a, now);
     if (*busy)
         return SLICE_OK;
     a->seals = false;
-    if (a->latched || a->job_waits) {
+    enum slice_result r = refuse_seal(a, error);
+    if (r == SLICE_OK)
+        r = commit_last(a, now, error);
+    if (r == SLICE_FULL)
+        return r;
+    if (r == SLICE_OK) {
+        leave_sealed(a, wall);
+        turn_over(a, now);
+    } else if (!a->latched) {
+        latch(a, error);
+    }
+    if (a->latched || !sealed_find(&a->sealed, a->state.number - 1)) {
         snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
         return a->latched ? SLICE_FAILED : SLICE_FULL;
     }
-    if (a->sealed.n == SEALED_MAX) {
-        snprintf(error, SLICE_ERROR_TEXT, "%d sealed slices wait to be cleared", SEALED_MAX);
-        return SLICE_FULL;
-    }
-    enum slice_result r = commit_last(a, now, error);
-    if (r == SLICE_FULL)
-        return r;
-    if (r == SLICE_OK)
-        r = turn_over(a, wall, error);
-    if (r != SLICE_OK)
-        latch(a, error);
-    return r;
+    return SLICE_OK;
 }
 
 enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT])
@@ -506,7 +605,7 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char
         snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
-    if (chain_archived(a->config.archive, &archived, error) != SLICE_OK)
+    if (chain_archived(a->config.archive, &a->sealed, &archived, error) != SLICE_OK)
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     if (through > archived) {
         snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %" PRIu64, archived);
@@ -527,23 +626,36 @@ static uint64_t oldest_slice(const struct aggregate *a)
     return a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->state.number;
 }
 
+/* Every count that was committed is in a snapshot: the open slice's, or that of the sealed ones when it is not begun. */
+static bool has_all_rows(const struct aggregate *a)
+{
+    return a->snapshot || (a->turns && sealed_find(&a->sealed, a->state.number - 1));
+}
+
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out)
 {
-    if (!a->snapshot)
+    if (!has_all_rows(a))
         return AGGREGATE_AFTER_LOST;
     if (after + 1 < oldest_slice(a))
         return AGGREGATE_AFTER_CLEARED;
     if (after >= a->state.number)
         return AGGREGATE_AFTER_AHEAD;
-    out->n_snapshots = out->n_maps = 0;
+    a->layers = mem_realloc(a->layers, (a->sealed.n + 1) * sizeof(struct slice_snapshot *));
+    *out = (struct reads_layers){.snapshots = a->layers};
     for (size_t i = 0; i < a->sealed.n; i++)
         if (a->sealed.slices[i].state.number > after)
-            out->snapshots[out->n_snapshots++] = a->sealed.slices[i].snapshot;
-    out->snapshots[out->n_snapshots++] = a->snapshot;
+            a->layers[out->n_snapshots++] = a->sealed.slices[i].snapshot;
+    if (a->snapshot)
+        a->layers[out->n_snapshots++] = a->snapshot;
     if (is_writing(a))
         out->maps[out->n_maps++] = a->flushing.rows;
     out->maps[out->n_maps++] = a->active.rows;
     return AGGREGATE_AFTER_OK;
+}
+
+bool aggregate_is_turning(const struct aggregate *a)
+{
+    return a->turns;
 }
 
 uint64_t aggregate_open_slice(const struct aggregate *a)
@@ -556,7 +668,6 @@ void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out)
     *out = a->numbers;
     out->collisions += tally_collisions(a->tally);
     out->slice = a->counted;
-    out->total = (struct slice_tally){a->counted.events + a->state.before.events,
-        a->counted.skipped + a->state.before.skipped, a->counted.rejected + a->state.before.rejected};
+    out->total = total_tally(a);
     out->memory = batch_memory(&a->active) + batch_memory(&a->flushing);
 }

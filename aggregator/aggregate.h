@@ -16,7 +16,8 @@
  *    written, nothing is lost (it is counted again from the cursors after a restart), reads go on.
  * 5. A slice has the counts of one configuration of counters: when that changed, the open slice is sealed at opening.
  * 6. Sealing is one transaction: the last batch of slice n, with the mark that it is sealed. A crash before leaves n
- *    open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended.
+ *    open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended. Where there is no
+ *    room for n + 1 it is tried again; lines are counted in memory meanwhile, and reads go on as soon as n is settled.
  * 7. The slices there are continue the archive: the oldest is no later than the one behind what the archive goes
  *    through; anything else is refused at opening. Only what the archive in force goes through is cleared.
  *
@@ -45,6 +46,7 @@ struct aggregate_config {
     usec_t flush_interval;
     size_t max_memory;  /* of the batches together, bytes */
     unsigned max_pages; /* of the slice; 0: no bound (tests make a full disk with it) */
+    size_t max_sealed;  /* slices that wait to be cleared; 0: SEALED_MANY */
     void (*notify)(void *arg);
     void *notify_arg;
 };
@@ -86,10 +88,13 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
 /* ---- sealing and clearing ---- */
 /* Ends the open slice with everything counted so far and begins the next; blocks for one commit. *busy: the writer is
- * at work, nothing was done; again after aggregate_poll. SLICE_FULL: no room, nothing changed. `wall` is the wall
- * clock. */
+ * at work, nothing was done; again after aggregate_poll. `wall` is the wall clock.
+ * SLICE_OK: it is sealed and settled. SLICE_FULL: no room, the slice goes on; or it is sealed and could not be settled, then
+ * aggregate_is_turning. */
 enum slice_result aggregate_seal(
     struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT]);
+/* The newest slice is sealed, and there is no room yet to settle it or to begin the next: aggregate_tick tries again. */
+bool aggregate_is_turning(const struct aggregate *a);
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
@@ -106,7 +111,7 @@ enum aggregate_after {
     AGGREGATE_AFTER_OK,
     AGGREGATE_AFTER_CLEARED, /* a slice that would be needed is gone */
     AGGREGATE_AFTER_AHEAD,   /* no such slice was ever begun */
-    AGGREGATE_AFTER_LOST,    /* the storage failed while a slice was sealed: see aggregate_failure */
+    AGGREGATE_AFTER_LOST, /* no room, or the storage failed, while a slice was sealed: see aggregate_failure */
 };
 /* The layers of everything after slice `after`; valid until the next call of anything here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);

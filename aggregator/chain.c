@@ -89,15 +89,6 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
     return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
 }
 
-enum slice_result chain_archived(const char *archive, uint64_t *through, char error[SLICE_ERROR_TEXT])
-{
-    struct manifest m;
-    enum slice_result r = read_manifest(archive, &m, error);
-    *through = m.through;
-    manifest_free(&m);
-    return r;
-}
-
 /* ---- whether it fits together ---- */
 
 static enum slice_result check_numbers(const struct opening *o)
@@ -139,22 +130,73 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
 }
 
 /* A stream that the manifest does not name, or of which nothing was seen, can begin anywhere. */
-static enum slice_result check_meeting(
-    const struct opening *o, uint64_t slice, const char *verb, const struct slice_cursor *cursors, size_t n)
+static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
+    const struct slice_cursor *cursors, size_t n, char *error)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < o->manifest.n_streams; k++) {
-            const struct manifest_stream *s = &o->manifest.streams[k];
+        for (size_t k = 0; k < m->n_streams; k++) {
+            const struct manifest_stream *s = &m->streams[k];
             const struct slice_cursor *c = &cursors[i];
             bool same = strcmp(s->id, c->id) == 0 && s->end == c->offset;
             if (strcmp(s->name, c->stream) != 0 || same || s->id[0] == '\0')
                 continue;
-            snprintf(o->error, SLICE_ERROR_TEXT,
+            snprintf(error, SLICE_ERROR_TEXT,
                 "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but the archive says %" PRIu64
                 " of %s: they do not belong together",
                 slice, verb, s->name, c->offset, c->id, s->end, s->id);
             return SLICE_FOREIGN;
         }
+    return SLICE_OK;
+}
+
+static enum slice_result check_same_data(const struct manifest *m, const struct sealed *sealed, char *error)
+{
+    const struct sealed_slice *last = sealed_find(sealed, m->through);
+    if (last)
+        return check_meeting(m, m->through, "ends", last->state.cursors, last->state.n_cursors, error);
+    if (sealed->n == 0 || m->through < sealed->slices[0].state.number)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT,
+        "the archive in force goes through slice %" PRIu64 ", which was never sealed here", m->through);
+    return SLICE_FOREIGN;
+}
+
+enum slice_result chain_archived(
+    const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT])
+{
+    struct manifest m;
+    enum slice_result r = read_manifest(archive, &m, error);
+    if (r == SLICE_OK)
+        r = check_same_data(&m, sealed, error);
+    *through = m.through;
+    manifest_free(&m);
+    return r;
+}
+
+static const struct slice_cursor *find_cursor(const struct slice_cursor *list, size_t n, const char *stream)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i].stream, stream) == 0)
+            return &list[i];
+    return NULL;
+}
+
+/* Between the two nothing is counted twice or left out. */
+static enum slice_result check_follows(
+    const struct opening *o, const struct slice_state *before, const struct slice_state *next)
+{
+    for (size_t i = 0; i < before->n_cursors; i++) {
+        const struct slice_cursor *end = &before->cursors[i];
+        const struct slice_cursor *begin = find_cursor(next->begins, next->n_begins, end->stream);
+        if (begin && strcmp(begin->id, end->id) == 0 && begin->offset == end->offset)
+            continue;
+        snprintf(o->error, SLICE_ERROR_TEXT,
+            "slice %" PRIu64 " in %.200s does not begin where slice %" PRIu64
+            " ends in stream %s: one of them "
+            "is an old copy",
+            next->number, o->config->slices_dir, before->number, end->stream);
+        return SLICE_FOREIGN;
+    }
     return SLICE_OK;
 }
 
@@ -164,9 +206,9 @@ static enum slice_result check_state(const struct opening *o, const struct slice
     enum slice_result r = check_counters(o, path, s->counters);
     free(path);
     if (r == SLICE_OK && s->sealed && s->number == o->manifest.through)
-        r = check_meeting(o, s->number, "ends", s->cursors, s->n_cursors);
+        r = check_meeting(&o->manifest, s->number, "ends", s->cursors, s->n_cursors, o->error);
     if (r == SLICE_OK && s->number == o->manifest.through + 1)
-        r = check_meeting(o, s->number, "begins", s->begins, s->n_begins);
+        r = check_meeting(&o->manifest, s->number, "begins", s->begins, s->n_begins, o->error);
     return r;
 }
 
@@ -229,17 +271,28 @@ static enum slice_result look_at_newest(struct opening *o)
     return r;
 }
 
+static enum slice_result take_in(const struct opening *o, uint64_t number, struct sealed *sealed)
+{
+    char *path = chain_slice_path(o->config->slices_dir, number);
+    enum slice_result r = sealed_add(sealed, path, number, o->error);
+    free(path);
+    if (r != SLICE_OK)
+        return r;
+    const struct slice_state *last = &sealed->slices[sealed->n - 1].state;
+    r = check_state(o, last);
+    if (r == SLICE_OK && sealed->n > 1)
+        r = check_follows(o, &sealed->slices[sealed->n - 2].state, last);
+    return r;
+}
+
 static enum slice_result take_in_sealed(const struct opening *o, struct sealed *sealed)
 {
     enum slice_result r = SLICE_OK;
-    size_t n = o->n > 0 && !o->newest.sealed ? o->n - 1 : o->n;
-    for (size_t i = 0; i < n && r == SLICE_OK; i++) {
-        char *path = chain_slice_path(o->config->slices_dir, o->numbers[i]);
-        r = sealed_add(sealed, path, o->numbers[i], o->error);
-        free(path);
-        if (r == SLICE_OK)
-            r = check_state(o, &sealed->slices[sealed->n - 1].state);
-    }
+    bool has_open = o->n > 0 && !o->newest.sealed;
+    for (size_t i = 0; i + has_open < o->n && r == SLICE_OK; i++)
+        r = take_in(o, o->numbers[i], sealed);
+    if (r == SLICE_OK && has_open && o->newest.number > 0 && sealed->n > 0)
+        r = check_follows(o, &sealed->slices[sealed->n - 1].state, &o->newest);
     return r;
 }
 
@@ -274,6 +327,8 @@ static enum slice_result open_chain(struct opening *o, struct sealed *sealed, st
     enum slice_result r = read_manifest(o->config->archive, &o->manifest, o->error);
     if (r == SLICE_OK && o->manifest.counters)
         r = check_counters(o, o->config->archive, o->manifest.counters);
+    if (r == SLICE_OK && o->manifest.retired)
+        r = check_counters(o, o->config->archive, o->manifest.retired);
     if (r == SLICE_OK)
         r = list_slices(o);
     if (r == SLICE_OK)

@@ -5,7 +5,7 @@
  * checked once, at opening; whatever does not fit is refused by name, since counting on would double or lose events.
  *
  * Invariants
- * 1. Slice numbers have no gap, and only the newest may be open. One left open by a seal that was interrupted before
+ * 1. Slice numbers have no gap, each slice begins where the one before ended, and only the newest may be open. One left open by a seal that was interrupted before
  *    its transaction is open; by one interrupted after it, sealed: then the next slice begins here.
  * 2. The oldest slice is at most the one behind what the archive goes through. Where the two meet, the slice that is
  *    archived ends, or the one behind it begins, where the manifest says.
@@ -43,8 +43,10 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
     struct chain_next *next, char error[SLICE_ERROR_TEXT]);
 /* What follows the newest sealed slice; there must be one. */
 void chain_follow(const struct sealed *sealed, struct chain_next *next);
-/* The last slice that the archive in force holds; 0: none, or no archive yet. */
-enum slice_result chain_archived(const char *archive, uint64_t *through, char error[SLICE_ERROR_TEXT]);
+/* The last slice that the archive in force holds; 0: none, or no archive yet. SLICE_FOREIGN when it is not an archive of
+ * these slices: it ends elsewhere than the sealed slice of that number does, or there was never one. */
+enum slice_result chain_archived(
+    const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT]);
 
 /* DIR/0000000042.db and DIR/0000000042.ndjson; the caller frees them. */
 char *chain_slice_path(const char *slices_dir, uint64_t number);

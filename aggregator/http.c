@@ -38,7 +38,8 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
         return false;
     case AGGREGATE_AFTER_LOST: {
         bool latched;
-        http_problem(req, 503, "storage-failed", NULL, "%s", aggregate_failure(app->aggregate, &latched));
+        const char *why = aggregate_failure(app->aggregate, &latched);
+        http_problem(req, 503, latched ? "storage-failed" : "storage-full", NULL, "%s", why);
         return false;
     }
     }

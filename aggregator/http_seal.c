@@ -109,6 +109,8 @@ void http_seal(struct http_request *req, void *ctx)
         reply_sealed(req, &sealed->state);
     } else if (latched) {
         reply_refused(req, SLICE_FAILED, failure);
+    } else if (slice + 1 == open && aggregate_is_turning(app->aggregate)) {
+        reply_refused(req, SLICE_FULL, failure);
     } else if (slice < open) {
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
     } else if (slice > open) {

@@ -15,12 +15,12 @@
 #include "count_map.h"
 #include "slice_snapshot.h"
 
-#define READS_MAX_LAYERS 256
+#define READS_MAPS 2
 
 struct reads_layers {
     size_t n_snapshots, n_maps;
-    struct slice_snapshot *snapshots[READS_MAX_LAYERS];
-    const struct count_map *maps[READS_MAX_LAYERS];
+    struct slice_snapshot *const *snapshots; /* borrowed */
+    const struct count_map *maps[READS_MAPS];
 };
 
 struct reads_bounds {

@@ -19,20 +19,19 @@ enum slice_result sealed_add(
     struct sealed *s, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT])
 {
     struct sealed_slice slice = {.path = mem_strdup(path)};
-    if (s->n == SEALED_MAX) {
-        snprintf(
-            error, SLICE_ERROR_TEXT, "%d sealed slices wait to be cleared: run the compactor", SEALED_MAX);
-        forget(&slice);
-        return SLICE_FULL;
-    }
     enum slice_result r = slice_settle(path, number, &slice.state, error);
     if (r == SLICE_OK)
-        r = slice_snapshot_open(path, &slice.snapshot, error);
-    if (r == SLICE_OK)
-        s->slices[s->n++] = slice;
-    else
+        r = slice_snapshot_open_sealed(path, &slice.snapshot, error);
+    if (r != SLICE_OK) {
         forget(&slice);
-    return r;
+        return r;
+    }
+    if (s->n == s->room) {
+        s->room = s->room ? 2 * s->room : 16;
+        s->slices = mem_realloc(s->slices, s->room * sizeof *s->slices);
+    }
+    s->slices[s->n++] = slice;
+    return SLICE_OK;
 }
 
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number)
@@ -68,4 +67,6 @@ void sealed_free(struct sealed *s)
 {
     while (s->n > 0)
         forget(&s->slices[--s->n]);
+    free(s->slices);
+    *s = (struct sealed){0};
 }

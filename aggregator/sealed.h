@@ -13,7 +13,7 @@
 
 #include "slice_snapshot.h"
 
-#define SEALED_MAX 240 /* with the open slice and the maps they fit into READS_MAX_LAYERS */
+#define SEALED_MANY 1000 /* a read looks into each of them: more are not made */
 
 struct sealed_slice {
     char *path;
@@ -21,11 +21,12 @@ struct sealed_slice {
     struct slice_snapshot *snapshot;
 };
 struct sealed {
-    size_t n;
-    struct sealed_slice slices[SEALED_MAX];
+    size_t n, room;
+    struct sealed_slice *slices;
 };
 
-/* Settles the slice and takes it in as the newest. Nobody else in the process may have it open. */
+/* Settles the slice and takes it in as the newest. Nobody else in the process may have it open. SLICE_FULL: it could not
+ * be settled for want of room; it may be tried again. */
 enum slice_result sealed_add(
     struct sealed *s, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT]);
 /* NULL when there is no such slice (any more, or yet). */

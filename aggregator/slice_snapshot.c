@@ -1,6 +1,7 @@
 #include "slice_snapshot.h"
 
 #include "slice_sql.h"
+#include "url.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -43,14 +44,13 @@ static enum slice_result prepare(struct slice_snapshot *s, char *error)
     return SLICE_OK;
 }
 
-enum slice_result slice_snapshot_open(
-    const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT])
+static enum slice_result open_at(
+    const char *place, int flags, const char *settings, struct slice_snapshot **out, char *error)
 {
     struct slice_snapshot *s = mem_zalloc(sizeof(*s));
-    /* A reader of a log-keeping database writes to its index in shared memory, so not READONLY. */
-    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &s->db, error);
+    enum slice_result r = slice_sql_open(place, flags, &s->db, error);
     if (r == SLICE_OK)
-        r = slice_sql_run(s->db, "PRAGMA query_only = 1; PRAGMA cache_size = -32768;", error);
+        r = slice_sql_run(s->db, settings, error);
     if (r == SLICE_OK)
         r = prepare(s, error);
     if (r == SLICE_OK)
@@ -58,6 +58,27 @@ enum slice_result slice_snapshot_open(
     if (r != SLICE_OK)
         slice_snapshot_close(&s);
     *out = s;
+    return r;
+}
+
+enum slice_result slice_snapshot_open(
+    const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT])
+{
+    /* A reader of a log-keeping database writes to its index in shared memory, so not READONLY. */
+    return open_at(
+        path, SQLITE_OPEN_READWRITE, "PRAGMA query_only = 1; PRAGMA cache_size = -32768;", out, error);
+}
+
+enum slice_result slice_snapshot_open_sealed(
+    const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT])
+{
+    struct buf uri = {0};
+    buf_append_str(&uri, "file:");
+    url_encode(bytes_str(path), &uri);
+    buf_append(&uri, "?immutable=1", sizeof("?immutable=1"));
+    enum slice_result r =
+        open_at(uri.ptr, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, "PRAGMA cache_size = -256;", out, error);
+    buf_free(&uri);
     return r;
 }
 

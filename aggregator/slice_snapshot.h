@@ -20,6 +20,9 @@ struct slice_snapshot;
 /* The slice must have been made. */
 enum slice_result slice_snapshot_open(
     const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT]);
+/* Of one that is settled: it never changes, so nothing is locked and a small cache will do, however many are open. */
+enum slice_result slice_snapshot_open_sealed(
+    const char *path, struct slice_snapshot **out, char error[SLICE_ERROR_TEXT]);
 void slice_snapshot_close(struct slice_snapshot **s);
 /* Moves to what is committed now. After a failure every scan fails until a renewal succeeds. */
 enum slice_result slice_snapshot_renew(struct slice_snapshot *s, char error[SLICE_ERROR_TEXT]);

@@ -63,9 +63,13 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     struct record_key key;
     struct bytes value = r->value, name;
     uint64_t n;
+    int64_t hour;
     bool bad = false;
-    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns))
+    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns) ||
+        !hour_decode(key.hour, &hour))
         return false;
+    if (hour < b->query->from || hour >= b->query->to)
+        return true;
     while (record_next_count(&value, &name, &n, &bad))
         add_count(b, name, n);
     return !bad;
@@ -110,6 +114,19 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
     return !b->rows[row].text && component_is_hash(b->rows[row].stored);
 }
 
+/* Two sources may both have one. Of two texts with one hash the smaller is kept, as everywhere (docs/records.md). */
+static void keep_smaller(struct breakdown_row *row, struct buf *text)
+{
+    if (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(text)) <= 0) {
+        buf_free(text);
+        return;
+    }
+    free(row->text);
+    row->text_len = text->len;
+    buf_append_char(text, '\0');
+    row->text = text->ptr;
+}
+
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;
@@ -122,10 +139,7 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
         buf_free(&text);
         return false;
     }
-    buf_append_char(&text, '\0');
-    free(e->row->text); /* two sources may both have it */
-    e->row->text = text.ptr;
-    e->row->text_len = text.len - 1;
+    keep_smaller(e->row, &text);
     return true;
 }
 

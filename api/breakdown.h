@@ -33,7 +33,8 @@ void breakdown_init(struct breakdown *b, const struct query *q);
 void breakdown_free(struct breakdown *b);
 /* Everything added is gone, for starting over. */
 void breakdown_reset(struct breakdown *b);
-/* One hour's record of the subtotal; false when it is malformed or not of this counter. */
+/* One hour's record of the subtotal; false when it is malformed or not of this counter. An hour outside [from, to) is
+ * left out. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
 void breakdown_select(struct breakdown *b);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);

@@ -172,16 +172,23 @@ static void append_key(struct buf *target, const char *ns, struct bytes key, int
     buf_free(&raw);
 }
 
-/* A total is one record; a subtotal one an hour, the hours next to each other in the order of keys. */
+/* The hour nearest to `t` that has a text. */
+static int64_t countable_hour(int64_t t)
+{
+    int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
+    return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
+}
+
+/* A total is one record; a subtotal one an hour, the hours next to each other in the order of keys. A span in which no
+ * countable hour begins is asked for all the same (one hour, which the answer then leaves out), since who answers also
+ * says until when it is complete. */
 static void counts_target(const struct query *q, struct buf *target)
 {
     if (!q->sub) {
         buf_append_str(target, "/mget?k=");
         append_key(target, q->total->ns, q->key, -1);
     } else {
-        int64_t first = (q->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS;
-        int64_t last = (q->to - 1) / HOUR_SECONDS * HOUR_SECONDS;
-        first = first < HOUR_FIRST ? HOUR_FIRST : first;
+        int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
         buf_append_str(target, "/range?start=");
         append_key(target, q->sub->ns, q->key, first);
         buf_append_str(target, "&end=");

@@ -1,7 +1,9 @@
 #include "query.h"
 
 #include "records.h"
+#include "spelling.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 struct parse {
     const struct query_context *context;
@@ -48,7 +50,14 @@ static void hint(struct parse *p, struct buf *text)
     buf_free(text);
 }
 
-static int unknown_total(struct parse *p, struct bytes name)
+#define NAME_SHOWN 64 /* bytes of a name in an answer */
+
+static struct bytes shown(struct bytes name)
+{
+    return bytes_of(name.ptr, name.len < NAME_SHOWN ? name.len : NAME_SHOWN);
+}
+
+static void hint_totals(struct parse *p)
 {
     const struct counters *c = p->context->counters;
     struct buf text = {0};
@@ -56,8 +65,35 @@ static int unknown_total(struct parse *p, struct bytes name)
     for (size_t i = 0; i < c->n_totals; i++)
         buf_printf(&text, " %s %s%s", c->totals[i].ns, c->totals[i].label, i + 1 < c->n_totals ? "," : "");
     hint(p, &text);
-    return refuse(p, 404, "unknown-counter", "there is no counter \"%.*s\"",
-        (int)(name.len < 64 ? name.len : 64), name.ptr);
+}
+
+static int unknown_total(struct parse *p, struct bytes name)
+{
+    hint_totals(p);
+    name = shown(name);
+    return refuse(p, 404, "unknown-counter", "there is no counter \"%.*s\"", (int)name.len, name.ptr);
+}
+
+/* A parameter that is neither reserved nor a label: a slip in the name of either, or a counter that is not configured. */
+static int unknown_name(struct parse *p, struct bytes name)
+{
+    const struct counters *c = p->context->counters;
+    char *written = bytes_dup(shown(name));
+    struct spelling s = spelling_of(written);
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        spelling_try(&s, reserved[i]);
+    const char *parameter = s.nearest;
+    for (size_t i = 0; i < c->n_totals; i++)
+        spelling_try(&s, c->totals[i].label);
+    hint_totals(p);
+    if (s.nearest == NULL)
+        refuse(p, 404, "unknown-counter", "there is no parameter and no counter \"%s\"", written);
+    else if (s.nearest == parameter)
+        refuse(p, 400, "bad-parameter", "there is no parameter \"%s\": did you mean %s?", written, s.nearest);
+    else
+        refuse(p, 404, "unknown-counter", "there is no counter \"%s\": did you mean %s?", written, s.nearest);
+    free(written);
+    return -1;
 }
 
 static int unknown_sub(struct parse *p, struct bytes name)
@@ -69,18 +105,19 @@ static int unknown_sub(struct parse *p, struct bytes name)
         if (&c->totals[c->subtotals[i].total] == p->q->total)
             buf_printf(&text, " %s %s", c->subtotals[i].ns, c->subtotals[i].label);
     hint(p, &text);
+    name = shown(name);
     return refuse(p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", p->q->total->label,
-        (int)(name.len < 64 ? name.len : 64), name.ptr);
+        (int)name.len, name.ptr);
 }
 
 static int check_once(struct parse *p)
 {
     for (size_t i = 0; i < p->params->n; i++)
-        for (size_t j = 0; j < i; j++)
-            if (bytes_equal(p->params->params[i].name, p->params->params[j].name))
-                return BAD(p, "a parameter is there twice: %.*s",
-                    (int)(p->params->params[i].name.len < 64 ? p->params->params[i].name.len : 64),
-                    p->params->params[i].name.ptr);
+        for (size_t j = 0; j < i; j++) {
+            struct bytes name = p->params->params[i].name;
+            if (bytes_equal(name, p->params->params[j].name))
+                return BAD(p, "a parameter is there twice: %.*s", (int)shown(name).len, name.ptr);
+        }
     return 0;
 }
 
@@ -107,7 +144,7 @@ static int parse_label(struct parse *p)
             continue;
         const struct counter *found = counters_find_total_label(p->context->counters, param.name);
         if (!found)
-            return unknown_total(p, param.name);
+            return unknown_name(p, param.name);
         if (p->q->total)
             return BAD(p, "two counters are named; one is asked for at a time");
         if (get(p, "key", &key))

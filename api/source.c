@@ -35,7 +35,7 @@ struct question {
     bool has_through, bad;
     int64_t complete_until;
     struct buf partial; /* the start of a record whose end has not come */
-    char why[256];
+    char why[512];
 };
 
 struct sources *sources_new(const struct sources_config *config)
@@ -128,11 +128,24 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
+/* One swap is over by the next try. What lasts is a setting, or an archive that was put back. */
+static void give_up(struct question *q)
+{
+    if (q->sources->n > 1)
+        snprintf(q->why, sizeof q->why,
+            "the answers of %s go on changing, or lack what %s has cleared: does it serve the newest "
+            "generation?",
+            q->sources->urls[0], q->sources->urls[q->sources->n - 1]);
+    else
+        snprintf(q->why, sizeof q->why, "%s has cleared slices, and no sortdb is asked: sortdb_url names it",
+            q->sources->urls[0]);
+    finish(q, SOURCE_UNAVAILABLE);
+}
+
 static void restart(struct question *q)
 {
     if (++q->restarts > SOURCE_MAX_RESTARTS) {
-        snprintf(q->why, sizeof q->why, "slices were cleared faster than they could be read");
-        finish(q, SOURCE_UNAVAILABLE);
+        give_up(q);
         return;
     }
     q->at = 0;

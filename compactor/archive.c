@@ -211,6 +211,16 @@ enum compact_result archive_begin(const char *archive, uint64_t generation, char
     return r;
 }
 
+void archive_discard(const char *archive, uint64_t generation)
+{
+    char ignored[COMPACT_ERROR_TEXT];
+    struct buf path = {0};
+    archive_path(archive, generation, true, &path);
+    if (access(path.ptr, F_OK) == 0)
+        remove_directory(path.ptr, ignored);
+    buf_free(&path);
+}
+
 static int write_synced(const char *path, struct bytes text)
 {
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -335,6 +345,8 @@ enum compact_result archive_init(
         r = archive_publish(archive, 0, error);
     if (r == COMPACT_OK)
         r = archive_switch(archive, 0, error);
+    if (r != COMPACT_OK)
+        archive_discard(archive, 0);
     manifest_free(&m);
     return r;
 }

@@ -42,6 +42,9 @@ enum compact_result archive_check(const char *archive, uint64_t generation, char
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 
+/* Removes what archive_begin began, if it is there and has no name yet. What cannot be removed is left to the next run. */
+void archive_discard(const char *archive, uint64_t generation);
+
 /* Removes all generations but the `keep` newest up to the one in force, and that one. */
 enum compact_result archive_prune(
     const char *archive, uint64_t in_force, unsigned keep, char error[COMPACT_ERROR_TEXT]);

@@ -129,19 +129,33 @@ static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_
     return r;
 }
 
+/* Two archives may be at generations of one number: it is what is in them that must be the same. */
+static enum compact_result reload_one(
+    const struct peer *sortdb, uint64_t generation, uint64_t content, char error[COMPACT_ERROR_TEXT])
+{
+    struct json_doc *d;
+    uint64_t got = 0, got_content = 0;
+    enum compact_result r = ask(sortdb, "POST", "/reload", &d, error);
+    if (r == COMPACT_OK)
+        r = take_number(sortdb, d, "/generation", &got, error);
+    if (r == COMPACT_OK)
+        r = take_number(sortdb, d, "/content", &got_content, error);
+    if (r == COMPACT_OK && (got != generation || got_content != content))
+        r = compact_fail(error, COMPACT_TRY_AGAIN,
+            "%s serves a generation %" PRIu64 " that is not this archive's %" PRIu64
+            ": is it another archive's?",
+            sortdb->url, got, generation);
+    json_doc_free(&d);
+    return r;
+}
+
 static enum compact_result reload(
-    void *arg, uint64_t generation, bool *served, char error[COMPACT_ERROR_TEXT])
+    void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT])
 {
     const struct control *c = arg;
     enum compact_result r = COMPACT_OK;
-    for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++) {
-        uint64_t got = 0;
-        r = ask_number(&c->sortdbs[i], "POST", "/reload", "/generation", &got, error);
-        if (r == COMPACT_OK && got != generation)
-            r = compact_fail(error, COMPACT_TRY_AGAIN,
-                "%s serves generation %" PRIu64 ", not %" PRIu64 ": is it another archive's?",
-                c->sortdbs[i].url, got, generation);
-    }
+    for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++)
+        r = reload_one(&c->sortdbs[i], generation, content, error);
     *served = r == COMPACT_OK && c->n_sortdbs > 0;
     return r;
 }

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "progress.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -165,7 +166,8 @@ static int run_options(struct options *o)
     if (!init && !options_string(o, "slices"))
         return fail("slices is not set: the aggregator's directory of slices", EX_CONFIG);
     if (daemon_own_directory(options_string(o, "archive"), &error) != 0)
-        return fail(error.text, EX_CONFIG);
+        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+    daemon_raise_file_limit();
     return init ? init_archive(o) : run_over_http(o);
 }
 

@@ -45,8 +45,11 @@ struct slice_facts {
     char *counters;
     struct manifest_stream *streams; /* where it ends in each stream that was seen */
     size_t n_streams;
+    struct manifest_stream *begins; /* likewise, where it begins */
+    size_t n_begins;
     uint64_t bytes; /* of the file */
 };
+/* One that does not say that it is sealed is refused. */
 enum compact_result slice_facts_read(
     const char *path, struct slice_facts *out, char error[COMPACT_ERROR_TEXT]);
 void slice_facts_free(struct slice_facts *f);

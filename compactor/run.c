@@ -1,11 +1,13 @@
 #include "run.h"
 
 #include "archive.h"
+#include "counters.h"
 #include "merge.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define TABLES_A_SLICE 2 /* counts and lookups are two sources */
+#define COUNTER_SHOWN 200
 
 struct run {
     const struct run_spec *spec;
@@ -14,7 +16,9 @@ struct run {
     struct manifest old, made; /* in force at the start; in the making */
     uint64_t open;             /* the slice that was open */
     bool open_is_empty;
-    uint64_t last; /* the last sealed slice */
+    uint64_t last;               /* the last sealed slice */
+    enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed, for this reason */
+    char why_not_sealed[COMPACT_ERROR_TEXT];
     bool has_work; /* a generation is to be made */
     struct record_source **sources;
     size_t n_sources;
@@ -56,51 +60,96 @@ static enum compact_result step_look(struct run *run)
     return COMPACT_OK;
 }
 
-/* An empty open slice stays open: else runs over a silent stream would make slices and generations for ever. */
+/* An empty open slice stays open: else runs over a silent stream would make slices and generations for ever. One that
+ * cannot be sealed now stays open too, and what was sealed before goes on its way: an aggregator without room, or with too
+ * many slices, has room again only when those are cleared. */
 static enum compact_result step_seal(struct run *run)
 {
     const struct run_control *c = run->spec->control;
-    run->last = run->open_is_empty ? run->open - 1 : run->open;
-    return run->open_is_empty ? COMPACT_OK : c->seal(c->arg, run->open, run->error);
+    run->last = run->open - 1;
+    if (run->open_is_empty)
+        return COMPACT_OK;
+    run->sealing = c->seal(c->arg, run->open, run->why_not_sealed);
+    if (run->sealing == COMPACT_OK)
+        run->last = run->open;
+    if (run->sealing == COMPACT_OK || run->sealing == COMPACT_TRY_AGAIN)
+        return COMPACT_OK;
+    return compact_fail(run->error, run->sealing, "%s", run->why_not_sealed);
 }
 
 /* ---- what is to be done ---- */
 
-/* The value of the canonical text's line that begins as `line` does up to its " = "; its own when there is none. */
-static bool means_the_same(struct bytes line, const char *text)
+/* A namespace whose key changed would mix two meanings under one name, also when it was gone for a while. */
+static enum compact_result check_counters(struct run *run, const char *path, const char *now)
 {
-    const char *equals = memmem(line.ptr, line.len, " key = ", 7);
-    bool is_key = bytes_starts_with(line, BYTES_LITERAL("total ")) ||
-                  bytes_starts_with(line, BYTES_LITERAL("subtotal "));
-    if (!is_key || !equals)
-        return true;
-    struct bytes name = bytes_of(line.ptr, (size_t)(equals + 7 - line.ptr));
-    while (*text) {
-        struct bytes other = bytes_of(text, strcspn(text, "\n"));
-        if (bytes_starts_with(other, name) && !bytes_equal(other, line))
-            return false;
-        text += other.len + (text[other.len] == '\n');
-    }
-    return true;
+    struct bytes line = counters_conflict(run->made.counters, now);
+    if (line.len == 0)
+        line = counters_conflict(run->made.retired, now);
+    if (line.len == 0)
+        return COMPACT_OK;
+    return compact_fail(run->error, COMPACT_REFUSED,
+        "%.200s counts something else than the archive's `%.*s`: give the counter another name", path,
+        (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
 }
 
-/* A namespace whose key changed would mix two meanings under one name. */
-static enum compact_result check_counters(
-    struct run *run, const char *path, const char *before, const char *now)
+static const struct manifest_stream *find_stream(
+    const struct manifest_stream *list, size_t n, const char *name)
 {
-    while (*before) {
-        struct bytes line = bytes_of(before, strcspn(before, "\n"));
-        if (!means_the_same(line, now))
-            return compact_fail(run->error, COMPACT_REFUSED,
-                "%.200s counts something else than the archive's `%.*s`: give the counter another name", path,
-                (int)line.len, line.ptr);
-        before += line.len + (before[line.len] == '\n');
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return &list[i];
+    return NULL;
+}
+
+/* It must begin where what is before it ended, or events are doubled or missing between them: then it is another
+ * pipeline's, or an old copy. A stream that was not seen before may begin anywhere. */
+static enum compact_result check_meeting(struct run *run, const char *path, const struct slice_facts *f)
+{
+    for (size_t i = 0; i < run->made.n_streams; i++) {
+        const struct manifest_stream *end = &run->made.streams[i];
+        const struct manifest_stream *begin = find_stream(f->begins, f->n_begins, end->name);
+        if (begin && begin->end == end->end && strcmp(begin->id, end->id) == 0)
+            continue;
+        return compact_fail(run->error, COMPACT_REFUSED,
+            "%.200s does not begin where the archive ends in stream %s, at %" PRIu64
+            " of %s: they do not belong together",
+            path, end->name, end->end, end->id);
     }
     return COMPACT_OK;
 }
 
+static void replace_text(char **text, char **by)
+{
+    free(*text);
+    *text = *by;
+    *by = NULL;
+}
+
+/* What the archive has and the slice does not count any more stays known, for when its name comes back. */
+static void retire_counters(struct manifest *m, const char *now)
+{
+    struct buf lines = {0};
+    counters_append_missing(m->retired, now, &lines);
+    counters_append_missing(m->counters, now, &lines);
+    char *retired = bytes_dup(buf_bytes(&lines));
+    replace_text(&m->retired, &retired);
+    buf_free(&lines);
+}
+
 /* The manifest takes the counters and cursors of the newest slice it includes. */
-static enum compact_result take_facts(struct run *run, const char *path, uint64_t n)
+static void take_facts(struct run *run, struct slice_facts *f)
+{
+    struct manifest *m = &run->made;
+    retire_counters(m, f->counters);
+    replace_text(&m->counters, &f->counters);
+    free(m->streams);
+    m->streams = f->streams;
+    m->n_streams = f->n_streams;
+    f->streams = NULL;
+    run->total += f->bytes;
+}
+
+static enum compact_result plan_slice(struct run *run, const char *path, uint64_t n)
 {
     struct slice_facts f;
     enum compact_result r = slice_facts_read(path, &f, run->error);
@@ -109,18 +158,12 @@ static enum compact_result take_facts(struct run *run, const char *path, uint64_
     if (f.number != n)
         r = compact_fail(
             run->error, COMPACT_DAMAGED, "%.300s: says that it is slice %" PRIu64, path, f.number);
-    else
-        r = check_counters(run, path, run->made.counters, f.counters);
-    if (r == COMPACT_OK) {
-        free(run->made.counters);
-        free(run->made.streams);
-        run->made.counters = f.counters;
-        run->made.streams = f.streams;
-        run->made.n_streams = f.n_streams;
-        run->total += f.bytes;
-        f.counters = NULL;
-        f.streams = NULL;
-    }
+    if (r == COMPACT_OK)
+        r = check_counters(run, path, f.counters);
+    if (r == COMPACT_OK)
+        r = check_meeting(run, path, &f);
+    if (r == COMPACT_OK)
+        take_facts(run, &f);
     slice_facts_free(&f);
     return r;
 }
@@ -134,6 +177,7 @@ static void describe_next(struct run *run)
     m->made = run->spec->now;
     m->shards = run->spec->shards ? run->spec->shards : old->shards;
     m->counters = mem_strdup(old->counters);
+    m->retired = mem_strdup(old->retired);
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
     m->n_streams = old->n_streams;
     m->streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams));
@@ -151,7 +195,7 @@ static enum compact_result step_plan(struct run *run)
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
         slice_path(run->spec->slices, n, &path);
-        r = take_facts(run, path.ptr, n);
+        r = plan_slice(run, path.ptr, n);
     }
     buf_free(&path);
     run->out->slices = run->last - run->old.through;
@@ -296,7 +340,8 @@ static enum compact_result step_switch(struct run *run)
 static enum compact_result step_reload(struct run *run)
 {
     const struct run_control *c = run->spec->control;
-    return c->reload(c->arg, run->out->generation, &run->out->served, run->error);
+    const struct manifest *served = run->out->published ? &run->made : &run->old;
+    return c->reload(c->arg, served->generation, manifest_content(served), &run->out->served, run->error);
 }
 
 static enum compact_result step_clear(struct run *run)
@@ -349,6 +394,10 @@ enum compact_result run_compact(
     *out = (struct run_outcome){0};
     for (size_t i = 0; i < sizeof steps / sizeof *steps && r == COMPACT_OK; i++)
         r = take_step(&run, &steps[i]);
+    if (r == COMPACT_OK && run.sealing != COMPACT_OK)
+        r = compact_fail(error, run.sealing, "%s", run.why_not_sealed);
+    if (r != COMPACT_OK && run.made.shards > 0)
+        archive_discard(spec->archive, run.made.generation);
     manifest_free(&run.old);
     manifest_free(&run.made);
     return r;

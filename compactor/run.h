@@ -9,7 +9,9 @@
  *    reload has said that every sortdb serves it.
  * 3. A slice is merged exactly once: the slices after the manifest's `through`, without a gap.
  * 4. Nothing is written to a generation that is in force.
- * 5. Nothing new, and no other number of shards: no generation is made; reload and clear are called all the same, as an
+ * 5. What cannot be sealed now does not hold up what is sealed: the run does the rest, and then says why.
+ * 6. A run that failed leaves no half-made generation behind: the room is needed by whoever else is short of it.
+ * 7. Nothing new, and no other number of shards: no generation is made; reload and clear are called all the same, as an
  *    interrupted run may have owed them.
  */
 #ifndef MILLRACE_RUN_H
@@ -24,9 +26,10 @@ struct run_control {
     enum compact_result (*look)(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT]);
     /* Slice n is sealed when it returns; it may be sealed already. */
     enum compact_result (*seal)(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT]);
-    /* Every sortdb serves the generation when it returns. *served is false when there is no sortdb. */
+    /* Every sortdb serves the generation with this manifest_content when it returns. *served is false when there is no
+     * sortdb. */
     enum compact_result (*reload)(
-        void *arg, uint64_t generation, bool *served, char error[COMPACT_ERROR_TEXT]);
+        void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT]);
     enum compact_result (*clear)(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT]);
 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#define WRITE_BYTES (1u << 20)
+#define WRITE_BYTES (256u << 10)
 
 struct shard_writer {
     int fd;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define READ_BYTES (1u << 20)
+#define READ_BYTES (256u << 10)
 
 struct shard {
     int fd;

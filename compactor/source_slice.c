@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -220,25 +221,40 @@ enum compact_result record_source_open_slice(
 
 /* ---- what a slice says of itself ---- */
 
-static enum compact_result read_cursors(
-    sqlite3 *db, const char *path, struct slice_facts *f, char error[COMPACT_ERROR_TEXT])
+static void take_text(struct bytes text, char out[NAME_MAX_BYTES + 1])
+{
+    snprintf(out, NAME_MAX_BYTES + 1, "%.*s", (int)text.len, text.ptr);
+}
+
+/* Where the slice begins or ends in the streams that were seen by then. */
+static enum compact_result read_places(sqlite3 *db, const char *sql, const char *path,
+    struct manifest_stream **list, size_t *n, char error[COMPACT_ERROR_TEXT])
 {
     sqlite3_stmt *rows = NULL;
     int code;
-    if (sqlite3_prepare_v2(db, "SELECT stream, id, offset FROM cursors WHERE id <> '' ORDER BY stream", -1,
-            &rows, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db, sql, -1, &rows, NULL) != SQLITE_OK)
         return sql_failed(db, path, error);
     while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
-        f->streams = mem_realloc(f->streams, (f->n_streams + 1) * sizeof(*f->streams));
-        struct manifest_stream *s = &f->streams[f->n_streams++];
-        struct bytes name = column_bytes(rows, 0), id = column_bytes(rows, 1);
-        memset(s, 0, sizeof(*s));
-        memcpy(s->name, name.ptr, name.len < NAME_MAX_BYTES ? name.len : NAME_MAX_BYTES);
-        memcpy(s->id, id.ptr, id.len < NAME_MAX_BYTES ? id.len : NAME_MAX_BYTES);
+        *list = mem_realloc(*list, (*n + 1) * sizeof(**list));
+        struct manifest_stream *s = &(*list)[(*n)++];
+        take_text(column_bytes(rows, 0), s->name);
+        take_text(column_bytes(rows, 1), s->id);
         s->end = (uint64_t)sqlite3_column_int64(rows, 2);
     }
     sqlite3_finalize(rows);
     return code == SQLITE_DONE ? COMPACT_OK : sql_failed(db, path, error);
+}
+
+static enum compact_result read_cursors(
+    sqlite3 *db, const char *path, struct slice_facts *f, char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r =
+        read_places(db, "SELECT stream, id, offset FROM cursors WHERE id <> '' ORDER BY stream", path,
+            &f->streams, &f->n_streams, error);
+    if (r == COMPACT_OK)
+        r = read_places(db, "SELECT stream, id, offset FROM begins WHERE id <> '' ORDER BY stream", path,
+            &f->begins, &f->n_begins, error);
+    return r;
 }
 
 static enum compact_result read_meta(
@@ -251,7 +267,11 @@ static enum compact_result read_meta(
         f->counters = bytes_dup(column_bytes(row, 0));
     sqlite3_finalize(row);
     f->number = number > 0 ? (uint64_t)number : 0;
-    return f->counters && f->number ? COMPACT_OK : damaged(path, "it does not say what it counts", error);
+    if (!f->counters || !f->number)
+        return damaged(path, "it does not say what it counts", error);
+    if (ask_number(db, "SELECT value FROM meta WHERE key = 'sealed'") != 1)
+        return compact_fail(error, COMPACT_REFUSED, "%.300s: it was never sealed", path);
+    return COMPACT_OK;
 }
 
 enum compact_result slice_facts_read(
@@ -275,5 +295,6 @@ void slice_facts_free(struct slice_facts *f)
 {
     free(f->counters);
     free(f->streams);
+    free(f->begins);
     *f = (struct slice_facts){0};
 }

@@ -214,33 +214,6 @@ static char *canonical_text(const struct counters *c)
     return copy;
 }
 
-/* The text has this counter with another key. `line` is `total u key = l`. */
-static bool has_other_key(const char *text, struct bytes line)
-{
-    const char *equals = memmem(line.ptr, line.len, " key = ", 7);
-    if (!equals)
-        return false;
-    struct bytes name = bytes_of(line.ptr, (size_t)(equals + 7 - line.ptr));
-    while (*text) {
-        struct bytes other = bytes_of(text, strcspn(text, "\n"));
-        if (bytes_starts_with(other, name) && !bytes_equal(other, line))
-            return true;
-        text += other.len + (text[other.len] == '\n');
-    }
-    return false;
-}
-
-struct bytes counters_conflict(const char *before, const char *now)
-{
-    while (*before) {
-        struct bytes line = bytes_of(before, strcspn(before, "\n"));
-        if (has_other_key(now, line))
-            return line;
-        before += line.len + (before[line.len] == '\n');
-    }
-    return BYTES_NONE;
-}
-
 int counters_read(const struct config *config, struct counters **out, struct config_error *error)
 {
     struct counters *c = mem_zalloc(sizeof *c);

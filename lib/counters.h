@@ -52,6 +52,8 @@ void counters_free(struct counters **c);
 /* Of two canonical texts: the line of `before` whose counter has another key in `now`, borrowed; BYTES_NONE when there
  * is none. A counter that is in only one of them is in nobody's way. */
 struct bytes counters_conflict(const char *before, const char *now);
+/* Appends the lines of `before` whose counter is not in `now`: what the counter's name meant, for when it comes back. */
+void counters_append_missing(const char *before, const char *now, struct buf *out);
 
 /* By namespace ("u" or "c.u"); NULL when there is none. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);

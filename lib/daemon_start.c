@@ -139,7 +139,7 @@ static int fail(struct config_error *error, int status, const char *what, const 
     return status;
 }
 
-static void raise_file_limit(void)
+void daemon_raise_file_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -151,7 +151,7 @@ static void raise_file_limit(void)
 int daemon_enter(const struct options *o, struct config_error *error)
 {
     const char *root = options_string(o, "root");
-    raise_file_limit();
+    daemon_raise_file_limit();
     if (root != NULL && chdir(root) != 0)
         return fail(error, EX_CONFIG, "cannot enter the directory", root);
     if (options_bool(o, "daemon") && daemon(1, 1) != 0)
@@ -237,6 +237,7 @@ static int tell_owner(int fd, const char *dir, struct config_error *error)
     snprintf(error->text, sizeof error->text, "the directory %s is in use by process %.*s", dir,
         (int)strcspn(pid, "\n"), pid);
     close(fd);
+    errno = EWOULDBLOCK;
     return -1;
 }
 

@@ -13,6 +13,7 @@
 #define HASH_DIGITS 16
 #define READ_TRIES 8 /* of a generation that goes away while it is looked at */
 #define POINTER_TEXT 192
+#define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that no file's checksum is lost */
 
 const char *manifest_strerror(enum manifest_result r)
 {
@@ -146,7 +147,7 @@ static const char *parse_lists(const struct json_doc *d, struct manifest *m)
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
     uint64_t made, shards;
-    struct json_value counters = json_doc_at(d, "/counters");
+    struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
     if (!number_at(d, "/generation", &m->generation) || !number_at(d, "/through", &m->through))
         return "generation or through is missing";
     if (!number_at(d, "/made", &made) || made > INT64_MAX)
@@ -155,9 +156,12 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
         return "shards is missing or out of bounds";
     if (counters.type != JSON_STRING)
         return "counters is missing";
+    if (retired.type != JSON_STRING && retired.type != JSON_MISSING)
+        return "retired is no text";
     m->made = (int64_t)made;
     m->shards = (uint32_t)shards;
     m->counters = bytes_dup(counters.v.string);
+    m->retired = bytes_dup(retired.type == JSON_STRING ? retired.v.string : BYTES_NONE);
     return parse_lists(d, m);
 }
 
@@ -240,9 +244,18 @@ enum manifest_result manifest_read(
 void manifest_free(struct manifest *m)
 {
     free(m->counters);
+    free(m->retired);
     free(m->files);
     free(m->streams);
     memset(m, 0, sizeof(*m));
+}
+
+uint64_t manifest_content(const struct manifest *m)
+{
+    uint64_t content = m->shards;
+    for (uint32_t k = 0; k < m->shards; k++)
+        content = content * CONTENT_FACTOR + m->files[k].xxh3;
+    return content;
 }
 
 static void print_streams(const struct manifest *m, struct buf *out)
@@ -278,6 +291,8 @@ void manifest_print(const struct manifest *m, struct buf *out)
     print_streams(m, out);
     buf_append_str(out, "\"counters\":");
     buf_append_json(out, bytes_str(m->counters ? m->counters : ""));
+    buf_append_str(out, ",\n\"retired\":");
+    buf_append_json(out, bytes_str(m->retired ? m->retired : ""));
     buf_append_str(out, ",\n");
     print_files(m, out);
     buf_append_str(out, "\"imports\":[]}\n");

@@ -33,10 +33,11 @@ struct manifest_stream {
 
 struct manifest {
     uint64_t generation;
-    uint64_t through;            /* the last slice whose counts are in it; 0: none */
-    int64_t made;                /* wall clock, seconds */
-    char *counters;              /* canonical text; "" when no slice was merged yet */
-    uint32_t shards;             /* 1.. */
+    uint64_t through; /* the last slice whose counts are in it; 0: none */
+    int64_t made;     /* wall clock, seconds */
+    char *counters;   /* canonical text; "" when no slice was merged yet */
+    char *retired;    /* lines of counters that are in the files and in `counters` no more; "" for none */
+    uint32_t shards;  /* 1.. */
     struct manifest_file *files; /* as many as shards */
     struct manifest_stream *streams;
     size_t n_streams;
@@ -65,6 +66,8 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);
+/* A number for the bytes of all its files: what two archives have in common only when they hold the same. */
+uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);
 

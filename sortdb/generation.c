@@ -128,6 +128,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     enum sorted_file_result r = SORTED_FILE_OK;
     g->info.number = m->generation;
     g->info.through = m->through;
+    g->info.content = manifest_content(m);
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++)
         r = open_manifest_file(g, m, i, source, cancel, error);
     if (r == SORTED_FILE_OK)

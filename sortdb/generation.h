@@ -33,6 +33,7 @@ enum generation_result {
 
 struct generation_info {
     uint64_t number, through, records, bytes;
+    uint64_t content; /* manifest_content; 0 for one file */
     uint32_t shards;
     bool is_cut; /* a file's last line has no LF */
 };

@@ -182,8 +182,9 @@ static void answer_call(const struct app *app, struct http_request *req, const c
     }
     struct generation_info info = generation_info(app->generation);
     add_headers(req, app->generation, GENERATION_NO_SHARD);
-    http_replyf(req, 200, "application/json", "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 "}\n",
-        info.number, info.through);
+    http_replyf(req, 200, "application/json",
+        "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"content\":\"%" PRIu64 "\"}\n", info.number,
+        info.through, info.content);
 }
 
 void app_answer_calls(struct app *app, uint64_t ticket, const char *trouble)

@@ -384,8 +384,12 @@ static void start_finishing(struct file_archive *a)
 
 /* ---- what is due ---- */
 
+/* More than max_open are open after a crash that came between the closing of some and the commit that would have said so:
+ * they would keep the archive full, and no line would come that closes one. */
 static void close_what_is_over(struct file_archive *a, usec_t wall)
 {
+    while (count_stage(a, PART_OPEN) > a->config.max_open)
+        close_idlest(a);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         if (p->stage != PART_OPEN)
@@ -505,6 +509,7 @@ struct file_archive *file_archive_open(
 {
     struct file_archive *a = mem_zalloc(sizeof *a);
     a->config = *config;
+    a->config.max_open = config->by_event_time ? config->max_open : 1;
     a->now = monotonic;
     a->lock_fd = -1;
     a->state_path = mem_strdup(config->state_path);

@@ -151,6 +151,29 @@ class ApiSources(harness.MillraceTest):
         self.assertEqual([(r["key"], r["n"]) for r in got["rows"]],
                          [(texts["rAAAAAAAAAA="], 4), (texts["pAAAAAAAAAA="], 3), (texts["qAAAAAAAAAA="], 1)])
 
+    def test_a_span_in_which_no_hour_begins_counts_nothing(self):
+        for hour in (MARCH, MARCH + 3600):
+            self.archive.records["c.u|k." + hour_text(hour)] = "US:5"
+        self.live.records["c.u|k.0110"] = self.live.records["c.u|k.zvcvn"] = "US:7"
+        end = 5995814400  # what begins with it has no text
+        for first, last in ((MARCH + 1, MARCH + 2), (MARCH + 1, MARCH + 3600), (0, 946684800), (end - 1, end),
+                            (end - 3599, end)):
+            got = self.ask("breakdown", user="k", by="country", from_=first, to=last)
+            self.assertEqual((got["total"], got["rows"]), (0, []), (first, last))
+        for first, last, n in ((MARCH + 1, MARCH + 3601, 5), (0, 946684801, 7), (end - 3600, end, 7)):
+            got = self.ask("breakdown", user="k", by="country", from_=first, to=last)
+            self.assertEqual(got["total"], n, (first, last))
+
+    def test_of_two_texts_under_one_hash_the_smaller_is_shown(self):
+        hour = "r.u|k." + hour_text(MARCH)
+        self.archive.records.update({hour: "pAAAAAAAAAA=:3", "lookup|pAAAAAAAAAA=": "an older one"})
+        self.live.records.update({hour: "pAAAAAAAAAA=:1", "lookup|pAAAAAAAAAA=": "one more"})
+        for _ in range(2):
+            got = self.ask("breakdown", user="k", by="referrer", **SPAN)
+            self.assertEqual([(r["key"], r["n"]) for r in got["rows"]], [("an older one", 4)])
+            both = self.archive.records, self.live.records
+            self.live.records, self.archive.records = both
+
     def test_the_section_of_a_configuration_names_sortdb(self):
         port = self.archive.url.rpartition(":")[2]
         config = self.write("section.conf", "[sortdb]\nport = %s\n" % port + harness.sample_counters())

@@ -31,12 +31,16 @@ class ArchiveExactly(harness.MillraceTest):
         return os.path.join(data, "slices", "0000000001.db")
 
     def take_slices(self, paths):
-        """They are given to the model as its sealed slices, one after another."""
+        """They are given to the model as its sealed slices, each beginning where the one before ended."""
         model = Aggregator(self)
         for n, path in enumerate(paths, 1):
             shutil.copy(path, model.file(n))
             db = sqlite3.connect(model.file(n))
             db.execute("UPDATE meta SET value = ? WHERE key = 'number'", (n,))
+            db.execute("INSERT OR REPLACE INTO meta VALUES('sealed', 1)")
+            db.execute("DELETE FROM begins")
+            db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", (n * 100 - 100,))
+            db.execute("UPDATE cursors SET id = 'c0ffee', offset = ?", (n * 100,))
             db.commit()
             db.close()
         return model

@@ -110,6 +110,13 @@ class Compactor(harness.MillraceTest):
         self.sortdb = self.start("sortdb", "--archive=" + other)
         self.assertIn("another archive", self.compact(expect=75))
         self.assertEqual(self.aggregator.sealed(), [1])
+        aggregator, archive = self.aggregator, self.archive
+        self.aggregator, self.archive = Aggregator(self, "others"), other
+        self.aggregator.counts[b"u|b,c413"] = 1
+        self.compact()  # generation 1 of that one too, through slice 1
+        self.aggregator, self.archive = aggregator, archive
+        self.assertIn("another archive", self.compact(expect=75))
+        self.assertEqual(self.aggregator.sealed(), [1])
         self.sortdb = self.start("sortdb", "--archive=" + self.archive)
         self.compact()
         self.assertEqual(self.aggregator.sealed(), [])
@@ -163,7 +170,7 @@ class Compactor(harness.MillraceTest):
         self.aggregator.counts[b"u|a,c413"] = 1
         first = subprocess.Popen([harness.program("compactor"), *self.args()], stderr=subprocess.PIPE)
         self.assertTrue(began.wait(harness.PATIENCE))
-        self.assertIn(str(first.pid), self.compact(expect=78))
+        self.assertIn(str(first.pid), self.compact(expect=75))
         refused.set()
         first.communicate()
         self.assertEqual(first.returncode, 0)
@@ -193,6 +200,14 @@ class Compactor(harness.MillraceTest):
         self.archive = other
         self.assertEqual(self.lines(), [b"u|a,c413:5"])
         self.assertEqual(self.aggregator.sealed(), [1])
+
+    def test_many_shards_need_many_files(self):
+        self.aggregator.counts = {b"u|k%05d,c413" % i: 1 for i in range(300)}
+        for shards in (90, 91, 1):
+            done = subprocess.run(["sh", "-c", "ulimit -Sn 64 && exec \"$@\"", "-", harness.program("compactor"),
+                                   *self.args("--shards=%d" % shards)], capture_output=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(self.lines()), 300)
 
     def test_progress_on_a_terminal(self):
         self.aggregator.counts = {b"u|k%05d,c413" % i: 1 for i in range(40000)}

@@ -16,12 +16,14 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
         CREATE TABLE counts(k BLOB PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE lookups(k BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;
         CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
         PRAGMA application_id = 1297239123; PRAGMA user_version = 1;""")
     db.executemany("INSERT INTO counts VALUES(?, ?)", counts.items())
     db.executemany("INSERT INTO lookups VALUES(?, ?)", (lookups or {}).items())
     db.execute("INSERT INTO cursors VALUES('clicks', 'c0ffee', ?)", (number * 100,))
-    db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters)])
+    db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", (number * 100 - 100,))
+    db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters), ("sealed", 1)])
     db.commit()
     db.close()
 
@@ -30,8 +32,8 @@ class Aggregator:
     """What the compactor asks of an aggregator. `asked` has every request; `answers` replaces some: target's path ->
     (status, object)."""
 
-    def __init__(self, test):
-        self.dir = test.path("slices")
+    def __init__(self, test, name="slices"):
+        self.dir = test.path(name)
         os.mkdir(self.dir)
         self.lock = threading.RLock()
         self.open, self.counts, self.lookups = 1, {}, {}

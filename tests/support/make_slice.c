@@ -34,9 +34,11 @@ static void add_row(sqlite3 *db, const struct slice_row *row)
 
 static void add_meta(sqlite3 *db, uint64_t number, const char *counters)
 {
-    char *sql = sqlite3_mprintf("INSERT INTO meta VALUES('number', %llu), ('counters', %Q);"
-                                "INSERT INTO cursors VALUES('clicks', 'c0ffee', %llu), ('later', '', 0)",
-        (unsigned long long)number, counters, (unsigned long long)number * 1000);
+    unsigned long long n = number;
+    char *sql = sqlite3_mprintf("INSERT INTO meta VALUES('number', %llu), ('counters', %Q), ('sealed', 1);"
+                                "INSERT INTO cursors VALUES('clicks', 'c0ffee', %llu), ('later', '', 0);"
+                                "INSERT INTO begins VALUES('clicks', 'c0ffee', %llu), ('later', '', 0)",
+        n, counters, n * 1000, (n - 1) * 1000);
     run(db, sql);
     sqlite3_free(sql);
 }
@@ -50,11 +52,21 @@ void make_slice(const char *path, uint64_t number, const char *counters, const s
             "CREATE TABLE lookups(k BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;"
             "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) "
             "WITHOUT ROWID;"
+            "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) "
+            "WITHOUT ROWID;"
             "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
             "PRAGMA application_id = 1297239123; PRAGMA user_version = 1; BEGIN");
     add_meta(db, number, counters);
     for (; rows->key; rows++)
         add_row(db, rows);
     run(db, "COMMIT");
+    sqlite3_close(db);
+}
+
+void change_slice(const char *path, const char *sql)
+{
+    sqlite3 *db = NULL;
+    need(sqlite3_open(path, &db) == SQLITE_OK, db);
+    run(db, sql);
     sqlite3_close(db);
 }

@@ -11,7 +11,9 @@ struct slice_row {
     const char *text; /* of a lookup */
 };
 
-/* Aborts when it cannot. The stream `clicks` ends at 1000 times the number. */
+/* Aborts when it cannot. Stream `clicks` ends at 1000 times the number, and begins where the slice before ended. */
 void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows);
+/* Makes something else of it. */
+void change_slice(const char *path, const char *sql);
 
 #endif

@@ -329,6 +329,22 @@ static void test_conflicts(void **state)
     struct bytes line = counters_conflict(before, "subtotal c.u key = cc\ntotal u key = l\n");
     assert_true(bytes_equal_str(line, "subtotal c.u key = c"));
     assert_true(bytes_equal_str(counters_conflict(before, "total u key = h"), "total u key = l"));
+    assert_int_equal(counters_conflict("input skip_if = a key = b\n", "input skip_if = a key = c\n").len, 0);
+}
+
+static void test_what_is_missing(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    const char *before = "input time = t\nsubtotal c.u key = c\ntotal u key = l\ntotal u max_keys = 9\n";
+    counters_append_missing(before, before, &out);
+    counters_append_missing("", before, &out);
+    counters_append_missing(before, "subtotal c.u key = x\ntotal u key = h\n", &out);
+    assert_int_equal(out.len, 0);
+    counters_append_missing(before, "total uu key = l\nsubtotal c.u key = c", &out);
+    counters_append_missing(before, "", &out);
+    assert_true(bytes_equal_str(buf_bytes(&out), "total u key = l\nsubtotal c.u key = c\ntotal u key = l\n"));
+    buf_free(&out);
 }
 
 int main(void)
@@ -345,6 +361,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
         cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_what_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

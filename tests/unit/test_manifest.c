@@ -17,11 +17,12 @@ static struct manifest sample(void)
     static struct manifest_stream streams[] = {{"clicks", "0123456789abcdef0123456789abcdef", 1ull << 60}};
     static struct manifest_file files[] = {
         {"shard-0-of-2.csv", 3, 99, 0xabc}, {"shard-1-of-2.csv", 0, 0, UINT64_MAX}};
-    static char counters[] = "total u key = l\n\"quoted\"\n";
+    static char counters[] = "total u key = l\n\"quoted\"\n", retired[] = "total h key = host(u)\n";
     return (struct manifest){.generation = 7,
         .through = 12,
         .made = 1353283200,
         .counters = counters,
+        .retired = retired,
         .shards = 2,
         .files = files,
         .streams = streams,
@@ -40,6 +41,11 @@ static void what_is_printed_is_parsed(void **state)
     assert_int_equal(got.streams[0].end, 1ull << 60);
     assert_int_equal(got.files[1].xxh3, UINT64_MAX);
     assert_string_equal(got.counters, m.counters);
+    assert_string_equal(got.retired, m.retired);
+    assert_true(manifest_content(&got) == manifest_content(&m));
+    got.files[0].xxh3++;
+    assert_false(manifest_content(&got) == manifest_content(&m));
+    got.files[0].xxh3--;
     manifest_free(&got);
     buf_free(&text);
     buf_free(&again);
@@ -73,11 +79,12 @@ static void what_is_no_manifest_is_refused(void **state)
         {"\"shards\":2", "\"shards\":99999999"}, {"shard-1-of-2.csv", "shard-0-of-2.csv"},
         {"shard-1-of-2.csv", "../shard-1-of-2.csv"}, {"0000000000000abc", "0000000000000ABC"},
         {"0000000000000abc", "abc"}, {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
-        {"\"counters\":\"", "\"kounters\":\""}};
+        {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
     assert_int_equal(changed("\"format\":1", "\"format\":2"), MANIFEST_NEWER);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
+    assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_OK); /* as it was written before */
 }
 
 static void write_file(const char *path, const char *text)

@@ -97,6 +97,29 @@ static void unknown_counters_are_answered_with_the_known(void **state)
     }
 }
 
+static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *meant;
+        int status;
+    } slips[] = {{"user=k&timezon=UTC", "timezone", 400}, {"user=k&unti=day", "unit", 400},
+        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Limit=5", "limit", 400}, {"usr=k", "user", 404},
+        {"user=k&fed=1", "feed", 404}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 404},
+        {"user=k&%00unit=day", NULL, 404}, {"user=k&=5", NULL, 404}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
+        char meant[64] = "";
+        struct query_error e = bad(QUERY_SERIES, slips[i].query);
+        if (slips[i].meant)
+            snprintf(meant, sizeof meant, "did you mean %s?", slips[i].meant);
+        if (e.status != slips[i].status || !strstr(e.detail, meant) ||
+            (!slips[i].meant && strstr(e.detail, "mean")))
+            fail_msg("%s: %d %s", slips[i].query, e.status, e.detail);
+        assert_string_equal(e.code, e.status == 400 ? "bad-parameter" : "unknown-counter");
+        assert_non_null(strstr(e.hint, "u user"));
+    }
+}
+
 static void the_span_is_the_last_units_or_from_and_to(void **state)
 {
     (void)state;
@@ -140,6 +163,7 @@ int main(void)
         cmocka_unit_test(counters_are_named_by_ns_or_label),
         cmocka_unit_test(a_constant_needs_no_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
+        cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };

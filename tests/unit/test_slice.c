@@ -212,11 +212,12 @@ static void reads_add_up_layers_and_snapshots_stand_still(void **state)
     (void)state;
     struct slice_state at;
     struct slice *s = open_good(&at);
-    struct reads_layers layers = {.n_snapshots = 1, .n_maps = 2};
+    struct slice_snapshot *snapshot;
+    struct reads_layers layers = {.n_snapshots = 1, .n_maps = 2, .snapshots = &snapshot};
     struct reads_answer a = {0};
     struct count_map *one = count_map_new(), *two = count_map_new();
     commit_nth(s, 2);
-    assert_int_equal(slice_snapshot_open(path, &layers.snapshots[0], error), SLICE_OK);
+    assert_int_equal(slice_snapshot_open(path, &snapshot, error), SLICE_OK);
     commit_nth(s, 2);
     layers.maps[0] = one;
     layers.maps[1] = two;
@@ -232,12 +233,12 @@ static void reads_add_up_layers_and_snapshots_stand_still(void **state)
     assert_int_equal(reads_range(&layers, BYTES_LITERAL("u|k00!"), BYTES_LITERAL("u|k00"), two_only, &a), 0);
     assert_true(a.more && bytes_equal_str(buf_bytes(&a.next), "u|k00"));
     check_lines(&a, "u|k00!,c412:1\n");
-    assert_int_equal(slice_snapshot_renew(layers.snapshots[0], error), SLICE_OK);
+    assert_int_equal(slice_snapshot_renew(snapshot, error), SLICE_OK);
     assert_int_equal(reads_prefix(&layers, BYTES_LITERAL("u|k00"), BYTES_LITERAL("u|k00"), two_only, &a), 0);
     check_lines(&a, "u|k00,c412:5 c413:9\n");
     count_map_free(&one);
     count_map_free(&two);
-    slice_snapshot_close(&layers.snapshots[0]);
+    slice_snapshot_close(&snapshot);
     slice_state_free(&at);
     slice_close(&s);
 }
