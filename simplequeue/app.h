@@ -7,6 +7,7 @@
 #define SIMPLEQUEUE_APP_H
 
 #include "daemon.h"
+#include "overflow.h"
 #include "queues.h"
 #include "waiting.h"
 
@@ -28,9 +29,10 @@ struct app {
     size_t max_items;
     struct bytes mget_separator, mput_separator;
     struct waiting waiting;
-    size_t pending;        /* replies that wait for a commit */
-    bool drained;          /* told */
-    struct bytes *records; /* of the mput at hand; reused */
+    struct overflow *overflow; /* NULL: full queues refuse */
+    size_t pending;            /* replies that wait for a commit */
+    bool drained;              /* told */
+    struct bytes *records;     /* of the mput at hand; reused */
     size_t records_cap;
     struct stats_counter *duplicates, *refused;
     void *loop; /* main.c's own: the timer */
@@ -39,6 +41,8 @@ struct app {
 /* What is kept beside each queue: named_queue_data. */
 struct front {
     struct waiting_line line;
+    struct room_line room;
+    struct stats_counter *overflowed, *rejected;
     uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
 };
 static inline struct front *front_of(const struct named_queue *q)
@@ -66,6 +70,8 @@ struct pending {
     struct named_queue *q;
     struct evbuffer *body;  /* GET, MGET: what was taken */
     const char *verb;       /* "acked": the member of the reply */
+    struct room_ask ask;    /* a put that waits for room, and */
+    http_handler *handler;  /* what is called for it again */
     struct waiter *waiter;  /* an ack that rides a reserve: what comes next */
     uint64_t count, before; /* EMPTY: how many so far; ids below which all go */
 };

@@ -101,8 +101,46 @@ struct named_queue *obtain_queue(
     return q;
 }
 
-/* `id_header` is the header for one id, or NULL for a range. */
-static void put(struct app *app, struct http_request *req, struct queue_put *what, const char *id_header)
+/* ---- room in a full queue ---- */
+
+static void room_told(struct room_ask *ask, bool try_again)
+{
+    struct pending *p = ask->arg;
+    struct http_request *req = p->req;
+    if (req)
+        http_on_gone(req, NULL, NULL);
+    if (req && try_again) {
+        p->handler(req, p->app);
+    } else if (req) {
+        stats_add(front_of(p->q)->rejected, 1);
+        add_queue_id(req, p->q);
+        reply_refused(p->app, req, QUEUE_FULL, 0);
+    }
+    pending_free(p);
+}
+
+/* The request stays as it is, and is handled again from its beginning once there is room. */
+static void wait_for_room(struct pending *p, const struct queue_put *what, http_handler *handler)
+{
+    p->handler = handler;
+    p->ask = (struct room_ask){.n = what->n, .told = room_told, .arg = p};
+    for (size_t i = 0; i < what->n; i++)
+        p->ask.bytes += what->messages[i].len;
+    overflow_ask(p->app, p->q, &p->ask);
+}
+
+static bool waits_for_room(const struct app *app, enum queue_result r)
+{
+    return r == QUEUE_FULL && overflow_is_on(app);
+}
+
+/* How one of the endpoints puts. */
+struct put_way {
+    const char *id_header; /* for one id; NULL: a range */
+    http_handler *handler;
+};
+
+static void put(struct app *app, struct http_request *req, struct queue_put *what, const struct put_way *way)
 {
     char name[NAME_MAX_BYTES + 1];
     struct queue_now now = app_now();
@@ -117,25 +155,33 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
     if (!q)
         return;
     struct pending *p = pending_new(app, req, q);
-    p->verb = id_header;
-    enum queue_result r = named_queue_put(q, what, now, put_done, p, &mark);
+    p->verb = way->id_header;
+    enum queue_result r =
+        what->n && overflow_has_line(q) ? QUEUE_FULL : named_queue_put(q, what, now, put_done, p, &mark);
     if (r == QUEUE_OK)
         return;
+    if (waits_for_room(app, r)) {
+        wait_for_room(p, what, way->handler);
+        return;
+    }
     http_on_gone(req, NULL, NULL);
     pending_free(p);
+    if (r == QUEUE_FULL)
+        stats_add(front_of(q)->rejected, 1);
     add_queue_id(req, q);
     reply_refused(app, req, r, mark);
 }
 
 void http_put(struct http_request *req, void *ctx)
 {
+    static const struct put_way way = {"X-Millrace-Id", http_put};
     struct app *app = ctx;
     struct bytes data = message_data(req);
     struct queue_put what = {.messages = &data, .n = 1};
     if (data.len == 0)
         http_problem(req, 400, "missing-data", "give ?data= or a body", "missing data");
     else if (fits(app, req, data.len))
-        put(app, req, &what, "X-Millrace-Id");
+        put(app, req, &what, &way);
 }
 
 /* ---- mput ---- */
@@ -166,6 +212,7 @@ static size_t split(struct app *app, struct bytes data, struct bytes separator)
 
 void http_mput(struct http_request *req, void *ctx)
 {
+    static const struct put_way way = {NULL, http_mput};
     struct app *app = ctx;
     struct bytes separator;
     if (!param_separator(req, app->mput_separator, &separator))
@@ -175,5 +222,5 @@ void http_mput(struct http_request *req, void *ctx)
     for (size_t i = 0; i < what.n; i++)
         if (!fits(app, req, app->records[i].len))
             return;
-    put(app, req, &what, NULL);
+    put(app, req, &what, &way);
 }

@@ -17,6 +17,8 @@ FIELD(all_gets, s->gets)
 FIELD(depth, queue_depth(core))
 FIELD(depth_high_water, s->depth_high_water)
 FIELD(bytes, s->bytes)
+FIELD(overflow, stats_read(front_of(q)->overflowed))
+FIELD(rejected, stats_read(front_of(q)->rejected))
 FIELD(ready, s->n[MESSAGE_READY])
 FIELD(leased, s->n[MESSAGE_LEASED] + s->n[MESSAGE_BUSY])
 FIELD(delayed, s->n[MESSAGE_DELAYED])
@@ -35,6 +37,7 @@ static const struct field {
     {"depth", read_depth},
     {"depth_high_water", read_depth_high_water},
     {"bytes", read_bytes},
+    {"overflow", read_overflow},
     {"ready", read_ready},
     {"leased", read_leased},
     {"delayed", read_delayed},
@@ -42,9 +45,10 @@ static const struct field {
     {"leases", read_leases},
     {"expired", read_expired},
     {"paused", read_paused},
+    {"rejected", read_rejected},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
-#define FIELDS_BITLY 5 /* the first ones have bitly's names, and are at the top level for the default queue */
+#define FIELDS_BITLY 6 /* the first ones have bitly's names, and are at the top level for the default queue */
 
 static void json_fields(struct buf *out, const struct named_queue *q, size_t n)
 {
@@ -71,7 +75,7 @@ static void json_stats(const struct app *app, struct buf *out)
     const struct queue_limits *limits = queues_limits(app->queues);
     buf_append_char(out, ',');
     json_fields(out, q, FIELDS_BITLY);
-    buf_printf(out, ",\"overflow\":0,\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
+    buf_printf(out, ",\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
         (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, app->waiting.n);
     for (size_t i = 0; i < queues_count(app->queues); i++) {
         buf_append_str(out, i ? "," : "");
@@ -85,7 +89,6 @@ static void text_stats(const struct app *app, struct buf *out)
     const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
     for (size_t i = 0; i < FIELDS_BITLY; i++)
         buf_printf(out, "%s:%llu\n", fields[i].name, (unsigned long long)(q ? fields[i].read(q) : 0));
-    buf_append_str(out, "overflow:0\n");
     for (size_t i = 0; i < queues_count(app->queues); i++)
         for (size_t f = 0; f < FIELDS; f++)
             buf_printf(out, "%s.%s:%llu\n", named_queue_name(queues_at(app->queues, i)), fields[f].name,
@@ -142,6 +145,10 @@ void app_register_queue(struct app *app, struct named_queue *q)
     };
     char labels[NAME_MAX_BYTES + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
+    front_of(q)->overflowed = stats_counter(daemon_stats(app->daemon), "overflowed_total", labels,
+        "messages that went to the overflow log for want of room");
+    front_of(q)->rejected = stats_counter(
+        daemon_stats(app->daemon), "rejected_total", labels, "puts refused because the queue was full");
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
         stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
 }

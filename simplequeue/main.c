@@ -5,6 +5,7 @@
 #include "loop_notify.h"
 
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -41,6 +42,17 @@ static const struct option_row rows[] = {
         .max = INT64_MAX,
         .unit = "bytes",
         .help = "bytes of messages in all queues; 0: no bound"},
+    {.name = "when_full",
+        .type = OPTION_CHOICE,
+        .choices = "reject|overflow",
+        .help =
+            "what a put to a full queue does: is refused, or moves the oldest messages to the overflow log; "
+            "overflow when that is set"},
+    {.name = "overflow_log",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 3000,
+        .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
     {.name = "max_message",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -138,6 +150,7 @@ static void on_journal(void *arg)
 {
     struct wiring *w = arg;
     queues_poll(w->app.queues);
+    overflow_poll(&w->app);
     watch_storage(w);
     app_arm(&w->app);
 }
@@ -198,6 +211,21 @@ static void read_settings(struct wiring *w, const struct options *o)
     w->app.refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
 }
 
+static bool overflows(const struct options *o)
+{
+    const char *when_full = options_string(o, "when_full");
+    return when_full ? strcmp(when_full, "overflow") == 0 : options_string(o, "overflow_log") != NULL;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    if (!overflows(o) || options_string(o, "overflow_log"))
+        return 0;
+    snprintf(error->text, sizeof error->text, "when_full=overflow needs an overflow_log (%s)",
+        options_source(o, "when_full"));
+    return -1;
+}
+
 static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
 {
     struct queues_config config = {
@@ -218,10 +246,22 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
     return queues_new(&config, error->text, sizeof error->text);
 }
 
+static int open_parts(struct wiring *w, const struct options *o, struct config_error *error)
+{
+    const char *log = overflows(o) ? options_string(o, "overflow_log") : NULL;
+    if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
+        return -1;
+    w->app.queues = open_queues(w, o, error);
+    return w->app.queues ? 0 : -1;
+}
+
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     struct app *app = &w->app;
+    if (app->queues)
+        overflow_save(app);
+    overflow_close(app);
     for (size_t i = 0; app->queues && i < queues_count(app->queues); i++) {
         stats_remove_gauges(daemon_stats(app->daemon), queues_at(app->queues, i));
         free(front_of(queues_at(app->queues, i)));
@@ -246,8 +286,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     read_settings(w, daemon_options(d));
     w->notify = loop_notify_new(daemon_base(d), on_journal, w);
     w->timer = evtimer_new(daemon_base(d), on_timer, w);
-    w->app.queues = open_queues(w, daemon_options(d), error);
-    if (!w->app.queues) {
+    if (open_parts(w, daemon_options(d), error) != 0) {
         stop(w);
         return EX_CONFIG;
     }
@@ -265,6 +304,11 @@ void app_check_drained(struct app *app)
     }
 }
 
+static void hangup(void *ctx)
+{
+    overflow_reopen(&((struct wiring *)ctx)->app);
+}
+
 static void drain(void *ctx)
 {
     struct app *app = &((struct wiring *)ctx)->app;
@@ -280,7 +324,9 @@ int main(int argc, char **argv)
         .options = rows,
         .default_port = 8080,
         .routes = app_routes,
+        .check = check,
         .start = start,
+        .hangup = hangup,
         .drain = drain,
         .stop = stop,
         .extra_stats = app_extra_stats,

@@ -99,6 +99,14 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
+/* Sets the oldest ready messages aside until `n` messages of so many `bytes` would fit besides those in *evicted, the
+ * new ones being added to it, and their bytes to *evicted_bytes. False when they cannot be made to fit: then nothing is
+ * changed. Next comes named_queue_remove or named_queue_give_back. */
+bool named_queue_make_room(
+    struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
+/* What was set aside is ready again, in its place; *ids is empty then. */
+void named_queue_give_back(struct named_queue *q, struct id_ranges *ids);
+
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
     struct queue_now now, queue_done_fn *done, void *arg);
 /* Ready again `delay` from now under a new id. */

@@ -45,6 +45,13 @@ enum queue_result named_queue_remove(
     return settle_busy(o, now);
 }
 
+void named_queue_give_back(struct named_queue *q, struct id_ranges *ids)
+{
+    queue_abort(q->core, ids);
+    id_ranges_free(ids);
+    named_queue_tell_ready(q);
+}
+
 /* An op over what of `ids` is under the lease; NULL when nothing is. */
 static struct op *hold(struct named_queue *q, enum op_kind kind, uint64_t lease, const struct id_range *ids,
     size_t n, queue_done_fn *done, void *arg)

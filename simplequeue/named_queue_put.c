@@ -83,16 +83,55 @@ void named_queue_mark_decided(struct named_queue *q, const struct op *o)
 
 /* ---- putting ---- */
 
-static bool has_room(const struct named_queue *q, const struct queue_put *put)
+/* What is put, or taken out. */
+struct amount {
+    uint64_t n, bytes;
+};
+
+static struct amount amount_of(const struct queue_put *put)
+{
+    struct amount a = {.n = put->n};
+    for (size_t i = 0; i < put->n; i++)
+        a.bytes += put->messages[i].len;
+    return a;
+}
+
+static bool has_room(const struct named_queue *q, struct amount in, struct amount out)
 {
     const struct queue_limits *l = q->config.limits;
     const struct queue_state *s = queue_state(q->core);
-    uint64_t bytes = 0, depth = queue_depth(q->core) + s->n[MESSAGE_PENDING];
-    for (size_t i = 0; i < put->n; i++)
-        bytes += put->messages[i].len;
-    return (!l->max_depth || depth + put->n <= l->max_depth) &&
-           (!l->max_bytes || s->bytes + s->pending_bytes + bytes <= l->max_bytes) &&
-           (!l->max_memory || q->config.shared->bytes + bytes <= l->max_memory);
+    uint64_t depth = queue_depth(q->core) + s->n[MESSAGE_PENDING] - out.n;
+    return (!l->max_depth || depth + in.n <= l->max_depth) &&
+           (!l->max_bytes || s->bytes + s->pending_bytes - out.bytes + in.bytes <= l->max_bytes) &&
+           (!l->max_memory || q->config.shared->bytes - out.bytes + in.bytes <= l->max_memory);
+}
+
+/* One at a time, because only the bounds tell how many it takes. */
+bool named_queue_make_room(
+    struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
+{
+    struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
+    struct id_ranges more = {0};
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
+    bool possible = (!l->max_depth || stays + n <= l->max_depth) && (!l->max_bytes || bytes <= l->max_bytes);
+    while (possible && !has_room(q, in, out)) {
+        queue_evict(q->core, 1, UINT64_MAX, &more);
+        possible = evicted->count + more.count > out.n;
+        out.n = evicted->count + more.count;
+        if (possible)
+            out.bytes += queue_message(q->core, more.at[more.n - 1].last, NULL).len;
+    }
+    if (!possible) {
+        queue_abort(q->core, &more);
+    } else {
+        for (size_t i = 0; i < more.n; i++)
+            id_ranges_add_range(evicted, more.at[i]);
+        *evicted_bytes = out.bytes;
+    }
+    id_ranges_free(&more);
+    return possible;
 }
 
 /* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and
@@ -160,7 +199,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
         o->next = put->next;
         r = judge_mark(q, put, o->producer, &duplicate, mark);
     }
-    if (r == QUEUE_OK && !duplicate && !has_room(q, put))
+    if (r == QUEUE_OK && !duplicate && !has_room(q, amount_of(put), (struct amount){0}))
         r = QUEUE_FULL;
     if (r != QUEUE_OK) {
         op_free(o);

@@ -1,0 +1,276 @@
+#include "overflow.h"
+
+#include "app.h"
+#include "log.h"
+#include "overflow_log.h"
+
+#include <stdlib.h>
+
+#define SAVE_BYTES (1u << 20) /* in one batch */
+
+struct overflow {
+    struct overflow_log *log;
+    char *path;
+    struct stats_counter *failures;
+};
+
+/* Messages on their way out of a queue. */
+struct eviction {
+    struct app *app;
+    struct named_queue *q;
+    struct id_ranges ids;
+    bool failed;
+};
+
+int overflow_open(
+    struct app *app, const char *path, void (*notify)(void *arg), void *arg, char *error, size_t error_size)
+{
+    if (!path)
+        return 0;
+    if (overflow_log_check(path, error, error_size) != 0)
+        return -1;
+    struct overflow *o = mem_zalloc(sizeof *o);
+    o->path = mem_strdup(path);
+    o->log = overflow_log_new(notify, arg);
+    o->failures = stats_counter(daemon_stats(app->daemon), "overflow_failures_total", NULL,
+        "batches that the overflow log did not take");
+    app->overflow = o;
+    return 0;
+}
+
+void overflow_close(struct app *app)
+{
+    struct overflow *o = app->overflow;
+    if (!o)
+        return;
+    overflow_log_free(&o->log);
+    free(o->path);
+    free(o);
+    app->overflow = NULL;
+}
+
+bool overflow_is_on(const struct app *app)
+{
+    return app->overflow != NULL;
+}
+
+bool overflow_has_line(const struct named_queue *q)
+{
+    const struct room_line *line = &front_of(q)->room;
+    return line->first && !line->telling;
+}
+
+static char *path_of(const struct overflow *o, const struct named_queue *q)
+{
+    struct buf path = {0};
+    buf_append_str(&path, o->path);
+    if (strcmp(named_queue_name(q), QUEUES_DEFAULT) != 0)
+        buf_printf(&path, ".%s", named_queue_name(q));
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
+static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
+{
+    buf_append_bytes(out, queue_message(named_queue_core(q), id, NULL));
+    buf_append_char(out, '\n');
+}
+
+/* ---- the line ---- */
+
+static struct room_ask *line_take(struct room_line *line)
+{
+    struct room_ask *ask = line->first;
+    line->first = ask->next;
+    if (!line->first)
+        line->last = NULL;
+    return ask;
+}
+
+/* Those who are told to try may ask again, and are then at the line's end. */
+static void tell(struct room_line *line, size_t n, bool try_again)
+{
+    line->telling = true;
+    while (n-- > 0) {
+        struct room_ask *ask = line_take(line);
+        ask->told(ask, try_again);
+    }
+    line->telling = false;
+}
+
+/* What the first in the line need is set aside; how many of them that is. */
+static size_t set_aside(struct named_queue *q, const struct room_line *line, struct id_ranges *ids)
+{
+    size_t covered = 0, n = 0;
+    uint64_t bytes = 0, gone = 0;
+    for (const struct room_ask *ask = line->first; ask; ask = ask->next, covered++) {
+        n += ask->n;
+        bytes += ask->bytes;
+        if (!named_queue_make_room(q, n, bytes, ids, &gone))
+            break;
+    }
+    return covered;
+}
+
+static void serve_line(void *arg);
+
+static void write_aside(struct eviction *e);
+
+static void serve_soon(struct eviction *e)
+{
+    daemon_post(e->app->daemon, serve_line, e);
+}
+
+/* The batch is out of the queue, or back in it; or there is none yet. */
+static void serve_line(void *arg)
+{
+    struct eviction *e = arg;
+    struct room_line *line = &front_of(e->q)->room;
+    tell(line, line->covered, !e->failed);
+    line->covered = 0;
+    e->failed = false;
+    while (line->first) {
+        line->covered = set_aside(e->q, line, &e->ids);
+        if (e->ids.count)
+            break;
+        tell(line, line->covered ? line->covered : 1, line->covered > 0);
+        line->covered = 0;
+    }
+    if (e->ids.count) {
+        write_aside(e);
+        return;
+    }
+    line->batch = NULL;
+    e->app->pending--;
+    app_check_drained(e->app);
+    free(e);
+}
+
+/* ---- one batch's way ---- */
+
+static void on_removed(const struct queue_outcome *outcome, void *arg)
+{
+    struct eviction *e = arg;
+    e->failed = outcome->result != QUEUE_OK;
+    if (!e->failed)
+        stats_add(front_of(e->q)->overflowed, outcome->count);
+    serve_soon(e); /* after this commit's readers have had their turn */
+}
+
+static void give_back(struct eviction *e, const char *why)
+{
+    log_error("the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(e->q)),
+        LOG_S("why", why));
+    stats_add(e->app->overflow->failures, 1);
+    named_queue_give_back(e->q, &e->ids);
+    e->failed = true;
+    serve_soon(e);
+}
+
+static void on_written(const char *error, void *arg)
+{
+    struct eviction *e = arg;
+    if (error) {
+        give_back(e, error);
+        return;
+    }
+    enum queue_result r = named_queue_remove(e->q, &e->ids, app_now(), on_removed, e);
+    if (r == QUEUE_OK)
+        return;
+    e->failed = true;
+    serve_soon(e);
+}
+
+static void write_aside(struct eviction *e)
+{
+    struct buf text = {0};
+    for (size_t r = 0; r < e->ids.n; r++)
+        for (uint64_t id = e->ids.at[r].first; id <= e->ids.at[r].last; id++)
+            append_line(&text, e->q, id);
+    char *path = path_of(e->app->overflow, e->q);
+    overflow_log_write(e->app->overflow->log, path, &text, on_written, e);
+    free(path);
+}
+
+void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask)
+{
+    struct room_line *line = &front_of(q)->room;
+    ask->next = NULL;
+    if (line->last)
+        line->last->next = ask;
+    else
+        line->first = ask;
+    line->last = ask;
+    if (line->batch)
+        return;
+    line->batch = mem_zalloc(sizeof *line->batch);
+    line->batch->app = app;
+    line->batch->q = q;
+    app->pending++;
+    serve_soon(line->batch);
+}
+
+/* ---- life ---- */
+
+void overflow_poll(struct app *app)
+{
+    if (app->overflow)
+        overflow_log_poll(app->overflow->log);
+}
+
+void overflow_reopen(struct app *app)
+{
+    char error[512];
+    if (!app->overflow)
+        return;
+    overflow_log_reopen(app->overflow->log);
+    if (overflow_log_check(app->overflow->path, error, sizeof error) == 0)
+        log_info("overflow log reopened", LOG_S("file", app->overflow->path));
+    else
+        log_error("overflow log not reopened", LOG_S("why", error));
+}
+
+static void on_saved(const char *error, void *arg)
+{
+    (void)arg;
+    if (error)
+        log_error("messages are lost: the overflow log failed", LOG_S("why", error));
+}
+
+static void save(struct overflow *o, struct named_queue *q, struct buf *text)
+{
+    char *path = path_of(o, q);
+    overflow_log_write(o->log, path, text, on_saved, NULL);
+    free(path);
+}
+
+static void save_queue(struct overflow *o, struct named_queue *q)
+{
+    const struct queue_burial *burial;
+    struct queue *core = named_queue_core(q);
+    struct buf text = {0};
+    uint64_t n = 0;
+    for (uint64_t id = 0; queue_next_ready(core, id + 1, &id); n++) {
+        append_line(&text, q, id);
+        if (text.len >= SAVE_BYTES)
+            save(o, q, &text);
+    }
+    for (uint64_t id = 0; queue_next_buried(core, id + 1, &id, &burial); n++)
+        append_line(&text, q, id);
+    if (text.len)
+        save(o, q, &text);
+    if (n)
+        log_info("what the queue held went to the overflow log", LOG_S("queue", named_queue_name(q)),
+            LOG_U("messages", n));
+}
+
+void overflow_save(struct app *app)
+{
+    if (!app->overflow || queues_count(app->queues) == 0 || named_queue_journal(queues_at(app->queues, 0)))
+        return;
+    struct queue_now late = {INT64_MAX / 2, app_now().wall}; /* leases and delays are over */
+    queues_tick(app->queues, late);
+    for (size_t i = 0; i < queues_count(app->queues); i++)
+        save_queue(app->overflow, queues_at(app->queues, i));
+}

@@ -1,0 +1,234 @@
+#include "overflow_log.h"
+
+#include "io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct batch {
+    struct batch *next;
+    char *path;
+    struct buf text;
+    overflow_log_done *done;
+    void *arg;
+    char error[512]; /* "": none */
+};
+
+struct batches {
+    struct batch *first, **last;
+};
+
+struct overflow_log {
+    void (*notify)(void *arg);
+    void *notify_arg;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct batches given, written;
+    bool stop;
+    bool latched; /* invariant 2 */
+};
+
+static void batches_add(struct batches *list, struct batch *b)
+{
+    b->next = NULL;
+    *list->last = b;
+    list->last = &b->next;
+}
+
+static struct batch *batches_take(struct batches *list)
+{
+    struct batch *b = list->first;
+    if (b && !(list->first = b->next))
+        list->last = &list->first;
+    return b;
+}
+
+/* ---- writing: in the thread ---- */
+
+static int sync_name(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(dir, sizeof dir, ".");
+    else
+        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return io_sync_dir(dir);
+}
+
+/* The file, to be written from *size on. -1 with errno. */
+static int open_file(const char *path, off_t *size)
+{
+    struct stat st;
+    int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    bool made = fd < 0 && errno == ENOENT;
+    if (made)
+        fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    if ((made && sync_name(path) != 0) || fstat(fd, &st) != 0) {
+        int saved = errno;
+        io->close(fd);
+        errno = saved;
+        return -1;
+    }
+    *size = S_ISREG(st.st_mode) ? st.st_size : 0;
+    return fd;
+}
+
+static void set_error(struct batch *b, int why)
+{
+    snprintf(b->error, sizeof b->error, "%s: %s", b->path, strerror(why));
+}
+
+/* A line that a kill cut short keeps the next batch from being read as its end. */
+static void end_torn_line(int fd, off_t size, struct buf *text)
+{
+    char last;
+    if (size == 0 || io->pread(fd, &last, 1, size - 1) != 1 || last == '\n')
+        return;
+    struct buf ended = {0};
+    buf_append_char(&ended, '\n');
+    buf_append_bytes(&ended, buf_bytes(text));
+    buf_free(text);
+    *text = ended;
+}
+
+/* False when it is not known any more what lies in the file. */
+static bool write_batch(struct batch *b)
+{
+    off_t size;
+    int fd = open_file(b->path, &size);
+    if (fd < 0) {
+        set_error(b, errno);
+        return true;
+    }
+    end_torn_line(fd, size, &b->text);
+    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, size) == 0;
+    bool known = wrote ? io->fdatasync(fd) == 0 : true;
+    if (!wrote || !known)
+        set_error(b, errno);
+    if (!wrote)
+        known = io->ftruncate(fd, size) == 0;
+    io->close(fd);
+    return known;
+}
+
+static void *write_all(void *arg)
+{
+    struct overflow_log *log = arg;
+    struct batch *b;
+    pthread_mutex_lock(&log->lock);
+    for (;;) {
+        while (!log->given.first && !log->stop)
+            pthread_cond_wait(&log->work, &log->lock);
+        if (!(b = batches_take(&log->given)))
+            break;
+        bool latched = log->latched, known = true;
+        pthread_mutex_unlock(&log->lock);
+        if (latched)
+            snprintf(b->error, sizeof b->error, "%s failed before; SIGHUP has it tried again", b->path);
+        else
+            known = write_batch(b);
+        pthread_mutex_lock(&log->lock);
+        log->latched = log->latched || !known;
+        batches_add(&log->written, b);
+        log->notify(log->notify_arg);
+    }
+    pthread_mutex_unlock(&log->lock);
+    return NULL;
+}
+
+/* ---- the owner's side ---- */
+
+struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg)
+{
+    struct overflow_log *log = mem_zalloc(sizeof *log);
+    log->notify = notify;
+    log->notify_arg = arg;
+    log->given.last = &log->given.first;
+    log->written.last = &log->written.first;
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_cond_init(&log->work, NULL);
+    int failed = pthread_create(&log->thread, NULL, write_all, log);
+    assert(failed == 0);
+    (void)failed;
+    return log;
+}
+
+void overflow_log_free(struct overflow_log **p)
+{
+    struct overflow_log *log = *p;
+    if (!log)
+        return;
+    pthread_mutex_lock(&log->lock);
+    log->stop = true;
+    pthread_cond_signal(&log->work);
+    pthread_mutex_unlock(&log->lock);
+    pthread_join(log->thread, NULL);
+    overflow_log_poll(log);
+    pthread_cond_destroy(&log->work);
+    pthread_mutex_destroy(&log->lock);
+    free(log);
+    *p = NULL;
+}
+
+int overflow_log_check(const char *path, char *error, size_t error_size)
+{
+    off_t size;
+    int fd = open_file(path, &size);
+    if (fd < 0) {
+        snprintf(error, error_size, "the overflow log %s: %s", path, strerror(errno));
+        return -1;
+    }
+    io->close(fd);
+    return 0;
+}
+
+void overflow_log_write(
+    struct overflow_log *log, const char *path, struct buf *text, overflow_log_done *done, void *arg)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    b->path = mem_strdup(path);
+    b->text = *text;
+    b->done = done;
+    b->arg = arg;
+    *text = (struct buf){0};
+    pthread_mutex_lock(&log->lock);
+    batches_add(&log->given, b);
+    pthread_cond_signal(&log->work);
+    pthread_mutex_unlock(&log->lock);
+}
+
+static struct batch *take_written(struct overflow_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    struct batch *b = batches_take(&log->written);
+    pthread_mutex_unlock(&log->lock);
+    return b;
+}
+
+void overflow_log_poll(struct overflow_log *log)
+{
+    struct batch *b;
+    while ((b = take_written(log))) {
+        b->done(b->error[0] ? b->error : NULL, b->arg);
+        buf_free(&b->text);
+        free(b->path);
+        free(b);
+    }
+}
+
+void overflow_log_reopen(struct overflow_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    log->latched = false;
+    pthread_mutex_unlock(&log->lock);
+}

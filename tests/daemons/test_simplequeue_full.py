@@ -1,0 +1,246 @@
+"""Full queues: what is refused, what goes to the overflow log, and that nothing is lost on the way unseen."""
+import os
+import signal
+import threading
+import time
+
+import harness
+from harness import wait_until
+from queue_test import InMemory, OnDisk, QueueTest
+
+
+class Full:
+    def log_lines(self, name="overflow"):
+        try:
+            with open(self.path(name), "rb") as f:
+                return f.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def overflowing(self, *args):
+        return self.queue("--overflow-log=" + self.path("overflow"), *args)
+
+    def test_the_oldest_go_to_the_log(self):
+        q = self.overflowing("--max-depth=3")
+        self.assertTrue(os.path.exists(self.path("overflow")), "made at the start")
+        for n in range(5):
+            self.expect(q.post("/put", b"m%d" % n), 200)
+        self.assertEqual(self.log_lines(), [b"m0", b"m1"])
+        self.assertEqual(self.expect(q.post("/mput", b"m5\nm6"), 200).header("X-Millrace-Ids"), "6-7")
+        self.assertEqual(self.log_lines(), [b"m0", b"m1", b"m2", b"m3"])
+        stats = q.stats()
+        self.assertEqual((stats["overflow"], stats["depth"], stats["gets"]), (4, 3, 0))
+        self.assertIn("overflow:4\n", q.get("/stats").text)
+        self.assertEqual(self.metric(q, "overflowed_total"), 4)
+        self.assertEqual(q.get("/mget?items=5").body, b"m4\nm5\nm6\n")
+
+    def test_by_bytes(self):
+        q = self.overflowing("--max-bytes=10")
+        for text in (b"aaaa", b"bbbb", b"cc", b"ddddddd", b"e"):
+            self.expect(q.post("/put", text), 200)
+        self.assertEqual(self.log_lines(), [b"aaaa", b"bbbb"])
+        self.assertEqual(q.get("/mget?items=5").body, b"cc\nddddddd\ne\n")
+        self.expect(q.post("/put", b"0123456789"), 200)
+        self.expect(q.post("/put", b"0123456789a"), 503, "queue-full")
+        self.assertEqual((self.log_lines(), q.stats()["depth"]), ([b"aaaa", b"bbbb"], 1))
+
+    def test_leased_messages_stay(self):
+        q = self.overflowing("--max-depth=4")
+        q.post("/mput", b"a\nb\nc\nd")
+        lease, got = self.reserve(q, "items=2")
+        self.assertEqual([m[0] for m in got], [1, 2])
+        self.expect(q.post("/mput", b"e\nf\ng"), 503, "queue-full")
+        self.assertEqual(self.log_lines(), [], "what cannot be enough is not begun")
+        self.expect(q.post("/mput", b"e\nf"), 200)
+        self.assertEqual(self.log_lines(), [b"c", b"d"])
+        rest, _ = self.reserve(q, "items=2")
+        self.expect(q.post("/put", b"g"), 503, "queue-full")
+        self.assertEqual((self.numbers(q)["rejected"], self.metric(q, "rejected_total")), (2, 2))
+        self.assertEqual(q.post("/ack?lease=%s&id=1-2" % lease).json(), {"acked": 2})
+        q.post("/nack?lease=%s&id=5" % rest)
+        self.expect(q.post("/mput", b"h\ni\nj"), 200)
+        self.assertEqual(self.log_lines(), [b"c", b"d", b"e"])
+        self.assertEqual(q.post("/ack?lease=%s&id=6" % rest).json(), {"acked": 1})
+
+    def test_more_than_the_queue_holds_is_refused_whole(self):
+        q = self.overflowing("--max-depth=3")
+        q.post("/mput", b"a\nb\nc")
+        self.expect(q.post("/mput", b"1\n2\n3\n4"), 503, "queue-full")
+        self.assertEqual((self.log_lines(), q.get("/mget?items=3").body), ([], b"a\nb\nc"))
+
+    def test_marks_and_retries(self):
+        q = self.overflowing("--max-depth=1")
+        for _ in range(2):
+            self.expect(q.post("/put?producer=p&mark=0&next=1", b"a"), 200)
+            self.expect(q.post("/put?producer=p&mark=1&next=2", b"b"), 200)
+        self.assertEqual((self.log_lines(), q.get("/get").body), ([b"a"], b"b"))
+
+    def test_hup_and_rotation(self):
+        q = self.overflowing("--max-depth=1")
+        q.post("/put", b"1")
+        q.post("/put", b"2")
+        os.rename(self.path("overflow"), self.path("overflow.1"))
+        q.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: os.path.exists(self.path("overflow")), "the log to be made again")
+        q.post("/put", b"3")
+        self.assertEqual((self.log_lines("overflow.1"), self.log_lines()), ([b"1"], [b"2"]))
+
+    def test_a_log_that_fails_refuses_and_heals(self):
+        os.mkdir(self.path("logs"))
+        q = self.queue("--overflow-log=" + self.path("logs", "overflow"), "--max-depth=2")
+        q.post("/mput", b"a\nb")
+        os.rename(self.path("logs"), self.path("away"))
+        self.expect(q.post("/put", b"c"), 503, "queue-full")
+        self.assertIn("the overflow log failed", q.log)
+        self.assertEqual(q.stats()["overflow_failures_total"], 1)
+        os.rename(self.path("away"), self.path("logs"))
+        self.expect(q.post("/put", b"c"), 200)
+        self.assertEqual(self.log_lines("logs/overflow"), [b"a"])
+        self.assertEqual(q.get("/mget?items=3").body, b"b\nc\n")
+
+    def test_a_full_disk_refuses(self):
+        q = self.queue("--overflow-log=/dev/full", "--max-depth=1")
+        self.expect(q.post("/put", b"a"), 200)
+        for _ in range(2):
+            self.expect(q.post("/put", b"b"), 503, "queue-full")
+        self.assertEqual((q.stats()["overflow"], q.get("/get").body), (0, b"a"))
+
+    def test_a_line_cut_short_keeps_to_itself(self):
+        self.write("overflow", b"whole\ncut sho")
+        q = self.overflowing("--max-depth=1")
+        for text in (b"a", b"b", b"c"):
+            q.post("/put", text)
+        self.assertEqual(self.log_lines(), [b"whole", b"cut sho", b"a", b"b"])
+
+    def test_nothing_is_lost_among_many(self):
+        """Many put at once into a small queue that is read meanwhile: each message is in one place, in order."""
+        q = self.overflowing("--max-depth=20")
+        writers, each, taken = 6, 60, []
+
+        def write(w):
+            c = harness.connect(q.url)
+            for n in range(each):
+                c.request("POST", "/put", b"%d %d" % (w, n))
+                reply = c.getresponse()
+                reply.read()
+                assert reply.status == 200, reply.status
+            c.close()
+        threads = [threading.Thread(target=write, args=(w,)) for w in range(writers)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            taken += q.get("/mget?items=3").body.split()
+            time.sleep(0.002)
+        for t in threads:
+            t.join()
+        taken += q.get("/mget?items=100").body.split()
+        logged = b" ".join(self.log_lines()).split()
+        found = [tuple(map(int, p)) for p in zip(taken[::2], taken[1::2])]
+        found_in_log = [tuple(map(int, p)) for p in zip(logged[::2], logged[1::2])]
+        self.assertEqual(sorted(found + found_in_log), [(w, n) for w in range(writers) for n in range(each)])
+        self.assertEqual(q.stats()["overflow"], len(found_in_log))
+        for w in range(writers):
+            for place in (found, found_in_log):
+                mine = [n for writer, n in place if writer == w]
+                self.assertEqual(mine, sorted(mine))
+
+    def test_a_long_poll_is_served_while_others_overflow(self):
+        q = self.overflowing("--max-depth=2")
+        over = []
+
+        def write():
+            n = 0
+            while not over:
+                q.post("/put", b"%d" % n)
+                n += 1
+        t = threading.Thread(target=write)
+        t.start()
+        for _ in range(20):
+            lease, got = self.reserve(q, "wait=30000")
+            self.assertTrue(got)
+            q.post("/ack?lease=%s&id=%d" % (lease, got[0][0]))
+        over.append(True)
+        t.join()
+
+
+class MemoryTest(Full, InMemory, QueueTest):
+    def test_of_all_queues_together(self):
+        q = self.overflowing("--max-memory=100")
+        for _ in range(2):
+            self.expect(q.post("/put?queue=a", b"a" * 40), 200)
+        self.expect(q.post("/put?queue=b", b"b" * 30), 503, "queue-full")
+        self.expect(q.post("/put?queue=a", b"A" * 30), 200)
+        self.assertEqual(self.log_lines("overflow.a"), [b"a" * 40])
+        self.assertEqual((self.log_lines(), self.numbers(q, "a")["overflow"], self.numbers(q, "b")["rejected"]),
+                         ([], 1, 1))
+        self.expect(q.post("/put?queue=b", b"b" * 30), 200)
+
+    def test_reject_is_the_default_and_may_be_asked_for(self):
+        for args in (("--max-depth=1",),
+                     ("--max-depth=1", "--when-full=reject", "--overflow-log=" + self.path("unused"))):
+            q = self.queue(*args)
+            self.expect(q.post("/put", b"a"), 200)
+            self.expect(q.post("/put", b"b"), 503, "queue-full")
+            self.assertEqual((q.stats()["overflow"], self.numbers(q)["rejected"]), (0, 1))
+        self.assertFalse(os.path.exists(self.path("unused")))
+
+    def test_settings_that_cannot_be(self):
+        bad = self.run_program("simplequeue", "--port=0", "--when-full=overflow")
+        self.assertEqual(bad.returncode, 78)
+        self.assertIn(b"overflow_log", bad.stderr)
+        bad = self.run_program("simplequeue", "--port=0", "--overflow-log=" + self.path("no", "such"))
+        self.assertEqual(bad.returncode, 78)
+        self.assertIn(self.path("no", "such").encode(), bad.stderr)
+
+    def test_a_stop_writes_what_memory_holds(self):
+        q = self.overflowing()
+        q.post("/mput", b"1\n2\n3\n4\n5")
+        q.post("/put?queue=other", b"6")
+        lease, _ = self.reserve(q, "items=3")
+        q.post("/bury?lease=%s&id=1" % lease)
+        q.post("/nack?lease=%s&id=2&delay=60000" % lease)
+        q.stop()
+        self.assertEqual(self.log_lines(), [b"3", b"4", b"5", b"2", b"1"])
+        self.assertEqual(self.log_lines("overflow.other"), [b"6"])
+
+
+class DiskTest(Full, OnDisk, QueueTest):
+    def test_a_stop_writes_nothing(self):
+        q = self.overflowing()
+        q.post("/mput", b"1\n2")
+        q.post("/put?delay=60000", b"3")
+        q.stop()
+        self.assertEqual(self.log_lines(), [])
+        q = self.overflowing()
+        self.assertEqual((self.numbers(q)["ready"], self.numbers(q)["delayed"]), (2, 1))
+
+    def test_kill9_loses_nothing(self):
+        """What was acknowledged is in the queue or in the log, whenever the daemon is killed; some may be in both."""
+        random = harness.seeded()
+        acknowledged = []
+
+        def write(q, round_, w):
+            try:
+                for n in range(10000):
+                    text = b"%d.%d.%d" % (round_, w, n)
+                    if q.post("/put", text).status == 200:
+                        acknowledged.append(text)
+            except harness.UNREACHABLE:
+                pass
+        for round_ in range(harness.rounds(3)):
+            q = self.overflowing("--max-depth=10")
+            threads = [threading.Thread(target=write, args=(q, round_, w)) for w in range(3)]
+            for t in threads:
+                t.start()
+            time.sleep(random.uniform(0.05, 0.3))
+            q.kill9()
+            for t in threads:
+                t.join()
+        q = self.overflowing("--max-depth=10")
+        there = set(self.log_lines()) | set(q.get("/mget?items=100").body.split())
+        self.assertEqual(set(acknowledged) - there, set())
+        self.assertGreater(len(self.log_lines()), 10)
+
+
+if __name__ == "__main__":
+    harness.main()
