@@ -149,14 +149,3 @@ void json_unescape(struct bytes text, struct buf *out)
             buf_append_char(out, letter != NULL ? means[letter - letters] : back[1]);
     }
 }
-
-bool json_name_is(struct bytes name, const char *plain)
-{
-    if (memchr(name.ptr, '\\', name.len) == NULL)
-        return bytes_equal_str(name, plain);
-    struct buf text = {0};
-    json_unescape(name, &text);
-    bool is = bytes_equal_str(buf_bytes(&text), plain);
-    buf_free(&text);
-    return is;
-}

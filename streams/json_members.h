@@ -21,8 +21,6 @@ struct json_members json_members_of(struct bytes object);
 /* The next one; false behind the last. */
 bool json_members_next(struct json_members *m, struct json_member *out);
 
-/* Whether a name, escapes as they stand, means `plain`. */
-bool json_name_is(struct bytes name, const char *plain);
 /* Appends what stands between a string's quotes with its escapes undone. */
 void json_unescape(struct bytes text, struct buf *out);
 

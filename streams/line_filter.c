@@ -16,7 +16,7 @@ enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
 
 struct words {
     char *memory;
-    const char **at;
+    struct bytes *at;
     size_t n;
 };
 
@@ -29,7 +29,7 @@ struct line_filter {
     pcre2_match_data *match;
     pcre2_match_context *bounds;
     struct json_fields *fields;
-    struct buf text;
+    struct buf text, name;
 };
 
 /* ---- what is asked ---- */
@@ -42,7 +42,7 @@ static struct words words_of(const char *list, const char *separators)
         if (*word == '\0')
             continue;
         w.at = mem_realloc(w.at, (w.n + 1) * sizeof *w.at);
-        w.at[w.n++] = word;
+        w.at[w.n++] = bytes_str(word);
     }
     return w;
 }
@@ -123,6 +123,7 @@ void line_filter_free(struct line_filter **fp)
     pcre2_match_context_free(f->bounds);
     json_fields_free(&f->fields);
     buf_free(&f->text);
+    buf_free(&f->name);
     free(f);
     *fp = NULL;
 }
@@ -152,10 +153,10 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     return true;
 }
 
-static bool is_among(const struct words *values, struct bytes text)
+static bool is_among(const struct words *words, struct bytes text)
 {
-    for (size_t i = 0; i < values->n; i++)
-        if (bytes_equal_str(text, values->at[i]))
+    for (size_t i = 0; i < words->n; i++)
+        if (bytes_equal(text, words->at[i]))
             return true;
     return false;
 }
@@ -174,12 +175,14 @@ static bool holds(struct line_filter *f, const struct json_value *subject)
 
 /* ---- what is left ---- */
 
-static bool is_named(const struct words *names, struct bytes name)
+/* What a name means: the usual one has no escapes and is not copied. */
+static struct bytes meant(struct line_filter *f, struct bytes name)
 {
-    for (size_t i = 0; i < names->n; i++)
-        if (json_name_is(name, names->at[i]))
-            return true;
-    return false;
+    if (name.len == 0 || memchr(name.ptr, '\\', name.len) == NULL)
+        return name;
+    buf_clear(&f->name);
+    json_unescape(name, &f->name);
+    return buf_bytes(&f->name);
 }
 
 /* A null stays one: that nothing was there is told by no token. */
@@ -212,14 +215,15 @@ static void append_rest(struct line_filter *f, struct bytes line, struct buf *ou
     buf_append(out, line.ptr, (size_t)(first - line.ptr));
     while (json_members_next(&members, &m)) {
         const char *gap = behind;
+        struct bytes name = meant(f, m.name);
         behind = m.whole.ptr + m.whole.len;
-        if (is_named(&f->drop, m.name))
+        if (is_among(&f->drop, name))
             continue;
         if (!any && gap != first)
             gap = m.whole.ptr;
         buf_append(out, gap, (size_t)(m.whole.ptr - gap));
         any = true;
-        if (!is_named(&f->hash, m.name)) {
+        if (!is_among(&f->hash, name)) {
             buf_append_bytes(out, m.whole);
             continue;
         }

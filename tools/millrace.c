@@ -35,7 +35,7 @@ static const struct tool {
 
 /* Programs of their own, in libexec. */
 static const char *const programs[] = {
-    "simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb", "compactor", "api", "ps_to_file", "clickgen"};
+    "simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb", "compactor", "api", "ps_to_file", "pubsub_filtered", "clickgen"};
 #define N_PROGRAMS (sizeof programs / sizeof *programs)
 
 char *tool_libexec_dir(void)

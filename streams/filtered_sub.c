@@ -1,0 +1,268 @@
+#include "filtered_sub.h"
+
+#include "http_client.h"
+#include "http_server.h"
+#include "stream_client.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PENDING_MOST ((size_t)1 << 20) /* bytes that a client has not taken before its source waits */
+#define PENDING_LOW ((size_t)128 << 10)
+
+struct filtered_sub {
+    struct filtered_subs *all;
+    struct filtered_sub *previous, *next;
+    struct http_request *req;
+    struct http_client *pubsub;
+    struct stream_client *source;
+    struct event *ending;
+    struct line_filter *filter; /* the request's own; NULL: none */
+    struct buf once, passed;
+    bool started, follow;
+};
+
+struct filtered_subs {
+    struct filtered_subs_config config;
+    char *url, *stream;
+    struct filtered_sub *first;
+    size_t n;
+};
+
+static void forget(struct filtered_sub *h)
+{
+    struct filtered_subs *all = h->all;
+    *(h->previous != NULL ? &h->previous->next : &all->first) = h->next;
+    if (h->next != NULL)
+        h->next->previous = h->previous;
+    all->n--;
+    stream_client_free(&h->source);
+    http_client_free(&h->pubsub);
+    event_free(h->ending);
+    line_filter_free(&h->filter);
+    buf_free(&h->once);
+    buf_free(&h->passed);
+    free(h);
+}
+
+/* ---- the answer ---- */
+
+static void start_answer(struct filtered_sub *h)
+{
+    const struct stream_cursor *at = stream_client_cursor(h->source);
+    if (h->started)
+        return;
+    h->started = true;
+    http_add_header(h->req, "X-Millrace-Stream-Id", "%s", at->id);
+    http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, at->offset);
+    http_add_header(h->req, "Cache-Control", "no-store");
+    http_stream_start(h->req, 200, "application/octet-stream", -1);
+    http_stream_be_patient(h->req);
+}
+
+/* First the program's filter, so that a request's looks at nothing that was to be taken out. */
+static void pass(struct filtered_sub *h, struct bytes line)
+{
+    if (h->filter == NULL) {
+        line_filter_apply(h->all->config.filter, line, &h->passed);
+        return;
+    }
+    buf_clear(&h->once);
+    if (line_filter_apply(h->all->config.filter, line, &h->once) == LINE_PASSED)
+        line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct filtered_sub *h = arg;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    buf_clear(&h->passed);
+    while (at < end) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        pass(h, bytes_of(at, (size_t)(lf - at)));
+        at = lf + 1;
+    }
+    if (h->passed.len > 0)
+        http_stream_write(h->req, buf_bytes(&h->passed));
+    if (http_stream_pending(h->req) > PENDING_MOST)
+        stream_client_pause(h->source);
+}
+
+static void on_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    (void)head, (void)length, (void)arg;
+}
+
+static void drained(struct http_request *req, void *arg)
+{
+    (void)req;
+    stream_client_resume(((struct filtered_sub *)arg)->source);
+}
+
+static void client_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    forget(arg);
+}
+
+/* ---- what the source does ---- */
+
+static void on_begin(void *arg)
+{
+    start_answer(arg);
+}
+
+static void answer_trouble(struct filtered_sub *h)
+{
+    const char *why = stream_client_trouble(h->source, NULL);
+    if (why != NULL)
+        http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", why);
+    else
+        http_problem(h->req, 404, "unknown-stream", NULL, "there is no such stream");
+}
+
+static void on_ending(evutil_socket_t fd, short what, void *arg)
+{
+    struct filtered_sub *h = arg;
+    (void)fd, (void)what;
+    if (h->started)
+        http_stream_end(h->req);
+    else
+        answer_trouble(h);
+    forget(h);
+}
+
+/* Ends from the loop's next turn: the source's callback must not free the source. A connection that breaks after the
+ * answer began is mended by the source; the client sees only that nothing comes for a while. */
+static void on_change(void *arg)
+{
+    static const struct timeval now = {0, 0};
+    struct filtered_sub *h = arg;
+    bool over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
+    if (!over && (h->started || stream_client_trouble(h->source, NULL) == NULL))
+        return;
+    stream_client_stop(h->source);
+    evtimer_add(h->ending, &now);
+}
+
+/* ---- the request ---- */
+
+/* filter_subject and filter_pattern, bitly's names; both or neither. False: answered. */
+static bool read_filter(struct http_request *req, struct line_filter **out)
+{
+    struct bytes subject, pattern;
+    bool has_subject = http_param(req, "filter_subject", &subject);
+    bool has_pattern = http_param(req, "filter_pattern", &pattern);
+    char error[LINE_FILTER_ERROR_TEXT];
+    *out = NULL;
+    if (!has_subject && !has_pattern)
+        return true;
+    if (!has_subject || !has_pattern) {
+        http_problem(req, 400, "missing-parameter", NULL, "filter_subject and filter_pattern come together");
+        return false;
+    }
+    char *field = bytes_dup(subject), *text = bytes_dup(pattern);
+    *out = line_filter_new(
+        &(struct line_filter_spec){.subject = field, .pattern = text, .heartbeat = "_heartbeat_"}, error);
+    free(field);
+    free(text);
+    if (*out == NULL)
+        http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error);
+    return *out != NULL;
+}
+
+static bool read_from(struct http_request *req, char out[64])
+{
+    struct bytes from = BYTES_LITERAL("latest");
+    uint64_t n;
+    (void)http_param(req, "from", &from);
+    bool at = from.len > 1 && from.ptr[0] == '@' && bytes_to_u64(bytes_of(from.ptr + 1, from.len - 1), &n);
+    bool ok =
+        at || bytes_equal_str(from, "latest") || bytes_equal_str(from, "earliest") || bytes_to_u64(from, &n);
+    snprintf(out, 64, "%.*s", (int)(ok ? from.len : 0), from.ptr);
+    if (!ok || from.len > 60)
+        http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
+            "from is none of what it may be");
+    return ok && from.len <= 60;
+}
+
+static void begin(struct filtered_sub *h, const char *stream, const char *from)
+{
+    const struct filtered_subs_config *config = &h->all->config;
+    h->ending = evtimer_new(config->base, on_ending, h);
+    h->pubsub = http_client_new(
+        &(struct http_client_config){.base = config->base, .url = h->all->url, .max_connections = 1});
+    h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
+        .pubsub = h->pubsub,
+        .stream = stream,
+        .begin = from,
+        .max_line = config->max_line,
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_change = on_change,
+        .arg = h});
+}
+
+void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
+{
+    char stream[NAME_MAX_BYTES + 1], from[64];
+    struct line_filter *filter;
+    bool follow;
+    if (!http_param_name(req, "stream", s->stream, stream) ||
+        !http_param_bool(req, "follow", true, &follow) || !read_from(req, from) || !read_filter(req, &filter))
+        return;
+    struct filtered_sub *h = mem_zalloc(sizeof *h);
+    *h = (struct filtered_sub){.all = s, .req = req, .filter = filter, .follow = follow, .next = s->first};
+    if (h->next != NULL)
+        h->next->previous = h;
+    s->first = h;
+    s->n++;
+    http_on_gone(req, client_gone, h);
+    http_on_drain(req, PENDING_LOW, drained, h);
+    http_set_long_poll(req);
+    begin(h, stream, from);
+}
+
+/* ---- life ---- */
+
+struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config)
+{
+    struct filtered_subs *s = mem_zalloc(sizeof *s);
+    s->config = *config;
+    s->url = mem_strdup(config->pubsub_url);
+    s->stream = mem_strdup(config->stream);
+    return s;
+}
+
+void filtered_subs_end(struct filtered_subs *s)
+{
+    while (s->first != NULL) {
+        struct filtered_sub *h = s->first;
+        if (h->started)
+            http_stream_end(h->req);
+        else
+            http_problem(h->req, 503, "not-ready", NULL, "stopping");
+        forget(h);
+    }
+}
+
+void filtered_subs_free(struct filtered_subs **sp)
+{
+    struct filtered_subs *s = *sp;
+    if (s == NULL)
+        return;
+    while (s->first != NULL)
+        forget(s->first);
+    free(s->url);
+    free(s->stream);
+    free(s);
+    *sp = NULL;
+}
+
+size_t filtered_subs_count(const struct filtered_subs *s)
+{
+    return s->n;
+}

@@ -1,0 +1,30 @@
+/* filtered_sub: /sub with a filter of the request's own, as bitly's pubsub_filtered served it.
+ *
+ * Every request follows the source stream by a connection of its own, so that a slow client slows nobody. Its answer is
+ * the lines that pass both the program's filter and the request's filter_subject and filter_pattern. The bytes sent are
+ * not the stream's, so a client cannot resume by counting: whoever must not miss or repeat a line re-publishes. */
+#ifndef MILLRACE_FILTERED_SUB_H
+#define MILLRACE_FILTERED_SUB_H
+
+#include "line_filter.h"
+
+struct event_base;
+struct http_request;
+struct filtered_subs;
+
+struct filtered_subs_config {
+    struct event_base *base;
+    const char *pubsub_url, *stream; /* the stream of requests that name none; copied */
+    size_t max_line;
+    struct line_filter *filter; /* borrowed */
+};
+struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config);
+/* Every answer under way ends. */
+void filtered_subs_end(struct filtered_subs *s);
+void filtered_subs_free(struct filtered_subs **s);
+size_t filtered_subs_count(const struct filtered_subs *s);
+
+/* The handler. */
+void filtered_sub_answer(struct filtered_subs *s, struct http_request *req);
+
+#endif

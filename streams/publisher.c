@@ -1,0 +1,235 @@
+#include "publisher.h"
+
+#include "backoff.h"
+#include "http_client.h"
+#include "json_fields.h"
+#include "log.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define RETRY_FIRST (50 * USEC_PER_MSEC)
+#define RETRY_MOST (5 * USEC_PER_SEC)
+
+struct publisher {
+    struct publisher_config config;
+    char *stream, producer[NAME_MAX_BYTES + 1];
+    enum { IDLE, ASKING, SENDING } doing;
+    struct buf lines;
+    uint64_t mark, next;
+    struct http_call *call;
+    struct event *timer;
+    struct backoff backoff;
+    char trouble[300];
+};
+
+static void act(struct publisher *p);
+
+static void changed(struct publisher *p)
+{
+    if (p->config.on_change != NULL)
+        p->config.on_change(p->config.arg);
+}
+
+/* ---- trouble ---- */
+
+static void again_after(struct publisher *p, usec_t delay)
+{
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(p->timer, &tv);
+}
+
+static void failed(struct publisher *p, const char *why)
+{
+    if (strcmp(p->trouble, why) != 0)
+        log_warn("cannot publish", LOG_S("stream", p->stream), LOG_S("why", why));
+    snprintf(p->trouble, sizeof p->trouble, "%s", why);
+    again_after(p, backoff_failed(&p->backoff));
+    changed(p);
+}
+
+static void went_well(struct publisher *p)
+{
+    backoff_succeeded(&p->backoff);
+    p->doing = IDLE;
+    if (p->trouble[0] == '\0')
+        return;
+    p->trouble[0] = '\0';
+    changed(p);
+}
+
+/* "409 mark-conflict: ..." */
+static void describe(const struct http_reply_view *reply, char *out, size_t size)
+{
+    struct json_doc *doc = json_doc_parse(reply->body);
+    struct json_value code = {.type = JSON_MISSING}, detail = code;
+    if (doc != NULL) {
+        code = json_doc_at(doc, "/code");
+        detail = json_doc_at(doc, "/detail");
+    }
+    snprintf(out, size, "the destination answered %d", reply->status);
+    if (code.type == JSON_STRING && detail.type == JSON_STRING)
+        snprintf(out, size, "the destination answered %d %.*s: %.*s", reply->status,
+            (int)(code.v.string.len < 60 ? code.v.string.len : 60), code.v.string.ptr,
+            (int)(detail.v.string.len < 150 ? detail.v.string.len : 150), detail.v.string.ptr);
+    json_doc_free(&doc);
+}
+
+static bool has_code(const struct http_reply_view *reply, const char *code)
+{
+    struct json_doc *doc = json_doc_parse(reply->body);
+    struct json_value v = doc != NULL ? json_doc_at(doc, "/code") : (struct json_value){.type = JSON_MISSING};
+    bool is = v.type == JSON_STRING && bytes_equal_str(v.v.string, code);
+    json_doc_free(&doc);
+    return is;
+}
+
+/* False: no reply, which is dealt with here. */
+static bool replied(struct publisher *p, enum http_client_result result)
+{
+    p->call = NULL;
+    if (result == HTTP_CLIENT_OK)
+        return true;
+    if (result != HTTP_CLIENT_CANCELLED)
+        failed(p, http_client_strerror(result));
+    return false;
+}
+
+/* ---- asking ---- */
+
+static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct publisher *p = arg;
+    char why[300];
+    uint64_t mark = 0;
+    bool known = false;
+    if (!replied(p, result))
+        return;
+    struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
+    if (doc != NULL) {
+        struct json_value v = json_doc_at(doc, "/mark"), k = json_doc_at(doc, "/known");
+        known =
+            k.type == JSON_BOOL && k.v.boolean && v.type == JSON_STRING && bytes_to_u64(v.v.string, &mark);
+        json_doc_free(&doc);
+    } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
+        describe(reply, why, sizeof why);
+        failed(p, why);
+        return;
+    }
+    went_well(p);
+    p->config.on_mark(known, mark, p->config.arg);
+}
+
+static void ask(struct publisher *p)
+{
+    char target[300];
+    snprintf(target, sizeof target, "/producer?stream=%s&producer=%s", p->stream, p->producer);
+    p->call = http_client_request(p->config.pubsub,
+        &(struct http_call_spec){
+            .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
+}
+
+/* ---- sending ---- */
+
+static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct publisher *p = arg;
+    char why[300];
+    if (!replied(p, result))
+        return;
+    if (reply->status == 200) {
+        went_well(p);
+        p->config.on_stored(p->config.arg);
+    } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
+        went_well(p);
+        p->config.on_conflict(p->config.arg);
+    } else {
+        describe(reply, why, sizeof why);
+        failed(p, why);
+    }
+}
+
+/* Marks make it harmless to send it twice. */
+static void send_run(struct publisher *p)
+{
+    char target[400];
+    snprintf(target, sizeof target, "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64, p->stream,
+        p->producer, p->mark, p->next);
+    p->call = http_client_request(p->config.pubsub, &(struct http_call_spec){.method = "POST",
+                                                        .target = target,
+                                                        .content_type = "application/octet-stream",
+                                                        .body = buf_bytes(&p->lines),
+                                                        .may_resend = true,
+                                                        .arg = p,
+                                                        .on_done = sent});
+}
+
+static void act(struct publisher *p)
+{
+    if (p->doing == ASKING)
+        ask(p);
+    else if (p->doing == SENDING)
+        send_run(p);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    act(arg);
+}
+
+/* ---- what is asked of it ---- */
+
+struct publisher *publisher_new(const struct publisher_config *config)
+{
+    struct publisher *p = mem_zalloc(sizeof *p);
+    p->config = *config;
+    p->stream = mem_strdup(config->stream);
+    p->timer = evtimer_new(config->base, on_timer, p);
+    backoff_init(&p->backoff, RETRY_FIRST, RETRY_MOST, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
+    return p;
+}
+
+void publisher_free(struct publisher **pp)
+{
+    struct publisher *p = *pp;
+    if (p == NULL)
+        return;
+    if (p->call != NULL)
+        http_call_cancel(p->call);
+    event_free(p->timer);
+    buf_free(&p->lines);
+    free(p->stream);
+    free(p);
+    *pp = NULL;
+}
+
+void publisher_ask(struct publisher *p, const char *producer)
+{
+    snprintf(p->producer, sizeof p->producer, "%s", producer);
+    p->doing = ASKING;
+    act(p);
+}
+
+void publisher_send(struct publisher *p, struct bytes lines, uint64_t mark, uint64_t next)
+{
+    buf_clear(&p->lines);
+    buf_append_bytes(&p->lines, lines);
+    p->mark = mark;
+    p->next = next;
+    p->doing = SENDING;
+    act(p);
+}
+
+bool publisher_is_busy(const struct publisher *p)
+{
+    return p->doing != IDLE;
+}
+
+const char *publisher_trouble(const struct publisher *p)
+{
+    return p->trouble[0] != '\0' ? p->trouble : NULL;
+}

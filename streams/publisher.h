@@ -1,0 +1,44 @@
+/* publisher: puts what comes from a stream onto another stream, each run once, whatever fails in between.
+ *
+ * It publishes under a producer's name with the source's offsets as marks: a run that takes the source from offset A to B
+ * moves the mark from A to B in the same frame as its lines. So the mark is the cursor to go on from, kept where its
+ * effect is, and a run may be sent again after any trouble.
+ *
+ * 1. First publisher_ask; on_mark tells where the source is to be taken from.
+ * 2. One run is under way at a time. It is sent again, with backoff, until it is stored (on_stored) or the destination
+ *    says that the mark is another (on_conflict): somebody else publishes under this name, or an answer of an earlier
+ *    life came late. Then ask again.
+ * 3. What the destination refuses (a line that is too long for it) is trouble and tried again: nothing is passed over.
+ * 4. The loop thread only; callbacks come from the loop. They may call publisher_ask and publisher_send. */
+#ifndef MILLRACE_PUBLISHER_H
+#define MILLRACE_PUBLISHER_H
+
+#include "bytes.h"
+
+struct event_base;
+struct http_client;
+struct publisher;
+
+struct publisher_config {
+    struct event_base *base;
+    struct http_client *pubsub; /* borrowed */
+    const char *stream;         /* the destination; copied */
+    void (*on_mark)(bool known, uint64_t mark, void *arg);
+    void (*on_stored)(void *arg);
+    void (*on_conflict)(void *arg);
+    void (*on_change)(void *arg); /* trouble came, changed or went; may be NULL */
+    void *arg;
+};
+
+struct publisher *publisher_new(const struct publisher_config *config);
+/* A run under way is left as it is: the next life's question finds out whether it was stored. */
+void publisher_free(struct publisher **p);
+
+/* The producer's name is copied and used from now on. */
+void publisher_ask(struct publisher *p, const char *producer);
+/* Whole lines, or none to move the mark only; copied. */
+void publisher_send(struct publisher *p, struct bytes lines, uint64_t mark, uint64_t next);
+bool publisher_is_busy(const struct publisher *p);
+const char *publisher_trouble(const struct publisher *p); /* NULL: none */
+
+#endif

@@ -1,0 +1,362 @@
+/* pubsub_filtered: a stream without what must not be seen: fields dropped or hashed, lines kept by their content. */
+#include "daemon.h"
+#include "filtered_sub.h"
+#include "http_client.h"
+#include "log.h"
+#include "republish.h"
+#include "stream_client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const struct option_row option_rows[] = {
+    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is filtered"},
+    {.name = "to_stream",
+        .type = OPTION_STRING,
+        .help = "re-publish what passes to this stream, each line once; unset: serve /sub only"},
+    {.name = "to_pubsub_url",
+        .type = OPTION_STRING,
+        .help = "where that stream's pubsub is (default: pubsub_url)"},
+    {.name = "producer",
+        .type = OPTION_STRING,
+        .help = "the producer's name there (default: the id of the filtered stream)"},
+    {.name = "from",
+        .type = OPTION_STRING,
+        .fallback = "earliest",
+        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
+    {.name = "drop", .type = OPTION_STRING, .help = "fields to take out, separated by commas"},
+    {.name = "hash", .type = OPTION_STRING, .help = "fields whose values are replaced by keyed hashes"},
+    {.name = "hash_key_file",
+        .type = OPTION_STRING,
+        .help = "the file with their key: 16 bytes or more, not for others to read"},
+    {.name = "filter_subject", .type = OPTION_STRING, .help = "the field that decides which lines pass"},
+    {.name = "filter_values", .type = OPTION_STRING, .help = "it is one of these, separated by commas"},
+    {.name = "filter_prefix", .type = OPTION_STRING, .help = "it begins with this"},
+    {.name = "filter_pattern", .type = OPTION_STRING, .help = "this PCRE2 pattern is found in it"},
+    {.name = "heartbeat",
+        .type = OPTION_STRING,
+        .fallback = "_heartbeat_",
+        .help = "lines with this field always pass; empty: there are none"},
+    {.name = "dry_run",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .min = 0,
+        .max = 1000000,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "print so many lines before and after, and exit"},
+    {.name = "max_line",
+        .type = OPTION_SIZE,
+        .fallback = "16M",
+        .min = 1,
+        .max = INT64_C(1) << 30,
+        .unit = "bytes",
+        .help = "a longer line does not pass"},
+    {.name = NULL},
+};
+
+struct program {
+    struct daemon *daemon;
+    struct hash_key *key;
+    struct line_filter *filter;
+    struct http_client *source, *destination;
+    struct republish *republish; /* NULL: none asked for */
+    struct filtered_subs *subs;
+    struct stream_client *sample; /* --dry-run */
+    int64_t to_show;
+};
+
+/* ---- settings ---- */
+
+static const char *pubsub_url(struct options *o)
+{
+    const char *url = options_string(o, "pubsub_url");
+    return url != NULL && *url != '\0' ? url : options_peer_url(o, "pubsub", 8081);
+}
+
+static const char *given(struct options *o, const char *name)
+{
+    const char *text = options_string(o, name);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static int refuse(struct config_error *error, const char *where, const char *text)
+{
+    snprintf(error->text, sizeof error->text, "%s: %s", where, text);
+    return -1;
+}
+
+static int make_filter(
+    struct options *o, struct hash_key **key, struct line_filter **filter, struct config_error *error)
+{
+    char why[LINE_FILTER_ERROR_TEXT];
+    const char *key_file = given(o, "hash_key_file");
+    *key = NULL;
+    if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
+        return refuse(error, "hash_key_file", why);
+    struct line_filter_spec spec = {.drop = given(o, "drop"),
+        .hash = given(o, "hash"),
+        .key = *key,
+        .subject = given(o, "filter_subject"),
+        .values = given(o, "filter_values"),
+        .prefix = given(o, "filter_prefix"),
+        .pattern = given(o, "filter_pattern"),
+        .heartbeat = given(o, "heartbeat")};
+    *filter = line_filter_new(&spec, why);
+    if (*filter != NULL)
+        return 0;
+    hash_key_free(key);
+    return refuse(error, "the filter", why);
+}
+
+static int check_names(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"stream", "to_stream", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = given(o, names[i]);
+        if (name != NULL && !bytes_is_name(bytes_str(name)))
+            return refuse(error, options_source(o, names[i]), "that is no name: [A-Za-z0-9_.-]{1,64}");
+    }
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    struct url_address address;
+    struct hash_key *key;
+    struct line_filter *filter;
+    const char *to = given(o, "to_stream"), *to_url = given(o, "to_pubsub_url");
+    if (check_names(o, error) != 0)
+        return -1;
+    if (url_address_parse(pubsub_url(o), 8081, &address) != 0 ||
+        (to_url != NULL && url_address_parse(to_url, 8081, &address) != 0))
+        return refuse(
+            error, "pubsub_url or to_pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
+    if (to != NULL && to_url == NULL && strcmp(to, options_string(o, "stream")) == 0)
+        return refuse(error, "to_stream", "a stream cannot be filtered into itself");
+    if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
+        return refuse(
+            error, "to_stream", "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
+    if (make_filter(o, &key, &filter, error) != 0)
+        return -1;
+    line_filter_free(&filter);
+    hash_key_free(&key);
+    return 0;
+}
+
+/* ---- --dry-run ---- */
+
+static void show(const char *mark, struct bytes text)
+{
+    printf("%s %.*s\n", mark, (int)text.len, text.ptr);
+}
+
+static void show_line(struct program *p, struct bytes line)
+{
+    struct buf after = {0};
+    show("-", line);
+    switch (line_filter_apply(p->filter, line, &after)) {
+    case LINE_PASSED:
+        show("+", bytes_of(after.ptr, after.len - 1));
+        break;
+    case LINE_FILTERED:
+        puts("  (does not pass the filter)");
+        break;
+    case LINE_REFUSED:
+        puts("  (no JSON object: does not pass)");
+        break;
+    }
+    buf_free(&after);
+}
+
+static void end_sample(struct program *p)
+{
+    p->to_show = 0;
+    fflush(stdout);
+    stream_client_stop(p->sample);
+    daemon_begin_stop(p->daemon);
+}
+
+static void on_sample(struct bytes lines, void *arg)
+{
+    struct program *p = arg;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end && p->to_show > 0) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        show_line(p, bytes_of(at, (size_t)(lf - at)));
+        at = lf + 1;
+        if (--p->to_show == 0)
+            end_sample(p);
+    }
+}
+
+static void on_sample_change(void *arg)
+{
+    struct program *p = arg;
+    if (p->to_show > 0 && stream_client_is_caught_up(p->sample))
+        end_sample(p);
+}
+
+/* ---- health and numbers ---- */
+
+static void on_change(void *arg)
+{
+    struct program *p = arg;
+    const char *trouble = p->republish != NULL ? republish_trouble(p->republish) : NULL;
+    if (trouble != NULL)
+        daemon_set_not_ready(p->daemon, "%s", trouble);
+    else if (!daemon_is_draining(p->daemon))
+        daemon_set_ready(p->daemon);
+}
+
+#define NUMBER(member)                                                                                       \
+    static double read_##member(void *ctx)                                                                   \
+    {                                                                                                        \
+        return (double)republish_numbers(((struct program *)ctx)->republish).member;                         \
+    }
+NUMBER(read)
+NUMBER(passed)
+NUMBER(filtered)
+NUMBER(refused)
+NUMBER(overlong)
+NUMBER(runs)
+NUMBER(gaps)
+NUMBER(offset)
+
+static double read_subscribers(void *ctx)
+{
+    return (double)filtered_subs_count(((struct program *)ctx)->subs);
+}
+
+static void register_stats(struct program *p)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } rows[] = {
+        {"lines_read", "Lines that came from the stream", read_read},
+        {"lines_passed", "Lines that were passed on", read_passed},
+        {"lines_filtered", "Lines for which a condition did not hold", read_filtered},
+        {"lines_refused", "Lines that are no JSON object and were not passed on", read_refused},
+        {"lines_overlong", "Lines over max_line, which were not passed on", read_overlong},
+        {"runs_stored", "Publishes that were stored", read_runs},
+        {"gaps", "Holes of the stream that were crossed", read_gaps},
+        {"offset_bytes", "How far of the stream is filtered and stored", read_offset},
+    };
+    stats_gauge(
+        daemon_stats(p->daemon), "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
+    for (size_t i = 0; p->republish != NULL && i < sizeof rows / sizeof *rows; i++)
+        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+}
+
+/* ---- life ---- */
+
+static void serve_sub(struct http_request *req, void *ctx)
+{
+    filtered_sub_answer(((struct program *)ctx)->subs, req);
+}
+
+static const struct http_route routes[] = {
+    {.path = "/sub",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .handler = serve_sub,
+        .help = "the filtered stream: stream, from, follow, filter_subject and filter_pattern"},
+    {.path = NULL},
+};
+
+static void start_sample(struct program *p, struct options *o)
+{
+    p->to_show = options_int(o, "dry_run");
+    p->sample = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
+        .pubsub = p->source,
+        .stream = options_string(o, "stream"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_lines = on_sample,
+        .on_change = on_sample_change,
+        .arg = p});
+}
+
+static void start_republish(struct program *p, struct options *o)
+{
+    const char *to_url = given(o, "to_pubsub_url");
+    p->destination = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
+        .url = to_url != NULL ? to_url : pubsub_url(o),
+        .max_connections = 1});
+    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+        .source = p->source,
+        .destination = p->destination,
+        .stream = options_string(o, "stream"),
+        .to = given(o, "to_stream"),
+        .producer = given(o, "producer"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .filter = p->filter,
+        .on_change = on_change,
+        .arg = p});
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct program *p = mem_zalloc(sizeof *p);
+    *ctx = p;
+    p->daemon = d;
+    if (make_filter(o, &p->key, &p->filter, error) != 0)
+        return EX_CONFIG;
+    p->source = http_client_new(
+        &(struct http_client_config){.base = daemon_base(d), .url = pubsub_url(o), .max_connections = 1});
+    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(d),
+        .pubsub_url = pubsub_url(o),
+        .stream = options_string(o, "stream"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .filter = p->filter});
+    if (options_int(o, "dry_run") > 0)
+        start_sample(p, o);
+    else if (given(o, "to_stream") != NULL)
+        start_republish(p, o);
+    register_stats(p);
+    on_change(p);
+    return 0;
+}
+
+static void drain(void *ctx)
+{
+    struct program *p = ctx;
+    filtered_subs_end(p->subs);
+    daemon_drained(p->daemon);
+}
+
+static void stop(void *ctx)
+{
+    struct program *p = ctx;
+    if (p == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(p->daemon), p);
+    stream_client_free(&p->sample);
+    republish_free(&p->republish);
+    filtered_subs_free(&p->subs);
+    http_client_free(&p->source);
+    http_client_free(&p->destination);
+    line_filter_free(&p->filter);
+    hash_key_free(&p->key);
+    free(p);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "pubsub_filtered",
+        .summary = "filters a stream: drops and hashes fields, keeps lines by their content",
+        .options = option_rows,
+        .default_port = -1,
+        .routes = routes,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

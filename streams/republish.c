@@ -1,0 +1,227 @@
+#include "republish.h"
+
+#include "clock.h"
+#include "log.h"
+#include "publisher.h"
+#include "stream_client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MARK_EVERY_SECONDS 1
+
+struct republish {
+    struct republish_config config;
+    struct publisher *publisher;
+    struct stream_client *source;
+    struct event *timer;
+    struct buf passed; /* filtered, not sent yet */
+    uint64_t first;    /* where the source began, for a destination without a mark */
+    uint64_t mark;     /* the destination's */
+    uint64_t sending;  /* what the run under way moves it to */
+    bool asked;        /* the mark is known */
+    struct republish_numbers numbers;
+};
+
+static void follow(struct republish *r, const struct stream_cursor *from);
+
+/* ---- to the destination ---- */
+
+static uint64_t reached(const struct republish *r)
+{
+    return stream_client_cursor(r->source)->offset;
+}
+
+static void send_now(struct republish *r)
+{
+    r->sending = reached(r);
+    publisher_send(r->publisher, buf_bytes(&r->passed), r->mark, r->sending);
+    buf_clear(&r->passed);
+    stream_client_resume(r->source);
+}
+
+static void send_what_passed(struct republish *r)
+{
+    if (r->asked && !publisher_is_busy(r->publisher) && r->passed.len > 0)
+        send_now(r);
+}
+
+static void on_stored(void *arg)
+{
+    struct republish *r = arg;
+    r->mark = r->numbers.offset = r->sending;
+    r->numbers.runs++;
+    send_what_passed(r);
+}
+
+/* Nothing passes: the mark alone. */
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct republish *r = arg;
+    (void)fd, (void)what;
+    if (r->asked && !publisher_is_busy(r->publisher) && reached(r) > r->mark)
+        send_now(r);
+}
+
+/* ---- where to begin ---- */
+
+static void on_mark(bool known, uint64_t mark, void *arg)
+{
+    struct republish *r = arg;
+    struct stream_cursor from = *stream_client_cursor(r->source);
+    r->asked = true;
+    r->mark = r->numbers.offset = known ? mark : 0;
+    from.offset = r->mark > 0 ? r->mark : r->first;
+    buf_clear(&r->passed);
+    if (from.offset != reached(r))
+        follow(r, &from);
+    stream_client_resume(r->source);
+    r->config.on_change(r->config.arg);
+}
+
+static void ask_mark(struct republish *r)
+{
+    const char *id = stream_client_cursor(r->source)->id;
+    r->asked = false;
+    stream_client_pause(r->source);
+    publisher_ask(r->publisher, r->config.producer != NULL ? r->config.producer : id);
+}
+
+/* What was gathered is of a mark that is no more. */
+static void on_conflict(void *arg)
+{
+    struct republish *r = arg;
+    log_warn("the destination's mark is another than the one this moved it to: asking again",
+        LOG_S("stream", r->config.to));
+    buf_clear(&r->passed);
+    ask_mark(r);
+}
+
+static void on_begin(void *arg)
+{
+    struct republish *r = arg;
+    r->first = reached(r);
+    ask_mark(r);
+}
+
+/* ---- from the source ---- */
+
+static void filter_line(struct republish *r, struct bytes line)
+{
+    r->numbers.read++;
+    switch (line_filter_apply(r->config.filter, line, &r->passed)) {
+    case LINE_PASSED:
+        r->numbers.passed++;
+        break;
+    case LINE_FILTERED:
+        r->numbers.filtered++;
+        break;
+    case LINE_REFUSED:
+        r->numbers.refused++;
+        break;
+    }
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct republish *r = arg;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        filter_line(r, bytes_of(at, (size_t)(lf - at)));
+        at = lf + 1;
+    }
+    if (r->passed.len >= REPUBLISH_RUN)
+        stream_client_pause(r->source);
+    send_what_passed(r);
+}
+
+/* It could not be looked into, so it does not go on. */
+static void on_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    struct republish *r = arg;
+    (void)head;
+    log_warn("a line over max_line is not passed on", LOG_U("bytes", length), LOG_U("end", reached(r)));
+    r->numbers.read++;
+    r->numbers.overlong++;
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct republish *r = arg;
+    (void)before, (void)after;
+    r->numbers.gaps++;
+}
+
+static void on_change(void *arg)
+{
+    struct republish *r = arg;
+    r->config.on_change(r->config.arg);
+}
+
+/* ---- life ---- */
+
+static void follow(struct republish *r, const struct stream_cursor *from)
+{
+    stream_client_free(&r->source);
+    r->source = stream_client_new(&(struct stream_client_config){.base = r->config.base,
+        .pubsub = r->config.source,
+        .stream = r->config.stream,
+        .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
+        .begin = r->config.begin,
+        .max_line = r->config.max_line,
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = r});
+}
+
+struct republish *republish_new(const struct republish_config *config)
+{
+    struct republish *r = mem_zalloc(sizeof *r);
+    const struct timeval every = {MARK_EVERY_SECONDS, 0};
+    r->config = *config;
+    r->publisher = publisher_new(&(struct publisher_config){.base = config->base,
+        .pubsub = config->destination,
+        .stream = config->to,
+        .on_mark = on_mark,
+        .on_stored = on_stored,
+        .on_conflict = on_conflict,
+        .on_change = on_change,
+        .arg = r});
+    follow(r, NULL);
+    r->timer = event_new(config->base, -1, EV_PERSIST, on_timer, r);
+    event_add(r->timer, &every);
+    return r;
+}
+
+void republish_free(struct republish **rp)
+{
+    struct republish *r = *rp;
+    if (r == NULL)
+        return;
+    event_free(r->timer);
+    stream_client_free(&r->source);
+    publisher_free(&r->publisher);
+    buf_free(&r->passed);
+    free(r);
+    *rp = NULL;
+}
+
+const char *republish_trouble(const struct republish *r)
+{
+    const char *trouble = publisher_trouble(r->publisher);
+    if (trouble == NULL)
+        trouble = stream_client_trouble(r->source, NULL);
+    if (trouble == NULL && !r->asked)
+        trouble = "asking where the destination has got to";
+    return trouble;
+}
+
+struct republish_numbers republish_numbers(const struct republish *r)
+{
+    return r->numbers;
+}

@@ -1,0 +1,41 @@
+/* republish: one stream, filtered, onto another, each line once.
+ *
+ * 1. The destination's mark of the source (its producer's name is the source's id, or one that was given) is the cursor:
+ *    what is below it has been filtered, and what passed is in the destination.
+ * 2. What passes is gathered while a run is under way, at most REPUBLISH_RUN bytes; then the source waits.
+ * 3. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
+#ifndef MILLRACE_REPUBLISH_H
+#define MILLRACE_REPUBLISH_H
+
+#include "line_filter.h"
+
+#define REPUBLISH_RUN ((size_t)4 << 20)
+
+struct event_base;
+struct http_client;
+struct republish;
+
+struct republish_config {
+    struct event_base *base;
+    struct http_client *source, *destination; /* borrowed */
+    const char *stream, *to;                  /* names */
+    const char *producer;                     /* NULL: the source stream's id */
+    const char *begin;                        /* where the first start begins */
+    size_t max_line;
+    struct line_filter *filter;   /* borrowed */
+    void (*on_change)(void *arg); /* look at republish_trouble */
+    void *arg;
+};
+
+struct republish_numbers {
+    uint64_t read, passed, filtered, refused, overlong; /* lines */
+    uint64_t runs, gaps, offset;                        /* offset: the destination's mark */
+};
+
+struct republish *republish_new(const struct republish_config *config);
+void republish_free(struct republish **r);
+/* NULL: all goes well and the destination's mark is known; else why not. */
+const char *republish_trouble(const struct republish *r);
+struct republish_numbers republish_numbers(const struct republish *r);
+
+#endif

@@ -1,0 +1,209 @@
+"""pubsub_filtered: re-publishing what passes, each line once; /sub with filters; --dry-run."""
+# full: MILLRACE_ROUNDS=200
+import json
+import os
+import re
+import threading
+import time
+
+import harness
+from harness import wait_until
+
+
+class FilteredTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.start_pubsub()
+        key = self.write("key", "0123456789abcdef0123456789abcdef\n")
+        os.chmod(key, 0o600)
+        self.key = key
+
+    def start_pubsub(self, *args):
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s", *args)
+
+    def publish(self, *objects, stream="s"):
+        lines = b"".join(json.dumps(o).encode() + b"\n" if isinstance(o, dict) else o for o in objects)
+        self.assertEqual(self.pubsub.post("/pub?stream=" + stream, lines).status, 200)
+
+    def lines(self, stream):
+        reply = self.pubsub.get("/sub?stream=%s&from=earliest&follow=0" % stream)
+        return reply.body.splitlines() if reply.status == 200 else []
+
+    def filtered(self, *args, **kw):
+        return self.daemon("pubsub_filtered", "--pubsub_url", self.pubsub.url, "--stream=s", *args, **kw)
+
+    def mark(self, stream="out"):
+        stream_id = next(s["id"] for s in self.pubsub.get("/streams").json()["streams"] if s["name"] == "s")
+        return int(self.pubsub.get("/producer?stream=%s&producer=%s" % (stream, stream_id)).json().get("mark", -1))
+
+    def end(self):
+        return len(self.pubsub.get("/sub?stream=s&from=earliest&follow=0").body)
+
+    def wait_filtered(self):
+        wait_until(lambda: self.mark() == self.end(), lambda: "all to be filtered: %d of %d" % (self.mark(), self.end()))
+
+
+class Republish(FilteredTest):
+    def test_what_passes_and_what_is_left_of_it(self):
+        f = self.filtered("--to_stream=out", "--drop=a,ll", "--hash=ip", "--hash_key_file", self.key,
+                          "--filter_subject=c", "--filter_values=US,JP")
+        self.publish({"a": "agent", "c": "US", "ip": "10.1.2.3"}, {"c": "DE", "ip": "1"}, b"no json\n",
+                     {"_heartbeat_": 5}, {"c": "JP", "ip": "10.1.2.3", "ll": [1, 2]})
+        self.wait_filtered()
+        us, beat, jp = [json.loads(line) for line in self.lines("out")]
+        self.assertEqual(beat, {"_heartbeat_": 5})
+        self.assertRegex(us["ip"], r"^h:[0-9a-f]{8}:[A-Za-z0-9_-]{22}$")
+        self.assertEqual((us, jp), ({"c": "US", "ip": us["ip"]}, {"c": "JP", "ip": us["ip"]}))
+        f.stop()
+
+    def test_the_mark_moves_where_nothing_passes(self):
+        f = self.filtered("--to_stream=out", "--filter_subject=c", "--filter_prefix=never")
+        self.publish({"c": "US"}, {"c": "DE"})
+        self.wait_filtered()
+        self.assertEqual(self.lines("out"), [])
+        f.stop()
+
+    def test_each_line_once_whatever_is_killed(self):
+        random = harness.seeded()
+        n, busy, lock = 0, True, threading.Lock()
+
+        def publish():
+            nonlocal n
+            while busy:
+                count = random.randrange(1, 100)
+                body = b"".join(b'{"n":%d,"x":"secret","k":%d}\n' % (i, i % 3) for i in range(n, n + count))
+
+                def done():
+                    try:
+                        return self.pubsub.post("/pub?stream=s&producer=p&mark=%d&next=%d" % (n, n + count),
+                                                body).status == 200
+                    except harness.UNREACHABLE:
+                        return False
+                wait_until(done, "a publish")
+                n += count
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        args = ("--to_stream=out", "--drop=x", "--filter_subject=k", "--filter_pattern=^[01]$")
+        try:
+            for r in range(harness.rounds(5)):
+                f = self.filtered(*args)
+                time.sleep(random.uniform(0.02, 0.3))
+                if r % 3 == 2:
+                    self.pubsub.kill9()
+                    self.start_pubsub("--port", self.pubsub.url.rsplit(":", 1)[1])
+                    time.sleep(random.uniform(0, 0.1))
+                f.kill9()
+        finally:
+            busy = False
+            publisher.join()
+        f = self.filtered(*args)
+        self.wait_filtered()
+        self.assertEqual(self.lines("out"), [b'{"n":%d,"k":%d}' % (i, i % 3) for i in range(n) if i % 3 < 2])
+        f.stop()
+
+    def test_two_of_them_publish_each_line_once(self):
+        """A second one by mistake, or one that was thought dead: the marks let one of the two through."""
+        both = [self.filtered("--to_stream=out", "--drop=x") for _ in range(2)]
+        for i in range(60):
+            self.publish(*[{"n": i * 10 + j, "x": 1} for j in range(10)])
+        self.wait_filtered()
+        self.assertEqual(self.lines("out"), [b'{"n": %d}' % i for i in range(600)])
+        for f in both:
+            f.stop()
+
+    def test_a_destination_that_refuses_lines_is_trouble(self):
+        self.start("pubsub", "--data_dir", self.path("small"), "--sync=never", "--streams=out", "--max_line=20")
+        small = self.daemons[-1]
+        f = self.filtered("--to_stream=out", "--to_pubsub_url", small.url, "--port=0", port=False).wait_listening()
+        self.publish({"n": "x" * 100})
+        wait_until(lambda: b"line-too-large" in f.get("/health").body, lambda: f.get("/health").text)
+        f.stop()
+
+    def test_a_first_start_may_begin_at_the_end(self):
+        self.publish({"n": 1})
+        f = self.filtered("--to_stream=out", "--from=latest").wait_ready()
+        self.publish({"n": 2})
+        self.wait_filtered()
+        self.assertEqual(self.lines("out"), [b'{"n": 2}'])
+        f.stop()
+
+
+class Sub(FilteredTest):
+    def test_filters_of_the_request(self):
+        f = self.filtered("--drop=x").wait_ready()
+        self.publish(*[{"n": i, "x": 1} for i in range(30)])
+        reply = f.get("/sub?from=earliest&follow=0&filter_subject=n&filter_pattern=%5E2%5B0-4%5D%24")
+        self.assertEqual(reply.status, 200, reply)
+        self.assertEqual(reply.body.splitlines(), [b'{"n": %d}' % i for i in range(20, 25)])
+        self.assertEqual(len(f.get("/sub?from=earliest&follow=0").body.splitlines()), 30)
+        hidden = f.get("/sub?from=earliest&follow=0&filter_subject=x&filter_pattern=1")
+        self.assertEqual(hidden.body, b"", "a request sees nothing of what is dropped")
+        f.stop()
+
+    def test_it_follows(self):
+        f = self.filtered().wait_ready()
+        c = harness.connect(f.url)
+        c.request("GET", "/sub?from=earliest&filter_subject=c&filter_pattern=US")
+        self.publish({"c": "DE"}, {"c": "US", "n": 1})
+        reply = c.getresponse()
+        self.assertEqual(reply.readline(), b'{"c": "US", "n": 1}\n')
+        self.publish({"c": "US", "n": 2})
+        self.assertEqual(reply.readline(), b'{"c": "US", "n": 2}\n')
+        c.close()
+        wait_until(lambda: f.stats()["subscribers"] == 0, "the subscriber to be forgotten")
+        f.stop()
+
+    def test_bad_requests(self):
+        f = self.filtered().wait_ready()
+        for target, status, code in (("filter_subject=c", 400, "missing-parameter"),
+                                     ("filter_subject=c&filter_pattern=(", 400, "bad-parameter"),
+                                     ("from=nowhere", 400, "bad-parameter"), ("stream=a/b", 400, "bad-parameter"),
+                                     ("stream=none", 404, "unknown-stream")):
+            reply = f.get("/sub?" + target)
+            self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
+        self.pubsub.stop()
+        self.assertEqual(f.get("/sub").json()["code"], "upstream-unavailable")
+        f.stop()
+
+    def test_many_clients_come_and_go(self):
+        f = self.filtered().wait_ready()
+        self.publish(*[{"n": i} for i in range(2000)])
+        for _ in range(30):
+            c = harness.connect(f.url)
+            c.request("GET", "/sub?from=earliest")
+            c.sock.close()
+        self.assertEqual(len(f.get("/sub?from=earliest&follow=0").body.splitlines()), 2000)
+        wait_until(lambda: f.stats()["subscribers"] == 0, "all to be forgotten")
+        f.stop()
+
+
+class CommandLine(FilteredTest):
+    def run_filtered(self, *args):
+        return self.run_program("pubsub_filtered", "--pubsub_url", self.pubsub.url, "--stream=s", *args)
+
+    def test_dry_run(self):
+        self.publish({"n": 1, "x": "secret"}, b"no json\n", {"n": 2, "x": 2})
+        done = self.run_filtered("--dry_run=2", "--drop=x")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(done.stdout, b'- {"n": 1, "x": "secret"}\n+ {"n": 1}\n- no json\n'
+                                      b'  (no JSON object: does not pass)\n')
+        done = self.run_filtered("--dry_run=100", "--filter_subject=n", "--filter_values=2")
+        self.assertEqual(done.stdout.count(b"does not pass"), 2)
+        self.assertEqual(self.lines("out"), [])
+
+    def test_wrong_settings(self):
+        for args, words in ((("--to_stream=s",), b"into itself"), ((), b"nothing to do"),
+                            (("--to_stream=out", "--hash=x"), b"needs a key"),
+                            (("--to_stream=out", "--filter_subject=x"), b"needs values"),
+                            (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
+                            (("--to_stream=a b",), b"no name")):
+            done = self.run_filtered(*args)
+            self.assertEqual(done.returncode, 78, done)
+            self.assertTrue(re.search(words, done.stderr), done)
+        os.chmod(self.key, 0o644)
+        done = self.run_filtered("--to_stream=out", "--hash=x", "--hash_key_file", self.key)
+        self.assertIn(b"chmod 600", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
