@@ -98,6 +98,7 @@ void reply_held(struct http_request *req, struct named_queue *q);
 void reply_stale(struct http_request *req, uint64_t latest);
 
 http_handler http_put, http_mput, http_get, http_mget, http_dump, http_reserve;
+http_handler http_producer;
 http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_dead, http_kick;
 http_handler http_pause, http_empty, http_exit;
 

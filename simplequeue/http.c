@@ -153,6 +153,7 @@ const struct http_route app_routes[] = {
     ROUTE("/bury", http_bury, "leased messages are put aside: ?lease=&id=&reason="),
     ROUTE("/touch", http_touch, "a lease lasts longer: ?lease=&extend="),
     ROUTE("/release", http_release, "end a reader's leases: ?reader="),
+    ROUTE("/producer", http_producer, "how far a producer has got: ?producer="),
     ROUTE("/dead", http_dead, "the buried messages: ?items=&from="),
     ROUTE("/kick", http_kick, "buried messages are ready again: ?items="),
     ROUTE("/dump", http_dump, "the ready messages, left where they are: ?from="),

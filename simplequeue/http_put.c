@@ -224,3 +224,20 @@ void http_mput(struct http_request *req, void *ctx)
             return;
     put(app, req, &what, &way);
 }
+
+/* Of a queue that was never put to nobody has got anywhere. */
+void http_producer(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    char name[NAME_MAX_BYTES + 1], producer[NAME_MAX_BYTES + 1];
+    bool known = false;
+    if (!param_queue(req, name) || !http_param_name(req, "producer", NULL, producer))
+        return;
+    struct named_queue *q = queues_find(app->queues, name);
+    uint64_t mark = q ? named_queue_mark(q, producer, &known) : 0;
+    if (q)
+        add_queue_id(req, q);
+    http_replyf(req, 200, "application/json",
+        "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"known\":%s}\n", name, producer,
+        (unsigned long long)mark, known ? "true" : "false");
+}

@@ -86,6 +86,8 @@ const char *named_queue_name(const struct named_queue *q);
 const char *named_queue_id(const struct named_queue *q); /* 32 hex digits; the journal's when there is one */
 struct queue *named_queue_core(struct named_queue *q);   /* to read, reserve, return, touch, release */
 const struct queue *named_queue_core_const(const struct named_queue *q);
+/* The producer's committed mark; 0 for one never seen (and *known, which may be NULL, false). */
+uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
 const struct journal *named_queue_journal(const struct named_queue *q);
 /* The pointer that on_ready's owner keeps beside the queue. */
 void named_queue_set_data(struct named_queue *q, void *data);

@@ -36,11 +36,13 @@ void named_queue_marks_free(struct named_queue *q)
     }
 }
 
-static uint64_t committed_mark(const struct named_queue *q, const char *producer)
+uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known)
 {
     if (q->config.journal)
-        return journal_mark(q->config.journal, bytes_str(producer), NULL);
+        return journal_mark(q->config.journal, bytes_str(producer), known);
     const struct mark *m = find_mark(q, producer);
+    if (known)
+        *known = m != NULL;
     return m ? m->value : 0;
 }
 
@@ -51,7 +53,7 @@ static uint64_t coming_mark(const struct named_queue *q, const char *producer)
     for (const struct op *o = q->oldest; o; o = o->newer)
         if (strcmp(o->producer, producer) == 0)
             last = o;
-    return last ? last->next : committed_mark(q, producer);
+    return last ? last->next : named_queue_mark(q, producer, NULL);
 }
 
 static void mark_add(struct named_queue *q, struct op *o)
@@ -143,7 +145,7 @@ static enum queue_result judge_mark(const struct named_queue *q, const struct qu
     *duplicate = coming >= put->next;
     if (!*duplicate && coming != put->mark) {
         if (mark)
-            *mark = committed_mark(q, producer);
+            *mark = named_queue_mark(q, producer, NULL);
         return QUEUE_CONFLICT;
     }
     if (!q->config.journal && !find_mark(q, producer) && HASH_COUNT(q->marks) >= PRODUCERS_MAX)
