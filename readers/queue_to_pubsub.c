@@ -7,10 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sysexits.h>
 
-/* Exit status when the queue turns out to be an old copy of itself (EX_DATAERR): trying again cannot help, an operator
- * has to say which of the two is right. */
-#define EXIT_OLD_COPY 65
 /* One publish; far under pubsub's default max_body. */
 #define MAX_PUBLISH ((size_t)4 << 20)
 
@@ -49,7 +47,21 @@ static const struct option_row option_rows[] = {
         .min = 100,
         .max = 3600000,
         .unit = "ms",
-        .help = "how long messages are leased"},
+        .help = "how long messages are leased; extended while they are worked on"},
+    {.name = "wait",
+        .type = OPTION_DURATION,
+        .fallback = "20s",
+        .min = 1,
+        .max = 600000,
+        .unit = "ms",
+        .help = "how long one request waits for messages"},
+    {.name = "queue_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 10,
+        .max = 600000,
+        .unit = "ms",
+        .help = "for the queue's answers, beside that wait"},
     {.name = "publish_timeout",
         .type = OPTION_DURATION,
         .fallback = "10s",
@@ -66,7 +78,7 @@ static const struct option_row option_rows[] = {
         .help = "wait after the first failure"},
     {.name = "backoff_max",
         .type = OPTION_DURATION,
-        .fallback = "5s",
+        .fallback = "2s",
         .min = 1,
         .max = 600000,
         .unit = "ms",
@@ -140,7 +152,7 @@ static bool no_reply(struct relay *r, enum http_client_result result)
     if (result == HTTP_CLIENT_OK)
         return false;
     if (result != HTTP_CLIENT_CANCELLED) /* that is http_client_free: the reader goes too */
-        queuereader_faulted(r->reader, http_client_strerror(result));
+        queuereader_faulted(r->reader, http_client_strerror(result), QUEUEREADER_BACKOFF);
     return true;
 }
 
@@ -159,7 +171,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     }
     char why[200];
     describe(reply, why, sizeof(why));
-    queuereader_faulted(r->reader, why);
+    queuereader_faulted(r->reader, why, QUEUEREADER_BACKOFF);
 }
 
 static void ask(struct queuereader *qr, const char *queue_id, void *arg)
@@ -167,8 +179,7 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     (void)qr;
     struct relay *r = arg;
     char target[300];
-    snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream,
-        *queue_id ? queue_id : options_string(daemon_options(r->daemon), "reader"));
+    snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream, queue_id);
     struct http_call_spec spec = {
         .method = "GET", .target = target, .arg = r, .on_done = asked, .may_resend = true};
     http_client_request(r->pubsub, &spec);
@@ -186,6 +197,16 @@ static bool blames_messages(const struct http_reply_view *reply)
     return false;
 }
 
+/* A duplicate says that the mark is past, not that this publish moved it (reader_plan.h, rule 1). */
+static void answered_200(struct relay *r, struct bytes body)
+{
+    static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
+    if (body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
+        queuereader_delivered(r->reader);
+    else
+        queuereader_conflict(r->reader);
+}
+
 static void published(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
@@ -193,19 +214,15 @@ static void published(enum http_client_result result, const struct http_reply_vi
         return;
     char why[200];
     describe(reply, why, sizeof(why));
-    switch (reply->status) {
-    case 200:
-        queuereader_delivered(r->reader);
-        break;
-    case 409:
-        if (bytes_equal_str(queuereader_reply_member(reply->body, "code"), "mark-conflict"))
-            queuereader_conflict(r->reader);
-        else
-            queuereader_faulted(r->reader, why);
-        break;
-    default:
-        (blames_messages(reply) ? queuereader_refused : queuereader_faulted)(r->reader, why);
-    }
+    struct bytes code = queuereader_reply_member(reply->body, "code");
+    if (reply->status == 200)
+        answered_200(r, reply->body);
+    else if (reply->status == 409 && bytes_equal_str(code, "mark-conflict"))
+        queuereader_conflict(r->reader);
+    else if (blames_messages(reply))
+        queuereader_refused(r->reader, why);
+    else
+        queuereader_faulted(r->reader, why, QUEUEREADER_BACKOFF);
 }
 
 /* Marks make it harmless to send a publish twice. */
@@ -254,11 +271,10 @@ static void on_stopped(enum queuereader_end end, void *arg)
         daemon_drained(r->daemon);
         return;
     }
-    log_error(
-        "the queue is an old copy: the stream holds more of it than it ever held. Nothing was published; "
-        "run the right copy, or give this one a new id",
+    log_error("cannot go on", LOG_S("why", queuereader_end_text(end)),
         LOG_S("queue", options_string(daemon_options(r->daemon), "queue")), LOG_S("stream", r->stream));
-    daemon_fail(r->daemon, EXIT_OLD_COPY);
+    daemon_set_not_ready(r->daemon, "%s", queuereader_end_text(end));
+    daemon_fail(r->daemon, EX_DATAERR); /* trying again cannot help: an operator has to say what is right */
 }
 
 static struct queuereader *new_reader(struct relay *r, struct options *o)
@@ -270,6 +286,8 @@ static struct queuereader *new_reader(struct relay *r, struct options *o)
         .reader = options_string(o, "reader"),
         .items = (uint64_t)options_int(o, "items"),
         .lease = options_int(o, "lease") * USEC_PER_MSEC,
+        .wait = options_int(o, "wait") * USEC_PER_MSEC,
+        .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
         .destination = {.ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = MAX_PUBLISH},
@@ -291,6 +309,8 @@ NUMBER(buried)
 NUMBER(runs)
 NUMBER(refused)
 NUMBER(conflicts)
+NUMBER(superseded)
+NUMBER(acks_refused)
 NUMBER(queue_faults)
 NUMBER(destination_faults)
 
@@ -306,6 +326,8 @@ static void register_stats(struct relay *r)
         {"publishes", "Publishes answered 200", read_runs},
         {"publishes_refused", "Publishes refused for what they hold, and halved", read_refused},
         {"mark_conflicts", "Publishes that met another mark", read_conflicts},
+        {"superseded", "Times that another process took over this reader's name", read_superseded},
+        {"acks_refused", "Acknowledgements that the queue would never take", read_acks_refused},
         {"queue_faults", "Requests that the queue did not answer well", read_queue_faults},
         {"pubsub_faults", "Requests that pubsub did not answer well", read_destination_faults},
     };

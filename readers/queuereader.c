@@ -13,9 +13,10 @@
 
 #define QUEUEREADER_MAGIC 0x51524452
 #define DEFAULT_WAIT (20 * USEC_PER_SEC)
-#define POLL_MARGIN (10 * USEC_PER_SEC) /* of a long poll's time limit over its wait */
+#define DEFAULT_TIMEOUT (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
-#define DEFAULT_BACKOFF_MAX (5 * USEC_PER_SEC)
+#define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
+#define MAX_IDS_IN_TARGET 4000 /* bytes; longer lists of ids go in the body */
 
 struct queuereader {
     unsigned magic;
@@ -25,6 +26,7 @@ struct queuereader {
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none under way */
     bool with_destination;  /* asked, or a run is there */
+    size_t run_length;      /* of that run */
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
@@ -48,7 +50,7 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-static void answered(struct queuereader *qr, enum plan_side side)
+static void answered(struct queuereader *qr, enum plan_lane side)
 {
     *(side == PLAN_QUEUE ? &qr->queue_answered : &qr->destination_answered) = true;
     const char *prefix = side == PLAN_QUEUE ? "queue: " : "destination: ";
@@ -74,7 +76,7 @@ static void queue_faulted(struct queuereader *qr, const char *why)
 {
     qr->numbers.queue_faults++;
     set_trouble(qr, "queue", why);
-    plan_faulted(qr->plan, PLAN_QUEUE, clock_monotonic());
+    plan_faulted(qr->plan, PLAN_QUEUE, clock_monotonic(), QUEUEREADER_BACKOFF);
 }
 
 /* ---- the loop's turn ---- */
@@ -106,14 +108,16 @@ struct bytes queuereader_reply_member(struct bytes json, const char *name)
     return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
 }
 
-/* The call has ended, with a reply of that status or with a fault, which is dealt with here: false. */
+/* The call has ended, with a reply that its maker understands or with a fault, which is dealt with here: false. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
     assert(qr->magic == QUEUEREADER_MAGIC);
     qr->call = NULL;
-    if (result == HTTP_CLIENT_CANCELLED)
-        return false; /* by stop or free: nobody waits for it */
+    if (result == HTTP_CLIENT_CANCELLED) { /* by stop or free */
+        plan_cancelled(qr->plan, PLAN_QUEUE);
+        return false;
+    }
     advance_at(qr, 0);
     if (result != HTTP_CLIENT_OK) {
         queue_faulted(qr, http_client_strerror(result));
@@ -140,14 +144,17 @@ static void released(enum http_client_result result, const struct http_reply_vie
     struct queuereader *qr = arg;
     if (!queue_replied(qr, result, reply))
         return;
-    uint64_t next_id;
+    uint64_t next_id, epoch = 0;
     struct bytes id = queue_id_of(reply);
-    if (reply->status == 200 && bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id)) {
-        answered(qr, PLAN_QUEUE);
-        plan_released(qr->plan, id, next_id);
-    } else {
+    bool whole = reply->status == 200 && id.len &&
+                 bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id);
+    bool fences = bytes_to_u64(queuereader_reply_member(reply->body, "epoch"), &epoch);
+    if (!whole || (qr->config.destination.ask && !fences)) {
         queue_faulted(qr, "does not answer /release as a simplequeue does");
+        return;
     }
+    answered(qr, PLAN_QUEUE);
+    plan_released(qr->plan, id, next_id, epoch);
 }
 
 static void reserved_messages(struct queuereader *qr, const struct http_reply_view *reply)
@@ -165,15 +172,21 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
     plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
 
-static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+/* Another process reads under the same name: it may be its turn (a takeover), or a mistake; /health shows it. */
+static void superseded(struct queuereader *qr)
 {
-    struct queuereader *qr = arg;
-    if (!queue_replied(qr, result, reply))
-        return;
-    if (reply->status == 200) {
-        reserved_messages(qr, reply);
-    } else if (bytes_equal_str(queuereader_reply_member(reply->body, "code"), "lease-lost")) {
+    qr->numbers.superseded++;
+    set_trouble(qr, "queue", "another process has taken over this reader's name");
+    plan_superseded(qr->plan, clock_monotonic());
+}
+
+static void not_reserved(struct queuereader *qr, const struct http_reply_view *reply)
+{
+    struct bytes code = queuereader_reply_member(reply->body, "code");
+    if (bytes_equal_str(code, "lease-lost")) {
         plan_lease_lost(qr->plan);
+    } else if (bytes_equal_str(code, "stale-epoch")) {
+        superseded(qr);
     } else {
         struct bytes who = queuereader_reply_member(reply->body, "reader");
         char why[160];
@@ -181,6 +194,41 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
             who.len ? who.ptr : "");
         queue_faulted(qr, why);
     }
+}
+
+/* Refused for what it is: it would be refused for ever. */
+static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
+{
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    return status >= 400 && status < 500 && status != 408 && status != 409 && status != 429;
+}
+
+static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct queuereader *qr = arg;
+    if (is_refusal(result, reply) && plan_ride_refused(qr->plan)) {
+        qr->call = NULL;
+        advance_at(qr, 0);
+        return;
+    }
+    if (!queue_replied(qr, result, reply))
+        return;
+    if (reply->status == 200)
+        reserved_messages(qr, reply);
+    else
+        not_reserved(qr, reply);
+}
+
+static void touched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct queuereader *qr = arg;
+    if (!queue_replied(qr, result, reply))
+        return;
+    answered(qr, PLAN_QUEUE);
+    if (reply->status == 200)
+        plan_touched(qr->plan);
+    else
+        plan_lease_lost(qr->plan);
 }
 
 static void buried(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -196,24 +244,34 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     }
 }
 
+/* Nothing depends on an acknowledgement that is refused for ever: the messages are ready again when their lease ends,
+ * which is not hurried, so that others come first; and then the mark tells that they were delivered. */
 static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (queue_replied(qr, result, reply))
+    if (is_refusal(result, reply)) {
+        qr->call = NULL;
+        qr->numbers.acks_refused++;
         plan_acknowledged(qr->plan);
+        advance_at(qr, 0);
+    } else if (queue_replied(qr, result, reply)) {
+        plan_acknowledged(qr->plan);
+    }
 }
 
 /* ---- requests to the queue ---- */
 
 typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 
-static void call_queue(
-    struct queuereader *qr, const char *method, struct buf *target, usec_t timeout, reply_fn *done)
+static void call_queue(struct queuereader *qr, const char *method, struct buf *target, struct bytes body,
+    usec_t timeout, reply_fn *done)
 {
     buf_append_char(target, '\0');
     struct http_call_spec spec = {
         .method = method,
         .target = target->ptr,
+        .content_type = body.len ? "text/plain" : NULL,
+        .body = body,
         .timeout = timeout,
         .arg = qr,
         .on_done = done,
@@ -222,23 +280,34 @@ static void call_queue(
     buf_free(target);
 }
 
-static void release(struct queuereader *qr)
+static void release(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
+    (void)step;
     buf_printf(&target, "/release?queue=%s&reader=%s", qr->queue, qr->reader);
-    call_queue(qr, "POST", &target, 0, released);
+    call_queue(qr, "POST", &target, BYTES_NONE, 0, released);
 }
 
-static void reserve(struct queuereader *qr)
+static void reserve(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
+    usec_t wait = step->wait ? qr->config.wait : 0;
     buf_printf(&target, "/reserve?queue=%s&reader=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64,
-        qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC,
-        qr->config.wait / USEC_PER_MSEC);
+        qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
+    if (qr->config.destination.ask)
+        buf_printf(&target, "&epoch=%" PRIu64, plan_epoch(qr->plan));
     struct bytes acks = plan_acks(qr->plan);
     if (acks.len)
         buf_printf(&target, "&ack=%.*s", (int)acks.len, acks.ptr);
-    call_queue(qr, "GET", &target, qr->config.wait + POLL_MARGIN, reserved);
+    call_queue(qr, "GET", &target, BYTES_NONE, wait + qr->config.timeout, reserved);
+}
+
+static void touch(struct queuereader *qr, const struct plan_step *step)
+{
+    struct buf target = {0};
+    buf_printf(&target, "/touch?queue=%s&lease=%" PRIu64 "&extend=%" PRId64, qr->queue, step->lease,
+        qr->config.lease / USEC_PER_MSEC);
+    call_queue(qr, "POST", &target, BYTES_NONE, 0, touched);
 }
 
 static void bury(struct queuereader *qr, const struct plan_step *step)
@@ -249,19 +318,24 @@ static void bury(struct queuereader *qr, const struct plan_step *step)
     buf_printf(
         &target, "/bury?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "&reason=", qr->queue, batch->lease, m->id);
     url_encode(bytes_str(m->reason), &target);
-    call_queue(qr, "POST", &target, 0, buried);
+    call_queue(qr, "POST", &target, BYTES_NONE, 0, buried);
 }
 
 /* plan_acks is `LEASE:RANGES`. */
-static void acknowledge(struct queuereader *qr)
+static void acknowledge(struct queuereader *qr, const struct plan_step *step)
 {
+    (void)step;
     struct bytes acks = plan_acks(qr->plan);
     const char *colon = memchr(acks.ptr, ':', acks.len);
-    int lease_len = (int)(colon - acks.ptr);
+    struct bytes lease = bytes_of(acks.ptr, (size_t)(colon - acks.ptr));
+    struct bytes ids = bytes_of(colon + 1, acks.len - lease.len - 1), body = BYTES_NONE;
     struct buf target = {0};
-    buf_printf(&target, "/ack?queue=%s&lease=%.*s&id=%.*s", qr->queue, lease_len, acks.ptr,
-        (int)acks.len - lease_len - 1, colon + 1);
-    call_queue(qr, "POST", &target, 0, acknowledged);
+    buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, (int)lease.len, lease.ptr);
+    if (ids.len > MAX_IDS_IN_TARGET)
+        body = ids;
+    else
+        buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);
+    call_queue(qr, "POST", &target, body, 0, acknowledged);
 }
 
 /* ---- the destination ---- */
@@ -276,11 +350,13 @@ static void deliver(struct queuereader *qr, const struct plan_step *step)
         .next = step->next,
     };
     qr->with_destination = true;
+    qr->run_length = step->count;
     qr->config.destination.deliver(qr, &run, qr->config.destination.arg);
 }
 
-static void ask(struct queuereader *qr)
+static void ask(struct queuereader *qr, const struct plan_step *step)
 {
+    (void)step;
     qr->with_destination = true;
     qr->config.destination.ask(qr, plan_queue_id(qr->plan), qr->config.destination.arg);
 }
@@ -297,20 +373,16 @@ void queuereader_asked(struct queuereader *qr, uint64_t mark)
 {
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
-    if (!qr->stopping)
-        plan_asked(qr->plan, mark);
+    plan_asked(qr->plan, mark);
 }
 
 void queuereader_delivered(struct queuereader *qr)
 {
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
-    uint64_t before = plan_mark(qr->plan);
-    size_t n = plan_run_length(qr->plan);
+    qr->numbers.delivered += qr->run_length;
+    qr->numbers.runs += qr->run_length > 0;
     plan_delivered(qr->plan);
-    assert(plan_mark(qr->plan) > before || !qr->config.destination.ask);
-    qr->numbers.delivered += n;
-    qr->numbers.runs++;
 }
 
 void queuereader_conflict(struct queuereader *qr)
@@ -329,59 +401,78 @@ void queuereader_refused(struct queuereader *qr, const char *reason)
     plan_refused(qr->plan, reason);
 }
 
-void queuereader_faulted(struct queuereader *qr, const char *why)
+void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait)
 {
     destination_answers(qr);
     qr->numbers.destination_faults++;
     set_trouble(qr, "destination", why);
-    plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic());
+    plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), wait);
 }
 
 /* ---- what is next ---- */
 
-static void ended(struct queuereader *qr, enum queuereader_end how)
+const char *queuereader_end_text(enum queuereader_end end)
 {
-    if (qr->ended)
-        return;
+    switch (end) {
+    case QUEUEREADER_STOPPED:
+        return "stopped";
+    case QUEUEREADER_OLD_COPY:
+        return "the queue is an old copy: the destination holds more of it than it ever held. Nothing was "
+               "delivered; run the right copy, or give this one a new id (simplequeue --restored)";
+    case QUEUEREADER_FOREIGN_MARK:
+        return "the destination's mark of this queue was not made by a reader with fences. Nothing was "
+               "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
+    case QUEUEREADER_MARKS_USED_UP:
+        return "no marks are left for this queue: 2^44 messages, or a million takeovers without a message. "
+               "Empty it and give it a new id (simplequeue --restored)";
+    }
+    return "unknown end";
+}
+
+static void end(struct queuereader *qr, enum plan_action action)
+{
+    static const enum queuereader_end ends[] = {
+        [PLAN_STOPPED] = QUEUEREADER_STOPPED,
+        [PLAN_OLD_COPY] = QUEUEREADER_OLD_COPY,
+        [PLAN_FOREIGN_MARK] = QUEUEREADER_FOREIGN_MARK,
+        [PLAN_MARKS_USED_UP] = QUEUEREADER_MARKS_USED_UP,
+    };
     qr->ended = true;
-    qr->config.on_stopped(how, qr->config.arg);
+    qr->config.on_stopped(ends[action], qr->config.arg);
+}
+
+typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
+
+/* Gives the lane its next thing to do, if there is one; else when to ask again is lowered to that time. */
+static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
+{
+    static act_fn *const acts[] = {
+        [PLAN_RELEASE] = release,
+        [PLAN_RESERVE] = reserve,
+        [PLAN_TOUCH] = touch,
+        [PLAN_BURY] = bury,
+        [PLAN_ACK] = acknowledge,
+        [PLAN_ASK] = ask,
+        [PLAN_DELIVER] = deliver,
+    };
+    struct plan_step step = plan_next(qr->plan, lane, now);
+    if (step.action < PLAN_WAIT)
+        acts[step.action](qr, &step);
+    else if (step.action == PLAN_PAUSE)
+        *again = step.until < *again ? step.until : *again;
+    else if (step.action >= PLAN_STOPPED)
+        end(qr, step.action);
 }
 
 static void advance(struct queuereader *qr)
 {
-    if (qr->call || qr->with_destination || qr->ended)
-        return;
-    usec_t now = clock_monotonic();
-    struct plan_step step = plan_next(qr->plan, now);
-    switch (step.action) {
-    case PLAN_RELEASE:
-        release(qr);
-        break;
-    case PLAN_ASK:
-        ask(qr);
-        break;
-    case PLAN_RESERVE:
-        reserve(qr);
-        break;
-    case PLAN_DELIVER:
-        deliver(qr, &step);
-        break;
-    case PLAN_BURY:
-        bury(qr, &step);
-        break;
-    case PLAN_ACK:
-        acknowledge(qr);
-        break;
-    case PLAN_PAUSE:
-        advance_at(qr, step.until - now);
-        break;
-    case PLAN_STOPPED:
-        ended(qr, QUEUEREADER_STOPPED);
-        break;
-    case PLAN_OLD_COPY:
-        ended(qr, QUEUEREADER_OLD_COPY);
-        break;
-    }
+    usec_t now = clock_monotonic(), again = INT64_MAX;
+    if (!qr->ended && !qr->with_destination)
+        advance_lane(qr, PLAN_DESTINATION, now, &again);
+    if (!qr->ended && !qr->call)
+        advance_lane(qr, PLAN_QUEUE, now, &again);
+    if (!qr->ended && again != INT64_MAX && !evtimer_pending(qr->advance, NULL))
+        advance_at(qr, again > now ? again - now : 0);
 }
 
 /* ---- life ---- */
@@ -399,7 +490,11 @@ static struct plan *new_plan(const struct queuereader_config *c)
     struct plan_config config = {
         .marks = c->destination.ask != NULL,
         .lines = c->destination.lines,
+        .ahead = true,
+        .items = c->items,
+        .max_items = c->destination.max_items,
         .max_bytes = c->destination.max_bytes,
+        .rate = c->destination.rate,
         .lease = c->lease,
         .backoff_min = c->backoff_min,
         .backoff_max = c->backoff_max,
@@ -414,6 +509,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
         .base = config->base,
         .url = config->queue_url,
         .max_connections = 1,
+        .timeout = config->timeout ? config->timeout : DEFAULT_TIMEOUT,
         .auth_token = config->auth_token,
     };
     struct http_client *client = http_client_new(&client_config);
@@ -424,6 +520,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     qr->config = *config;
     qr->client = client;
     qr->config.wait = config->wait ? config->wait : DEFAULT_WAIT;
+    qr->config.timeout = client_config.timeout;
     qr->config.backoff_min = config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN;
     qr->config.backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
     qr->queue = encoded(config->queue);

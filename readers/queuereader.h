@@ -6,19 +6,33 @@
  *         queuereader_delivered(qr);   or _refused, or _faulted
  *     }
  *     struct queuereader_config config = {.base = base, .queue_url = "http://127.0.0.1:8080", .queue = "default",
- *         .reader = "my_reader", .items = 100, .destination = {.deliver = deliver}};
+ *         .reader = "my_reader", .items = 100, .lease = 30 * USEC_PER_SEC,
+ *         .destination = {.deliver = deliver}, .on_stopped = on_stopped};
  *     struct queuereader *qr = queuereader_new(&config);
  *
  * It reserves messages under a lease, hands them to the destination in order, acknowledges what was delivered (the
- * acknowledgement rides on the next reserve), backs off exponentially while queue or destination fail, halves what is
- * refused until the poison message is found, and buries that with the reason. reader_plan.h has the rules, and why a
- * destination with marks gets each message exactly once.
+ * acknowledgement rides on the next reserve), extends the lease while the destination takes its time, backs off
+ * exponentially while queue or destination fail, halves what is refused until the poison message is found, and buries
+ * that with the reason. reader_plan.h has the rules, and why a destination with marks gets each message exactly once.
+ * readers/example_reader.c is a whole program.
+ *
+ * What the destination answers decides what becomes of the run's messages:
+ *
+ *     delivered   they are acknowledged, and gone from the queue
+ *     refused     this run can never be delivered as it is: it is halved; a single message is buried with the reason
+ *     faulted     the trouble is not theirs (no connection, 500, a full disk): the same run again after a wait
+ *     conflict    only with marks: the destination stands elsewhere; all starts again from where it stands
  *
  * 1. One run is with the destination at a time. It may be answered at once or later, but exactly once.
- * 2. run->messages are borrowed until the answer.
- * 3. The loop thread only. Nothing blocks.
- * 4. queuereader_stop lets the run that is with the destination be answered, acknowledges, releases, and calls
- *    on_stopped; so does finding an old copy of a queue.
+ * 2. run->messages are borrowed until the answer. Their order is the queue's; a run that was faulted or refused is
+ *    followed by one that starts with the same message.
+ * 3. A run that is with the destination keeps its lease, however long that takes, as long as this process and the
+ *    queue run. Messages that a dead process leased are ready again when their lease ends, or when a reader of the
+ *    same name starts.
+ * 4. The destination sees at most `rate` messages a second, tries that fail included.
+ * 5. The loop thread only. Nothing blocks.
+ * 6. queuereader_stop lets the run that is with the destination be answered, acknowledges, releases, and calls
+ *    on_stopped; so does finding that going on would lose or repeat messages.
  */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
@@ -32,31 +46,40 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n;
+    size_t n; /* with marks perhaps 0: then only the mark is to be moved */
     const char *queue_id;
     uint64_t mark, next; /* of a destination with marks: where it must stand, and where it will */
 };
 
 struct queuereader_destination {
-    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. "": there is no
-     * such queue yet, and the question is only whether the destination answers. NULL when it keeps no marks: then it gets every message at least once. */
+    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. NULL when it keeps
+     * no marks: then it gets every message at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool lines;       /* empty messages and those that hold an LF are buried, never delivered */
+    size_t max_items; /* in one run; 0: as many as are leased together */
     size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
+    uint64_t rate;    /* messages a second; 0: no bound */
 };
 
-enum queuereader_end { QUEUEREADER_STOPPED, QUEUEREADER_OLD_COPY };
+enum queuereader_end {
+    QUEUEREADER_STOPPED,
+    QUEUEREADER_OLD_COPY,      /* the queue is an older state of the one that was relayed */
+    QUEUEREADER_FOREIGN_MARK,  /* the destination's mark of this queue was made by something else */
+    QUEUEREADER_MARKS_USED_UP, /* numbers have come to their end */
+};
+const char *queuereader_end_text(enum queuereader_end end); /* what it means and what to do, in a sentence */
 
 struct queuereader_config {
     struct event_base *base;
     const char *queue_url, *queue, *reader; /* copied */
     const char *auth_token;                 /* NULL: none; copied */
     uint64_t items;                         /* a lease */
-    usec_t lease;
-    usec_t wait;                     /* of the long poll; 0: 20 s */
-    usec_t backoff_min, backoff_max; /* 0: 50 ms, 5 s */
+    usec_t lease;                           /* how long; extended while it is needed */
+    usec_t wait;                            /* for messages, in one request; 0: 20 s */
+    usec_t timeout;                         /* for the queue's answers, beside that wait; 0: 10 s */
+    usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
     struct queuereader_destination destination;
     void (*on_stopped)(enum queuereader_end end, void *arg);
     /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
@@ -73,10 +96,12 @@ void queuereader_stop(struct queuereader *qr);
 /* ---- what the destination answers ---- */
 void queuereader_asked(struct queuereader *qr, uint64_t mark);
 void queuereader_delivered(struct queuereader *qr);
-void queuereader_conflict(
-    struct queuereader *qr); /* its mark is another than run->mark, and under run->next */
+/* Its mark is not run->mark, whatever it is: also when it says `duplicate`. */
+void queuereader_conflict(struct queuereader *qr);
 void queuereader_refused(struct queuereader *qr, const char *reason); /* these messages, whatever is tried */
-void queuereader_faulted(struct queuereader *qr, const char *why);    /* try again later */
+/* Try again later: after `wait`, or when that is negative after the reader's own backoff. */
+void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
+#define QUEUEREADER_BACKOFF ((usec_t)-1)
 
 /* NULL: all goes well and both sides have answered at least once; else what does not go. Valid until the next call. */
 const char *queuereader_trouble(const struct queuereader *qr);
@@ -84,6 +109,8 @@ const char *queuereader_trouble(const struct queuereader *qr);
 struct queuereader_numbers {
     uint64_t reserved, delivered, buried; /* messages */
     uint64_t runs, refused, conflicts;    /* runs delivered, refused (and halved), met by another mark */
+    uint64_t superseded;                  /* times that another process of this name took over */
+    uint64_t acks_refused;                /* requests to acknowledge that the queue would never take */
     uint64_t queue_faults, destination_faults;
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);

@@ -3,45 +3,71 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
+#define MAX_BATCHES 2
+#define MAX_ACKS (MAX_BATCHES + 1)
+#define MAX_RIDE 8000 /* bytes of acks in a request's target; longer ones go by themselves */
+
 enum plan_phase {
     PHASE_ACK,
     PHASE_RELEASE,
     PHASE_ASK,
-    PHASE_RESERVE,
+    PHASE_FENCE,
     PHASE_WORK,
+    PHASE_LAST_FENCE, /* rule 5, before stopping */
     PHASE_STOPPED,
     PHASE_OLD_COPY,
+    PHASE_FOREIGN_MARK,
+    PHASE_MARKS_USED_UP,
+};
+
+struct leased {
+    struct batch batch;
+    usec_t ends, touch_at;
 };
 
 struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    struct backoff backoff[2]; /* by plan_side */
-    usec_t pause[2];           /* no try before */
+    bool over;           /* the work is to be left as soon as both lanes are free */
+    enum plan_phase end; /* where to then, when nothing is to be acknowledged */
+    bool busy[PLAN_LANES];
+    bool acks_ride; /* on the reserve that is under way */
+    bool no_rides;  /* until the next release: the queue refuses reserves that carry some */
+    struct plan_step doing[PLAN_LANES];
+    usec_t since[PLAN_LANES];
+    struct backoff backoff[PLAN_LANES];
+    usec_t pause[PLAN_LANES]; /* no try before */
+    struct backoff rival;     /* rule 10 */
+    usec_t works_since;       /* 0: nothing was reserved since the release */
 
     char queue_id[NAME_MAX_BYTES + 1];
     uint64_t next_id; /* of the queue, when last released */
-    uint64_t mark;
-    uint64_t doubted; /* a mark that was above next_id: looked at twice before it counts */
+    uint64_t epoch, mark;
+    uint64_t doubted; /* a mark's id that was above next_id: looked at twice before it counts */
 
     bool fresh;        /* nothing was reserved since the release */
     uint64_t expected; /* the id with which the next batch goes on, when not fresh */
 
-    struct batch batch;
-    usec_t lease_ends;
-    size_t limit;       /* messages delivered at once */
-    size_t suspect_end; /* behind the run that was refused: up to here `limit` stays halved */
-    struct buf acks;
+    struct leased leased[MAX_BATCHES]; /* the first is worked on */
+    size_t n_leased;
+    bool dry;                  /* nothing is there to reserve ahead, as far as is known */
+    bool unresolved;           /* a delivery was left without an answer: it may still arrive */
+    size_t limit;              /* messages delivered at once */
+    size_t suspect_end;        /* behind the run that was refused: up to here `limit` stays halved */
+    usec_t rate_next;          /* no delivery before */
+    struct buf acks[MAX_ACKS]; /* each of one lease; the first goes first */
 };
 
 struct plan *plan_new(const struct plan_config *config)
 {
     struct plan *p = mem_zalloc(sizeof(*p));
     p->config = *config;
-    p->phase = PHASE_RELEASE;
+    p->phase = p->end = PHASE_RELEASE;
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);
     backoff_init(&p->backoff[PLAN_DESTINATION], config->backoff_min, config->backoff_max, ~config->seed);
+    backoff_init(&p->rival, config->backoff_min, config->backoff_max, config->seed ^ (config->seed << 21));
     return p;
 }
 
@@ -49,36 +75,127 @@ void plan_free(struct plan **p)
 {
     if (!*p)
         return;
-    batch_free(&(*p)->batch);
-    buf_free(&(*p)->acks);
+    for (size_t i = 0; i < MAX_BATCHES; i++)
+        batch_free(&(*p)->leased[i].batch);
+    for (size_t i = 0; i < MAX_ACKS; i++)
+        buf_free(&(*p)->acks[i]);
     free(*p);
     *p = NULL;
 }
 
-/* Leaves the batch. What of it is delivered is kept to be acknowledged. */
-static void settle(struct plan *p)
+/* ---- batches and their acknowledgements ---- */
+
+static struct batch *front(struct plan *p)
 {
-    if (p->batch.n) {
-        buf_clear(&p->acks);
-        batch_append_done(&p->batch, &p->acks);
-    }
-    batch_free(&p->batch);
+    return &p->leased[0].batch;
 }
 
-static void start_over(struct plan *p)
+/* Of the first batch; SIZE_MAX when it has nothing unsettled, or there is none. */
+static size_t first_unsettled(const struct plan *p)
 {
-    settle(p);
-    p->phase = p->acks.len ? PHASE_ACK : PHASE_RELEASE;
+    size_t first = batch_unsettled(&p->leased[0].batch);
+    return first < p->leased[0].batch.n ? first : SIZE_MAX;
+}
+
+static bool is_poison(const struct plan *p, size_t i)
+{
+    return i != SIZE_MAX && p->leased[0].batch.messages[i].state == MESSAGE_POISON;
+}
+
+static void look_at_front(struct plan *p)
+{
+    p->limit = front(p)->n;
+    p->suspect_end = 0;
+}
+
+/* Leaves the first batch. What of it is delivered is kept to be acknowledged. */
+static void pop_front(struct plan *p)
+{
+    struct buf *acks = p->acks;
+    while (acks->len)
+        acks++;
+    batch_append_done(front(p), acks);
+    batch_free(front(p));
+    p->leased[0] = p->leased[1];
+    p->leased[1] = (struct leased){0};
+    p->n_leased--;
+    p->dry = false;
+    look_at_front(p);
+}
+
+/* The last place for acks is kept for what is left unfinished. */
+static void pop_settled(struct plan *p)
+{
+    while (p->n_leased && first_unsettled(p) == SIZE_MAX && !p->acks[1].len)
+        pop_front(p);
+}
+
+static void acks_went(struct plan *p)
+{
+    struct buf first = p->acks[0];
+    buf_clear(&first);
+    memmove(p->acks, p->acks + 1, (MAX_ACKS - 1) * sizeof(*p->acks));
+    p->acks[MAX_ACKS - 1] = first;
+    pop_settled(p);
+}
+
+static void drop_acks(struct plan *p)
+{
+    for (size_t i = 0; i < MAX_ACKS; i++)
+        buf_clear(&p->acks[i]);
+}
+
+/* Both lanes are free. A second batch was reserved and not touched: the release puts it back. */
+static void leave_work(struct plan *p)
+{
+    if (p->n_leased)
+        pop_front(p);
+    while (p->n_leased)
+        batch_free(&p->leased[--p->n_leased].batch);
+    p->over = false;
+    p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
 }
 
 /* ---- what is next ---- */
 
+static bool is_at_work(const struct plan *p)
+{
+    return p->phase == PHASE_ASK || p->phase == PHASE_FENCE || p->phase == PHASE_WORK;
+}
+
+static bool lease_has_ended(const struct plan *p, usec_t now)
+{
+    for (size_t i = 0; i < p->n_leased; i++)
+        if (now >= p->leased[i].ends)
+            return true;
+    return false;
+}
+
+static void begin_again_if_due(struct plan *p, usec_t now)
+{
+    if (is_at_work(p) && (p->stopping || lease_has_ended(p, now)))
+        p->over = true;
+    if (!p->over || p->busy[PLAN_QUEUE] || p->busy[PLAN_DESTINATION])
+        return;
+    if (p->stopping && p->unresolved && p->phase == PHASE_WORK) {
+        p->phase = PHASE_LAST_FENCE;
+        p->over = false;
+        return;
+    }
+    leave_work(p);
+}
+
 /* The messages from the first unsettled one on that go out together. */
 static size_t run_length(const struct plan *p, size_t first)
 {
-    size_t n = 0, bytes = 0;
-    while (first + n < p->batch.n && n < p->limit && p->batch.messages[first + n].state == MESSAGE_WAITING) {
-        bytes += p->batch.messages[first + n].text.len + 1;
+    const struct batch *b = &p->leased[0].batch;
+    size_t n = 0, bytes = 0, most = p->limit;
+    if (p->config.max_items && most > p->config.max_items)
+        most = p->config.max_items;
+    if (p->config.rate && most > p->config.rate / 10 + 1)
+        most = p->config.rate / 10 + 1;
+    while (first + n < b->n && n < most && b->messages[first + n].state == MESSAGE_WAITING) {
+        bytes += b->messages[first + n].text.len + 1;
         if (n && p->config.max_bytes && bytes > p->config.max_bytes)
             break;
         n++;
@@ -86,90 +203,159 @@ static size_t run_length(const struct plan *p, size_t first)
     return n;
 }
 
-static struct plan_step work_step(const struct plan *p)
+static struct plan_step fence_step(struct plan *p)
 {
-    size_t first = batch_unsettled(&p->batch);
-    assert(first < p->batch.n);
-    if (p->batch.messages[first].state == MESSAGE_POISON)
-        return (struct plan_step){.action = PLAN_BURY, .first = first, .count = 1};
+    uint64_t id = p->mark >> PLAN_FENCE_BITS, fence = p->mark % FENCES + 1;
+    if (fence == FENCES) {
+        p->over = true;
+        p->end = PHASE_MARKS_USED_UP;
+        return (struct plan_step){.action = PLAN_WAIT};
+    }
+    return (struct plan_step){.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id ? id : 1, fence)};
+}
+
+static struct plan_step deliver_step(const struct plan *p, size_t first, usec_t now)
+{
+    if (p->config.rate && now < p->rate_next)
+        return (struct plan_step){.action = PLAN_PAUSE, .until = p->rate_next};
     size_t count = run_length(p, first);
     return (struct plan_step){
         .action = PLAN_DELIVER,
         .first = first,
         .count = count,
         .mark = p->mark,
-        .next = p->batch.messages[first + count - 1].id + 1,
+        .next = PLAN_MARK(p->leased[0].batch.messages[first + count - 1].id + 1, 0),
     };
 }
 
-static struct plan_step step_of_phase(const struct plan *p)
+static struct plan_step destination_step(struct plan *p, usec_t now)
+{
+    static const struct plan_step wait = {.action = PLAN_WAIT};
+    if (p->over)
+        return wait;
+    if (p->phase == PHASE_ASK)
+        return (struct plan_step){.action = PLAN_ASK};
+    if (p->phase == PHASE_FENCE || p->phase == PHASE_LAST_FENCE)
+        return fence_step(p);
+    size_t first = p->phase == PHASE_WORK ? first_unsettled(p) : SIZE_MAX;
+    if (first == SIZE_MAX)
+        return wait;
+    if (is_poison(p, first))
+        return p->unresolved ? fence_step(p) : wait;
+    return deliver_step(p, first, now);
+}
+
+static struct plan_step touch_step(const struct plan *p, usec_t now)
+{
+    struct plan_step step = {.action = PLAN_WAIT};
+    for (size_t i = 0; i < p->n_leased; i++) {
+        const struct leased *l = &p->leased[i];
+        if (step.action == PLAN_WAIT || l->touch_at < step.until)
+            step = (struct plan_step){.action = PLAN_PAUSE, .until = l->touch_at, .lease = l->batch.lease};
+    }
+    if (step.action == PLAN_PAUSE && step.until <= now)
+        step.action = PLAN_TOUCH;
+    return step;
+}
+
+/* Acknowledgements ride on a reserve when there is one to make soon; a reserve that waits is made only with nothing in
+ * hand, so that it holds nothing up. */
+static struct plan_step work_queue_step(const struct plan *p, usec_t now)
+{
+    size_t first = first_unsettled(p);
+    struct plan_step touch = touch_step(p, now);
+    if (touch.action == PLAN_TOUCH)
+        return touch;
+    if (is_poison(p, first) && !p->unresolved)
+        return (struct plan_step){.action = PLAN_BURY, .first = first, .count = 1};
+    bool more = p->n_leased == 0 || (p->n_leased < MAX_BATCHES && p->config.ahead && !p->dry);
+    if (p->acks[0].len && (p->acks[0].len > MAX_RIDE || p->no_rides || !more))
+        return (struct plan_step){.action = PLAN_ACK};
+    if (more)
+        return (struct plan_step){.action = PLAN_RESERVE, .wait = p->n_leased == 0};
+    return touch;
+}
+
+static struct plan_step queue_step(const struct plan *p, usec_t now)
 {
     static const enum plan_action actions[] = {
         [PHASE_ACK] = PLAN_ACK,
         [PHASE_RELEASE] = PLAN_RELEASE,
-        [PHASE_ASK] = PLAN_ASK,
-        [PHASE_RESERVE] = PLAN_RESERVE,
+        [PHASE_ASK] = PLAN_WAIT,
+        [PHASE_FENCE] = PLAN_WAIT,
+        [PHASE_LAST_FENCE] = PLAN_WAIT,
         [PHASE_STOPPED] = PLAN_STOPPED,
         [PHASE_OLD_COPY] = PLAN_OLD_COPY,
+        [PHASE_FOREIGN_MARK] = PLAN_FOREIGN_MARK,
+        [PHASE_MARKS_USED_UP] = PLAN_MARKS_USED_UP,
     };
+    if (p->over)
+        return (struct plan_step){.action = PLAN_WAIT};
     if (p->phase == PHASE_WORK)
-        return work_step(p);
+        return work_queue_step(p, now);
     return (struct plan_step){.action = actions[p->phase]};
 }
 
-static usec_t paused_until(const struct plan *p, enum plan_action action)
+static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *step, usec_t now)
 {
-    switch (action) {
-    case PLAN_ASK:
-    case PLAN_DELIVER:
-        return p->pause[PLAN_DESTINATION];
-    case PLAN_RELEASE:
-    case PLAN_RESERVE:
-    case PLAN_BURY:
-    case PLAN_ACK:
-        return p->pause[PLAN_QUEUE];
-    default:
-        return 0;
-    }
+    p->busy[lane] = true;
+    p->doing[lane] = *step;
+    p->since[lane] = now;
+    if (step->action == PLAN_RESERVE)
+        p->acks_ride = p->acks[0].len > 0;
+    if (step->action == PLAN_DELIVER && p->config.rate)
+        p->rate_next = (p->rate_next > now ? p->rate_next : now) +
+                       (usec_t)(step->count * (uint64_t)USEC_PER_SEC / p->config.rate);
 }
 
-struct plan_step plan_next(struct plan *p, usec_t now)
+struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
 {
-    bool begun = p->phase == PHASE_ASK || p->phase == PHASE_RESERVE || p->phase == PHASE_WORK;
-    if (begun && (p->stopping || (p->phase == PHASE_WORK && now >= p->lease_ends)))
-        start_over(p);
-    struct plan_step step = step_of_phase(p);
-    usec_t until = p->stopping ? 0 : paused_until(p, step.action);
-    if (until > now)
-        return (struct plan_step){.action = PLAN_PAUSE, .until = until};
+    assert(!p->busy[lane]);
+    begin_again_if_due(p, now);
+    struct plan_step step = lane == PLAN_QUEUE ? queue_step(p, now) : destination_step(p, now);
+    if (step.action >= PLAN_WAIT)
+        return step;
+    if (p->pause[lane] > now && !p->stopping)
+        return (struct plan_step){.action = PLAN_PAUSE, .until = p->pause[lane]};
+    occupy(p, lane, &step, now);
     return step;
 }
 
 /* ---- outcomes ---- */
 
-static void went_well(struct plan *p, enum plan_side side)
+/* The outcome of what the lane was doing is told. */
+static void told(struct plan *p, enum plan_lane lane, enum plan_action action)
 {
-    backoff_succeeded(&p->backoff[side]);
-    p->pause[side] = 0;
+    assert(p->busy[lane] && p->doing[lane].action == action);
+    p->busy[lane] = false;
 }
 
-void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id)
+static void went_well(struct plan *p, enum plan_lane lane, enum plan_action action)
 {
-    assert(p->phase == PHASE_RELEASE && queue_id.len <= NAME_MAX_BYTES);
-    went_well(p, PLAN_QUEUE);
+    told(p, lane, action);
+    backoff_succeeded(&p->backoff[lane]);
+    p->pause[lane] = 0;
+}
+
+void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch)
+{
+    assert(queue_id.len <= NAME_MAX_BYTES);
+    went_well(p, PLAN_QUEUE, PLAN_RELEASE);
     if (!bytes_equal_str(queue_id, p->queue_id))
         p->doubted = 0;
-    if (queue_id.len)
-        memcpy(p->queue_id, queue_id.ptr, queue_id.len);
+    memcpy(p->queue_id, queue_id.ptr, queue_id.len);
     p->queue_id[queue_id.len] = '\0';
     p->next_id = next_id;
+    p->epoch = epoch;
     p->fresh = true;
+    p->dry = p->unresolved = p->no_rides = false;
+    p->works_since = 0;
     if (p->stopping)
         p->phase = PHASE_STOPPED;
     else if (p->doubted > next_id)
         p->phase = PHASE_OLD_COPY;
     else
-        p->phase = p->config.marks ? PHASE_ASK : PHASE_RESERVE;
+        p->phase = p->config.marks ? PHASE_ASK : PHASE_WORK;
     p->doubted = 0;
 }
 
@@ -177,11 +363,14 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id)
  * mark above it is compared with a next id told later. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
-    assert(p->phase == PHASE_ASK);
-    went_well(p, PLAN_DESTINATION);
-    p->mark = p->queue_id[0] ? mark : 0;
-    p->doubted = p->mark > p->next_id ? p->mark : 0;
-    p->phase = p->doubted ? PHASE_RELEASE : PHASE_RESERVE;
+    went_well(p, PLAN_DESTINATION, PLAN_ASK);
+    uint64_t id = mark >> PLAN_FENCE_BITS;
+    p->mark = mark;
+    p->doubted = id > p->next_id ? id : 0;
+    if (mark && !id)
+        p->phase = PHASE_FOREIGN_MARK;
+    else
+        p->phase = p->doubted ? PHASE_RELEASE : PHASE_FENCE;
 }
 
 /* Rule 4. */
@@ -194,133 +383,207 @@ static bool goes_on(const struct plan *p, const struct batch *batch)
     return true;
 }
 
-static void judge(struct plan *p)
+static void judge(const struct plan *p, struct batch *b)
 {
-    for (size_t i = 0; i < p->batch.n; i++) {
-        struct message *m = &p->batch.messages[i];
-        if (p->config.marks && m->id < p->mark)
+    for (size_t i = 0; i < b->n; i++) {
+        struct message *m = &b->messages[i];
+        if (p->config.marks && m->id < p->mark >> PLAN_FENCE_BITS)
             m->state = MESSAGE_DONE;
         else if (p->config.lines && m->text.len == 0)
-            batch_mark_poison(&p->batch, i, "empty");
+            batch_mark_poison(b, i, "empty");
         else if (p->config.lines && memchr(m->text.ptr, '\n', m->text.len))
-            batch_mark_poison(&p->batch, i, "holds a line feed");
+            batch_mark_poison(b, i, "holds a line feed");
     }
 }
 
-static void check_settled(struct plan *p)
+static void add_batch(struct plan *p, struct batch *batch, usec_t now)
 {
-    if (batch_unsettled(&p->batch) < p->batch.n)
-        return;
-    settle(p);
-    p->phase = PHASE_RESERVE;
-}
-
-static void begin_work(struct plan *p, struct batch *batch, usec_t now)
-{
-    p->batch = *batch;
+    p->leased[p->n_leased++] = (struct leased){
+        .batch = *batch,
+        .ends = now + p->config.lease - p->config.lease / 10,
+        .touch_at = now + p->config.lease / 3,
+    };
+    judge(p, &p->leased[p->n_leased - 1].batch);
     p->fresh = false;
     p->expected = batch->messages[batch->n - 1].id + 1;
-    p->lease_ends = now + p->config.lease - p->config.lease / 10;
-    p->limit = batch->n;
-    p->suspect_end = 0;
-    p->phase = PHASE_WORK;
+    p->dry = batch->n < p->config.items;
     *batch = (struct batch){0};
-    judge(p);
-    check_settled(p);
+    if (p->n_leased == 1)
+        look_at_front(p);
+    pop_settled(p);
+}
+
+static void nothing_came(struct plan *p)
+{
+    /* The next message will be one that had no id yet. */
+    if (p->fresh)
+        p->expected = p->next_id;
+    p->fresh = false;
+    p->dry = p->n_leased > 0;
+}
+
+static void note_steadiness(struct plan *p, usec_t now)
+{
+    if (!p->works_since)
+        p->works_since = now;
+    else if (now - p->works_since >= p->config.backoff_max)
+        backoff_succeeded(&p->rival);
 }
 
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now)
 {
-    assert(p->phase == PHASE_RESERVE);
-    went_well(p, PLAN_QUEUE);
-    buf_clear(&p->acks);
+    went_well(p, PLAN_QUEUE, PLAN_RESERVE);
+    if (p->acks_ride)
+        acks_went(p);
+    note_steadiness(p, now);
     bool same = bytes_equal_str(queue_id, p->queue_id);
     if (!same || (p->config.marks && !p->fresh && !goes_on(p, batch))) {
-        batch_free(batch);
-        p->phase = PHASE_RELEASE;
-    } else if (batch->n) {
-        begin_work(p, batch, now);
-    } else {
-        /* Nothing was there: the next message will be one that had no id yet. */
-        if (p->fresh)
-            p->expected = p->next_id;
-        p->fresh = false;
-        batch_free(batch);
+        p->over = true;
+    } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_MAX_ID) {
+        p->over = true;
+        p->end = PHASE_MARKS_USED_UP;
+    } else if (batch->n && !p->over) {
+        add_batch(p, batch, now);
+    } else if (!batch->n) {
+        nothing_came(p);
     }
+    batch_free(batch);
+}
+
+void plan_superseded(struct plan *p, usec_t now)
+{
+    went_well(p, PLAN_QUEUE, PLAN_RESERVE);
+    drop_acks(p); /* their leases ended with the other's release */
+    p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
+    p->over = true;
+}
+
+void plan_touched(struct plan *p)
+{
+    usec_t sent = p->since[PLAN_QUEUE];
+    went_well(p, PLAN_QUEUE, PLAN_TOUCH);
+    for (size_t i = 0; i < p->n_leased; i++)
+        if (p->leased[i].batch.lease == p->doing[PLAN_QUEUE].lease) {
+            p->leased[i].ends = sent + p->config.lease - p->config.lease / 10;
+            p->leased[i].touch_at = sent + p->config.lease / 3;
+        }
 }
 
 static void run_is_settled(struct plan *p, size_t first, size_t count, enum message_state state)
 {
     for (size_t i = first; i < first + count; i++)
-        p->batch.messages[i].state = state;
+        front(p)->messages[i].state = state;
     if (first + count >= p->suspect_end)
-        p->limit = p->batch.n;
-    check_settled(p);
+        p->limit = front(p)->n;
+    pop_settled(p);
 }
 
 void plan_delivered(struct plan *p)
 {
-    assert(p->phase == PHASE_WORK);
-    went_well(p, PLAN_DESTINATION);
-    struct plan_step step = work_step(p);
-    p->mark = step.next;
-    run_is_settled(p, step.first, step.count, MESSAGE_DONE);
+    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    if (p->config.marks)
+        p->mark = step->next;
+    p->unresolved = false;
+    if (step->count)
+        run_is_settled(p, step->first, step->count, MESSAGE_DONE);
+    else if (p->phase == PHASE_FENCE)
+        p->phase = PHASE_WORK;
+    else if (p->phase == PHASE_LAST_FENCE)
+        p->over = true;
 }
 
+/* The mark is past what any delivery of ours needs, so none of them can be stored any more. */
 void plan_conflict(struct plan *p)
 {
-    assert(p->phase == PHASE_WORK);
-    went_well(p, PLAN_DESTINATION);
-    start_over(p);
+    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    p->unresolved = false;
+    if (p->phase == PHASE_FENCE)
+        p->phase = PHASE_ASK;
+    else
+        p->over = true;
 }
 
 void plan_refused(struct plan *p, const char *reason)
 {
-    assert(p->phase == PHASE_WORK);
-    went_well(p, PLAN_DESTINATION);
-    struct plan_step step = work_step(p);
-    if (step.count == 1) {
-        batch_mark_poison(&p->batch, step.first, reason);
+    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    if (step->count == 1) {
+        batch_mark_poison(front(p), step->first, reason);
         return;
     }
-    if (step.first + step.count > p->suspect_end)
-        p->suspect_end = step.first + step.count;
-    p->limit = step.count / 2;
+    if (step->first + step->count > p->suspect_end)
+        p->suspect_end = step->first + step->count;
+    p->limit = step->count / 2;
 }
 
 void plan_buried(struct plan *p)
 {
-    assert(p->phase == PHASE_WORK);
-    went_well(p, PLAN_QUEUE);
+    went_well(p, PLAN_QUEUE, PLAN_BURY);
     p->suspect_end = 0; /* what was suspected has been found */
-    run_is_settled(p, batch_unsettled(&p->batch), 1, MESSAGE_BURIED);
+    run_is_settled(p, p->doing[PLAN_QUEUE].first, 1, MESSAGE_BURIED);
 }
 
 void plan_acknowledged(struct plan *p)
 {
-    assert(p->phase == PHASE_ACK);
-    went_well(p, PLAN_QUEUE);
-    buf_clear(&p->acks);
-    p->phase = PHASE_RELEASE;
+    went_well(p, PLAN_QUEUE, PLAN_ACK);
+    acks_went(p);
+    if (p->phase == PHASE_ACK && !p->acks[0].len)
+        p->phase = PHASE_RELEASE;
 }
 
 void plan_lease_lost(struct plan *p)
 {
-    went_well(p, PLAN_QUEUE);
-    settle(p);
-    buf_clear(&p->acks);
-    p->phase = PHASE_RELEASE;
+    enum plan_action action = p->doing[PLAN_QUEUE].action;
+    went_well(p, PLAN_QUEUE, action);
+    if (action == PLAN_RESERVE && p->acks_ride)
+        acks_went(p);
+    p->over = true;
 }
 
-void plan_faulted(struct plan *p, enum plan_side side, usec_t now)
+bool plan_ride_refused(struct plan *p)
 {
-    if (p->stopping) {
-        p->phase = PHASE_STOPPED;
-        return;
+    if (!p->acks_ride)
+        return false;
+    told(p, PLAN_QUEUE, PLAN_RESERVE);
+    p->no_rides = true;
+    return true;
+}
+
+static void destination_faulted(struct plan *p)
+{
+    const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    if (step->action == PLAN_DELIVER && step->count && p->config.marks)
+        p->unresolved = true;
+    if (p->phase == PHASE_FENCE)
+        p->phase = PHASE_ASK; /* who knows where the mark is now */
+    if (p->phase == PHASE_LAST_FENCE) {
+        p->unresolved = false; /* what could be done was */
+        p->over = true;
     }
-    p->pause[side] = now + backoff_failed(&p->backoff[side]);
-    if (side == PLAN_QUEUE && p->phase != PHASE_ACK)
-        start_over(p);
+}
+
+static void queue_faulted(struct plan *p)
+{
+    if (p->stopping)
+        p->end = PHASE_STOPPED;
+    if (p->stopping || is_at_work(p))
+        p->over = true;
+}
+
+void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
+{
+    told(p, lane, p->doing[lane].action);
+    p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
+    if (lane == PLAN_DESTINATION)
+        destination_faulted(p);
+    else
+        queue_faulted(p);
+}
+
+void plan_cancelled(struct plan *p, enum plan_lane lane)
+{
+    told(p, lane, p->doing[lane].action);
 }
 
 void plan_stop(struct plan *p)
@@ -330,7 +593,7 @@ void plan_stop(struct plan *p)
 
 const struct batch *plan_batch(const struct plan *p)
 {
-    return &p->batch;
+    return &p->leased[0].batch;
 }
 
 const char *plan_queue_id(const struct plan *p)
@@ -338,14 +601,14 @@ const char *plan_queue_id(const struct plan *p)
     return p->queue_id;
 }
 
-struct bytes plan_acks(const struct plan *p)
+uint64_t plan_epoch(const struct plan *p)
 {
-    return buf_bytes(&p->acks);
+    return p->epoch;
 }
 
-size_t plan_run_length(const struct plan *p)
+struct bytes plan_acks(const struct plan *p)
 {
-    return p->phase == PHASE_WORK ? work_step(p).count : 0;
+    return buf_bytes(&p->acks[0]);
 }
 
 uint64_t plan_mark(const struct plan *p)

@@ -9,7 +9,7 @@
 #define RUN_FILE_MAX (1 << 20)
 
 const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {{"simplequeue", 8080},
-    {"queue_to_pubsub", -1}, {"pubsub", 8081}, {"aggregator", 8082}, {"sortdb", 8083}, {"api", 8088}};
+    {"queue_to_pubsub", 8084}, {"pubsub", 8081}, {"aggregator", 8082}, {"sortdb", 8083}, {"api", 8088}};
 
 const struct pipeline_daemon *pipeline_daemon(const char *name)
 {

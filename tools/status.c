@@ -40,7 +40,8 @@ static const struct option_row rows[] = {
 
 struct report {
     const char *name, *url;
-    const char *state; /* "ready", "not ready", "stopped", "unreachable"; without HTTP what `up` says */
+    const char
+        *state; /* "ready", "not ready", "failed", "stopped", "unreachable"; without HTTP what `up` says */
     bool ready;
     struct buf detail; /* depth, lag */
 };
@@ -189,6 +190,15 @@ static void take_word(struct pipeline *p, struct report *r)
     }
 }
 
+/* It has ended for good: its socket, which `up` keeps, would take connections and never answer. */
+static void take_failure(struct status *s, struct report *r, const char *said)
+{
+    s->known = false;
+    r->state = "failed";
+    if (said)
+        buf_append_str(&r->detail, said);
+}
+
 /* The ports of a pipeline that has ended may be somebody else's by now: they are not asked. */
 static void take_end(struct status *s, struct report *r)
 {
@@ -207,8 +217,11 @@ static void take(struct status *s)
         const char *name = pipeline_daemons[i].name, *url = runs ? pipeline_url(p, name) : NULL;
         *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
         buf_clear(&r->detail);
+        const char *state = runs ? pipeline_state(p, name) : NULL;
         if (!runs)
             take_end(s, r);
+        else if (state && strcmp(state, "failed") == 0)
+            take_failure(s, r, pipeline_said(p, name));
         else if (url)
             look_at(s, r);
         else

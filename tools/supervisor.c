@@ -48,7 +48,8 @@ struct supervisor {
 
 const char *supervisor_state_name(enum supervisor_state s)
 {
-    static const char *const names[] = {"waiting", "starting", "ready", "restarting", "stopping", "stopped"};
+    static const char *const names[] = {
+        "waiting", "starting", "ready", "restarting", "failed", "stopping", "stopped"};
     return names[s];
 }
 
@@ -161,7 +162,12 @@ static int open_pipe(int ends[2])
         ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, FIRST_PASSED_FD + 1);
         close(low[i]);
     }
-    return ends[0] >= 0 && ends[1] >= 0 ? 0 : -1;
+    if (ends[0] >= 0 && ends[1] >= 0)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+    return -1;
 }
 
 static void go_on_after_death(struct child *c, const char *how, int code);
@@ -202,7 +208,7 @@ static void start_next(struct supervisor *s)
             start_child(c);
             return;
         }
-        if (!c->was_ready)
+        if (!c->was_ready && c->state != SUPERVISOR_FAILED)
             return;
     }
 }
@@ -287,43 +293,41 @@ static void restart_later(struct child *c)
     set_timer(c, c->delay);
 }
 
-static void go_on_after_death(struct child *c, const char *how, int code)
+static void end_of_stopping(struct child *c)
 {
-    struct supervisor *s = c->owner;
-    if (s->stopping) {
-        event_del(c->timer);
-        set_state(c, SUPERVISOR_STOPPED);
-        stop_next(s);
-        return;
-    }
-    bool hopeless = strcmp(how, "exit") == 0 && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready;
-    if (hopeless) {
-        log_error("cannot start", LOG_S("daemon", c->program->name), LOG_I("status", code));
-        set_state(c, SUPERVISOR_STOPPED);
-        supervisor_stop(s, code);
-        return;
-    }
-    restart_later(c);
-    log_warn("died, starts again", LOG_S("daemon", c->program->name), LOG_S("by", how), LOG_I("code", code),
-        LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
+    event_del(c->timer);
+    set_state(c, SUPERVISOR_STOPPED);
+    stop_next(c->owner);
 }
 
-static void on_child_signal(evutil_socket_t fd, short what, void *arg)
+static void end_of_all(struct child *c, int code)
 {
-    struct supervisor *s = arg;
-    int status;
-    (void)fd;
-    (void)what;
-    for (size_t i = 0; i < s->config.n; i++) {
-        struct child *c = &s->children[i];
-        if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
-            continue;
-        c->pid = 0;
-        drain_output(c);
-        if (WIFSIGNALED(status))
-            go_on_after_death(c, "signal", WTERMSIG(status));
-        else
-            go_on_after_death(c, "exit", WEXITSTATUS(status));
+    log_error("cannot start", LOG_S("daemon", c->program->name), LOG_I("status", code));
+    set_state(c, SUPERVISOR_STOPPED);
+    supervisor_stop(c->owner, code);
+}
+
+/* What it says of itself stays: it is the reason. */
+static void leave_ended(struct child *c)
+{
+    log_error("ended for good, the others go on", LOG_S("daemon", c->program->name), LOG_S("said", c->said));
+    set_state(c, SUPERVISOR_FAILED);
+    start_next(c->owner);
+}
+
+static void go_on_after_death(struct child *c, const char *how, int code)
+{
+    bool exited = strcmp(how, "exit") == 0;
+    if (c->owner->stopping) {
+        end_of_stopping(c);
+    } else if (exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready) {
+        end_of_all(c, code);
+    } else if (exited && code == EX_DATAERR) {
+        leave_ended(c);
+    } else {
+        restart_later(c);
+        log_warn("died, starts again", LOG_S("daemon", c->program->name), LOG_S("by", how),
+            LOG_I("code", code), LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
     }
 }
 
@@ -380,6 +384,30 @@ static void on_notify(evutil_socket_t fd, short what, void *arg)
     }
 }
 
+/* ---- deaths are told ---- */
+
+static void on_child_signal(evutil_socket_t fd, short what, void *arg)
+{
+    struct supervisor *s = arg;
+    int status;
+    (void)fd;
+    (void)what;
+    on_notify(s->notify_fd, EV_READ, s); /* what it said before it died is taken while its pid is known */
+    for (size_t i = 0; i < s->config.n; i++) {
+        struct child *c = &s->children[i];
+        if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
+            continue;
+        c->pid = 0;
+        drain_output(c);
+        if (WIFSIGNALED(status))
+            go_on_after_death(c, "signal", WTERMSIG(status));
+        else
+            go_on_after_death(c, "exit", WEXITSTATUS(status));
+    }
+}
+
+/* ---- life ---- */
+
 /* A name in the abstract space needs no file and cannot be left behind. */
 static int open_notify_socket(struct supervisor *s)
 {
@@ -398,8 +426,6 @@ static int open_notify_socket(struct supervisor *s)
     return bind(
         s->notify_fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
 }
-
-/* ---- life ---- */
 
 struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size)
 {
@@ -471,7 +497,7 @@ const char *supervisor_said(const struct supervisor *s, size_t program)
 bool supervisor_all_ready(const struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n; i++)
-        if (s->children[i].state != SUPERVISOR_READY)
+        if (s->children[i].state != SUPERVISOR_READY && s->children[i].state != SUPERVISOR_FAILED)
             return false;
     return true;
 }

@@ -12,9 +12,11 @@
  *    dying, and is delay_min again once it was ready for SUPERVISOR_STEADY. The others go on.
  * 4. A program that has never been ready and exits with EX_USAGE or EX_CONFIG would do so for ever: everything
  *    is stopped and that is the supervisor's own status.
- * 5. Every program is the leader of a process group of its own (a terminal's Ctrl-C reaches the supervisor
+ * 5. A program that exits with EX_DATAERR says that going on would do harm, however often it is tried: it is left as it
+ *    is, with what it said of itself, and the others go on.
+ * 6. Every program is the leader of a process group of its own (a terminal's Ctrl-C reaches the supervisor
  *    alone) and gets SIGTERM when the supervisor dies, however that happens.
- * 6. Stopping is SIGTERM, then SIGKILL after stop_timeout: at most once for each program.
+ * 7. Stopping is SIGTERM, then SIGKILL after stop_timeout: at most once for each program.
  *
  * One event loop; nothing blocks.
  */
@@ -35,6 +37,7 @@ enum supervisor_state {
     SUPERVISOR_STARTING, /* runs, not ready yet */
     SUPERVISOR_READY,
     SUPERVISOR_RESTARTING, /* died; waits out its delay */
+    SUPERVISOR_FAILED,     /* ended for good (invariant 5) */
     SUPERVISOR_STOPPING,
     SUPERVISOR_STOPPED,
 };
@@ -73,6 +76,7 @@ pid_t supervisor_pid(const struct supervisor *s, size_t program); /* 0 when it d
 unsigned supervisor_restarts(const struct supervisor *s, size_t program);
 /* The last STATUS= it sent in its present life, "" before one. */
 const char *supervisor_said(const struct supervisor *s, size_t program);
+/* Of those that have not failed. */
 bool supervisor_all_ready(const struct supervisor *s);
 
 #endif

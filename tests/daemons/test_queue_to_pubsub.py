@@ -1,52 +1,16 @@
 """queue_to_pubsub between a real queue and a real pubsub: each message exactly once and in order, whatever is killed."""
 # full: MILLRACE_ROUNDS=200
+import http.server
 import threading
 import time
 import unittest
 
 import harness
-from harness import MillraceTest, UNREACHABLE, query, request, wait_until
+from harness import UNREACHABLE, query, request, wait_until
+from relay_test import FENCES, RelayTest
 
 
-class QueueToPubsub(MillraceTest):
-    """Unix sockets, so that a daemon that was killed comes back under the same address."""
-
-    def setUp(self):
-        super().setUp()
-        self.queue_url = "unix:" + self.path("q.sock")
-        self.pubsub_url = "unix:" + self.path("p.sock")
-
-    def start_queue(self, data="q"):
-        return self.start("simplequeue", "--data-dir=" + self.path(data), "--sync=never", listen=self.queue_url)
-
-    def start_pubsub(self, *args):
-        return self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", *args, listen=self.pubsub_url)
-
-    def relay(self, *args):
-        return self.daemon("queue_to_pubsub", "--queue-url=" + self.queue_url, "--pubsub-url=" + self.pubsub_url,
-                           "--backoff-max=200ms", *args)
-
-    def start_relay(self, *args):
-        return self.relay(*args).wait_ready()
-
-    def restart(self, kind):
-        return {"simplequeue": self.start_queue, "pubsub": self.start_pubsub,
-                "queue_to_pubsub": self.relay}[kind]()
-
-    def stream(self):
-        reply = request(self.pubsub_url, "GET", "/sub?stream=clicks&from=earliest&follow=0")
-        return reply.body if reply.status == 200 else b""
-
-    def wait_stream(self, expected):
-        wait_until(lambda: len(self.stream()) >= len(expected),
-                   lambda: "%d bytes in the stream, there are %d" % (len(expected), len(self.stream())))
-        self.assertEqual(self.stream(), expected)
-
-    def queue_numbers(self):
-        return request(self.queue_url, "GET", "/stats?format=json").json()["queues"]["default"]
-
-
-class Flow(QueueToPubsub):
+class Flow(RelayTest):
     def test_what_is_put_before_and_after_the_start(self):
         queue, _ = self.start_queue(), self.start_pubsub()
         queue.post("/mput", b"one\ntwo")
@@ -90,7 +54,7 @@ class Flow(QueueToPubsub):
             self.assertTrue(run.stderr, args)
 
 
-class Poison(QueueToPubsub):
+class Poison(RelayTest):
     def test_found_buried_and_the_rest_goes_on(self):
         queue, _ = self.start_queue(), self.start_pubsub("--max-line=100")
         good = [b"line %d" % i for i in range(200)]
@@ -109,22 +73,72 @@ class Poison(QueueToPubsub):
         self.assertLess(relay.stats()["publishes_refused"], 30, "halving, not trying one by one")
 
 
-class OldCopy(QueueToPubsub):
-    def test_is_noticed_and_nothing_is_touched(self):
+class RefusesAcks(http.server.BaseHTTPRequestHandler):
+    """The queue, but for a gateway that lets no acknowledgement through."""
+    protocol_version = "HTTP/1.1"
+
+    def pass_on(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        refused = self.path.startswith("/ack") or "ack=" in self.path
+        self.server.refused += refused
+        reply = harness.Reply(403, {}, b"no") if refused else request(
+            self.server.queue_url, self.command, self.path, body)
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            if name.startswith("X-Millrace"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body)
+
+    do_GET = do_POST = pass_on
+
+    def log_message(self, *args):
+        pass
+
+
+class NoAcks(RelayTest):
+    def test_a_queue_that_takes_no_acknowledgement_does_not_hold_the_relay_up(self):
+        queue, _ = self.start_queue(), self.start_pubsub()
+        gateway = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RefusesAcks)
+        gateway.queue_url, gateway.refused, gateway.daemon_threads = self.queue_url, 0, True
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        self.addCleanup(gateway.server_close)
+        self.addCleanup(gateway.shutdown)
+        relay = self.relay("--queue-url=http://127.0.0.1:%d" % gateway.server_port, "--items=3", "--wait=200ms")
+        for i in range(12):
+            queue.post("/put", b"%d" % i)
+        self.wait_stream(b"".join(b"%d\n" % i for i in range(12)))
+        self.assertGreater(gateway.refused, 1)
+        wait_until(lambda: relay.wait_listening().stats()["acks_refused"] > 0, "it to be counted")
+        self.assertEqual(self.queue_numbers()["depth"], 12)
+
+
+class Hopeless(RelayTest):
+    """What would lose or repeat messages ends the relay with EX_DATAERR and a reason, and nothing is touched."""
+
+    def refuses(self, published, mark, reason):
         queue, _ = self.start_queue(), self.start_pubsub()
         queue.post("/mput", b"a\nb")
-        identity = request(self.queue_url, "POST", "/release?reader=test").json()["queue_id"]
-        published = request(self.pubsub_url, "POST", "/pub?" + query(
-            stream="clicks", producer=identity, mark=0, next=50), b"from the other copy\n")
-        self.assertEqual(published.status, 200)
+        identity = self.ask_queue("/release?reader=test").json()["queue_id"]
+        self.assertEqual(self.publish(identity, 0, mark, published).status, 200)
         relay = self.relay()
         self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
-        self.assertIn("old copy", relay.log)
+        self.assertIn(reason, relay.log)
         self.assertEqual(self.queue_numbers()["ready"], 2)
-        self.assertEqual(self.stream(), b"from the other copy\n")
+        self.assertEqual(self.stream(), published)
+
+    def test_an_old_copy(self):
+        self.refuses(b"from the other copy\n", 50 * FENCES, "old copy")
+
+    def test_a_mark_of_something_else(self):
+        self.refuses(b"somebody's\n", 50, "not made by a reader")
+
+    def test_fences_at_their_end(self):
+        self.refuses(b"", 3 * FENCES - 1, "no marks are left")
 
 
-class Chaos(QueueToPubsub):
+class Chaos(RelayTest):
     """Queue, relay and pubsub killed at random while numbered events flow."""
 
     def put_until(self, enough):
@@ -142,6 +156,10 @@ class Chaos(QueueToPubsub):
                     pass
                 time.sleep(0.002)  # between tries; nothing depends on its length
             self.puts += 1
+
+    def restart(self, kind):
+        return {"simplequeue": self.start_queue, "pubsub": self.start_pubsub,
+                "queue_to_pubsub": self.relay}[kind]()
 
     def test_each_exactly_once_and_in_order(self):
         random = harness.seeded()

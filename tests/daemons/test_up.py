@@ -84,6 +84,37 @@ class Up(harness.MillraceTest):
             self.assertEqual(pipeline.daemon_url(name), url, "a restart keeps the address")
         pipeline.interrupt()
 
+    def status_of(self, name):
+        done = self.run_program("millrace", "status", "--json", "--data-dir", self.path("data"))
+        return done.returncode, json.loads(done.stdout)["daemons"][name]
+
+    def test_what_no_restart_can_heal_is_left_alone_and_said(self):
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        identity = pipeline.ask("simplequeue", "POST", "/release?reader=test").json()["queue_id"]
+        producer = "stream=clicks&producer=" + identity
+        mark = pipeline.ask("pubsub", "GET", "/producer?" + producer).json()["mark"]
+        moved = pipeline.ask("pubsub", "POST", "/pub?%s&mark=%s&next=%d" % (producer, mark, 1000 << 20), event("other"))
+        self.assertEqual(moved.status, 200, moved)
+        self.put(pipeline, event("bitly"))
+        wait_until(lambda: pipeline.run_file()["daemons"]["queue_to_pubsub"]["state"] == "failed", "the relay to end")
+        status, relay = self.status_of("queue_to_pubsub")
+        self.assertEqual((status, relay["state"]), (75, "failed"))
+        self.assertIn("old copy", relay["detail"])
+        self.assertEqual(pipeline.run_file()["daemons"]["queue_to_pubsub"]["restarts"], 0)
+        self.wait_total(pipeline, "other", 1)  # the others go on
+        pipeline.interrupt()
+
+    def test_the_relay_shows_its_numbers(self):
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        self.assertIn("millrace_queue_to_pubsub_messages_published 1\n",
+                      pipeline.ask("queue_to_pubsub", "GET", "/metrics").text)
+        self.assertEqual(self.status_of("queue_to_pubsub")[1]["state"], "ready")
+        pipeline.interrupt()
+
     def test_ctrl_c_in_mid_flow_loses_nothing(self):
         n = 0
         for _ in range(3):

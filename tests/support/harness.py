@@ -253,7 +253,7 @@ def sample_counters():
 def pipeline_config(directory, counters=None, **sections):
     """A configuration with every port 0 and its data below `directory`. sections: simplequeue={"max_depth": 5}"""
     text = ""
-    for name in ("simplequeue", "pubsub", "aggregator", "sortdb", "api"):
+    for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api"):
         sections.setdefault(name, {}).setdefault("port", 0)
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
     sections["millrace"].setdefault("restart_delay", "50ms")

@@ -6,6 +6,7 @@
 static const struct plan_config usual = {
     .marks = true,
     .lines = true,
+    .ahead = true,
     .lease = 10 * USEC_PER_SEC,
     .backoff_min = 10 * USEC_PER_MSEC,
     .backoff_max = USEC_PER_SEC,
@@ -75,42 +76,132 @@ static void acks_are_ranges(void **state)
 
 /* ---- the plan, step by step ---- */
 
-static void reserve(struct plan *p, const char *queue, const char *framed, usec_t now)
+static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
+{
+    return plan_next(p, lane, now);
+}
+
+static void expect(struct plan *p, enum plan_lane lane, usec_t now, enum plan_action action)
+{
+    assert_int_equal(next(p, lane, now).action, action);
+}
+
+static void give(struct plan *p, const char *queue, const char *framed, usec_t now)
 {
     struct batch b;
     assert_true(batch_parse(bytes_str(framed), 1, &b));
     plan_reserved(p, bytes_str(queue), &b, now);
 }
 
-static struct plan *begun(const struct plan_config *config, uint64_t next_id, uint64_t mark)
+static void reserve(struct plan *p, const char *framed)
 {
-    struct plan *p = plan_new(config);
-    assert_int_equal(plan_next(p, 0).action, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), next_id);
-    assert_int_equal(plan_next(p, 0).action, PLAN_ASK);
-    plan_asked(p, mark);
-    return p;
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    give(p, "q", framed, 0);
 }
 
-static void expect_run(struct plan *p, usec_t now, size_t first, size_t count, uint64_t mark, uint64_t next)
+static void expect_run(
+    struct plan *p, usec_t now, size_t first, size_t count, uint64_t mark, uint64_t next_mark)
 {
-    struct plan_step s = plan_next(p, now);
+    struct plan_step s = next(p, PLAN_DESTINATION, now);
     assert_int_equal(s.action, PLAN_DELIVER);
     assert_int_equal(s.first, first);
     assert_int_equal(s.count, count);
     assert_int_equal(s.mark, mark);
-    assert_int_equal(s.next, next);
+    assert_int_equal(s.next, next_mark);
+}
+
+/* Released and fenced. */
+static struct plan *begun(const struct plan_config *config, uint64_t next_id, uint64_t mark)
+{
+    struct plan *p = plan_new(config);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), next_id, 5);
+    assert_int_equal(plan_epoch(p), 5);
+    if (!config->marks)
+        return p;
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, mark);
+    if (mark >> PLAN_FENCE_BITS > next_id)
+        return p;
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect_run(p, 0, 0, 0, mark, mark ? mark + 1 : PLAN_MARK(1, 1));
+    plan_delivered(p);
+    return p;
+}
+
+static void fails(struct plan *p, enum plan_lane lane, usec_t now)
+{
+    plan_faulted(p, lane, now, -1);
 }
 
 static void what_is_under_the_mark_is_only_acknowledged(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 9, 5);
-    reserve(p, "q", "3 1 1\na\n4 1 1\nb\n5 1 1\nc\n6 1 1\nd\n", 0);
-    expect_run(p, 0, 2, 2, 5, 7);
+    struct plan *p = begun(&usual, 9, PLAN_MARK(5, 0));
+    reserve(p, "3 1 1\na\n4 1 1\nb\n5 1 1\nc\n6 1 1\nd\n");
+    expect_run(p, 0, 2, 2, PLAN_MARK(5, 1), PLAN_MARK(7, 0));
     plan_delivered(p);
-    assert_int_equal(plan_next(p, 0).action, PLAN_RESERVE);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_true(s.wait);
     assert_true(bytes_equal_str(plan_acks(p), "1:3-6"));
+    plan_free(&p);
+}
+
+static void the_next_batch_is_reserved_meanwhile(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n");
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_false(s.wait);
+    give(p, "q", "3 1 1\nc\n", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    plan_delivered(p);
+    expect_run(p, 0, 0, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
+    s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1-2"));
+    plan_delivered(p); /* while those acks are on their way */
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    give(p, "q", "", 0);
+    assert_true(bytes_equal_str(plan_acks(p), "1:3"));
+    plan_free(&p);
+}
+
+static void acks_that_came_due_meanwhile_did_not_ride(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_delivered(p);
+    give(p, "q", "", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_free(&p);
+}
+
+static void nothing_ahead_sends_the_acks_alone(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    reserve(p, "2 1 1\nb\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_delivered(p);
+    reserve(p, ""); /* took the acks of 1 along */
+    assert_int_equal(plan_acks(p).len, 0);
+    expect_run(p, 0, 0, 1, PLAN_MARK(2, 0), PLAN_MARK(3, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* it is not asked again and again */
+    plan_delivered(p);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_true(s.action == PLAN_RESERVE && s.wait);
     plan_free(&p);
 }
 
@@ -118,55 +209,181 @@ static void a_fault_repeats_the_same_run_later(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "q", "1 1 1\na\n2 1 1\nb\n", 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n");
     for (int i = 0; i < 5; i++) {
-        expect_run(p, 0, 0, 2, 0, 3);
-        plan_faulted(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC); /* long ago: no pause left */
+        expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+        fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC); /* long ago: no pause left */
     }
-    plan_faulted(p, PLAN_DESTINATION, 0);
-    struct plan_step s = plan_next(p, 0);
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    fails(p, PLAN_DESTINATION, 0);
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
     assert_int_equal(s.action, PLAN_PAUSE);
-    expect_run(p, s.until, 0, 2, 0, 3);
-    assert_int_equal(plan_next(p, usual.lease).action, PLAN_RELEASE); /* the lease is over */
+    expect_run(p, s.until, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    plan_faulted(p, PLAN_DESTINATION, 0, 77); /* the destination knows how long */
+    assert_int_equal(next(p, PLAN_DESTINATION, 0).until, 77);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_RELEASE); /* the lease is over */
+    plan_free(&p);
+}
+
+static void leases_are_extended_while_the_destination_takes_its_time(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    reserve(p, "");
+    for (usec_t now = 0; now < 10 * usual.lease;) {
+        struct plan_step s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_PAUSE);
+        assert_true(s.until > now && s.until < now + usual.lease / 2);
+        now = s.until;
+        s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_TOUCH);
+        assert_int_equal(s.lease, 1);
+        plan_touched(p);
+    }
+    plan_delivered(p);
+    plan_free(&p);
+}
+
+static void a_lost_lease_starts_over_once_the_run_is_answered(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    expect(p, PLAN_QUEUE, usual.lease / 2, PLAN_TOUCH);
+    plan_lease_lost(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     plan_free(&p);
 }
 
 static void a_gap_starts_over_unless_fresh(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 9, 3);
-    reserve(
-        p, "q", "5 1 1\na\n8 1 1\nb\n", 0); /* right after the release a gap means that messages are gone */
-    expect_run(p, 0, 0, 2, 3, 9);
+    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
+    reserve(p, "5 1 1\na\n8 1 1\nb\n"); /* right after the release a gap means that messages are gone */
+    expect_run(p, 0, 0, 2, PLAN_MARK(3, 1), PLAN_MARK(9, 0));
     plan_delivered(p);
-    reserve(p, "q", "9 1 1\nc\n", 0);
-    expect_run(p, 0, 0, 1, 9, 10);
+    reserve(p, "9 1 1\nc\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(9, 0), PLAN_MARK(10, 0));
     plan_delivered(p);
-    reserve(p, "q", "11 1 1\nd\n", 0); /* 10 may be with another process of this name */
-    assert_int_equal(plan_next(p, 0).action, PLAN_RELEASE);
+    reserve(p, "11 1 1\nd\n"); /* 10 may be with another process of this name */
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
     plan_free(&p);
 }
 
 static void another_queue_under_the_same_address_starts_over(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 9, 3);
-    reserve(p, "other", "9 1 1\na\n", 0);
-    assert_int_equal(plan_next(p, 0).action, PLAN_RELEASE);
+    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    give(p, "other", "9 1 1\na\n", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
     plan_free(&p);
 }
 
 static void an_old_copy_is_looked_at_twice(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 4, 9);
-    assert_int_equal(plan_next(p, 0).action, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 12); /* it had only moved on meanwhile */
-    assert_int_equal(plan_next(p, 0).action, PLAN_ASK);
+    struct plan *p = begun(&usual, 4, PLAN_MARK(9, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 12, 6); /* it had only moved on meanwhile */
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_free(&p);
-    p = begun(&usual, 4, 9);
-    plan_released(p, BYTES_LITERAL("q"), 8);
-    assert_int_equal(plan_next(p, 0).action, PLAN_OLD_COPY);
+    p = begun(&usual, 4, PLAN_MARK(9, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 8, 6);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    plan_free(&p);
+}
+
+static void marks_that_are_not_ours_or_at_their_end_stop_it(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t mark;
+        enum plan_action end;
+    } ends[] = {{17, PLAN_FOREIGN_MARK}, {PLAN_MARK(3, (1 << PLAN_FENCE_BITS) - 1), PLAN_MARKS_USED_UP}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct plan *p = plan_new(&usual);
+        expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 20, 1);
+        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+        plan_asked(p, ends[i].mark);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        expect(p, PLAN_QUEUE, 0, ends[i].end);
+        plan_free(&p);
+    }
+    struct plan *p = begun(&usual, 20, 0);
+    reserve(p, "17592186044415 1 1\na\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_MARKS_USED_UP);
+    plan_free(&p);
+}
+
+/* Somebody fenced between our question and our fence, or our own fence came through and its answer was lost: either way
+ * the mark is asked again, and only a fence that was stored counts. */
+static void a_fence_counts_only_when_it_was_stored(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 9, 1);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 0));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 0), PLAN_MARK(4, 1));
+    plan_conflict(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 1));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 1), PLAN_MARK(4, 2));
+    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 2));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 2), PLAN_MARK(4, 3));
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_free(&p);
+}
+
+static void nothing_is_buried_while_a_delivery_may_still_arrive(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_refused(p, "413");
+    reserve(p, "");
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_free(&p);
+}
+
+static void the_superseded_one_waits_longer_each_time(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    usec_t now = 0;
+    for (int i = 0; i < 6; i++) {
+        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
+        plan_superseded(p, now);
+        struct plan_step s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_PAUSE);
+        assert_in_range(s.until - now, usual.backoff_min / 2 << i, usual.backoff_min << i);
+        now = s.until;
+        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        expect(p, PLAN_DESTINATION, now, PLAN_ASK);
+        plan_asked(p, 0);
+        next(p, PLAN_DESTINATION, now);
+        plan_delivered(p);
+    }
     plan_free(&p);
 }
 
@@ -174,16 +391,18 @@ static void poison_is_buried_before_what_follows_is_delivered(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "q", "1 1 1\na\n2 1 3\nb\nc\n3 1 0\n\n4 1 1\nd\n", 0);
-    expect_run(p, 0, 0, 1, 0, 2);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 0\n\n4 1 1\nd\n");
+    reserve(p, "");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
     plan_delivered(p);
     for (size_t i = 1; i <= 2; i++) {
-        struct plan_step s = plan_next(p, 0);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        struct plan_step s = next(p, PLAN_QUEUE, 0);
         assert_int_equal(s.action, PLAN_BURY);
         assert_int_equal(s.first, i);
         plan_buried(p);
     }
-    expect_run(p, 0, 3, 1, 2, 5);
+    expect_run(p, 0, 3, 1, PLAN_MARK(2, 0), PLAN_MARK(5, 0));
     plan_delivered(p);
     assert_true(bytes_equal_str(plan_acks(p), "1:1,4"));
     plan_free(&p);
@@ -192,28 +411,32 @@ static void poison_is_buried_before_what_follows_is_delivered(void **state)
 /* A destination that refuses every run which holds message `bad`. */
 static unsigned tries_to_find(size_t n, size_t bad)
 {
-    struct plan *p = begun(&usual, 1, 0);
+    struct plan_config config = usual;
+    config.ahead = false;
+    struct plan *p = begun(&config, 1, 0);
     struct buf framed = {0};
     for (size_t i = 1; i <= n; i++)
         buf_printf(&framed, "%zu 1 1\nx\n", i);
     buf_append_char(&framed, '\0');
-    reserve(p, "q", framed.ptr, 0);
+    reserve(p, framed.ptr);
     buf_free(&framed);
     unsigned tries = 0;
     size_t buried = SIZE_MAX;
-    for (struct plan_step s; (s = plan_next(p, 0)).action != PLAN_RESERVE; tries++) {
+    for (struct plan_step s; (s = next(p, PLAN_QUEUE, 0)).action != PLAN_RESERVE; tries++) {
         if (s.action == PLAN_BURY) {
             buried = s.first;
             assert_string_equal(plan_batch(p)->messages[s.first].reason, "413 line-too-large");
             plan_buried(p);
-        } else if (s.first <= bad && bad < s.first + s.count) {
-            plan_refused(p, "413 line-too-large");
-        } else {
-            plan_delivered(p);
+            continue;
         }
+        s = next(p, PLAN_DESTINATION, 0);
+        if (s.first <= bad && bad < s.first + s.count)
+            plan_refused(p, "413 line-too-large");
+        else
+            plan_delivered(p);
     }
     assert_int_equal(buried, bad);
-    assert_int_equal(plan_mark(p), bad < n - 1 ? n + 1 : n > 1 ? n : 0);
+    assert_int_equal(plan_mark(p) >> PLAN_FENCE_BITS, bad < n - 1 ? n + 1 : n > 1 ? n : 1);
     plan_free(&p);
     return tries;
 }
@@ -227,18 +450,51 @@ static void halving_finds_the_poison(void **state)
     assert_in_range(tries_to_find(1000, 777), 1, 24);
 }
 
-static void runs_are_bounded_in_bytes(void **state)
+static void runs_are_bounded(void **state)
 {
     (void)state;
     struct plan_config config = usual;
     config.max_bytes = 6;
+    config.max_items = 3;
     struct plan *p = begun(&config, 1, 0);
-    reserve(p, "q", "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n", 0);
-    expect_run(p, 0, 0, 2, 0, 3);
+    reserve(p, "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n5 1 0\n\n");
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
     plan_delivered(p);
-    expect_run(p, 0, 2, 1, 3, 4);
+    expect_run(p, 0, 2, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
     plan_delivered(p);
-    expect_run(p, 0, 3, 1, 4, 5);
+    expect_run(p, 0, 3, 1, PLAN_MARK(4, 0), PLAN_MARK(5, 0));
+    plan_free(&p);
+}
+
+static void the_rate_is_kept_by_tries_too(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.rate = 100;
+    config.backoff_min = 1;
+    struct plan *p = begun(&config, 1, 0);
+    struct buf framed = {0};
+    for (int i = 1; i <= 1000; i++)
+        buf_printf(&framed, "%d 1 1\nx\n", i);
+    buf_append_char(&framed, '\0');
+    reserve(p, framed.ptr);
+    buf_free(&framed);
+    size_t sent = 0;
+    usec_t now = 0;
+    while (now < 2 * USEC_PER_SEC) {
+        struct plan_step s = next(p, PLAN_DESTINATION, now);
+        if (s.action == PLAN_PAUSE) {
+            now = s.until;
+            continue;
+        }
+        sent += s.count;
+        assert_true(s.count <= 11);
+        if (sent % 3 == 0)
+            plan_faulted(p, PLAN_DESTINATION, now, 0);
+        else
+            plan_delivered(p);
+    }
+    assert_in_range(sent, 150, 211);
     plan_free(&p);
 }
 
@@ -246,204 +502,57 @@ static void stopping_acknowledges_and_releases(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "q", "1 1 1\na\n2 1 3\nb\nc\n", 0);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n");
+    reserve(p, "");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
     plan_stop(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
     plan_delivered(p);
-    assert_int_equal(plan_next(p, 0).action, PLAN_ACK);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     assert_true(bytes_equal_str(plan_acks(p), "1:1"));
     plan_acknowledged(p);
-    assert_int_equal(plan_next(p, 0).action, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 3);
-    assert_int_equal(plan_next(p, 0).action, PLAN_STOPPED);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 3, 9);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
     plan_free(&p);
 }
 
-/* ---- a world in which everything fails ----
- *
- * A model of a queue (ids, one lease holder's messages, buried ones) and of a stream with its mark. Requests are done
- * and their replies lost, or not done; leases run out; the reader is forgotten and started again. Whatever happens the
- * stream must hold every good message once, in order, and what is bad must be buried. */
-#define WORLD_MESSAGES 60
-
-struct world {
-    struct {
-        enum { READY, LEASED, BURIED, GONE } state;
-        bool bad;
-    } queue[WORLD_MESSAGES + 1]; /* by id */
-    uint64_t lease;
-    uint64_t put; /* ids up to here are there */
-    uint64_t mark;
-    uint64_t stream[WORLD_MESSAGES * 2];
-    size_t in_stream;
-    unsigned trouble; /* percent */
-};
-
-static unsigned dice(void)
-{
-    return (unsigned)(rand() % 100);
-}
-
-static void world_release(struct world *w)
-{
-    for (uint64_t id = 1; id <= w->put; id++)
-        if (w->queue[id].state == LEASED)
-            w->queue[id].state = READY;
-}
-
-static void world_ack(struct world *w, struct bytes acks)
-{
-    uint64_t numbers[2] = {0};
-    size_t at = 0;
-    while (at < acks.len && acks.ptr[at] != ':')
-        numbers[0] = numbers[0] * 10 + (uint64_t)(acks.ptr[at++] - '0');
-    if (numbers[0] != w->lease)
-        return;
-    for (at++; at < acks.len; at++) {
-        numbers[0] = numbers[1] = 0;
-        int which = 0;
-        for (; at < acks.len && acks.ptr[at] != ','; at++)
-            if (acks.ptr[at] == '-')
-                which = 1;
-            else
-                numbers[which] = numbers[which] * 10 + (uint64_t)(acks.ptr[at] - '0');
-        for (uint64_t id = numbers[0]; id <= (which ? numbers[1] : numbers[0]); id++)
-            if (w->queue[id].state == LEASED)
-                w->queue[id].state = GONE;
-    }
-}
-
-static void world_reserve(struct world *w, struct buf *framed)
-{
-    w->lease++;
-    for (uint64_t id = 1; id <= w->put; id++)
-        if (w->queue[id].state == READY) {
-            w->queue[id].state = LEASED;
-            buf_printf(framed, "%d 1 1\nx\n", (int)id);
-            if (dice() < 10)
-                break;
-        }
-}
-
-/* 200, 409 or 400. */
-static int world_publish(struct world *w, const struct batch *b, const struct plan_step *s)
-{
-    for (size_t i = s->first; i < s->first + s->count; i++)
-        if (w->queue[b->messages[i].id].bad)
-            return 400;
-    if (w->mark >= s->next)
-        return 200;
-    if (w->mark != s->mark)
-        return 409;
-    for (size_t i = s->first; i < s->first + s->count; i++)
-        w->stream[w->in_stream++] = b->messages[i].id;
-    w->mark = s->next;
-    return 200;
-}
-
-static void world_deliver(struct world *w, struct plan *p, const struct plan_step *s, bool lost, usec_t now)
-{
-    int answer = world_publish(w, plan_batch(p), s);
-    if (lost)
-        plan_faulted(p, PLAN_DESTINATION, now);
-    else if (answer == 200)
-        plan_delivered(p);
-    else if (answer == 409)
-        plan_conflict(p);
-    else
-        plan_refused(p, "400");
-}
-
-static void world_queue(struct world *w, struct plan *p, const struct plan_step *s, bool lost, usec_t now)
-{
-    struct buf framed = {0};
-    struct batch b = {0};
-    if (s->action == PLAN_RELEASE)
-        world_release(w);
-    if (s->action == PLAN_RESERVE || s->action == PLAN_ACK)
-        world_ack(w, plan_acks(p));
-    if (s->action == PLAN_RESERVE)
-        world_reserve(w, &framed);
-    uint64_t id = s->action == PLAN_BURY ? plan_batch(p)->messages[s->first].id : 0;
-    bool held = id && w->queue[id].state == LEASED && plan_batch(p)->lease == w->lease;
-    if (held)
-        w->queue[id].state = BURIED;
-    if (lost)
-        plan_faulted(p, PLAN_QUEUE, now);
-    else if (s->action == PLAN_RELEASE)
-        plan_released(p, BYTES_LITERAL("q"), w->put + 1);
-    else if (s->action == PLAN_ACK)
-        plan_acknowledged(p);
-    else if (s->action == PLAN_BURY && held)
-        plan_buried(p);
-    else if (s->action == PLAN_BURY)
-        plan_lease_lost(p);
-    else if (batch_parse(buf_bytes(&framed), w->lease, &b))
-        plan_reserved(p, BYTES_LITERAL("q"), &b, now);
-    buf_free(&framed);
-}
-
-static usec_t world_step(struct world *w, struct plan *p, usec_t now)
-{
-    bool lost = dice() < w->trouble;
-    struct plan_step s = plan_next(p, now);
-    assert_int_not_equal(s.action, PLAN_OLD_COPY);
-    if (s.action == PLAN_PAUSE)
-        return s.until;
-    if (lost && dice() < 50) /* it did not even arrive */
-        plan_faulted(
-            p, s.action == PLAN_DELIVER || s.action == PLAN_ASK ? PLAN_DESTINATION : PLAN_QUEUE, now);
-    else if (s.action == PLAN_DELIVER)
-        world_deliver(w, p, &s, lost, now);
-    else if (s.action == PLAN_ASK)
-        plan_asked(p, w->mark);
-    else
-        world_queue(w, p, &s, lost, now);
-    return now + 1000;
-}
-
-static void world_check(const struct world *w)
-{
-    size_t at = 0;
-    for (uint64_t id = 1; id <= WORLD_MESSAGES; id++) {
-        assert_int_equal(w->queue[id].state, w->queue[id].bad ? BURIED : GONE);
-        if (!w->queue[id].bad)
-            assert_int_equal(w->stream[at++], id);
-    }
-    assert_int_equal(w->in_stream, at);
-}
-
-static bool world_settled(const struct world *w)
-{
-    for (uint64_t id = 1; id <= WORLD_MESSAGES; id++)
-        if (id > w->put || w->queue[id].state == READY || w->queue[id].state == LEASED)
-            return false;
-    return true;
-}
-
-static void exactly_once_in_a_world_that_fails(void **state)
+static void stopping_fences_what_was_left_without_an_answer(void **state)
 {
     (void)state;
-    for (unsigned seed = 1; seed <= 2000; seed++) {
-        srand(seed);
-        struct world w = {.trouble = seed % 40};
-        for (uint64_t id = 1; id <= WORLD_MESSAGES; id++)
-            w.queue[id].bad = dice() < seed % 20;
-        struct plan *p = plan_new(&usual);
-        usec_t now = 0;
-        while (!world_settled(&w)) {
-            if (w.put < WORLD_MESSAGES && dice() < 30)
-                w.put++;
-            if (dice() < w.trouble / 8)
-                world_release(&w); /* the leases have run out */
-            if (dice() < w.trouble / 8) {
-                plan_free(&p); /* kill -9 */
-                p = plan_new(&usual);
-            }
-            now = world_step(&w, p, now);
-        }
-        world_check(&w);
-        plan_free(&p);
-    }
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p);
+    fails(p, PLAN_DESTINATION, 0);
+    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    fails(p, PLAN_DESTINATION, 0); /* once: it must come to an end */
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static void without_marks_nothing_is_asked_or_fenced(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    struct plan *p = begun(&config, 9, 0);
+    reserve(p, "3 1 1\na\n");
+    reserve(p, "8 1 1\nb\n"); /* another process has those between */
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_true(s.action == PLAN_DELIVER && s.count == 1);
+    plan_faulted(p, PLAN_DESTINATION, 0, 0);
+    next(p, PLAN_DESTINATION, 0);
+    plan_refused(p, "bad");
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_buried(p);
+    s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(plan_batch(p)->messages[s.first].id, 8);
+    plan_delivered(p);
+    plan_free(&p);
 }
 
 int main(void)
@@ -454,15 +563,26 @@ int main(void)
         cmocka_unit_test(a_batch_is_read_as_framed),
         cmocka_unit_test(acks_are_ranges),
         cmocka_unit_test(what_is_under_the_mark_is_only_acknowledged),
+        cmocka_unit_test(the_next_batch_is_reserved_meanwhile),
+        cmocka_unit_test(acks_that_came_due_meanwhile_did_not_ride),
+        cmocka_unit_test(nothing_ahead_sends_the_acks_alone),
         cmocka_unit_test(a_fault_repeats_the_same_run_later),
+        cmocka_unit_test(leases_are_extended_while_the_destination_takes_its_time),
+        cmocka_unit_test(a_lost_lease_starts_over_once_the_run_is_answered),
         cmocka_unit_test(a_gap_starts_over_unless_fresh),
         cmocka_unit_test(another_queue_under_the_same_address_starts_over),
         cmocka_unit_test(an_old_copy_is_looked_at_twice),
+        cmocka_unit_test(marks_that_are_not_ours_or_at_their_end_stop_it),
+        cmocka_unit_test(a_fence_counts_only_when_it_was_stored),
+        cmocka_unit_test(nothing_is_buried_while_a_delivery_may_still_arrive),
+        cmocka_unit_test(the_superseded_one_waits_longer_each_time),
         cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
         cmocka_unit_test(halving_finds_the_poison),
-        cmocka_unit_test(runs_are_bounded_in_bytes),
+        cmocka_unit_test(runs_are_bounded),
+        cmocka_unit_test(the_rate_is_kept_by_tries_too),
         cmocka_unit_test(stopping_acknowledges_and_releases),
-        cmocka_unit_test(exactly_once_in_a_world_that_fails),
+        cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
+        cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
