@@ -1,0 +1,311 @@
+#include "http_pool.h"
+
+#include "backoff.h"
+#include "url.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
+#define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
+
+struct http_pool_host {
+    struct http_pool *pool;
+    char *url, *target;
+    struct http_client *client;
+    struct backoff backoff;
+    usec_t aside_until; /* 0: it is up */
+    size_t under_way;
+    struct stats_counter *requests, *faults; /* NULL without stats */
+};
+
+struct http_pool {
+    struct http_pool_host hosts[HTTP_POOL_MAX_HOSTS];
+    size_t n, turn;
+    usec_t backoff_max;
+    struct stats *stats;
+};
+
+/* What a request needs back when it ends. */
+struct pool_call {
+    struct http_pool_host *host;
+    struct http_call_spec spec;
+};
+
+/* ---- hosts ---- */
+
+static bool next_word(const char **list, struct bytes *word)
+{
+    *list += strspn(*list, " ,\t");
+    *word = bytes_of(*list, strcspn(*list, " ,\t"));
+    *list += word->len;
+    return word->len > 0;
+}
+
+/* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
+static size_t authority_length(struct bytes url)
+{
+    static const struct bytes scheme = BYTES_LITERAL("http://");
+    if (!bytes_starts_with(url, scheme))
+        return url.len;
+    const char *slash = memchr(url.ptr + scheme.len, '/', url.len - scheme.len);
+    const char *query = memchr(url.ptr + scheme.len, '?', url.len - scheme.len);
+    if (query && (!slash || query < slash))
+        slash = query;
+    return slash ? (size_t)(slash - url.ptr) : url.len;
+}
+
+static void set_target(struct http_pool_host *h, struct bytes rest)
+{
+    struct buf target = {0};
+    if (!rest.len || rest.ptr[0] != '/')
+        buf_append_char(&target, '/');
+    buf_append_bytes(&target, rest);
+    buf_append_char(&target, '\0');
+    h->target = target.ptr;
+}
+
+static bool is_safe_target(struct bytes target)
+{
+    for (size_t i = 0; i < target.len; i++)
+        if ((unsigned char)target.ptr[i] <= ' ' || target.ptr[i] == 127)
+            return false;
+    return true;
+}
+
+static int add_host(
+    struct http_pool *p, const struct http_pool_config *config, struct bytes url, char *error, size_t size)
+{
+    struct http_pool_host *h = &p->hosts[p->n];
+    struct url_address address;
+    size_t cut = authority_length(url);
+    char *where = bytes_dup(bytes_of(url.ptr, cut));
+    bool good = url_address_parse(where, 80, &address) == 0 && is_safe_target(url);
+    if (!good)
+        snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
+            (int)(url.len < 200 ? url.len : 200), url.ptr);
+    if (good) {
+        struct http_client_config client = {
+            .base = config->base,
+            .url = where,
+            .max_connections = config->max_connections,
+            .max_reply = config->max_reply,
+            .connect_timeout = config->connect_timeout,
+            .timeout = config->timeout,
+            .auth_token = config->auth_token,
+        };
+        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url)};
+        h->client = config->base ? http_client_new(&client) : NULL;
+        backoff_init(&h->backoff, config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN,
+            p->backoff_max, (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
+        set_target(h, bytes_of(url.ptr + cut, url.len - cut));
+        p->n++;
+    }
+    free(where);
+    return good ? 0 : -1;
+}
+
+/* ---- the pool ---- */
+
+struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size)
+{
+    struct http_pool *p = mem_zalloc(sizeof *p);
+    const char *list = config->urls ? config->urls : "";
+    struct bytes word;
+    bool good = true;
+    p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
+    while (good && next_word(&list, &word)) {
+        if (p->n == HTTP_POOL_MAX_HOSTS) {
+            snprintf(error, error_size, "more than %d destinations", HTTP_POOL_MAX_HOSTS);
+            good = false;
+        } else {
+            good = add_host(p, config, word, error, error_size) == 0;
+        }
+    }
+    if (good && p->n == 0) {
+        snprintf(error, error_size, "no destination is given");
+        good = false;
+    }
+    if (!good)
+        http_pool_free(&p);
+    return p;
+}
+
+void http_pool_free(struct http_pool **pp)
+{
+    struct http_pool *p = *pp;
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[i];
+        http_client_free(&h->client);
+        if (p->stats)
+            stats_remove_gauges(p->stats, h);
+        free(h->url);
+        free(h->target);
+    }
+    free(p);
+    *pp = NULL;
+}
+
+size_t http_pool_size(const struct http_pool *p)
+{
+    return p->n;
+}
+
+const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
+{
+    assert(i < p->n);
+    return &p->hosts[i];
+}
+
+static bool may_be_tried(const struct http_pool_host *h, usec_t now)
+{
+    return !h->aside_until || (now >= h->aside_until && h->under_way == 0);
+}
+
+struct http_pool_host *http_pool_next(struct http_pool *p)
+{
+    usec_t now = clock_monotonic();
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
+        if (may_be_tried(h, now))
+            return h;
+    }
+    return NULL;
+}
+
+usec_t http_pool_wait(const struct http_pool *p)
+{
+    usec_t now = clock_monotonic(), least = p->backoff_max;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct http_pool_host *h = &p->hosts[i];
+        if (may_be_tried(h, now))
+            return 0;
+        if (h->aside_until > now && h->aside_until - now < least)
+            least = h->aside_until - now;
+    }
+    return least;
+}
+
+const char *http_pool_host_url(const struct http_pool_host *h)
+{
+    return h->url;
+}
+
+const char *http_pool_host_target(const struct http_pool_host *h)
+{
+    return h->target;
+}
+
+/* ---- requests ---- */
+
+bool http_pool_is_fault(enum http_client_result result, int status)
+{
+    return result != HTTP_CLIENT_OK || status >= 500 || status == 429;
+}
+
+/* Seconds; a date is not read. */
+static usec_t retry_after(const struct http_reply_view *reply)
+{
+    uint64_t seconds;
+    if (!bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds))
+        return 0;
+    return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
+}
+
+static void set_aside(struct http_pool_host *h, usec_t asked_for)
+{
+    usec_t wait = backoff_failed(&h->backoff);
+    if (asked_for > h->pool->backoff_max)
+        asked_for = h->pool->backoff_max;
+    h->aside_until = clock_monotonic() + (asked_for > wait ? asked_for : wait);
+    if (h->faults)
+        stats_add(h->faults, 1);
+}
+
+static void note_outcome(
+    struct http_pool_host *h, enum http_client_result result, const struct http_reply_view *reply)
+{
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (http_pool_is_fault(result, reply->status)) {
+        set_aside(h, result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
+    } else {
+        backoff_succeeded(&h->backoff);
+        h->aside_until = 0;
+    }
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct pool_call call = *(struct pool_call *)arg;
+    free(arg);
+    call.host->under_way--;
+    note_outcome(call.host, result, reply);
+    if (call.spec.on_done)
+        call.spec.on_done(result, reply, call.spec.arg);
+}
+
+static void on_headers(const struct http_reply_view *reply, void *arg)
+{
+    struct pool_call *call = arg;
+    call->spec.on_headers(reply, call->spec.arg);
+}
+
+static void on_body(struct http_call *http, struct bytes piece, void *arg)
+{
+    struct pool_call *call = arg;
+    call->spec.on_body(http, piece, call->spec.arg);
+}
+
+struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec)
+{
+    struct pool_call *call = mem_zalloc(sizeof *call);
+    struct http_call_spec mine = *spec;
+    *call = (struct pool_call){.host = h, .spec = *spec};
+    mine.target = spec->target ? spec->target : h->target;
+    mine.arg = call;
+    mine.on_headers = spec->on_headers ? on_headers : NULL;
+    mine.on_body = spec->on_body ? on_body : NULL;
+    mine.on_done = on_done;
+    h->pool->turn = (size_t)(h - h->pool->hosts) + 1;
+    h->under_way++;
+    if (h->requests)
+        stats_add(h->requests, 1);
+    return http_client_request(h->client, &mine);
+}
+
+/* ---- numbers ---- */
+
+static double read_up(void *ctx)
+{
+    return ((struct http_pool_host *)ctx)->aside_until == 0;
+}
+
+static double read_aside(void *ctx)
+{
+    usec_t left = ((struct http_pool_host *)ctx)->aside_until - clock_monotonic();
+    return left > 0 ? (double)left / USEC_PER_SEC : 0;
+}
+
+void http_pool_register_stats(struct http_pool *p, struct stats *stats)
+{
+    p->stats = stats;
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[i];
+        struct buf labels = {0};
+        buf_append_str(&labels, "destination=");
+        buf_append_json(&labels, bytes_str(h->url));
+        buf_append_char(&labels, '\0');
+        stats_gauge(stats, "destination_up", labels.ptr, "1 unless it is set aside", read_up, h);
+        stats_gauge(
+            stats, "destination_set_aside_seconds", labels.ptr, "Until it is tried again", read_aside, h);
+        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests to it");
+        h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
+            "Requests that it did not answer, or with 5xx or 429");
+        buf_free(&labels);
+    }
+}

@@ -1,0 +1,66 @@
+/* http_pool: several servers that do the same work, as one destination.
+ *
+ *     struct http_pool_host *h = http_pool_next(pool);
+ *     if (h)
+ *         http_pool_request(h, &spec);       target NULL: the one of its URL
+ *     else
+ *         ... try again in http_pool_wait(pool)
+ *
+ * Hosts take turns. One that fails (no connection, no reply, not HTTP, 5xx, 429) is set aside for a time that grows
+ * exponentially, with jitter, from backoff_min to backoff_max; then it gets one request, and with the first good answer
+ * its full share.
+ *
+ * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request that was under
+ *    way, after it came back. Retry-After is heeded up to backoff_max.
+ * 2. A host that was set aside has one request at a time until it has answered well.
+ * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
+ * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
+ *
+ * A URL is http://HOST[:PORT][/TARGET] or unix:PATH. The loop thread only; what http_client.h says holds.
+ */
+#ifndef MILLRACE_HTTP_POOL_H
+#define MILLRACE_HTTP_POOL_H
+
+#include "http_client.h"
+#include "stats.h"
+
+struct http_pool;
+struct http_pool_host;
+
+#define HTTP_POOL_MAX_HOSTS 64
+
+struct http_pool_config {
+    struct event_base *base;
+    const char *urls;                /* separated by spaces or commas */
+    int max_connections;             /* to each */
+    usec_t connect_timeout, timeout; /* as of http_client_config */
+    usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
+    size_t max_reply;                /* as of http_client_config */
+    const char *auth_token;          /* NULL: none; sent to every one of them */
+};
+
+/* NULL with the reason: no URL, one that is none, too many. base NULL only checks. */
+struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size);
+/* Requests under way end with HTTP_CLIENT_CANCELLED. */
+void http_pool_free(struct http_pool **p);
+
+size_t http_pool_size(const struct http_pool *p);
+const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
+/* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. */
+struct http_pool_host *http_pool_next(struct http_pool *p);
+/* How long until one can be tried; 0: now. While all that could be tried have their one request under way it is a guess. */
+usec_t http_pool_wait(const struct http_pool *p);
+
+const char *http_pool_host_url(const struct http_pool_host *h);    /* as configured */
+const char *http_pool_host_target(const struct http_pool_host *h); /* "/" when it has none */
+/* As http_client_request, and the outcome is noted before on_done is called. */
+struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
+
+/* True for what sets a host aside. */
+bool http_pool_is_fault(enum http_client_result result, int status);
+
+/* destination_up, destination_set_aside_seconds, destination_requests_total and destination_faults_total, each with
+ * {destination="URL"}. The pool is freed after stats_remove_gauges of each host, which http_pool_free does. */
+void http_pool_register_stats(struct http_pool *p, struct stats *stats);
+
+#endif

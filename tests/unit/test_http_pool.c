@@ -1,0 +1,226 @@
+/* http_pool against servers in the same loop that answer what the test says. */
+#include "cm.h"
+#include "http_pool.h"
+#include "http_server.h"
+#include "listen.h"
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+
+#define SERVERS 3
+
+struct world {
+    struct event_base *base;
+    struct stats *stats;
+    struct server {
+        struct http_server *http;
+        int answer; /* 0: it never does */
+        const char *retry_after;
+        unsigned asked;
+        char url[64];
+    } servers[SERVERS];
+    struct http_pool *pool;
+    unsigned done;
+    int status;
+    enum http_client_result result;
+};
+
+static void answer(struct http_request *req, void *ctx)
+{
+    struct server *s = ctx;
+    s->asked++;
+    if (s->answer && s->retry_after)
+        http_add_header(req, "Retry-After", "%s", s->retry_after);
+    if (s->answer)
+        http_reply(req, s->answer, NULL, BYTES_NONE);
+}
+
+static const struct http_route routes[] = {
+    {.path = "/", .methods = HTTP_GET_, .handler = answer, .flags = HTTP_ROUTE_PREFIX}, {0}};
+
+static int set_up(void **state)
+{
+    static struct world w;
+    char urls[256], error[200];
+    signal(SIGPIPE, SIG_IGN);
+    w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
+    for (size_t i = 0; i < SERVERS; i++) {
+        struct server *s = &w.servers[i];
+        struct http_server_config config = {.base = w.base,
+            .stats = w.stats,
+            .ctx = s,
+            .routes = routes,
+            .max_body = 1000,
+            .max_connections = 10,
+            .server_name = "test"};
+        int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+        struct listen_name name;
+        assert_true(fd >= 0);
+        listen_name(fd, &name);
+        snprintf(s->url, sizeof s->url, "http://127.0.0.1:%d/in?n=%zu", name.port, i);
+        s->answer = 200;
+        s->http = http_server_new(&config);
+        assert_int_equal(http_server_listen_fd(s->http, fd), 0);
+    }
+    snprintf(urls, sizeof urls, "%s, %s %s", w.servers[0].url, w.servers[1].url, w.servers[2].url);
+    struct http_pool_config config = {.base = w.base,
+        .urls = urls,
+        .max_connections = 4,
+        .timeout = 100 * USEC_PER_MSEC,
+        .backoff_min = 20 * USEC_PER_MSEC,
+        .backoff_max = 160 * USEC_PER_MSEC};
+    w.pool = http_pool_new(&config, error, sizeof error);
+    assert_non_null(w.pool);
+    http_pool_register_stats(w.pool, w.stats);
+    *state = &w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    http_pool_free(&w->pool);
+    for (size_t i = 0; i < SERVERS; i++)
+        http_server_free(&w->servers[i].http);
+    stats_free(&w->stats);
+    event_base_free(w->base);
+    return 0;
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct world *w = arg;
+    w->done++;
+    w->result = result;
+    w->status = reply->status;
+}
+
+/* One request, to its end; false when all hosts are set aside. */
+static bool ask(struct world *w)
+{
+    struct http_pool_host *h = http_pool_next(w->pool);
+    struct http_call_spec spec = {.method = "GET", .arg = w, .on_done = on_done};
+    unsigned before = w->done;
+    if (!h)
+        return false;
+    http_pool_request(h, &spec);
+    while (w->done == before)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    return true;
+}
+
+static void turns_are_taken(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 9; i++)
+        assert_true(ask(w));
+    for (size_t i = 0; i < SERVERS; i++) {
+        assert_int_equal(w->servers[i].asked, 3);
+        assert_string_equal(http_pool_host_url(http_pool_at(w->pool, i)), w->servers[i].url);
+    }
+    assert_string_equal(http_pool_host_target(http_pool_at(w->pool, 2)), "/in?n=2");
+}
+
+static void one_that_fails_is_set_aside_and_comes_back(void **state)
+{
+    struct world *w = *state;
+    struct buf metrics = {0};
+    w->servers[1].answer = 500;
+    for (int i = 0; i < 6; i++)
+        assert_true(ask(w));
+    assert_int_equal(w->servers[1].asked, 1);
+    stats_print_metrics(w->stats, &metrics);
+    buf_append_char(&metrics, '\0');
+    char row[128];
+    snprintf(row, sizeof row, "millrace_test_destination_up{destination=\"%s\"} 0\n", w->servers[1].url);
+    assert_non_null(strstr(metrics.ptr, row));
+    buf_free(&metrics);
+    w->servers[1].answer = 200;
+    usec_t start = clock_monotonic();
+    while (w->servers[1].asked < 2)
+        assert_true(ask(w));
+    assert_true(clock_monotonic() - start < USEC_PER_SEC);
+    unsigned before = w->servers[1].asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(w->servers[1].asked, before + 3);
+}
+
+static void all_are_set_aside_for_longer_and_longer(void **state)
+{
+    struct world *w = *state;
+    usec_t longest = 0;
+    for (size_t i = 0; i < SERVERS; i++)
+        w->servers[i].answer = i ? 503 : 0;
+    usec_t end = clock_monotonic() + USEC_PER_SEC;
+    while (clock_monotonic() < end) {
+        if (ask(w))
+            continue;
+        usec_t wait = http_pool_wait(w->pool);
+        longest = wait > longest ? wait : longest;
+        struct timeval tv = {0, wait + 1};
+        event_base_loopexit(w->base, &tv);
+        event_base_dispatch(w->base);
+    }
+    assert_in_range(longest, 20 * USEC_PER_MSEC, 160 * USEC_PER_MSEC);
+    assert_in_range(w->servers[1].asked, 4, 25); /* a second's worth of waits that double up to 160 ms */
+    assert_in_range(w->servers[0].asked, 3, 15); /* and each of these lasts till its time limit */
+}
+
+static void other_refusals_are_answers(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < SERVERS; i++)
+        w->servers[i].answer = 404;
+    for (int i = 0; i < 6; i++)
+        assert_true(ask(w));
+    assert_int_equal(w->status, 404);
+    assert_false(http_pool_is_fault(HTTP_CLIENT_OK, 404));
+    assert_true(http_pool_is_fault(HTTP_CLIENT_OK, 429));
+    assert_true(http_pool_is_fault(HTTP_CLIENT_TIMEOUT, 0));
+}
+
+static void retry_after_is_heeded_up_to_the_bound(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < SERVERS; i++) {
+        w->servers[i].answer = 429;
+        w->servers[i].retry_after = "3000";
+    }
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_true(ask(w));
+    assert_false(ask(w));
+    assert_in_range(http_pool_wait(w->pool), 100 * USEC_PER_MSEC, 160 * USEC_PER_MSEC);
+}
+
+static void what_is_no_url_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", " , ", "http://", "https://x/", "http://a:99999/", "http://a/ok http://b:x/"};
+    char error[200];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        error[0] = '\0';
+        assert_null(http_pool_new(&(struct http_pool_config){.urls = bad[i]}, error, sizeof error));
+        assert_true(error[0] != '\0');
+    }
+    struct http_pool *p = http_pool_new(
+        &(struct http_pool_config){.urls = "http://a?x=1 unix:/tmp/s http://b"}, error, sizeof error);
+    assert_string_equal(http_pool_host_target(http_pool_at(p, 0)), "/?x=1");
+    assert_string_equal(http_pool_host_target(http_pool_at(p, 1)), "/");
+    assert_int_equal(http_pool_size(p), 3);
+    http_pool_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(turns_are_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_fails_is_set_aside_and_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_are_set_aside_for_longer_and_longer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
+        cmocka_unit_test(what_is_no_url_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
