@@ -1,12 +1,11 @@
 /* The read protocol over the aggregate (docs/protocol.md). An answer is made within one turn of the loop, so it is
  * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
 #include "app.h"
+#include "read_protocol.h"
 #include "reads.h"
 #include "records.h"
 
 #include <inttypes.h>
-
-#define RECORDS_TYPE "text/plain; charset=utf-8"
 
 /* Until every stream was caught up after the start, an answer could be less than one given before. */
 static bool check_answers(struct app *app, struct http_request *req)
@@ -46,40 +45,18 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
     return false;
 }
 
-static bool required(struct http_request *req, const char *name, struct bytes *value)
-{
-    if (http_param(req, name, value))
-        return true;
-    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
-    return false;
-}
-
-static void add_next(struct http_request *req, const struct reads_answer *a)
-{
-    struct buf next = {0};
-    url_encode(buf_bytes(&a->next), &next);
-    http_add_header(req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr ? next.ptr : "");
-    buf_free(&next);
-}
-
 static void reply(struct http_request *req, int result, struct reads_answer *a, bool may_be_empty)
 {
     if (result != 0) {
         http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
     } else if (a->records == 0 && !may_be_empty) {
-        http_problem(req, 404, "not-found", NULL, "no such record");
+        read_protocol_reply_missing(req);
     } else {
         if (a->more)
-            add_next(req, a);
-        http_reply(req, 200, RECORDS_TYPE, buf_bytes(&a->lines));
+            read_protocol_add_next(req, buf_bytes(&a->next));
+        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&a->lines));
     }
     reads_answer_free(a);
-}
-
-static bool read_bounds(struct http_request *req, const struct app *app, struct reads_bounds *bounds)
-{
-    bounds->max_bytes = app->max_answer;
-    return http_param_u64(req, "limit", 0, 1, INT64_MAX, &bounds->max_records);
 }
 
 static void get(struct http_request *req, void *ctx)
@@ -88,7 +65,7 @@ static void get(struct http_request *req, void *ctx)
     struct reads_layers layers;
     struct reads_answer answer = {0};
     struct bytes key;
-    if (required(req, "key", &key) && find_layers(req, app, &layers))
+    if (read_protocol_get(req, &key) && find_layers(req, app, &layers))
         reply(req, reads_get(&layers, key, &answer), &answer, false);
 }
 
@@ -97,15 +74,18 @@ static void mget(struct http_request *req, void *ctx)
     struct app *app = ctx;
     struct reads_layers layers;
     struct reads_answer answer = {0};
-    const struct url_query *q = http_query(req);
+    struct bytes key;
     int result = 0;
-    if (!find_layers(req, app, &layers))
+    if (!read_protocol_mget(req) || !find_layers(req, app, &layers))
         return;
-    for (size_t i = 0; i < q->n && result == 0; i++) {
-        if (bytes_equal_str(q->params[i].name, "k") || bytes_equal_str(q->params[i].name, "key"))
-            result = reads_get(&layers, q->params[i].value, &answer);
-    }
+    for (size_t at = 0; result == 0 && read_protocol_next_key(req, &at, &key);)
+        result = reads_get(&layers, key, &answer);
     reply(req, result, &answer, true);
+}
+
+static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)
+{
+    return (struct reads_bounds){.max_records = span->limit, .max_bytes = app->max_answer};
 }
 
 static void fwmatch(struct http_request *req, void *ctx)
@@ -113,11 +93,11 @@ static void fwmatch(struct http_request *req, void *ctx)
     struct app *app = ctx;
     struct reads_layers layers;
     struct reads_answer answer = {0};
-    struct reads_bounds bounds;
-    struct bytes key, start = BYTES_NONE;
-    http_param(req, "start", &start);
-    if (required(req, "key", &key) && read_bounds(req, app, &bounds) && find_layers(req, app, &layers))
-        reply(req, reads_prefix(&layers, key, start, bounds, &answer), &answer, start.len > 0);
+    struct read_span span;
+    if (!read_protocol_fwmatch(req, &span) || !find_layers(req, app, &layers))
+        return;
+    int result = reads_prefix(&layers, span.prefix, span.start, bounds_of(app, &span), &answer);
+    reply(req, result, &answer, span.start.len > 0);
 }
 
 static void range(struct http_request *req, void *ctx)
@@ -125,16 +105,11 @@ static void range(struct http_request *req, void *ctx)
     struct app *app = ctx;
     struct reads_layers layers;
     struct reads_answer answer = {0};
-    struct reads_bounds bounds;
-    struct bytes start, end;
-    if (!required(req, "start", &start) || !required(req, "end", &end) || !read_bounds(req, app, &bounds))
+    struct read_span span;
+    if (!read_protocol_range(req, RECORD_SEPARATOR, &span) || !find_layers(req, app, &layers))
         return;
-    if (record_key_compare(start, end, RECORD_SEPARATOR) > 0) {
-        http_problem(req, 400, "bad-parameter", NULL, "start is after end");
-        return;
-    }
-    if (find_layers(req, app, &layers))
-        reply(req, reads_range(&layers, start, end, bounds, &answer), &answer, true);
+    int result = reads_range(&layers, span.start, span.end, bounds_of(app, &span), &answer);
+    reply(req, result, &answer, true);
 }
 
 static void stream_stats(const struct app *app, size_t i, bool json, struct buf *out)
@@ -171,16 +146,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 }
 
 const struct http_route app_routes[] = {
-    {.path = "/get", .methods = HTTP_GET_, .handler = get, .help = "?key= one record"},
-    {.path = "/mget", .methods = HTTP_GET_ | HTTP_POST_, .handler = mget, .help = "?k=&k= several records"},
-    {.path = "/fwmatch",
-        .methods = HTTP_GET_,
-        .handler = fwmatch,
-        .help = "?key=&limit= records whose key begins so"},
-    {.path = "/range",
-        .methods = HTTP_GET_,
-        .handler = range,
-        .help = "?start=&end=&limit= records between two keys"},
+    READ_PROTOCOL_ROUTES(get, mget, fwmatch, range),
     {.path = "/seal",
         .methods = HTTP_POST_,
         .handler = http_seal,

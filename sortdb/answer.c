@@ -1,13 +1,12 @@
 #include "answer.h"
 
-#include "http_server.h"
+#include "read_protocol.h"
 
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdlib.h>
 
 #define ANSWER_MAGIC 0x416e7377u
-#define ANSWER_TYPE "text/plain; charset=utf-8"
 #define COPIED_MOST ((size_t)64 << 10)    /* a longer answer is streamed */
 #define REFERRED_LEAST ((size_t)32 << 10) /* what is shorter is copied: a reference costs as much */
 #define PIECE ((size_t)256 << 10)
@@ -65,7 +64,7 @@ static void send_copied(
             buf_append_char(scratch, '\n');
     }
     if (generation_is_whole(g, error))
-        http_reply(req, 200, ANSWER_TYPE, buf_bytes(scratch));
+        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
     else
         http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
 }
@@ -172,7 +171,7 @@ static void send_streamed(struct http_request *req, struct generation *g, struct
         memcpy(a->lines.found, l->found, l->n_found * sizeof(*l->found));
     }
     *l = (struct answer_lines){0};
-    http_stream_start(req, 200, ANSWER_TYPE, -1);
+    http_stream_start(req, 200, READ_PROTOCOL_TYPE, -1);
     http_on_gone(req, on_gone, a);
     http_on_drain(req, PIECE, on_room, a);
     on_room(req, a);

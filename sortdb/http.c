@@ -1,7 +1,7 @@
 /* The read protocol over the generation in force (docs/protocol.md), and /reload. */
 #include "answer.h"
 #include "app.h"
-#include "records.h"
+#include "read_protocol.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,20 +25,12 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
         http_add_header(req, "X-Millrace-Shard", "%" PRIu32, shard);
 }
 
-static bool required(struct http_request *req, const char *name, struct bytes *value)
-{
-    if (http_param(req, name, value))
-        return true;
-    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
-    return false;
-}
-
 /* A miss is an answer like others: what was not found in a torn file is no miss. */
 static void reply_missing(struct http_request *req, const struct generation *g)
 {
     char error[GENERATION_ERROR_TEXT];
     if (generation_is_whole(g, error))
-        http_problem(req, 404, "not-found", NULL, "no such record");
+        read_protocol_reply_missing(req);
     else
         http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
 }
@@ -58,7 +50,7 @@ static void get(struct http_request *req, void *ctx)
     struct bytes key, line;
     uint32_t shard;
     struct generation *g = begin_answer(app, req);
-    if (!g || !required(req, "key", &key))
+    if (!g || !read_protocol_get(req, &key))
         return;
     bool found = find(app, g, key, &line, &shard);
     add_headers(req, g, shard);
@@ -71,16 +63,14 @@ static void get(struct http_request *req, void *ctx)
 static void mget(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    struct bytes lines[URL_MAX_PARAMS];
-    const struct url_query *q = http_query(req);
+    struct bytes key, lines[URL_MAX_PARAMS];
     struct answer_lines answer = {.found = lines};
     struct generation *g = begin_answer(app, req);
-    if (!g)
+    if (!g || !read_protocol_mget(req))
         return;
-    for (size_t i = 0; i < q->n; i++) {
+    for (size_t at = 0; read_protocol_next_key(req, &at, &key);) {
         uint32_t shard;
-        bool is_key = bytes_equal_str(q->params[i].name, "k") || bytes_equal_str(q->params[i].name, "key");
-        if (is_key && find(app, g, q->params[i].value, &lines[answer.n_found], &shard))
+        if (find(app, g, key, &lines[answer.n_found], &shard))
             answer.n_found++;
     }
     add_headers(req, g, generation_info(g).shards == 1 ? 0 : GENERATION_NO_SHARD);
@@ -89,44 +79,29 @@ static void mget(struct http_request *req, void *ctx)
 
 /* ---- runs of records ---- */
 
-static void add_next(struct http_request *req, struct bytes key)
-{
-    struct buf next = {0};
-    url_encode(key, &next);
-    http_add_header(req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr ? next.ptr : "");
-    buf_free(&next);
-}
-
 static void send_cursor(struct app *app, struct http_request *req, struct generation *g,
     struct answer_lines *lines, uint64_t limit)
 {
     struct bytes next;
     add_headers(req, g, generation_cursor_shard(&lines->cursor));
     if (generation_cursor_cut(&lines->cursor, limit, app->max_answer, &next))
-        add_next(req, next);
+        read_protocol_add_next(req, next);
     answer_send(req, g, lines, &app->scratch);
-}
-
-static bool read_limit(struct http_request *req, uint64_t *limit)
-{
-    return http_param_u64(req, "limit", 0, 1, INT64_MAX, limit);
 }
 
 static void fwmatch(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    struct bytes key, start = BYTES_NONE;
+    struct read_span span;
     struct answer_lines lines = {0};
-    uint64_t limit;
     struct generation *g = begin_answer(app, req);
-    http_param(req, "start", &start);
-    if (!g || !required(req, "key", &key) || !read_limit(req, &limit))
+    if (!g || !read_protocol_fwmatch(req, &span))
         return;
-    generation_prefix(g, key, start, &lines.cursor);
+    generation_prefix(g, span.prefix, span.start, &lines.cursor);
     bool found = generation_cursor_bytes(&lines.cursor) > 0;
     stats_add(found ? app->fwmatch_hits : app->fwmatch_misses, 1);
-    if (found || start.len > 0) {
-        send_cursor(app, req, g, &lines, limit);
+    if (found || span.start.len > 0) {
+        send_cursor(app, req, g, &lines, span.limit);
         return;
     }
     add_headers(req, g, generation_cursor_shard(&lines.cursor));
@@ -137,19 +112,13 @@ static void fwmatch(struct http_request *req, void *ctx)
 static void range(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    struct bytes start, end;
+    struct read_span span;
     struct answer_lines lines = {0};
-    uint64_t limit;
     struct generation *g = begin_answer(app, req);
-    if (!g || !required(req, "start", &start) || !required(req, "end", &end) || !read_limit(req, &limit))
+    if (!g || !read_protocol_range(req, generation_separator(g), &span))
         return;
-    if (record_key_compare(start, end, generation_separator(g)) > 0) {
-        http_problem(req, 400, "bad-parameter", "keys are in the order of key plus field separator",
-            "start is after end");
-        return;
-    }
-    generation_range(g, start, end, &lines.cursor);
-    send_cursor(app, req, g, &lines, limit);
+    generation_range(g, span.start, span.end, &lines.cursor);
+    send_cursor(app, req, g, &lines, span.limit);
 }
 
 /* ---- /reload ---- */
@@ -221,16 +190,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 }
 
 const struct http_route app_routes[] = {
-    {.path = "/get", .methods = HTTP_GET_, .handler = get, .help = "?key= one record"},
-    {.path = "/mget", .methods = HTTP_GET_ | HTTP_POST_, .handler = mget, .help = "?k=&k= several records"},
-    {.path = "/fwmatch",
-        .methods = HTTP_GET_,
-        .handler = fwmatch,
-        .help = "?key=&limit= records whose key begins so"},
-    {.path = "/range",
-        .methods = HTTP_GET_,
-        .handler = range,
-        .help = "?start=&end=&limit= records between two keys"},
+    READ_PROTOCOL_ROUTES(get, mget, fwmatch, range),
     {.path = "/reload",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = reload,

@@ -47,6 +47,8 @@ class SameAnswers(harness.MillraceTest):
             yield "/fwmatch?" + harness.query(key=key)
             yield "/fwmatch?" + harness.query(key=key[:-1])
         yield "/mget?" + "&".join(harness.query(k=k) for k in (keys + absent)[::3])
+        yield from ("/get", "/mget", "/mget?key", "/mget?kk=a", "/fwmatch", "/range", "/range?start=a", "/range?end=a",
+                    "/range?start=b&end=a", "/range?start=a&end=a%21", "/fwmatch?key=u&limit=0", "/range?start=&end=&limit=x")
         edges = (keys + absent)[::5]
         for start in edges:
             for end in edges:
@@ -58,7 +60,7 @@ class SameAnswers(harness.MillraceTest):
         for target in self.targets(lines):
             r = self.pipeline.ask(daemon, "GET", target)
             self.assertIn(r.status, (200, 400, 404), (target, r))
-            out[target] = (r.status, r.body if r.status == 200 else None, r.header("X-Millrace-Next"))
+            out[target] = (r.status, r.body if r.status == 200 else r.json()["code"], r.header("X-Millrace-Next"))
         return out
 
     def test_live_and_archived(self):

@@ -199,7 +199,7 @@ class TestSearches(SortdbTest):
 
     def test_parameters_are_asked_for(self):
         daemon = self.serve(b"a\t1\n")
-        for target in ("/get", "/fwmatch", "/range?start=a", "/range?end=a"):
+        for target in ("/get", "/mget", "/mget?keys=a", "/fwmatch", "/range?start=a", "/range?end=a"):
             self.assertEqual(daemon.get(target).json()["code"], "missing-parameter")
         self.assertEqual(daemon.get("/fwmatch?key=a&limit=0").json()["code"], "bad-parameter")
         self.assertEqual(daemon.get("/range?start=b&end=a").json()["code"], "bad-parameter")
