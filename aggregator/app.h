@@ -1,31 +1,25 @@
-/* app: what the aggregator's wiring and its HTTP face share. */
+/* app: what the aggregator's wiring and its HTTP face share. The loop's thread only. */
 #ifndef MILLRACE_AGGREGATOR_APP_H
 #define MILLRACE_AGGREGATOR_APP_H
 
 #include "aggregate.h"
-#include "completeness.h"
 #include "daemon.h"
 #include "follower.h"
-
-#define APP_MAX_STREAMS 64
+#include "published.h"
+#include "settings.h"
 
 struct app {
     struct daemon *daemon;
     struct counters *counters;
-    struct aggregate *aggregate;
-    struct completeness *completeness;
-    size_t n_streams;
-    struct follower *followers[APP_MAX_STREAMS];
-    const char *streams[APP_MAX_STREAMS];
-    char *stream_names;               /* what streams point into */
+    struct stream_names streams;
+    struct aggregate *aggregate; /* NULL while it is opened; then the rest is NULL too */
+    struct published *published;
+    struct follower *followers[PUBLISHED_MAX_STREAMS];
     bool answers;                     /* every stream was caught up: once true, it stays */
     struct seal_waiter *seal_waiters; /* requests that wait for the open slice to be sealed */
     size_t max_answer;
+    char health[512]; /* what was said last */
 };
-
-/* By wall clock seconds; 0 until known. */
-int64_t app_complete_until(struct app *app);
-uint64_t app_lag(const struct app *app, size_t stream);
 
 /* Seals the open slice if somebody asked for it and the writer is idle, and answers them. Call it whenever the writer
  * may have become idle. */
@@ -33,6 +27,8 @@ void app_try_seal(struct app *app);
 
 extern const struct http_route app_routes[];
 http_handler http_seal, http_clear, http_slices;
+/* False: the slices are still being opened, and the request was answered so. */
+bool app_is_open(const struct app *app, struct http_request *req);
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 
 #endif

@@ -7,9 +7,18 @@
 
 #include <inttypes.h>
 
+bool app_is_open(const struct app *app, struct http_request *req)
+{
+    if (!app->published)
+        http_problem(req, 503, "not-ready", NULL, "opening the slices");
+    return app->published != NULL;
+}
+
 /* Until every stream was caught up after the start, an answer could be less than one given before. */
 static bool check_answers(struct app *app, struct http_request *req)
 {
+    if (!app_is_open(app, req))
+        return false;
     if (app->answers)
         return true;
     http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
@@ -24,7 +33,8 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
     switch (aggregate_layers(app->aggregate, after, layers)) {
     case AGGREGATE_AFTER_OK:
         http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
-        http_add_header(req, "X-Millrace-Complete-Until", "%" PRId64, app_complete_until(app));
+        http_add_header(
+            req, "X-Millrace-Complete-Until", "%" PRId64, published_complete_until(app->published));
         return true;
     case AGGREGATE_AFTER_CLEARED:
         http_problem(req, 410, "slice-cleared", "ask the archive which slice it goes through, and start over",
@@ -115,7 +125,7 @@ static void range(struct http_request *req, void *ctx)
 static void stream_stats(const struct app *app, size_t i, bool json, struct buf *out)
 {
     const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
-    uint64_t end = c->offset + app_lag(app, i);
+    uint64_t end = c->offset + published_lag(app->published, i);
     if (json)
         buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
             i ? "," : "", c->stream, c->id, c->offset, end);
@@ -127,7 +137,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
     struct app *app = ctx;
     struct aggregate_numbers n;
-    if (!app || !app->aggregate)
+    if (!app || !app->published)
         return;
     aggregate_numbers(app->aggregate, &n);
     buf_printf(out,
@@ -138,8 +148,8 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
                "\ncomplete_until: %" PRId64 "\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
-        n.total.events, n.total.skipped, n.total.rejected, app_complete_until(app));
-    for (size_t i = 0; i < app->n_streams; i++)
+        n.total.events, n.total.skipped, n.total.rejected, published_complete_until(app->published));
+    for (size_t i = 0; i < app->streams.n; i++)
         stream_stats(app, i, json, out);
     if (json)
         buf_append_char(out, '}');

@@ -90,6 +90,8 @@ static bool required_slice(struct http_request *req, const char *name, uint64_t 
 
 static bool check_caught_up(struct app *app, struct http_request *req)
 {
+    if (!app_is_open(app, req))
+        return false;
     if (app->answers)
         return true;
     http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
@@ -99,9 +101,10 @@ static bool check_caught_up(struct app *app, struct http_request *req)
 void http_seal(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    uint64_t slice, open = aggregate_open_slice(app->aggregate);
+    uint64_t slice;
     if (!required_slice(req, "slice", &slice) || !check_caught_up(app, req))
         return;
+    uint64_t open = aggregate_open_slice(app->aggregate);
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
     bool latched;
     const char *failure = aggregate_failure(app->aggregate, &latched);
@@ -129,7 +132,7 @@ void http_clear(struct http_request *req, void *ctx)
     struct app *app = ctx;
     char error[SLICE_ERROR_TEXT];
     uint64_t through;
-    if (!required_slice(req, "through", &through))
+    if (!required_slice(req, "through", &through) || !app_is_open(app, req))
         return;
     switch (aggregate_clear(app->aggregate, through, error)) {
     case AGGREGATE_CLEAR_OK:
@@ -151,8 +154,10 @@ void http_clear(struct http_request *req, void *ctx)
 void http_slices(struct http_request *req, void *ctx)
 {
     const struct app *app = ctx;
-    const struct sealed *sealed = aggregate_sealed(app->aggregate);
     struct buf out = {0};
+    if (!app_is_open(app, req))
+        return;
+    const struct sealed *sealed = aggregate_sealed(app->aggregate);
     buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));
     for (size_t i = 0; i < sealed->n; i++) {
         const struct sealed_slice *s = &sealed->slices[i];

@@ -105,7 +105,9 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     const struct control *c = arg;
     struct json_doc *stats = NULL;
     uint64_t sum = 0;
-    enum compact_result r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
+    enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
+    if (r == COMPACT_OK) /* and so it is open: while it is not, /stats says nothing of slices */
+        r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r == COMPACT_OK; i++) {
         uint64_t n = 0;
         r = take_number(&c->aggregator, stats, parts[i], &n, error);
@@ -113,7 +115,7 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     }
     json_doc_free(&stats);
     *is_empty = sum == 0;
-    return r == COMPACT_OK ? ask_number(&c->aggregator, "GET", "/slices", "/open", open, error) : r;
+    return r;
 }
 
 static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT])

@@ -84,7 +84,7 @@ class Compactor(harness.MillraceTest):
         self.start_sortdb()
         self.aggregator.counts[b"u|a,c413"] = 1
         self.compact()
-        self.assertEqual(self.aggregator.asked, ["GET /stats?format=json", "GET /slices", "POST /seal?slice=1",
+        self.assertEqual(self.aggregator.asked, ["GET /slices", "GET /stats?format=json", "POST /seal?slice=1",
                                                  "POST /clear?through=1"])
         self.assertEqual(self.sortdb.stats()["generation"], 1)
         self.assertEqual(self.manifest()["streams"], {"clicks": {"id": "c0ffee", "end": "100"}})

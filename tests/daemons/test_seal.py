@@ -174,6 +174,34 @@ class Seal(harness.MillraceTest):
         self.assertEqual(d.process.wait(harness.PATIENCE), 78)
         self.assertIn("total u key = l", d.log)
 
+    def hold(self, name):
+        """A slice that nobody else can open: its opening takes as long as we like (up to SQLite's patience)."""
+        db = sqlite3.connect(self.path("data", "slices", name), isolation_level=None)
+        db.execute("BEGIN EXCLUSIVE")
+        return db
+
+    def test_it_says_so_while_it_opens(self):
+        self.count(LINE % b"a", LINE % b"b")
+        self.post("/seal?slice=1", 200)
+        self.aggregator.stop()
+        held = self.hold("0000000001.db")
+        d = self.begin(COUNTERS).wait_listening()
+        for method, target in (("GET", KEY), ("GET", "/mget?k=a"), ("GET", "/fwmatch?key="), ("GET", "/range?start=a&end=b"),
+                               ("POST", "/seal?slice=2"), ("POST", "/clear?through=1"), ("GET", "/slices")):
+            reply = harness.request(d.url, method, target)
+            self.assertEqual((reply.status, reply.json()["code"]), (503, "not-ready"), target)
+        self.assertIn("opening the slices", d.get("/health").text)
+        self.assertEqual([d.get(t).status for t in ("/ping", "/stats?format=json", "/metrics")], [200, 200, 200])
+        held.close()
+        self.aggregator = d.wait_ready()
+        self.assertEqual(self.total(), 2)
+        d.stop()
+        held = self.hold("0000000001.db")
+        d = self.begin(COUNTERS).wait_listening()
+        d.process.terminate()
+        held.close()
+        self.assertEqual(d.process.wait(harness.PATIENCE), 0)
+
     def test_a_fresh_directory_goes_on_behind_the_archive(self):
         self.count(LINE % b"a", LINE % b"b")
         self.post("/seal?slice=1", 200)

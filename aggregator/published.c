@@ -1,0 +1,125 @@
+#include "published.h"
+
+#include "completeness.h"
+#include "http_client.h"
+#include "json_fields.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ASK_SECONDS 1
+
+struct published {
+    struct published_config config;
+    struct completeness *completeness;
+    struct event *timer;
+    bool asking;
+    int64_t asked_at; /* unix seconds */
+};
+
+int64_t published_complete_until(struct published *p)
+{
+    uint64_t offsets[PUBLISHED_MAX_STREAMS];
+    for (size_t i = 0; i < p->config.n_streams; i++)
+        offsets[i] = aggregate_cursor(p->config.aggregate, i)->offset;
+    return completeness_until(p->completeness, offsets);
+}
+
+uint64_t published_lag(const struct published *p, size_t stream)
+{
+    uint64_t end = completeness_end(p->completeness, stream);
+    uint64_t offset = aggregate_cursor(p->config.aggregate, stream)->offset;
+    return end > offset ? end - offset : 0;
+}
+
+static uint64_t number_at(const struct json_doc *doc, const char *pointer)
+{
+    struct json_value v = json_doc_at(doc, pointer);
+    uint64_t n = 0;
+    if (v.type == JSON_STRING && !bytes_to_u64(v.v.string, &n))
+        n = 0;
+    else if (v.type == JSON_I64 && v.v.i64 > 0)
+        n = (uint64_t)v.v.i64;
+    return n;
+}
+
+/* False when the stream listed is not the one that is counted. */
+static bool read_end(const struct published *p, const struct json_doc *doc, size_t at, uint64_t *ends)
+{
+    char pointer[64];
+    snprintf(pointer, sizeof(pointer), "/streams/%zu/name", at);
+    struct json_value name = json_doc_at(doc, pointer);
+    for (size_t i = 0; i < p->config.n_streams && name.type == JSON_STRING; i++) {
+        if (!bytes_equal_str(name.v.string, p->config.streams[i]))
+            continue;
+        const char *id = aggregate_cursor(p->config.aggregate, i)->id;
+        snprintf(pointer, sizeof(pointer), "/streams/%zu/id", at);
+        struct json_value told = json_doc_at(doc, pointer);
+        if (id[0] && !(told.type == JSON_STRING && bytes_equal_str(told.v.string, id)))
+            return false;
+        snprintf(pointer, sizeof(pointer), "/streams/%zu/end", at);
+        ends[i] = number_at(doc, pointer);
+    }
+    return true;
+}
+
+static void take_ends(struct published *p, struct bytes body)
+{
+    uint64_t ends[PUBLISHED_MAX_STREAMS] = {0};
+    struct json_doc *doc = json_doc_parse(body);
+    if (!doc)
+        return;
+    bool ok = json_doc_at(doc, "/streams").type == JSON_ARRAY;
+    for (size_t i = 0; ok && i < json_doc_length(doc, "/streams"); i++)
+        ok = read_end(p, doc, i, ends);
+    if (ok)
+        completeness_told(p->completeness, p->asked_at, ends);
+    json_doc_free(&doc);
+    published_complete_until(p);
+}
+
+static void on_streams(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct published *p = arg;
+    p->asking = false;
+    if (result == HTTP_CLIENT_OK && reply->status == 200)
+        take_ends(p, reply->body);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct published *p = arg;
+    (void)fd, (void)what;
+    if (p->asking)
+        return;
+    p->asking = true;
+    p->asked_at = clock_wall() / USEC_PER_SEC;
+    http_client_request(p->config.client,
+        &(struct http_call_spec){
+            .method = "GET", .target = "/streams", .may_resend = true, .arg = p, .on_done = on_streams});
+}
+
+struct published *published_new(const struct published_config *config)
+{
+    assert(config->n_streams <= PUBLISHED_MAX_STREAMS);
+    struct published *p = mem_zalloc(sizeof(*p));
+    p->config = *config;
+    p->completeness = completeness_new(config->n_streams);
+    p->timer = event_new(config->base, -1, EV_PERSIST, on_timer, p);
+    evtimer_add(p->timer, &(struct timeval){.tv_sec = ASK_SECONDS});
+    on_timer(-1, 0, p);
+    return p;
+}
+
+void published_free(struct published **pp)
+{
+    struct published *p = *pp;
+    *pp = NULL;
+    if (!p)
+        return;
+    event_free(p->timer);
+    completeness_free(&p->completeness);
+    free(p);
+}
