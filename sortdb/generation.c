@@ -297,12 +297,89 @@ static const struct sorted_text *text_of(const struct generation_cursor *c, cons
     return sorted_file_text(c->g->files[p->shard]);
 }
 
+static bool is_empty(const struct generation_part *p)
+{
+    return p->left.begin >= p->left.end;
+}
+
+static struct bytes head_line(const struct generation_cursor *c, const struct generation_part *p)
+{
+    return bytes_of(text_of(c, p)->text.ptr + p->left.begin, p->head_end - p->left.begin);
+}
+
+static struct bytes head_key(const struct generation_cursor *c, const struct generation_part *p)
+{
+    return sorted_line_key(text_of(c, p), (struct sorted_span){p->left.begin, p->head_end});
+}
+
+/* LF is no byte of a line: a line that another begins with stands before it. */
+static bool line_is_before(struct bytes a, struct bytes b)
+{
+    a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';
+    b.len -= b.len > 0 && b.ptr[b.len - 1] == '\n';
+    return bytes_compare(a, b) < 0;
+}
+
+static void swap_parts(struct generation_cursor *c, size_t i, size_t k)
+{
+    struct generation_part moved = c->parts[i];
+    c->parts[i] = c->parts[k];
+    c->parts[k] = moved;
+}
+
+/* The child of `i` whose line comes first; `live` when it has none. */
+static size_t first_child(const struct generation_cursor *c, size_t i)
+{
+    size_t left = 2 * i + 1, right = left + 1;
+    if (left >= c->live)
+        return c->live;
+    bool is_right =
+        right < c->live && line_is_before(head_line(c, &c->parts[right]), head_line(c, &c->parts[left]));
+    return is_right ? right : left;
+}
+
+static void sift_down(struct generation_cursor *c, size_t i)
+{
+    for (size_t child; (child = first_child(c, i)) < c->live; i = child) {
+        if (!line_is_before(head_line(c, &c->parts[child]), head_line(c, &c->parts[i])))
+            return;
+        swap_parts(c, i, child);
+    }
+}
+
+static void order_parts(struct generation_cursor *c)
+{
+    c->live = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        struct generation_part *p = &c->parts[i];
+        if (is_empty(p))
+            continue;
+        p->head_end = sorted_line_end(text_of(c, p), p->left.begin);
+        swap_parts(c, i, c->live++);
+    }
+    for (size_t i = c->live / 2; i-- > 0;)
+        sift_down(c, i);
+}
+
+/* The first part goes on at `begin`. */
+static void advance_first(struct generation_cursor *c, size_t begin)
+{
+    struct generation_part *p = &c->parts[0];
+    p->left.begin = begin;
+    if (is_empty(p))
+        swap_parts(c, 0, --c->live);
+    else
+        p->head_end = sorted_line_end(text_of(c, p), begin);
+    sift_down(c, 0);
+}
+
 /* The shards to be searched, with nothing in them yet. */
 static void begin_cursor(const struct generation *g, uint32_t shard, struct generation_cursor *c)
 {
     bool is_one = shard != GENERATION_NO_SHARD;
     c->g = g;
     c->n = is_one ? 1 : g->info.shards;
+    c->live = 0;
     c->parts = mem_zalloc(c->n * sizeof(*c->parts));
     for (size_t i = 0; i < c->n; i++)
         c->parts[i].shard = is_one ? shard : (uint32_t)i;
@@ -320,6 +397,7 @@ void generation_prefix(
             span.begin = from < span.end ? from : span.end;
         out->parts[i].left = span;
     }
+    order_parts(out);
 }
 
 void generation_range(
@@ -328,12 +406,13 @@ void generation_range(
     begin_cursor(g, shard_of_prefix(g, common_prefix(start, end)), out);
     for (size_t i = 0; i < out->n; i++)
         out->parts[i].left = sorted_range(text_of(out, &out->parts[i]), start, end);
+    order_parts(out);
 }
 
 uint64_t generation_cursor_bytes(const struct generation_cursor *c)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < c->n; i++)
+    for (size_t i = 0; i < c->live; i++)
         bytes += c->parts[i].left.end - c->parts[i].left.begin;
     return bytes;
 }
@@ -341,51 +420,6 @@ uint64_t generation_cursor_bytes(const struct generation_cursor *c)
 uint32_t generation_cursor_shard(const struct generation_cursor *c)
 {
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
-}
-
-static bool is_empty(const struct generation_part *p)
-{
-    return p->left.begin >= p->left.end;
-}
-
-static struct bytes head_line(const struct generation_cursor *c, const struct generation_part *p)
-{
-    const struct sorted_text *t = text_of(c, p);
-    size_t end = sorted_line_end(t, p->left.begin);
-    return bytes_of(t->text.ptr + p->left.begin, end - p->left.begin);
-}
-
-/* LF is no byte of a line: a line that another begins with stands before it. */
-static bool line_is_before(struct bytes a, struct bytes b)
-{
-    a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';
-    b.len -= b.len > 0 && b.ptr[b.len - 1] == '\n';
-    return bytes_compare(a, b) < 0;
-}
-
-/* The part whose next line comes first, but for the one left out; NULL when there is none. */
-static struct generation_part *first_part(
-    const struct generation_cursor *c, const struct generation_part *left_out)
-{
-    struct generation_part *first = NULL;
-    struct bytes least = BYTES_NONE;
-    for (size_t i = 0; i < c->n; i++) {
-        struct generation_part *p = &c->parts[i];
-        if (p == left_out || is_empty(p))
-            continue;
-        struct bytes line = head_line(c, p);
-        if (!first || line_is_before(line, least)) {
-            first = p;
-            least = line;
-        }
-    }
-    return first;
-}
-
-static struct bytes head_key(const struct generation_cursor *c, const struct generation_part *p)
-{
-    const struct sorted_text *t = text_of(c, p);
-    return sorted_line_key(t, (struct sorted_span){p->left.begin, sorted_line_end(t, p->left.begin)});
 }
 
 static struct generation_cursor cursor_copy(const struct generation_cursor *c)
@@ -401,17 +435,29 @@ static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, 
 {
     uint64_t records = 0, bytes = 0;
     struct bytes key = BYTES_NONE;
-    for (struct generation_part *p = first_part(walk, NULL); p; p = first_part(walk, NULL)) {
+    while (walk->live > 0) {
+        const struct generation_part *p = &walk->parts[0];
         bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
         if (is_full && !bytes_equal(head_key(walk, p), key))
             return true;
         key = head_key(walk, p);
-        size_t n = head_line(walk, p).len;
-        p->left.begin += n;
-        bytes += n;
+        bytes += p->head_end - p->left.begin;
         records++;
+        advance_first(walk, p->head_end);
     }
     return false;
+}
+
+/* Ends each part of `c` where the walk stands in that shard. */
+static void end_where(struct generation_cursor *c, const struct generation_cursor *walk)
+{
+    size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
+    for (size_t i = 0; i < walk->n; i++)
+        ends[walk->parts[i].shard] = walk->parts[i].left.begin;
+    for (size_t i = 0; i < c->n; i++)
+        c->parts[i].left.end = ends[c->parts[i].shard];
+    free(ends);
+    order_parts(c);
 }
 
 bool generation_cursor_cut(
@@ -422,9 +468,8 @@ bool generation_cursor_cut(
     struct generation_cursor walk = cursor_copy(c);
     bool more = walk_to_bound(&walk, max_records, max_bytes);
     if (more) {
-        *next = head_key(&walk, first_part(&walk, NULL));
-        for (size_t i = 0; i < c->n; i++)
-            c->parts[i].left.end = walk.parts[i].left.begin;
+        *next = head_key(&walk, &walk.parts[0]);
+        end_where(c, &walk);
     }
     generation_cursor_free(&walk);
     return more;
@@ -435,26 +480,28 @@ static size_t run_end(
     const struct generation_cursor *c, const struct generation_part *p, struct bytes other, size_t enough)
 {
     struct generation_part rest = *p;
-    do {
-        rest.left.begin += head_line(c, &rest).len;
-    } while (!is_empty(&rest) && rest.left.begin - p->left.begin < enough &&
-             line_is_before(head_line(c, &rest), other));
-    return rest.left.begin;
+    for (;;) {
+        rest.left.begin = rest.head_end;
+        if (is_empty(&rest) || rest.left.begin - p->left.begin >= enough)
+            return rest.left.begin;
+        rest.head_end = sorted_line_end(text_of(c, p), rest.left.begin);
+        if (!line_is_before(head_line(c, &rest), other))
+            return rest.left.begin;
+    }
 }
 
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run)
 {
-    struct generation_part *p = first_part(c, NULL);
-    if (!p)
+    if (c->live == 0)
         return false;
-    struct generation_part *other = first_part(c, p);
+    const struct generation_part *p = &c->parts[0];
     const struct sorted_text *t = text_of(c, p);
-    size_t begin = p->left.begin, end = p->left.end;
-    if (other)
-        end = run_end(c, p, head_line(c, other), enough);
+    size_t begin = p->left.begin, end = p->left.end, other = first_child(c, 0);
+    if (other < c->live)
+        end = run_end(c, p, head_line(c, &c->parts[other]), enough);
     else if (end - begin > enough)
         end = sorted_line_end(t, begin + enough - 1);
     *run = bytes_of(t->text.ptr + begin, end - begin);
-    p->left.begin = end;
+    advance_first(c, end);
     return true;
 }

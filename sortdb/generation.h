@@ -59,14 +59,16 @@ bool generation_is_untouched(const struct generation *g, char error[GENERATION_E
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
 /* ---- several records ---- */
-/* A run of records still to be read: in each of `n` shards the lines from `begin` to `end`. It holds no reference. */
+/* A run of records still to be read: in each of `n` shards the lines from `begin` to `end`. It holds no reference. Those that
+ * have any left are a heap, the one with the first line on top: going on costs the logarithm of the shards. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
+    size_t head_end; /* of the line at left.begin */
 };
 struct generation_cursor {
     const struct generation *g;
-    size_t n;
+    size_t n, live; /* parts; those that have lines left, which stand before the others */
     struct generation_part *parts;
 };
 void generation_cursor_free(struct generation_cursor *c);
