@@ -8,6 +8,7 @@
 
 #include "daemon.h"
 #include "overflow.h"
+#include "put_request.h"
 #include "queues.h"
 #include "waiting.h"
 
@@ -32,8 +33,7 @@ struct app {
     struct overflow *overflow; /* NULL: full queues refuse */
     size_t pending;            /* replies that wait for a commit */
     bool drained;              /* told */
-    struct bytes *records;     /* of the mput at hand; reused */
-    size_t records_cap;
+    struct records records;    /* of the put at hand; used again */
     struct stats_counter *duplicates, *refused;
     void *loop; /* main.c's own: the timer */
 };
@@ -91,6 +91,12 @@ struct named_queue *obtain_queue(
 /* HEAD withholds the reply, so what it took or leased would be lost: 405. True when that was answered. */
 bool refuse_head(struct http_request *req);
 void add_queue_id(struct http_request *req, const struct named_queue *q);
+/* How a result other than QUEUE_OK is answered. */
+struct refusal {
+    int status;
+    const char *code, *hint;
+};
+const struct refusal *refusal_of(enum queue_result result);
 /* Answers what a result other than QUEUE_OK is. `mark` only matters for a conflict. */
 void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark);
 void reply_held(struct http_request *req, struct named_queue *q);

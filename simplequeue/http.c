@@ -6,10 +6,7 @@
 
 /* ---- what handlers share ---- */
 
-static const struct refusal {
-    int status;
-    const char *code, *hint;
-} refusals[] = {
+static const struct refusal refusals[] = {
     [QUEUE_CONFLICT] = {409, "mark-conflict", NULL},
     [QUEUE_TOO_MANY_PRODUCERS] = {409, "too-many-producers", "use the names that are known already"},
     [QUEUE_FULL] = {503, "queue-full",
@@ -24,6 +21,11 @@ static const struct refusal {
     [QUEUE_NOTHING] = {404, "not-found", NULL},
     [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues", "raise --max-queues"},
 };
+
+const struct refusal *refusal_of(enum queue_result result)
+{
+    return &refusals[result];
+}
 
 void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark)
 {

@@ -30,29 +30,12 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
 
 /* ---- what is asked ---- */
 
-static bool bad_marks(struct http_request *req)
-{
-    http_problem(req, 400, "bad-parameter",
-        "give producer (a name), mark and next (numbers, mark < next) together",
-        "the producer and its marks are not complete");
-    return false;
-}
-
-/* producer=&mark=&next=: all or none. */
 static bool param_marks(struct http_request *req, struct queue_put *put)
 {
-    struct bytes mark, next;
-    bool has_producer = http_param(req, "producer", &put->producer);
-    bool has_mark = http_param(req, "mark", &mark), has_next = http_param(req, "next", &next);
-    if (!has_producer && !has_mark && !has_next) {
-        put->producer = BYTES_NONE;
+    if (put_request_marks(http_query(req), put))
         return true;
-    }
-    if (!has_producer || !has_mark || !has_next || !bytes_is_name(put->producer))
-        return bad_marks(req);
-    if (!bytes_to_u64(mark, &put->mark) || !bytes_to_u64(next, &put->next) || put->mark >= put->next)
-        return bad_marks(req);
-    return true;
+    http_problem(req, 400, "bad-parameter", PUT_MARKS_HINT, "the producer and its marks are not complete");
+    return false;
 }
 
 static bool param_delay(struct http_request *req, usec_t *delay)
@@ -184,32 +167,6 @@ void http_put(struct http_request *req, void *ctx)
         put(app, req, &what, &way);
 }
 
-/* ---- mput ---- */
-
-static void add_record(struct app *app, size_t n, struct bytes record)
-{
-    if (n == app->records_cap) {
-        app->records_cap = app->records_cap ? app->records_cap * 2 : 64;
-        app->records = mem_realloc(app->records, app->records_cap * sizeof *app->records);
-    }
-    app->records[n] = record;
-}
-
-/* The records between separators, without empty ones, into app->records; how many. */
-static size_t split(struct app *app, struct bytes data, struct bytes separator)
-{
-    size_t n = 0;
-    while (data.len) {
-        const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
-        size_t len = at ? (size_t)(at - data.ptr) : data.len;
-        size_t skip = at ? len + separator.len : len;
-        if (len)
-            add_record(app, n++, bytes_of(data.ptr, len));
-        data = bytes_of(data.ptr + skip, data.len - skip);
-    }
-    return n;
-}
-
 void http_mput(struct http_request *req, void *ctx)
 {
     static const struct put_way way = {NULL, http_mput};
@@ -217,12 +174,10 @@ void http_mput(struct http_request *req, void *ctx)
     struct bytes separator;
     if (!param_separator(req, app->mput_separator, &separator))
         return;
-    struct queue_put what = {.n = split(app, message_data(req), separator)};
-    what.messages = app->records;
-    for (size_t i = 0; i < what.n; i++)
-        if (!fits(app, req, app->records[i].len))
-            return;
-    put(app, req, &what, &way);
+    records_split(&app->records, message_data(req), separator);
+    struct queue_put what = {.messages = app->records.at, .n = app->records.n};
+    if (fits(app, req, records_longest(&app->records)))
+        put(app, req, &what, &way);
 }
 
 /* Of a queue that was never put to nobody has got anywhere. */

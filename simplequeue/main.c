@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "log.h"
 #include "loop_notify.h"
+#include "nng_ingest.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -53,6 +54,11 @@ static const struct option_row rows[] = {
         .min = 1,
         .max = 3000,
         .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
+    {.name = "nng_listen",
+        .type = OPTION_STRING,
+        .help = "where batches are taken over nng's REQ/REP: ipc://PATH or tcp://ADDRESS:PORT, several "
+                "separated by "
+                "commas"},
     {.name = "max_message",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -88,7 +94,8 @@ struct wiring {
     struct app app; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct event *timer;
-    usec_t armed; /* when the timer fires; INT64_MAX: it does not */
+    usec_t armed;              /* when the timer fires; INT64_MAX: it does not */
+    struct nng_ingest *ingest; /* NULL: no nng */
     bool ready, failed;
 };
 
@@ -170,6 +177,7 @@ static void recover_next(void *arg)
         break;
     case QUEUES_RECOVERED:
         daemon_set_ready(w->app.daemon);
+        nng_ingest_start(w->ingest);
         app_arm(&w->app);
         break;
     }
@@ -189,6 +197,8 @@ static void on_new_queue(struct named_queue *q, void *arg)
 static void on_ready(struct named_queue *q, void *arg)
 {
     waiting_serve(arg, q);
+    if (front_of(q))
+        overflow_on_ready(q);
 }
 
 /* ---- life ---- */
@@ -219,6 +229,9 @@ static bool overflows(const struct options *o)
 
 static int check(struct options *o, struct config_error *error)
 {
+    const char *urls = options_string(o, "nng_listen");
+    if (urls && nng_ingest_check(urls, options_string(o, "auth_token_file") != NULL, error) != 0)
+        return -1;
     if (!overflows(o) || options_string(o, "overflow_log"))
         return 0;
     snprintf(error->text, sizeof error->text, "when_full=overflow needs an overflow_log (%s)",
@@ -251,14 +264,19 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     const char *log = overflows(o) ? options_string(o, "overflow_log") : NULL;
     if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
         return -1;
-    w->app.queues = open_queues(w, o, error);
-    return w->app.queues ? 0 : -1;
+    if (!(w->app.queues = open_queues(w, o, error)))
+        return -1;
+    const char *urls = options_string(o, "nng_listen");
+    return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : -1;
 }
 
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     struct app *app = &w->app;
+    if (app->queues)
+        queues_flush(app->queues);
+    nng_ingest_close(&w->ingest);
     if (app->queues)
         overflow_save(app);
     overflow_close(app);
@@ -273,7 +291,7 @@ static void stop(void *ctx)
     if (w->notify)
         loop_notify_free(&w->notify);
     heap_free(&app->waiting.deadlines);
-    free(app->records);
+    records_free(&app->records);
     free(w);
 }
 
@@ -311,9 +329,10 @@ static void hangup(void *ctx)
 
 static void drain(void *ctx)
 {
-    struct app *app = &((struct wiring *)ctx)->app;
-    waiting_drain(app);
-    app_check_drained(app);
+    struct wiring *w = ctx;
+    nng_ingest_stop(w->ingest);
+    waiting_drain(&w->app);
+    app_check_drained(&w->app);
 }
 
 int main(int argc, char **argv)

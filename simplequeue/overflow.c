@@ -122,6 +122,26 @@ static void serve_soon(struct eviction *e)
     daemon_post(e->app->daemon, serve_line, e);
 }
 
+/* Whether what is being committed may yet become what can be evicted, or leave. */
+static bool is_under_way(struct named_queue *q)
+{
+    const uint64_t *n = queue_state(named_queue_core(q))->n;
+    return n[MESSAGE_PENDING] + n[MESSAGE_BUSY] > 0;
+}
+
+/* Sets messages aside for the first in the line. Those for whom there is room, or will never be, are told. */
+static void find_room(struct eviction *e, struct room_line *line)
+{
+    while (line->first) {
+        line->covered = set_aside(e->q, line, &e->ids);
+        line->held_up = line->covered == 0 && is_under_way(e->q);
+        if (e->ids.count || line->held_up)
+            return;
+        tell(line, line->covered ? line->covered : 1, line->covered > 0);
+        line->covered = 0;
+    }
+}
+
 /* The batch is out of the queue, or back in it; or there is none yet. */
 static void serve_line(void *arg)
 {
@@ -130,21 +150,24 @@ static void serve_line(void *arg)
     tell(line, line->covered, !e->failed);
     line->covered = 0;
     e->failed = false;
-    while (line->first) {
-        line->covered = set_aside(e->q, line, &e->ids);
-        if (e->ids.count)
-            break;
-        tell(line, line->covered ? line->covered : 1, line->covered > 0);
-        line->covered = 0;
-    }
-    if (e->ids.count) {
+    find_room(e, line);
+    if (e->ids.count)
         write_aside(e);
+    if (e->ids.count || line->held_up)
         return;
-    }
     line->batch = NULL;
     e->app->pending--;
     app_check_drained(e->app);
     free(e);
+}
+
+void overflow_on_ready(struct named_queue *q)
+{
+    struct room_line *line = &front_of(q)->room;
+    if (!line->held_up)
+        return;
+    line->held_up = false;
+    serve_soon(line->batch);
 }
 
 /* ---- one batch's way ---- */

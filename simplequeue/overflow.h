@@ -31,6 +31,7 @@ struct room_line {
     size_t covered;         /* the first so many are what the batch under way is for */
     struct eviction *batch; /* under way */
     bool telling;           /* those who ask now were told to try */
+    bool held_up;           /* there is no room to be made before what is under way in the queue is decided */
 };
 
 struct overflow;
@@ -44,6 +45,8 @@ bool overflow_is_on(const struct app *app);
 bool overflow_has_line(const struct named_queue *q);
 
 void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask);
+/* Something that was under way in the queue is decided. */
+void overflow_on_ready(struct named_queue *q);
 /* Goes on with what the log has written. */
 void overflow_poll(struct app *app);
 /* SIGHUP: what failed is tried again, and the file is there again when it was moved away. */

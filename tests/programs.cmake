@@ -3,6 +3,8 @@ add_executable(echo_daemon support/echo_daemon.c)
 target_link_libraries(echo_daemon PRIVATE millrace_flags millrace_daemon)
 add_executable(count_lines support/count_lines.c)
 target_link_libraries(count_lines PRIVATE millrace_flags millrace_records)
+add_executable(nng_put support/nng_put.c)
+target_link_libraries(nng_put PRIVATE millrace_flags millrace_base nng::nng)
 # What keeps files of its own, once more, logging their file operations: for crash/test_power_cut.py.
 foreach(name simplequeue pubsub ps_to_file)
   if(TARGET ${name})

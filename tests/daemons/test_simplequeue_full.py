@@ -214,6 +214,20 @@ class DiskTest(Full, OnDisk, QueueTest):
         q = self.overflowing()
         self.assertEqual((self.numbers(q)["ready"], self.numbers(q)["delayed"]), (2, 1))
 
+    def test_puts_that_are_being_committed_are_waited_for(self):
+        """They cannot be evicted yet, but will be: nobody is refused meanwhile."""
+        q = self.start("simplequeue", "--data-dir=" + self.path("data"), "--sync=100", "--max-depth=1",
+                       "--overflow-log=" + self.path("overflow"))
+        replies = []
+        threads = [threading.Thread(target=lambda n=n: replies.append(q.post("/put", b"%d" % n).status))
+                   for n in range(5)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(replies, [200] * 5)
+        self.assertEqual(sorted(self.log_lines() + [q.get("/get").body]), [b"%d" % n for n in range(5)])
+
     def test_kill9_loses_nothing(self):
         """What was acknowledged is in the queue or in the log, whenever the daemon is killed; some may be in both."""
         random = harness.seeded()

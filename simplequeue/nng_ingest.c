@@ -1,0 +1,461 @@
+#include "nng_ingest.h"
+
+#include "app.h"
+#include "log.h"
+
+#include <event2/event.h>
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/rep.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define RECEIVE_AT_ONCE 16 /* messages in one turn of the loop */
+#define FLUSH_MS 50
+
+struct nng_ingest {
+    struct app *app;
+    nng_socket socket;
+    struct event *readable;
+    bool on, receiving;
+    size_t waiting; /* batches that are not answered */
+    uint64_t waiting_bytes;
+    usec_t replied_at;
+    _Atomic int connections; /* counted by nng's threads */
+    int max_connections;
+    struct stats_counter *batches, *messages, *refused, *closed;
+    struct stats_histogram *seconds;
+};
+
+/* A message received and not answered. */
+struct batch {
+    struct nng_ingest *in;
+    nng_msg *msg;
+    size_t len;
+    struct named_queue *q;
+    struct room_ask ask;
+    usec_t began;
+};
+
+/* ---- listening ---- */
+
+static int fail(struct config_error *error, const char *what, const char *why)
+{
+    snprintf(error->text, sizeof error->text, "nng_listen: %s: %s", what, why);
+    return -1;
+}
+
+/* The next URL of the list; NULL at its end. The caller frees it. */
+static char *next_url(const char **list)
+{
+    *list += strspn(*list, ", ");
+    size_t n = strcspn(*list, ", ");
+    char *url = n ? bytes_dup(bytes_of(*list, n)) : NULL;
+    *list += n;
+    return url;
+}
+
+static const char *why_not(const char *url, bool token)
+{
+    bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
+    if (!tcp && !ipc)
+        return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
+    if (tcp && token)
+        return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "
+               "directory says who may";
+    return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
+}
+
+int nng_ingest_check(const char *urls, bool token, struct config_error *error)
+{
+    int failed = 0;
+    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
+        const char *why = why_not(url, token);
+        failed = why ? fail(error, url, why) : 0;
+    }
+    return failed;
+}
+
+/* Called by nng's threads. Before it is added is where nng lets a connection be refused, and one that got there is told
+ * of when it is removed, refused or not. */
+static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
+{
+    struct nng_ingest *in = arg;
+    int n = what == NNG_PIPE_EV_REM_POST ? --in->connections : ++in->connections;
+    if (what == NNG_PIPE_EV_ADD_PRE && n > in->max_connections) {
+        stats_add(in->closed, 1);
+        nng_pipe_close(pipe);
+    }
+}
+
+static void tell_listening(nng_listener listener, const char *url)
+{
+    int port;
+    if (strncmp(url, "tcp://", 6) != 0 || nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) != 0)
+        log_info("nng listening", LOG_S("url", url));
+    else
+        log_info("nng listening", LOG_S("url", url), LOG_I("bound_port", port));
+}
+
+static int listen_on(struct nng_ingest *in, const char *urls, struct config_error *error)
+{
+    int failed = 0;
+    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
+        nng_listener listener;
+        int why = nng_listen(in->socket, url, &listener, 0);
+        if (why == 0)
+            tell_listening(listener, url);
+        else
+            failed = fail(error, url, nng_strerror(why));
+    }
+    return failed;
+}
+
+/* The send buffer holds a reply to everything that may be received, so that sending never waits. */
+static int set_socket(struct nng_ingest *in)
+{
+    size_t largest = (size_t)options_int(daemon_options(in->app->daemon), "max_body") + 64;
+    int why = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_MESSAGES);
+    if (why == 0)
+        why = nng_socket_set_int(in->socket, NNG_OPT_RECVBUF, 1);
+    if (why == 0)
+        why = nng_socket_set_size(in->socket, NNG_OPT_RECVMAXSZ, largest);
+    if (why == 0)
+        why = nng_pipe_notify(in->socket, NNG_PIPE_EV_ADD_PRE, on_connection, in);
+    if (why == 0)
+        why = nng_pipe_notify(in->socket, NNG_PIPE_EV_REM_POST, on_connection, in);
+    return why;
+}
+
+/* ---- numbers ---- */
+
+static double gauge_waiting(void *arg)
+{
+    return (double)((struct nng_ingest *)arg)->waiting;
+}
+
+static double gauge_waiting_bytes(void *arg)
+{
+    return (double)((struct nng_ingest *)arg)->waiting_bytes;
+}
+
+static double gauge_connections(void *arg)
+{
+    return ((struct nng_ingest *)arg)->connections;
+}
+
+static void add_numbers(struct nng_ingest *in)
+{
+    struct stats *s = daemon_stats(in->app->daemon);
+    in->batches = stats_counter(s, "nng_batches_total", NULL, "batches that were stored, or had been before");
+    in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored that came over nng");
+    in->refused = stats_counter(s, "nng_refused_total", NULL, "batches that were refused");
+    in->closed = stats_counter(
+        s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
+    in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
+    stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
+    stats_gauge(
+        s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
+    stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
+}
+
+/* ---- receiving, as long as there is room ---- */
+
+static bool has_room(const struct nng_ingest *in)
+{
+    return in->waiting < NNG_INGEST_MESSAGES && in->waiting_bytes < NNG_INGEST_BYTES;
+}
+
+static void set_receiving(struct nng_ingest *in)
+{
+    bool wanted = in->on && has_room(in);
+    if (wanted && !in->receiving)
+        event_add(in->readable, NULL);
+    else if (!wanted && in->receiving)
+        event_del(in->readable);
+    in->receiving = wanted;
+}
+
+/* ---- answering ---- */
+
+/* The message itself becomes the reply: its header says who asked. */
+static void answer(struct batch *b, const struct buf *text)
+{
+    struct nng_ingest *in = b->in;
+    struct app *app = in->app;
+    nng_msg_clear(b->msg);
+    int why = nng_msg_append(b->msg, text->ptr, text->len);
+    if (why == 0)
+        why = nng_sendmsg(in->socket, b->msg, NNG_FLAG_NONBLOCK);
+    if (why != 0) {
+        log_warn("an nng reply was dropped", LOG_S("why", nng_strerror(why)));
+        nng_msg_free(b->msg);
+    }
+    in->replied_at = clock_monotonic();
+    stats_observe(in->seconds, in->replied_at - b->began);
+    in->waiting--;
+    in->waiting_bytes -= b->len;
+    free(b);
+    set_receiving(in);
+    app->pending--;
+    app_check_drained(app);
+}
+
+static void refuse_with(struct batch *b, int status, const char *code, const char *detail, uint64_t mark)
+{
+    struct buf text = {0};
+    stats_add(b->in->refused, 1);
+    buf_printf(&text, "{\"status\":%d,\"code\":\"%s\",\"detail\":", status, code);
+    buf_append_json(&text, bytes_str(detail));
+    if (strcmp(code, refusal_of(QUEUE_CONFLICT)->code) == 0)
+        buf_printf(&text, ",\"mark\":\"%llu\"", (unsigned long long)mark);
+    buf_append_str(&text, "}\n");
+    answer(b, &text);
+    buf_free(&text);
+}
+
+static void refuse(struct batch *b, enum queue_result result, uint64_t mark)
+{
+    const struct refusal *r = refusal_of(result);
+    stats_add(b->in->app->refused, 1);
+    if (result == QUEUE_FULL)
+        stats_add(front_of(b->q)->rejected, 1);
+    refuse_with(b, r->status, r->code, queue_strerror(result), mark);
+}
+
+static void on_put(const struct queue_outcome *outcome, void *arg)
+{
+    struct batch *b = arg;
+    struct app *app = b->in->app;
+    struct buf text = {0};
+    unsigned long long first = outcome->first_id, last = first + outcome->count - 1;
+    if (outcome->result != QUEUE_OK) {
+        refuse(b, outcome->result, 0);
+        return;
+    }
+    buf_printf(&text, "{\"status\":200,\"queue_id\":\"%s\"", named_queue_id(b->q));
+    if (outcome->duplicate)
+        buf_append_str(&text, ",\"duplicate\":true");
+    else if (outcome->count)
+        buf_printf(&text, ",\"ids\":\"%llu-%llu\"", first, last);
+    buf_append_str(&text, "}\n");
+    stats_add(b->in->batches, 1);
+    stats_add(
+        outcome->duplicate ? app->duplicates : b->in->messages, outcome->duplicate ? 1 : outcome->count);
+    answer(b, &text);
+    buf_free(&text);
+    app_arm(app);
+}
+
+/* ---- what is asked ---- */
+
+static bool known_parameters(const struct url_query *query)
+{
+    static const char *const known[] = {"queue", "producer", "mark", "next", "delay"};
+    for (size_t i = 0; i < query->n; i++) {
+        size_t k = 0;
+        while (k < sizeof known / sizeof *known && !bytes_equal_str(query->params[i].name, known[k]))
+            k++;
+        if (k == sizeof known / sizeof *known)
+            return false;
+    }
+    return true;
+}
+
+static bool parse_queue(const struct url_query *query, char name[NAME_MAX_BYTES + 1])
+{
+    struct bytes text = BYTES_LITERAL(QUEUES_DEFAULT);
+    url_query_get(query, "queue", &text);
+    if (!bytes_is_name(text))
+        return false;
+    snprintf(name, NAME_MAX_BYTES + 1, "%.*s", (int)text.len, text.ptr);
+    return true;
+}
+
+static bool parse_delay(const struct url_query *query, usec_t *delay)
+{
+    struct bytes text = BYTES_LITERAL("0");
+    uint64_t ms;
+    url_query_get(query, "delay", &text);
+    if (!bytes_to_u64(text, &ms) || ms > APP_DELAY_MAX)
+        return false;
+    *delay = (usec_t)ms * USEC_PER_MSEC;
+    return true;
+}
+
+/* NULL, or what is wrong with the header line. */
+static const char *parse_header(
+    const struct url_query *query, char name[NAME_MAX_BYTES + 1], struct queue_put *put)
+{
+    if (!known_parameters(query))
+        return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
+    if (!parse_queue(query, name))
+        return "queue is not a name";
+    if (!put_request_marks(query, put))
+        return PUT_MARKS_HINT;
+    return parse_delay(query, &put->delay) ? NULL : "delay is not a number of milliseconds";
+}
+
+static void put(struct batch *b, const char *name, const struct queue_put *what);
+
+static void room_told(struct room_ask *ask, bool try_again);
+
+static void wait_for_room(struct batch *b, const struct queue_put *what)
+{
+    b->ask = (struct room_ask){.n = what->n, .told = room_told, .arg = b};
+    for (size_t i = 0; i < what->n; i++)
+        b->ask.bytes += what->messages[i].len;
+    overflow_ask(b->in->app, b->q, &b->ask);
+}
+
+static void put(struct batch *b, const char *name, const struct queue_put *what)
+{
+    struct app *app = b->in->app;
+    struct queue_now now = app_now();
+    enum queue_result r;
+    char error[512] = "";
+    uint64_t mark = 0;
+    b->q = queues_get(app->queues, name, now, &r, error, sizeof error);
+    if (!b->q) {
+        const struct refusal *why = refusal_of(r);
+        refuse_with(b, why->status, why->code, error[0] ? error : queue_strerror(r), 0);
+        return;
+    }
+    r = what->n && overflow_has_line(b->q) ? QUEUE_FULL : named_queue_put(b->q, what, now, on_put, b, &mark);
+    if (r == QUEUE_FULL && overflow_is_on(app))
+        wait_for_room(b, what);
+    else if (r != QUEUE_OK)
+        refuse(b, r, mark);
+}
+
+static void put_text(struct batch *b, const struct url_query *query, struct bytes text)
+{
+    struct app *app = b->in->app;
+    char name[NAME_MAX_BYTES + 1];
+    struct queue_put what = {0};
+    const char *wrong = parse_header(query, name, &what);
+    records_split(&app->records, text, BYTES_LITERAL("\n"));
+    what.messages = app->records.at;
+    what.n = app->records.n;
+    if (wrong)
+        refuse_with(b, 400, "bad-parameter", wrong, 0);
+    else if (what.n == 0 && what.producer.len == 0)
+        refuse_with(b, 400, "missing-data", "no message follows the header line", 0);
+    else if (records_longest(&app->records) > app->max_message)
+        refuse_with(b, 413, "too-large", "a message is over --max-message", 0);
+    else
+        put(b, name, &what);
+}
+
+/* A header line, and the messages, a line each. */
+static void handle(struct batch *b)
+{
+    struct bytes text = bytes_of(nng_msg_body(b->msg), nng_msg_len(b->msg));
+    const char *end = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
+    size_t header = end ? (size_t)(end - text.ptr) : text.len, skip = end ? header + 1 : header;
+    struct url_query query;
+    if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
+        refuse_with(b, 400, "bad-parameter", "the first line is the header: a bad %-escape in it", 0);
+        return;
+    }
+    put_text(b, &query, bytes_of(text.ptr + skip, text.len - skip));
+    url_query_free(&query);
+}
+
+static void room_told(struct room_ask *ask, bool try_again)
+{
+    struct batch *b = ask->arg;
+    if (try_again)
+        handle(b);
+    else
+        refuse(b, QUEUE_FULL, 0);
+}
+
+static void take(struct nng_ingest *in, nng_msg *msg)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    b->in = in;
+    b->msg = msg;
+    b->len = nng_msg_len(msg);
+    b->began = clock_monotonic();
+    in->waiting++;
+    in->waiting_bytes += b->len;
+    in->app->pending++;
+    handle(b);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct nng_ingest *in = arg;
+    nng_msg *msg;
+    (void)fd;
+    (void)what;
+    for (int n = 0; n < RECEIVE_AT_ONCE && in->on && has_room(in); n++) {
+        if (nng_recvmsg(in->socket, &msg, NNG_FLAG_NONBLOCK) != 0)
+            break;
+        take(in, msg);
+    }
+    set_receiving(in);
+}
+
+/* ---- life ---- */
+
+struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error)
+{
+    struct nng_ingest *in = mem_zalloc(sizeof *in);
+    int fd = -1;
+    in->app = app;
+    in->max_connections = (int)options_int(daemon_options(app->daemon), "max_connections");
+    add_numbers(in);
+    int why = nng_rep0_open_raw(&in->socket);
+    if (why == 0)
+        why = set_socket(in);
+    if (why == 0)
+        why = nng_socket_get_int(in->socket, NNG_OPT_RECVFD, &fd);
+    int failed = why ? fail(error, "socket", nng_strerror(why)) : listen_on(in, urls, error);
+    if (failed) {
+        nng_ingest_close(&in);
+        return NULL;
+    }
+    in->readable = event_new(daemon_base(app->daemon), fd, EV_READ | EV_PERSIST, on_readable, in);
+    return in;
+}
+
+void nng_ingest_start(struct nng_ingest *in)
+{
+    if (!in)
+        return;
+    in->on = true;
+    set_receiving(in);
+}
+
+void nng_ingest_stop(struct nng_ingest *in)
+{
+    if (!in)
+        return;
+    in->on = false;
+    set_receiving(in);
+}
+
+/* nng closes connections with what it has not written yet, and tells nobody when it has: a reply sent just now gets a
+ * moment. One that is lost all the same is asked for again, as after a kill. */
+static void flush(const struct nng_ingest *in)
+{
+    usec_t since = clock_monotonic() - in->replied_at;
+    if (in->replied_at && since < FLUSH_MS * USEC_PER_MSEC)
+        nanosleep(&(struct timespec){.tv_nsec = FLUSH_MS * 1000000L}, NULL);
+}
+
+void nng_ingest_close(struct nng_ingest **p)
+{
+    struct nng_ingest *in = *p;
+    if (!in)
+        return;
+    flush(in);
+    if (in->readable)
+        event_free(in->readable);
+    nng_close(in->socket);
+    stats_remove_gauges(daemon_stats(in->app->daemon), in);
+    free(in);
+    *p = NULL;
+}

@@ -1,0 +1,36 @@
+/* nng_ingest: puts that come over nng's REQ/REP, for applications that want to skip HTTP. docs/protocol.md says what is
+ * asked and answered.
+ *
+ * One raw REP socket serves all URLs. It is read when its receive descriptor is readable, from the daemon's loop; what
+ * a message asks is kept with it until its put is committed, and the reply goes out with the message's own header. So
+ * replies may come in any order, and no thread waits for one.
+ *
+ * 1. A reply that says 200 is sent when the put is as safe as HTTP's 200: committed.
+ * 2. While NNG_INGEST_MESSAGES batches, or batches of NNG_INGEST_BYTES, are not answered, nothing is received:
+ *    then nng's buffers fill, the peers' connections stall, and who sends waits.
+ * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped.
+ * 4. Nothing is received before the queues are recovered. What then waits in connections is served after.
+ */
+#ifndef SIMPLEQUEUE_NNG_INGEST_H
+#define SIMPLEQUEUE_NNG_INGEST_H
+
+#include "options.h"
+
+struct app;
+struct nng_ingest;
+
+#define NNG_INGEST_MESSAGES 64
+#define NNG_INGEST_BYTES (16u << 20)
+
+/* Whether `urls`, separated by commas, can be listened on; `token`: HTTP asks for one. 0, or -1 with the error. */
+int nng_ingest_check(const char *urls, bool token, struct config_error *error);
+/* Listens. NULL with the error. */
+struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error);
+/* The queues are there: receives. */
+void nng_ingest_start(struct nng_ingest *in);
+/* The daemon drains: receives no more. What was received is answered. */
+void nng_ingest_stop(struct nng_ingest *in);
+/* What is not answered must have been told: after queues_flush. */
+void nng_ingest_close(struct nng_ingest **in);
+
+#endif

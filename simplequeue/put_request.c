@@ -1,0 +1,53 @@
+#include "put_request.h"
+
+#include <stdlib.h>
+
+bool put_request_marks(const struct url_query *query, struct queue_put *put)
+{
+    struct bytes mark, next;
+    bool has_producer = url_query_get(query, "producer", &put->producer);
+    bool has_mark = url_query_get(query, "mark", &mark), has_next = url_query_get(query, "next", &next);
+    if (!has_producer && !has_mark && !has_next) {
+        put->producer = BYTES_NONE;
+        return true;
+    }
+    if (!has_producer || !has_mark || !has_next || !bytes_is_name(put->producer))
+        return false;
+    return bytes_to_u64(mark, &put->mark) && bytes_to_u64(next, &put->next) && put->mark < put->next;
+}
+
+void records_free(struct records *r)
+{
+    free(r->at);
+    *r = (struct records){0};
+}
+
+static void add_record(struct records *r, struct bytes record)
+{
+    if (r->n == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 64;
+        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
+    }
+    r->at[r->n++] = record;
+}
+
+void records_split(struct records *r, struct bytes data, struct bytes separator)
+{
+    r->n = 0;
+    while (data.len) {
+        const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
+        size_t len = at ? (size_t)(at - data.ptr) : data.len;
+        size_t skip = at ? len + separator.len : len;
+        if (len)
+            add_record(r, bytes_of(data.ptr, len));
+        data = bytes_of(data.ptr + skip, data.len - skip);
+    }
+}
+
+size_t records_longest(const struct records *r)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < r->n; i++)
+        longest = r->at[i].len > longest ? r->at[i].len : longest;
+    return longest;
+}

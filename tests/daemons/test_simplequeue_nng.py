@@ -1,0 +1,273 @@
+"""Batches over nng: what is stored when the reply comes, what is answered, and who waits when too much is under way."""
+# full: MILLRACE_ROUNDS=200
+import os
+import re
+import subprocess
+import threading
+import time
+
+import harness
+from harness import wait_until
+from nng_client import Requester
+from queue_test import InMemory, OnDisk, QueueTest
+
+
+class NngTest(QueueTest):
+    scheme = "tcp"
+
+    def listening(self, *args):
+        """(the daemon, its URL)."""
+        url = "tcp://127.0.0.1:0" if self.scheme == "tcp" else "ipc://" + self.path("socket")
+        q = self.queue("--nng-listen=" + url, *args)
+        return q, self.url_of(q)
+
+    def url_of(self, q):
+        if self.scheme == "ipc":
+            return "ipc://" + self.path("socket")
+        return "tcp://127.0.0.1:" + re.search(r"bound_port=(\d+)", q.log).group(1)
+
+    def requester(self, url):
+        r = Requester(url)
+        self.addCleanup(r.close)
+        return r
+
+    def refused(self, reply, status, code):
+        self.assertEqual((reply["status"], reply["code"]), (status, code), reply)
+        self.assertTrue(reply["detail"])
+        return reply
+
+
+class Everywhere:
+    def test_what_is_answered_is_there(self):
+        q, url = self.listening()
+        r = self.requester(url)
+        reply = r.ask(b"\nfirst\nsecond")
+        self.assertEqual((reply["status"], reply["ids"]), (200, "1-2"))
+        self.assertEqual(reply["queue_id"], q.stats()["queues"]["default"]["queue_id"])
+        self.assertEqual(q.get("/mget?items=5").body, b"first\nsecond\n")
+        self.assertEqual(r.ask(b"queue=other\n\n\0\xff\n\r\n")["ids"], "1-2")
+        self.assertEqual(q.get("/mget?queue=other&items=2").body, b"\0\xff\n\r")
+        self.assertEqual(q.stats()["nng_batches_total"], 2)
+        self.assertEqual(q.stats()["nng_messages_total"], 4)
+
+    def test_the_librarys_own_client(self):
+        q, url = self.listening()
+        done = subprocess.run([harness.program("nng_put"), url], input=b"queue=a\nx\ny\n", capture_output=True,
+                              timeout=harness.PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b'"ids":"1-2"', done.stdout)
+        self.assertEqual(q.get("/mget?queue=a&items=2").body, b"x\ny")
+
+    def test_marks(self):
+        q, url = self.listening()
+        r = self.requester(url)
+        first = b"producer=p&mark=0&next=5\na\nb"
+        self.assertEqual(r.ask(first)["ids"], "1-2")
+        again = r.ask(first)
+        self.assertEqual((again["status"], again["duplicate"], "ids" in again), (200, True, False))
+        self.assertEqual(self.refused(r.ask(b"producer=p&mark=6&next=7\nc"), 409, "mark-conflict")["mark"], "5")
+        self.assertEqual(r.ask(b"producer=p&mark=5&next=6")["status"], 200)
+        self.assertEqual(q.post("/put?producer=p&mark=6&next=7", b"c").status, 200, "the same marks as HTTP's")
+        self.assertEqual(q.get("/mget?items=5").body, b"a\nb\nc\n")
+
+    def test_a_delay(self):
+        q, url = self.listening()
+        self.assertEqual(self.requester(url).ask(b"delay=100\nlate")["status"], 200)
+        self.assertEqual(q.get("/get").body, b"")
+        self.assertEqual(self.reserve(q, "wait=30000")[1], [(2, 1, b"late")])
+
+    def test_refusals(self):
+        q, url = self.listening("--max-message=10", "--max-depth=3", "--max-queues=1")
+        r = self.requester(url)
+        for header in (b"message", b"queue=a%2Fb", b"queue=", b"queue=a&x=1", b"producer=p", b"producer=p&mark=2&next=2",
+                       b"mark=1&next=2", b"delay=-1", b"delay=x", b"%zz", b"\xff", b"\0"):
+            with self.subTest(header):
+                self.refused(r.ask(header + b"\nx"), 400, "bad-parameter")
+        for body in (b"", b"\n", b"queue=a", b"\n\n\n"):
+            self.refused(r.ask(body), 400, "missing-data")
+        self.refused(r.ask(b"\n" + b"x" * 11), 413, "too-large")
+        self.assertEqual(r.ask(b"\n" + b"x" * 10)["status"], 200)
+        self.refused(r.ask(b"\na\nb\nc"), 503, "queue-full")
+        self.refused(r.ask(b"queue=second\na"), 503, "too-many-queues")
+        numbers = q.stats()
+        self.assertEqual((numbers["depth"], numbers["nng_refused_total"]), (1, 19))
+        self.assertEqual(self.numbers(q)["rejected"], 1)
+
+    def test_what_is_no_request_hurts_nobody(self):
+        q, url = self.listening("--max-body=10000")
+        good = self.requester(url)
+        for message in (b"", b"\0\0\0\1", b"\0\0\0\1" * 30, b"x" * 20000):
+            bad = self.requester(url)
+            bad.send_raw(message)
+            self.assertEqual(good.ask(b"\nx")["status"], 200)
+        self.assertEqual(q.stats()["nng_batches_total"], 4)
+
+    def test_a_full_queue_overflows(self):
+        q, url = self.listening("--max-depth=2", "--overflow-log=" + self.path("log"))
+        r = self.requester(url)
+        numbers = [r.send(b"\n%d" % n) for n in range(10)]
+        replies = [r.receive() for _ in numbers]
+        self.assertEqual(sorted(n for n, _ in replies), numbers)
+        self.assertEqual({reply["status"] for _, reply in replies}, {200})
+        self.assertEqual(harness.read_file(self.path("log")).split() + q.get("/mget?items=5").body.split(),
+                         [b"%d" % n for n in range(10)])
+
+    def test_connections_are_bounded(self):
+        q, url = self.listening("--max-connections=3")
+        held = [self.requester(url) for _ in range(3)]
+        for r in held:
+            self.assertEqual(r.ask(b"\nx")["status"], 200)
+        with self.assertRaises((ConnectionError, OSError)):
+            extra = self.requester(url)
+            extra.send(b"\nx")
+            extra.receive()
+        self.assertEqual(q.stats()["nng_connections_refused_total"], 1)
+        held.pop().close()
+        wait_until(lambda: q.stats()["nng_connections"] == 2, "the connection to be gone")
+        self.assertEqual(self.requester(url).ask(b"\nx")["status"], 200)
+
+    def test_settings_that_cannot_be(self):
+        for url, hint in (("http://127.0.0.1:1", b"tcp://"), ("tcp://127.0.0.1:99999", b"tcp://127.0.0.1:99999"),
+                          ("ipc://" + self.path("no", "such"), b"no/such")):
+            bad = self.run_program("simplequeue", "--port=0", "--nng-listen=" + url)
+            self.assertEqual(bad.returncode, 78, bad.stderr)
+            self.assertIn(hint, bad.stderr)
+        token = self.write("token", "secret\n")
+        os.chmod(token, 0o600)
+        bad = self.run_program("simplequeue", "--port=0", "--nng-listen=tcp://127.0.0.1:0", "--auth-token-file=" + token)
+        self.assertEqual(bad.returncode, 78)
+        self.assertIn(b"token", bad.stderr)
+
+    def test_a_stop_answers_what_it_took(self):
+        q, url = self.listening()
+        r = self.requester(url)
+        for n in range(20):
+            r.send(b"\n%d" % n)
+        q.process.terminate()
+        replies = 0
+        try:
+            while True:
+                r.receive()
+                replies += 1
+        except (ConnectionError, OSError):
+            pass
+        self.assertEqual(q.stop(), 0)
+        self.assertGreaterEqual(20, replies)
+
+
+class MemoryOverTcp(Everywhere, InMemory, NngTest):
+    pass
+
+
+class DiskOverIpc(Everywhere, OnDisk, NngTest):
+    scheme = "ipc"
+
+
+class CommitTest(OnDisk, NngTest):
+    """With a policy that makes commits slow enough to look at what is not committed."""
+    SLOW = "--sync=250"
+
+    def queue(self, *args, **kw):
+        return self.start("simplequeue", "--data-dir=" + self.path("data"), *args, **kw)
+
+    def test_the_reply_waits_for_the_commit(self):
+        q, url = self.listening(self.SLOW)
+        r = self.requester(url)
+        r.ask(b"\na")  # from here on the next sync is a while away
+        r.send(b"\nb")
+        wait_until(lambda: q.stats()["nng_batches_waiting"] == 1, "the batch to be taken")
+        self.assertEqual(q.get("/mget?items=5").body, b"a\n")
+        number, reply = r.receive()
+        self.assertEqual((number, reply["ids"]), (2, "2-2"))
+        self.assertEqual(q.get("/get").body, b"b")
+
+    def test_replies_come_out_of_order(self):
+        """What can be refused at once is, though it came behind what waits for a commit."""
+        q, url = self.listening(self.SLOW)
+        r, other = self.requester(url), self.requester(url)
+        r.ask(b"\na")
+        r.send(b"\nb")
+        r.send(b"nonsense\n")
+        self.assertEqual(self.refused(other.ask(b"nonsense\n"), 400, "bad-parameter")["status"], 400)
+        self.assertEqual([r.receive()[0] for _ in range(2)], [3, 2])
+
+    def test_back_pressure_reaches_the_sender(self):
+        """No more is taken than may wait for its commit; the rest stays with those who send, and is served later."""
+        q, url = self.listening(self.SLOW, "--max-body=2M", "--max-message=2M")
+        senders = [self.requester(url) for _ in range(8)]
+        body = b"\n" + b"x" * 1000000
+        answered, most = [], [0, 0]
+
+        def send(r):
+            numbers = [r.send(body) for _ in range(8)]
+            answered.extend(r.receive()[1]["status"] for _ in numbers)
+        threads = [threading.Thread(target=send, args=(r,)) for r in senders]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            stats = q.stats()
+            most = [max(most[0], stats["nng_batches_waiting"]), max(most[1], stats["nng_waiting_bytes"])]
+        self.assertEqual(answered, [200] * 64)
+        self.assertLessEqual(most[1], (16 << 20) + len(body))
+        self.assertGreater(most[1], 8 << 20, "that the bound was come near to")
+        self.assertEqual(q.stats()["depth"], 64)
+
+    def test_many_small_ones_are_bounded_too(self):
+        q, url = self.listening(self.SLOW)
+        senders = [self.requester(url) for _ in range(5)]
+        most = 0
+        for r in senders:
+            for _ in range(40):
+                r.send(b"\nx")
+        while (stats := q.stats())["nng_batches_total"] < 200:
+            most = max(most, stats["nng_batches_waiting"])
+        self.assertLessEqual(most, 64)
+        self.assertGreater(most, 32)
+        for r in senders:
+            self.assertEqual(sorted(r.receive()[0] for _ in range(40)), list(range(1, 41)))
+
+
+class KillTest(OnDisk, NngTest):
+    def test_kill9_under_load(self):
+        """Producers repeat with marks what was not answered: each message is there once, in order."""
+        random = harness.seeded()
+        producers = [0, 0, 0]
+
+        def produce(p, url):
+            r = Requester(url)
+            try:
+                while True:
+                    n = producers[p]
+                    lines = b"\n".join(b"%d %d" % (p, n + i) for i in range(5))
+                    reply = r.ask(b"producer=p%d&mark=%d&next=%d\n%s" % (p, n, n + 5, lines))
+                    assert reply["status"] == 200, reply
+                    producers[p] = n + 5
+            except OSError:
+                r.close()
+        for _ in range(harness.rounds(4)):
+            q, url = self.listening()
+            threads = [threading.Thread(target=produce, args=(p, url)) for p in range(3)]
+            for t in threads:
+                t.start()
+            time.sleep(random.uniform(0.05, 0.3))
+            q.kill9()
+            for t in threads:
+                t.join()
+        q, _ = self.listening()
+        everything = []
+        while got := q.get("/mget?items=10000").body.split():
+            everything += got
+        for p in range(3):
+            mine = [int(n) for producer, n in zip(everything[::2], everything[1::2]) if int(producer) == p]
+            self.assertEqual(mine, list(range(len(mine))))
+            self.assertGreaterEqual(len(mine), producers[p])
+            self.assertLessEqual(len(mine), producers[p] + 5)
+        self.assertGreater(sum(producers), 0)
+
+
+class KillOverIpc(KillTest):
+    scheme = "ipc"
+
+
+if __name__ == "__main__":
+    harness.main()
