@@ -1,27 +1,47 @@
-/* load: one lean HTTP client for every server that is measured, so that ratios compare servers and nothing else.
+/* load: one lean client for every server that is measured, so that ratios compare servers and nothing else.
  *
- * It keeps `connections` connections to 127.0.0.1 busy with one request each, the same bytes every time, until `requests`
- * replies have come, and reads replies only as far as it must: the head's end, Content-Length, that many bytes. */
+ * It keeps `connections` connections to 127.0.0.1 busy with one request each until `requests` requests are answered.
+ * A request may be a pipeline: `replies` replies answer it. Replies are read only as far as it takes to know where they
+ * end and that they are what was wanted.
+ *
+ * With a `rate` the client is open-loop: request k is due at k / rate, whatever the server does, and its latency counts
+ * from when it was due. So a stall costs every request that was due meanwhile, as it costs users. */
 #ifndef MILLRACE_BENCH_LOAD_H
 #define MILLRACE_BENCH_LOAD_H
 
 #include "bytes.h"
 
+#define LOAD_BAD SIZE_MAX
+
+struct load_latency {
+    double p50, p99, p999, worst; /* milliseconds */
+};
+
 struct load {
     int port;
     int connections;
     uint64_t requests;
-    struct bytes request; /* whole, head and body */
+    struct bytes request; /* the same bytes every time, unless `make` is set */
+    /* The next request of a connection, from the reply before it (none: BYTES_NONE): replaces what is in `request`. */
+    void (*make)(unsigned connection, struct bytes reply, struct buf *request);
+    /* Length of the first reply in `have`; 0 when more must come first; LOAD_BAD when it is not what was wanted. */
+    size_t (*reply_length)(struct bytes have);
+    size_t replies; /* to one request; 0 is 1 */
+    /* Sent when connected; everything up to the end of `hello_end` is its answer. Empty: none. */
+    void (*hello)(unsigned connection, struct buf *out);
+    const char *hello_end;
+    double rate; /* requests a second; 0: as fast as they are answered */
 };
 
-/* Seconds it took, or a negative number when the server failed or answered anything but 200. */
-double load_run(const struct load *l);
+/* Seconds it took, or a negative number when the server failed or answered what was not wanted. With a rate `latency`
+ * is filled. */
+double load_run(const struct load *l, struct load_latency *latency);
+
+/* A connection to 127.0.0.1, or -1. */
+int load_connect(int port);
 
 /* Binds the calling thread to one processor; nothing on a machine with fewer. */
 void load_pin(int processor);
-
-/* A request with a body of `len` bytes, into out. */
-void load_post(struct buf *out, const char *target, size_t len);
 
 double load_median(double *values, size_t n); /* sorts them */
 
