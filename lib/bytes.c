@@ -99,39 +99,13 @@ bool bytes_to_size(struct bytes text, uint64_t *out)
 
 /* ---- buffers ---- */
 
-void buf_reserve(struct buf *b, size_t more)
+void buf_grow(struct buf *b, size_t more)
 {
     size_t need = b->len + more;
     assert(need >= b->len);
-    if (need <= b->cap)
-        return;
     size_t cap = b->cap < 64 ? 64 : b->cap * 2;
     b->cap = cap < need ? need : cap;
     b->ptr = mem_realloc(b->ptr, b->cap);
-}
-
-void buf_append(struct buf *b, const void *ptr, size_t len)
-{
-    if (len == 0)
-        return;
-    buf_reserve(b, len);
-    memcpy(b->ptr + b->len, ptr, len);
-    b->len += len;
-}
-
-void buf_append_bytes(struct buf *b, struct bytes s)
-{
-    buf_append(b, s.ptr, s.len);
-}
-
-void buf_append_str(struct buf *b, const char *s)
-{
-    buf_append(b, s, strlen(s));
-}
-
-void buf_append_char(struct buf *b, char c)
-{
-    buf_append(b, &c, 1);
 }
 
 void buf_append_u64(struct buf *b, uint64_t n)
@@ -149,10 +123,13 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    buf_reserve(b, 64); /* most texts fit at once */
+    int n = vsnprintf(b->ptr + b->len, b->cap - b->len, fmt, ap);
     assert(n >= 0);
-    buf_reserve(b, (size_t)n + 1);
-    vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+    if ((size_t)n >= b->cap - b->len) {
+        buf_reserve(b, (size_t)n + 1);
+        vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+    }
     va_end(again);
     b->len += (size_t)n;
 }

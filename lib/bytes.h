@@ -73,11 +73,39 @@ struct buf {
     size_t cap;
 };
 
-void buf_reserve(struct buf *b, size_t more); /* room for `more` bytes past len */
-void buf_append(struct buf *b, const void *ptr, size_t len);
-void buf_append_bytes(struct buf *b, struct bytes s);
-void buf_append_str(struct buf *b, const char *s);
-void buf_append_char(struct buf *b, char c);
+void buf_grow(struct buf *b, size_t more); /* what buf_reserve does when there is no room */
+
+static inline void buf_reserve(struct buf *b, size_t more) /* room for `more` bytes past len */
+{
+    if (more > b->cap - b->len)
+        buf_grow(b, more);
+}
+
+static inline void buf_append(struct buf *b, const void *ptr, size_t len)
+{
+    if (len == 0)
+        return;
+    buf_reserve(b, len);
+    memcpy(b->ptr + b->len, ptr, len);
+    b->len += len;
+}
+
+static inline void buf_append_char(struct buf *b, char c)
+{
+    buf_reserve(b, 1);
+    b->ptr[b->len++] = c;
+}
+
+static inline void buf_append_bytes(struct buf *b, struct bytes s)
+{
+    buf_append(b, s.ptr, s.len);
+}
+
+static inline void buf_append_str(struct buf *b, const char *s)
+{
+    buf_append(b, s, strlen(s));
+}
+
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));

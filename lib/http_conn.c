@@ -41,7 +41,8 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
     c->server = s;
     c->fd = fd;
     c->first = true;
-    c->since = c->taken_at = clock_monotonic();
+    s->now = clock_monotonic();
+    c->since = c->taken_at = s->now;
     c->read_event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_readable, c);
     c->write_event = event_new(s->config.base, fd, EV_WRITE, on_writable, c);
     c->out = evbuffer_new();
@@ -98,7 +99,6 @@ void http_conn_free(struct http_conn *c)
     buf_free(&c->req.extra);
     buf_free(&c->in);
     buf_free(&c->staged);
-    buf_free(&c->head);
     c->magic = 0;
     free(c);
 }
@@ -106,7 +106,7 @@ void http_conn_free(struct http_conn *c)
 void http_conn_enter(struct http_conn *c, enum http_conn_state state)
 {
     c->state = state;
-    c->since = clock_monotonic();
+    c->since = c->server->now;
 }
 
 size_t http_conn_pending(const struct http_conn *c)
@@ -120,15 +120,69 @@ static void unstage(struct http_conn *c)
     buf_clear(&c->staged);
 }
 
+/* What is staged leaves at the end of a turn, so one large buffer serves all connections in turn, and none keeps one
+ * while it is idle. */
+static void take_spare(struct http_conn *c)
+{
+    struct buf own = c->staged;
+    c->staged = c->server->spare;
+    c->server->spare = (struct buf){0};
+    buf_clear(&c->staged);
+    buf_append_bytes(&c->staged, buf_bytes(&own));
+    buf_free(&own);
+}
+
+static void clear_staged(struct http_conn *c)
+{
+    struct buf *spare = &c->server->spare;
+    buf_clear(&c->staged);
+    if (c->staged.cap <= HTTP_KEEP_BUFFER)
+        return;
+    if (spare->cap == 0) {
+        *spare = c->staged;
+        c->staged = (struct buf){0};
+    }
+    buf_free(&c->staged);
+}
+
+struct buf *http_conn_stage(struct http_conn *c, size_t room)
+{
+    if (c->staged.len + room > STAGED_MAX)
+        unstage(c);
+    if (c->staged.len + room > HTTP_KEEP_BUFFER && c->server->spare.cap > c->staged.cap)
+        take_spare(c);
+    buf_reserve(&c->staged, room);
+    return &c->staged;
+}
+
 void http_conn_write(struct http_conn *c, const void *p, size_t n)
 {
     c->queued += n;
-    if (c->staged.len + n > STAGED_MAX)
+    if (n > STAGED_MAX) {
         unstage(c);
-    if (n > STAGED_MAX)
         evbuffer_add(c->out, p, n);
-    else
-        buf_append(&c->staged, p, n);
+    } else {
+        buf_append(http_conn_stage(c, n), p, n);
+    }
+}
+
+static void free_memory(const void *memory, size_t n, void *arg)
+{
+    (void)n;
+    (void)memory;
+    free(arg);
+}
+
+void http_conn_write_buf(struct http_conn *c, struct buf *b)
+{
+    if (b->len <= STAGED_MAX) {
+        http_conn_write(c, b->ptr, b->len);
+        return;
+    }
+    c->queued += b->len;
+    unstage(c);
+    evbuffer_add_reference(c->out, b->ptr, b->len, free_memory, b->ptr);
+    *b = (struct buf){0};
 }
 
 /* Small content is copied, so that it leaves with what is beside it in one write. */
@@ -136,7 +190,7 @@ void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b)
 {
     size_t n = evbuffer_get_length(b);
     if (n <= HTTP_KEEP_BUFFER && c->staged.len + n <= STAGED_MAX) {
-        buf_reserve(&c->staged, n);
+        http_conn_stage(c, n);
         ssize_t copied = evbuffer_copyout(b, c->staged.ptr + c->staged.len, n);
         if (copied == (ssize_t)n) {
             evbuffer_drain(b, n);
@@ -164,7 +218,7 @@ static void write_staged(struct http_conn *c)
     }
     if ((size_t)n < c->staged.len)
         evbuffer_add(c->out, c->staged.ptr + n, c->staged.len - (size_t)n);
-    buf_clear(&c->staged);
+    clear_staged(c);
 }
 
 /* `writable`: not when the last write filled the socket, and it has not drained since. */
@@ -373,6 +427,7 @@ void http_conn_turn(struct http_conn *c, struct bytes fresh)
 {
     unschedule(c);
     c->in_turn = true;
+    c->server->now = clock_monotonic();
     if (c->req.live && c->req.reply == HTTP_REPLY_DONE)
         end_request(c);
     take_input(c, fresh);
@@ -381,7 +436,7 @@ void http_conn_turn(struct http_conn *c, struct bytes fresh)
 
 void http_conn_read(struct http_conn *c)
 {
-    ssize_t n = read(c->fd, c->server->read_buffer, HTTP_READ_SIZE);
+    ssize_t n = recv(c->fd, c->server->read_buffer, HTTP_READ_SIZE, 0);
     if (n < 0 && would_block() && !c->read_once_more)
         return;
     c->read_once_more = false;

@@ -60,6 +60,8 @@ struct http_endpoint {
     void *ctx;
     struct stats_histogram *seconds;
     struct stats_counter *by_status[600]; /* made when first needed */
+    struct http_endpoint *same_path;      /* the row of other methods */
+    struct http_endpoint *next_prefix;
 };
 
 struct http_header_span {
@@ -153,7 +155,6 @@ struct http_conn {
     struct buf in; /* read, not parsed, from in_at on */
     size_t in_at;
 
-    struct buf head;      /* a reply's, while it is composed */
     struct buf staged;    /* to be written after `out`, in one go at the end of the turn */
     struct evbuffer *out; /* what the socket did not take, and large bodies */
     uint64_t queued;      /* bytes ever queued: queued - pending is what the client took */
@@ -173,7 +174,10 @@ struct http_server {
     char *auth_token;
     struct buf server_line;
     struct http_endpoint *endpoints;
-    size_t n_endpoints;            /* the daemon's first, then the built-in */
+    size_t n_endpoints;           /* the daemon's first, then the built-in */
+    struct http_endpoint **slots; /* a hash table of the paths, open addressing, never half full */
+    size_t slots_mask;
+    struct http_endpoint *prefixes;
     struct http_endpoint *unknown; /* counts what no route answers */
 
     struct http_listener *listeners;
@@ -184,9 +188,11 @@ struct http_server {
     size_t n_conns, n_over_limit;
     bool draining, in_scheduled;
     struct event *scheduled_event, *sweep_event;
+    struct buf spare; /* memory for a connection's large `staged`, which it gives back when that is written */
     char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
-    char date[40];
-    usec_t date_at;
+    struct buf top;    /* what every reply with status 200 begins with, and when it was made */
+    usec_t top_at;
+    usec_t now; /* when the turn at hand began */
 };
 
 /* http_conn.c */
@@ -200,8 +206,11 @@ void http_conn_run_scheduled(struct http_server *s);
 void http_conn_enter(struct http_conn *c, enum http_conn_state state);
 size_t http_conn_pending(const struct http_conn *c);
 /* Appends to what is to be written. */
+struct buf *http_conn_stage(
+    struct http_conn *c, size_t room); /* the caller appends, and adds that to `queued` */
 void http_conn_write(struct http_conn *c, const void *p, size_t n);
 void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b);
+void http_conn_write_buf(struct http_conn *c, struct buf *b); /* takes the memory of what is large */
 /* The limit that has passed at `now`, if any: the connection is to be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 

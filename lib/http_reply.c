@@ -6,22 +6,44 @@
 #include <stdio.h>
 #include <time.h>
 
+#define HEAD_ROOM 512 /* of a reply, but for the lines that handlers add */
+#define OK_LINE "HTTP/1.1 200 OK\r\n"
+
 void http_reply_continue(struct http_request *req)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     http_conn_write(req->conn, text, sizeof text - 1);
 }
 
-static const char *date_line(struct http_server *s, usec_t now)
+/* The lines that every reply begins with, made anew when the clock's second may be another. */
+static void refresh_top(struct http_server *s, usec_t now)
 {
-    if (s->date[0] == '\0' || now - s->date_at > USEC_PER_SEC / 4) {
-        time_t t = (time_t)(clock_wall() / USEC_PER_SEC);
-        struct tm tm;
-        gmtime_r(&t, &tm);
-        strftime(s->date, sizeof s->date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
-        s->date_at = now;
+    char date[64];
+    struct tm tm;
+    time_t t = (time_t)(clock_wall() / USEC_PER_SEC);
+    gmtime_r(&t, &tm);
+    size_t n = strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+    buf_clear(&s->top);
+    buf_append(&s->top, OK_LINE, sizeof OK_LINE - 1);
+    buf_append_bytes(&s->top, buf_bytes(&s->server_line));
+    buf_append(&s->top, date, n);
+    s->top_at = now;
+}
+
+static void append_top(struct http_server *s, int status, usec_t now, struct buf *b)
+{
+    if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4)
+        refresh_top(s, now);
+    size_t skip = 0;
+    if (status != 200) {
+        skip = sizeof OK_LINE - 1;
+        buf_append(b, "HTTP/1.1 ", 9);
+        buf_append_u64(b, (uint64_t)status);
+        buf_append_char(b, ' ');
+        buf_append_str(b, http_status_text(status));
+        buf_append(b, "\r\n", 2);
     }
-    return s->date;
+    buf_append(b, s->top.ptr + skip, s->top.len - skip);
 }
 
 static void append_framing(struct http_request *req, int64_t length, struct buf *b)
@@ -56,25 +78,18 @@ static void write_head(struct http_request *req, int status, const char *content
 {
     struct http_conn *c = req->conn;
     struct http_server *s = c->server;
-    struct buf head = c->head;
     usec_t now = clock_monotonic();
     if (s->draining || !c->message_complete) /* what is left of the body is not parsed */
         req->keep_alive = false;
-    buf_clear(&head);
-    buf_append(&head, "HTTP/1.1 ", 9);
-    buf_append_u64(&head, (uint64_t)status);
-    buf_append_char(&head, ' ');
-    buf_append_str(&head, http_status_text(status));
-    buf_append(&head, "\r\n", 2);
-    buf_append_bytes(&head, buf_bytes(&s->server_line));
-    buf_append_str(&head, date_line(s, now));
+    struct buf *head = http_conn_stage(c, HEAD_ROOM + req->extra.len);
+    size_t before = head->len;
+    append_top(s, status, now, head);
     if (!has_no_body(status))
-        append_type(content_type, &head);
-    append_framing(req, has_no_body(status) ? -1 : length, &head);
-    buf_append_bytes(&head, buf_bytes(&req->extra));
-    buf_append(&head, "\r\n", 2);
-    c->head = head;
-    http_conn_write(c, head.ptr, head.len);
+        append_type(content_type, head);
+    append_framing(req, has_no_body(status) ? -1 : length, head);
+    buf_append_bytes(head, buf_bytes(&req->extra));
+    buf_append(head, "\r\n", 2);
+    c->queued += head->len - before;
     http_route_count(req, status, now);
 }
 
@@ -94,23 +109,50 @@ static void end_reply(struct http_request *req)
     http_conn_schedule(req->conn);
 }
 
-void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
+/* The rest of the line may follow. Returns where the value begins. */
+static size_t begin_header(struct http_request *req, const char *name)
+{
+    buf_append_str(&req->extra, name);
+    buf_append(&req->extra, ": ", 2);
+    req->has_retry_after |= strcmp(name, "Retry-After") == 0;
+    return req->extra.len;
+}
+
+/* The value, which begins at `start`, must not end the line early. */
+static void end_header(struct http_request *req, size_t start)
 {
     struct buf *b = &req->extra;
-    buf_append_str(b, name);
-    buf_append(b, ": ", 2);
-    size_t start = b->len, kept = b->len;
-    va_list ap;
-    va_start(ap, fmt);
-    buf_vprintf(b, fmt, ap);
-    va_end(ap);
+    size_t kept = start;
     for (size_t i = start; i < b->len; i++) {
         if ((unsigned char)b->ptr[i] >= ' ' && b->ptr[i] != 127)
             b->ptr[kept++] = b->ptr[i];
     }
     b->len = kept;
     buf_append(b, "\r\n", 2);
-    req->has_retry_after |= strcmp(name, "Retry-After") == 0;
+}
+
+void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
+{
+    size_t start = begin_header(req, name);
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&req->extra, fmt, ap);
+    va_end(ap);
+    end_header(req, start);
+}
+
+void http_add_header_text(struct http_request *req, const char *name, const char *value)
+{
+    begin_header(req, name);
+    buf_append_str(&req->extra, value);
+    buf_append(&req->extra, "\r\n", 2);
+}
+
+void http_add_header_u64(struct http_request *req, const char *name, uint64_t value)
+{
+    begin_header(req, name);
+    buf_append_u64(&req->extra, value);
+    buf_append(&req->extra, "\r\n", 2);
 }
 
 void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body)
@@ -121,6 +163,17 @@ void http_reply(struct http_request *req, int status, const char *content_type, 
     if (!req->is_head && !has_no_body(status))
         http_conn_write(req->conn, body.ptr, body.len);
     end_reply(req);
+}
+
+void http_reply_buf(struct http_request *req, int status, const char *content_type, struct buf *body)
+{
+    if (begin_reply(req)) {
+        write_head(req, status, content_type, (int64_t)body->len);
+        if (!req->is_head && !has_no_body(status))
+            http_conn_write_buf(req->conn, body);
+        end_reply(req);
+    }
+    buf_clear(body);
 }
 
 void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)

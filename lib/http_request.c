@@ -36,7 +36,7 @@ void http_request_begin(struct http_request *req)
     req->allowed = 0;
     req->target_len = req->n_headers = req->header_bytes = 0;
     req->body_bytes = req->length_left = 0;
-    req->began = clock_monotonic();
+    req->began = req->conn->server->now;
     req->data = NULL;
 }
 

@@ -36,23 +36,6 @@ static void add_histogram(struct http_server *s, struct http_endpoint *e)
     buf_free(&labels);
 }
 
-void http_route_init(struct http_server *s)
-{
-    size_t n = count_rows(s->config.routes) + count_rows(http_builtin_routes) + 1;
-    s->endpoints = mem_zalloc(n * sizeof *s->endpoints);
-    add_rows(s, s->config.routes, s->config.ctx);
-    add_rows(s, http_builtin_routes, s);
-    s->unknown = &s->endpoints[s->n_endpoints];
-    *s->unknown = (struct http_endpoint){.row = &unknown_row};
-    for (size_t i = 0; i < n; i++)
-        add_histogram(s, &s->endpoints[i]);
-}
-
-void http_route_free(struct http_server *s)
-{
-    free(s->endpoints);
-}
-
 static struct stats_counter *counter_of(struct http_server *s, struct http_endpoint *e, int status)
 {
     size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
@@ -82,44 +65,102 @@ size_t http_route_max_body(const struct http_request *req)
     return own ? own : req->conn->server->config.max_body;
 }
 
-static bool row_matches(const struct http_endpoint *e, struct bytes path)
+/* FNV-1a. */
+static size_t path_hash(struct bytes path)
 {
-    if (e->row->flags & HTTP_ROUTE_PREFIX)
-        return path.len >= e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < path.len; i++)
+        h = (h ^ (unsigned char)path.ptr[i]) * 16777619u;
+    return h ^ (h >> 16);
+}
+
+static bool has_path(const struct http_endpoint *e, struct bytes path)
+{
     return path.len == e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
 }
 
-/* An exact path goes before a prefix, a longer prefix before a shorter, a daemon's own row before a built-in. */
-static bool is_better(const struct http_endpoint *e, const struct http_endpoint *than)
+/* The first row of the path that is none of a prefix, or where it belongs. */
+static struct http_endpoint **slot_of(struct http_server *s, struct bytes path)
 {
-    bool prefix = e->row->flags & HTTP_ROUTE_PREFIX, than_prefix = than->row->flags & HTTP_ROUTE_PREFIX;
-    if (prefix != than_prefix)
-        return than_prefix;
-    return prefix && e->path_len > than->path_len;
+    size_t at = path_hash(path) & s->slots_mask;
+    while (s->slots[at] && !has_path(s->slots[at], path))
+        at = (at + 1) & s->slots_mask;
+    return &s->slots[at];
 }
 
-static bool same_path(const struct http_endpoint *a, const struct http_endpoint *b)
+/* Rows of one path are chained, each for other methods. A daemon's own come first and are not mixed with built-in ones,
+ * whose ctx is another. */
+static void chain_row(struct http_endpoint **at, struct http_endpoint *e)
 {
-    return a->path_len == b->path_len && memcmp(a->row->path, b->row->path, a->path_len) == 0;
+    while (*at && (*at)->ctx == e->ctx)
+        at = &(*at)->same_path;
+    if (!*at)
+        *at = e;
+}
+
+static struct http_endpoint **prefix_slot(struct http_server *s, const struct http_endpoint *e)
+{
+    struct http_endpoint **at = &s->prefixes;
+    while (*at && !has_path(*at, bytes_of(e->row->path, e->path_len)))
+        at = &(*at)->next_prefix;
+    return at;
+}
+
+static void index_rows(struct http_server *s)
+{
+    size_t n = 8;
+    while (n < 4 * s->n_endpoints)
+        n *= 2;
+    s->slots = mem_zalloc(n * sizeof *s->slots);
+    s->slots_mask = n - 1;
+    for (struct http_endpoint *e = s->endpoints; e < s->endpoints + s->n_endpoints; e++) {
+        bool prefix = e->row->flags & HTTP_ROUTE_PREFIX;
+        chain_row(prefix ? prefix_slot(s, e) : slot_of(s, bytes_of(e->row->path, e->path_len)), e);
+    }
+}
+
+void http_route_init(struct http_server *s)
+{
+    size_t n = count_rows(s->config.routes) + count_rows(http_builtin_routes) + 1;
+    s->endpoints = mem_zalloc(n * sizeof *s->endpoints);
+    add_rows(s, s->config.routes, s->config.ctx);
+    add_rows(s, http_builtin_routes, s);
+    s->unknown = &s->endpoints[s->n_endpoints];
+    *s->unknown = (struct http_endpoint){.row = &unknown_row};
+    for (size_t i = 0; i < n; i++)
+        add_histogram(s, &s->endpoints[i]);
+    index_rows(s);
+}
+
+void http_route_free(struct http_server *s)
+{
+    free(s->endpoints);
+    free(s->slots);
+}
+
+/* The row of the longest prefix. */
+static struct http_endpoint *find_prefix(struct http_server *s, struct bytes path)
+{
+    struct http_endpoint *best = NULL;
+    for (struct http_endpoint *e = s->prefixes; e; e = e->next_prefix)
+        if (bytes_starts_with(path, bytes_of(e->row->path, e->path_len)) &&
+            (!best || e->path_len > best->path_len))
+            best = e;
+    return best;
 }
 
 /* The row for the path; of several rows for one path the one that has the method. */
 static struct http_endpoint *find_row(struct http_server *s, struct bytes path, struct http_request *req)
 {
-    struct http_endpoint *best = NULL, *end = s->endpoints + s->n_endpoints;
-    for (struct http_endpoint *e = s->endpoints; e < end; e++) {
-        if (row_matches(e, path) && (!best || is_better(e, best)))
-            best = e;
-    }
-    struct http_endpoint *found = best;
-    for (struct http_endpoint *e = best; e && e < end; e++) {
-        if (e->ctx != best->ctx || !same_path(e, best))
-            continue;
+    struct http_endpoint *first = *slot_of(s, path), *found = NULL;
+    if (!first)
+        first = find_prefix(s, path);
+    for (struct http_endpoint *e = first; e; e = e->same_path) {
         req->allowed |= e->row->methods;
-        if (!(found->row->methods & req->method))
+        if (!found && (e->row->methods & req->method))
             found = e;
     }
-    return found;
+    return found ? found : first;
 }
 
 /* "http://host/path", as proxies send it, means "/path". */

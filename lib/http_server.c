@@ -88,6 +88,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     if (config->server_name)
         buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);
     s->read_buffer = mem_alloc(HTTP_READ_SIZE);
+    s->now = clock_monotonic();
     TAILQ_INIT(&s->conns);
     TAILQ_INIT(&s->scheduled);
     s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
@@ -257,6 +258,8 @@ void http_server_free(struct http_server **sp)
     event_free(s->accept_again);
     http_route_free(s);
     buf_free(&s->server_line);
+    buf_free(&s->top);
+    buf_free(&s->spare);
     free(s->auth_token);
     free(s->read_buffer);
     free(s);

@@ -136,10 +136,15 @@ bool http_param_bool(struct http_request *req, const char *name, bool fallback, 
 /* Before the reply starts. Control bytes in the value are dropped. */
 void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* For replies that are given often. The value is the program's own: it must hold no control bytes. */
+void http_add_header_text(struct http_request *req, const char *name, const char *value);
+void http_add_header_u64(struct http_request *req, const char *name, uint64_t value);
 /* The body is copied. content_type NULL: text/plain; charset=utf-8. */
 void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body);
 void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The same without a copy of what is large: the buffer is empty afterwards, and still the caller's. */
+void http_reply_buf(struct http_request *req, int status, const char *content_type, struct buf *body);
 /* Moves the evbuffer's content into the reply without copying; the evbuffer itself stays the caller's. */
 void http_reply_evbuffer(
     struct http_request *req, int status, const char *content_type, struct evbuffer *body);

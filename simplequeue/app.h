@@ -12,8 +12,6 @@
 #include "queues.h"
 #include "waiting.h"
 
-struct evbuffer;
-
 #define APP_REPLY_BYTES (16u << 20) /* messages in one reply: more are left for the next, but one is given */
 #define APP_LEASE_DEFAULT 30000
 #define APP_LEASE_MAX (24 * 3600 * 1000)
@@ -34,6 +32,9 @@ struct app {
     size_t pending;            /* replies that wait for a commit */
     bool drained;              /* told */
     struct records records;    /* of the put at hand; used again */
+    struct pending *spare;     /* some that waited before */
+    size_t n_spare;
+    struct buf frames; /* of the reserve at hand; used again */
     struct stats_counter *duplicates, *refused;
     void *loop; /* main.c's own: the timer */
 };
@@ -68,7 +69,8 @@ struct pending {
     struct app *app;
     struct http_request *req; /* NULL once the client is gone */
     struct named_queue *q;
-    struct evbuffer *body;  /* GET, MGET: what was taken */
+    struct buf body;        /* GET, MGET: what was taken; its memory is used again */
+    struct pending *spare;  /* the next of those that can be used again */
     const char *verb;       /* "acked": the member of the reply */
     struct room_ask ask;    /* a put that waits for room, and */
     http_handler *handler;  /* what is called for it again */
@@ -77,6 +79,7 @@ struct pending {
 };
 struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);
+void pending_free_spare(struct app *app);
 
 /* queue=, or the default. False when the problem was answered. */
 bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1]);

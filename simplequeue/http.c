@@ -1,8 +1,10 @@
 #include "app.h"
 
-#include <event2/buffer.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define SPARES 64
+#define SPARE_BODY (64 * 1024) /* a larger one is freed */
 
 /* ---- what handlers share ---- */
 
@@ -67,7 +69,7 @@ void reply_stale(struct http_request *req, uint64_t latest)
 
 void add_queue_id(struct http_request *req, const struct named_queue *q)
 {
-    http_add_header(req, "X-Millrace-Queue-Id", "%s", named_queue_id(q));
+    http_add_header_text(req, "X-Millrace-Queue-Id", named_queue_id(q));
 }
 
 bool refuse_head(struct http_request *req)
@@ -112,10 +114,13 @@ static void on_gone(struct http_request *req, void *arg)
 
 struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q)
 {
-    struct pending *p = mem_zalloc(sizeof *p);
-    p->app = app;
-    p->req = req;
-    p->q = q;
+    struct pending *p = app->spare;
+    if (p)
+        app->n_spare--;
+    else
+        p = mem_zalloc(sizeof *p);
+    app->spare = p->spare;
+    *p = (struct pending){.app = app, .req = req, .q = q, .body = p->body};
     app->pending++;
     http_on_gone(req, on_gone, p);
     return p;
@@ -124,11 +129,29 @@ struct pending *pending_new(struct app *app, struct http_request *req, struct na
 void pending_free(struct pending *p)
 {
     struct app *app = p->app;
-    if (p->body)
-        evbuffer_free(p->body);
-    free(p);
+    bool keep = app->n_spare < SPARES;
+    if (!keep || p->body.cap > SPARE_BODY)
+        buf_free(&p->body);
+    buf_clear(&p->body);
+    p->spare = app->spare;
+    if (keep) {
+        app->spare = p;
+        app->n_spare++;
+    } else {
+        free(p);
+    }
     app->pending--;
     app_check_drained(app);
+}
+
+void pending_free_spare(struct app *app)
+{
+    struct pending *p;
+    while ((p = app->spare)) {
+        app->spare = p->spare;
+        buf_free(&p->body);
+        free(p);
+    }
 }
 
 /* ---- endpoints ---- */

@@ -19,7 +19,7 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
         if (outcome->duplicate)
             http_add_header(req, "X-Millrace-Duplicate", "1");
         else if (p->verb)
-            http_add_header(req, p->verb, "%llu", first);
+            http_add_header_u64(req, p->verb, first);
         else if (outcome->count)
             http_add_header(req, "X-Millrace-Ids", "%llu-%llu", first, last);
         http_reply(req, 200, NULL, BYTES_NONE);

@@ -12,22 +12,22 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
         reply_refused(p->app, p->req, outcome->result, 0);
     } else if (p->req) {
         add_queue_id(p->req, p->q);
-        http_reply_evbuffer(p->req, 200, OCTETS, p->body);
+        http_reply_buf(p->req, 200, OCTETS, &p->body);
     }
     pending_free(p);
 }
 
 /* Each message followed by the separator, but for the last when as many as asked for are there. */
 static void join(const struct queue *core, const struct id_ranges *ids, size_t items, struct bytes separator,
-    struct evbuffer *out)
+    struct buf *out)
 {
     size_t n = 0;
     for (size_t r = 0; r < ids->n; r++)
         for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
             struct bytes text = queue_message(core, id, NULL);
-            evbuffer_add(out, text.ptr, text.len);
+            buf_append_bytes(out, text);
             if (++n < items)
-                evbuffer_add(out, separator.ptr, separator.len);
+                buf_append_bytes(out, separator);
         }
 }
 
@@ -48,8 +48,7 @@ static void take(struct app *app, struct http_request *req, size_t items, struct
         return;
     }
     struct pending *p = pending_new(app, req, q);
-    p->body = evbuffer_new();
-    join(named_queue_core(q), &ids, items, separator, p->body);
+    join(named_queue_core(q), &ids, items, separator, &p->body);
     enum queue_result r = named_queue_remove(q, &ids, app_now(), take_done, p);
     if (r == QUEUE_OK)
         return;

@@ -292,6 +292,8 @@ static void stop(void *ctx)
         loop_notify_free(&w->notify);
     heap_free(&app->waiting.deadlines);
     records_free(&app->records);
+    pending_free_spare(app);
+    buf_free(&app->frames);
     free(w);
 }
 

@@ -211,6 +211,7 @@ void named_queue_free(struct named_queue **qp)
     assert(q->under_way == 0);
     queue_free(&q->core);
     named_queue_marks_free(q);
+    op_free_spare(q);
     buf_free(&q->record);
     free(q->pieces);
     free(q);

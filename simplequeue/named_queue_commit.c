@@ -111,11 +111,11 @@ static void trim(struct named_queue *q)
 
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg)
 {
-    struct op *o = mem_zalloc(sizeof *o);
-    o->q = q;
-    o->kind = kind;
-    o->done = done;
-    o->arg = arg;
+    struct op *o = q->spare;
+    if (!o)
+        o = mem_zalloc(sizeof *o);
+    q->spare = o->retry;
+    *o = (struct op){.q = q, .kind = kind, .done = done, .arg = arg};
     return o;
 }
 
@@ -123,7 +123,17 @@ void op_free(struct op *o)
 {
     id_ranges_free(&o->ids);
     free(o->reason);
-    free(o);
+    o->retry = o->q->spare;
+    o->q->spare = o;
+}
+
+void op_free_spare(struct named_queue *q)
+{
+    struct op *o;
+    while ((o = q->spare)) {
+        q->spare = o->retry;
+        free(o);
+    }
 }
 
 void op_finish(const struct journal_commit *c, void *arg)

@@ -51,12 +51,14 @@ struct named_queue {
     struct op *oldest, *newest;    /* puts under way that move a mark */
     uint64_t last_record, trimmed; /* offsets */
     size_t under_way;
+    struct op *spare; /* ops to be used again, linked by `retry` */
     void *data;
 };
 
 /* ---- named_queue_commit.c ---- */
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg);
 void op_free(struct op *o);
+void op_free_spare(struct named_queue *q);
 /* Finishes or undoes the op, tells its outcome and that of the duplicates that wait for it, and frees it. */
 void op_finish(const struct journal_commit *c, void *arg);
 /* Appends q->record followed by `texts`. The op is the journal's from then on, or refused and untouched. */

@@ -176,12 +176,11 @@ static enum queue_result put_new(
     o->n = put->n;
     o->first_id = put->n ? queue_add(core, put->messages, put->n) : queue_state(core)->next_id;
     buf_clear(&o->q->record);
-    if (put->delay) {
-        o->time = now.monotonic + put->delay;
+    o->time = put->delay ? now.monotonic + put->delay : 0;
+    if (o->q->config.journal && put->delay)
         queue_log_put_late(&o->q->record, o->first_id, put->messages, put->n, now.wall + put->delay);
-    } else {
+    else if (o->q->config.journal)
         queue_log_put(&o->q->record, o->first_id, put->messages, put->n);
-    }
     uint64_t first_id = o->first_id;
     enum queue_result r = op_append(o, a, put->messages, put->n, now, mark);
     if (r != QUEUE_OK)

@@ -2,7 +2,6 @@
 
 #include "app.h"
 
-#include <event2/buffer.h>
 #include <stdlib.h>
 
 static void line_add(struct waiting_line *line, struct waiter *w)
@@ -49,7 +48,7 @@ static struct http_request *leave(struct waiter *w, struct named_queue *q)
     if (q)
         add_queue_id(req, q);
     if (w->acks)
-        http_add_header(req, "X-Millrace-Acked", "%llu", (unsigned long long)w->acked);
+        http_add_header_u64(req, "X-Millrace-Acked", w->acked);
     waiting_free(w);
     return req;
 }
@@ -60,15 +59,20 @@ static void answer_nothing(struct waiter *w)
     http_reply(leave(w, q), 200, "application/octet-stream", BYTES_NONE);
 }
 
-static void frame_messages(const struct queue *core, const struct id_ranges *ids, struct evbuffer *out)
+static void frame_messages(const struct queue *core, const struct id_ranges *ids, struct buf *out)
 {
     for (size_t r = 0; r < ids->n; r++)
         for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
             uint32_t tries;
             struct bytes text = queue_message(core, id, &tries);
-            evbuffer_add_printf(out, "%llu %u %zu\n", (unsigned long long)id, tries, text.len);
-            evbuffer_add(out, text.ptr, text.len);
-            evbuffer_add(out, "\n", 1);
+            buf_append_u64(out, id);
+            buf_append_char(out, ' ');
+            buf_append_u64(out, tries);
+            buf_append_char(out, ' ');
+            buf_append_u64(out, text.len);
+            buf_append_char(out, '\n');
+            buf_append_bytes(out, text);
+            buf_append_char(out, '\n');
         }
 }
 
@@ -81,13 +85,11 @@ static bool answer_messages(struct waiter *w, struct named_queue *q, usec_t now)
     uint64_t lease = queue_reserve(core, w->reader, w->items, APP_REPLY_BYTES, now + w->lease, &ids);
     if (!lease)
         return false;
-    struct evbuffer *body = evbuffer_new();
-    frame_messages(core, &ids, body);
+    frame_messages(core, &ids, &app->frames);
     id_ranges_free(&ids);
     struct http_request *req = leave(w, q);
-    http_add_header(req, "X-Millrace-Lease", "%llu", (unsigned long long)lease);
-    http_reply_evbuffer(req, 200, "application/octet-stream", body);
-    evbuffer_free(body);
+    http_add_header_u64(req, "X-Millrace-Lease", lease);
+    http_reply_buf(req, 200, "application/octet-stream", &app->frames);
     app_arm(app);
     return true;
 }

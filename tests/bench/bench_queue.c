@@ -30,39 +30,42 @@ struct dialect {
     double requests_per_message; /* 0: one, or one a batch */
 };
 
-static const struct dialect dialects[][WORKS] = {
-    [SERVER_RAW] =
-        {
-            [WORK_PUT] = {.fixed = talk_http_put, .reply_length = talk_http_reply},
-            [WORK_GET] = {.fixed = talk_http_get, .reply_length = talk_http_full},
-        },
-    [SERVER_QUEUE] =
-        {
-            [WORK_PUT] = {.fixed = talk_http_put, .reply_length = talk_http_reply},
-            [WORK_GET] = {.fixed = talk_http_get, .reply_length = talk_http_full},
-            [WORK_LEASE] = {.make = talk_http_lease, .reply_length = talk_http_full},
-        },
-    [SERVER_REDIS] =
-        {
-            [WORK_PUT] = {.fixed = talk_redis_put, .reply_length = talk_redis_reply, .pipelined = true},
-            [WORK_GET] = {.fixed = talk_redis_get, .reply_length = talk_redis_reply, .pipelined = true},
-        },
-    [SERVER_BEANSTALKD] =
-        {
-            [WORK_PUT] = {.fixed = talk_beanstalk_put, .reply_length = talk_beanstalk_reply, .pipelined = true},
-            [WORK_LEASE] = {.make = talk_beanstalk_lease,
-                .reply_length = talk_beanstalk_reply,
-                .requests_per_message = 2},
-            [WORK_RIDE] = {.make = talk_beanstalk_ride, .reply_length = talk_beanstalk_ride_reply},
-        },
-    [SERVER_NATS] =
-        {
-            [WORK_PUT] = {.make = talk_nats_put,
-                .reply_length = talk_nats_reply,
-                .pipelined = true,
-                .hello = talk_nats_hello,
-                .hello_end = TALK_NATS_HELLO_END},
-        },
+static const struct dialect dialects[][WORKS] =
+    {
+        [SERVER_RAW] =
+            {
+                [WORK_PUT] = {.fixed = talk_http_put, .reply_length = talk_http_reply},
+                [WORK_GET] = {.fixed = talk_http_get, .reply_length = talk_http_full},
+            },
+        [SERVER_QUEUE] =
+            {
+                [WORK_PUT] = {.fixed = talk_http_put, .reply_length = talk_http_reply},
+                [WORK_GET] = {.fixed = talk_http_get, .reply_length = talk_http_full},
+                [WORK_LEASE] = {.make = talk_http_lease, .reply_length = talk_http_full},
+            },
+        [SERVER_REDIS] =
+            {
+                [WORK_PUT] = {.fixed = talk_redis_put, .reply_length = talk_redis_reply, .pipelined = true},
+                [WORK_GET] = {.fixed = talk_redis_get, .reply_length = talk_redis_reply, .pipelined = true},
+            },
+        [SERVER_BEANSTALKD] =
+            {
+                [WORK_PUT] = {.fixed = talk_beanstalk_put,
+                    .reply_length = talk_beanstalk_reply,
+                    .pipelined = true},
+                [WORK_LEASE] = {.make = talk_beanstalk_lease,
+                    .reply_length = talk_beanstalk_reply,
+                    .requests_per_message = 2},
+                [WORK_RIDE] = {.make = talk_beanstalk_ride, .reply_length = talk_beanstalk_ride_reply},
+            },
+        [SERVER_NATS] =
+            {
+                [WORK_PUT] = {.make = talk_nats_put,
+                    .reply_length = talk_nats_reply,
+                    .pipelined = true,
+                    .hello = talk_nats_hello,
+                    .hello_end = TALK_NATS_HELLO_END},
+            },
 };
 
 struct row {
@@ -79,39 +82,32 @@ static const struct group {
     const char *name;
     struct row rows[MAX_ROWS];
 } groups[] = {
-    {"put",
-        {{"raw epoll loop", SERVER_RAW, WORK_PUT, NULL, 1, 100000, 0},
-            {"simplequeue put", SERVER_QUEUE, WORK_PUT, NULL, 1, 100000, 0},
-            {"redis LPUSH", SERVER_REDIS, WORK_PUT, NULL, 1, 100000, 0},
-            {"beanstalkd put", SERVER_BEANSTALKD, WORK_PUT, NULL, 1, 100000, 0}}},
-    {"get",
-        {{"raw epoll loop", SERVER_RAW, WORK_GET, NULL, 1, 100000, 0},
-            {"simplequeue get", SERVER_QUEUE, WORK_GET, NULL, 1, 100000, 0},
-            {"redis RPOP", SERVER_REDIS, WORK_GET, NULL, 1, 100000, 0}}},
-    {"lease",
-        {{"beanstalkd reserve, delete", SERVER_BEANSTALKD, WORK_LEASE, NULL, 1, 50000, 0},
-            {"beanstalkd delete+reserve in one", SERVER_BEANSTALKD, WORK_RIDE, NULL, 1, 50000, 0},
-            {"simplequeue reserve?ack=", SERVER_QUEUE, WORK_LEASE, NULL, 1, 50000, 0}}},
-    {"put100",
-        {{"redis LPUSH, pipeline of 100", SERVER_REDIS, WORK_PUT, NULL, BATCH, 500000, 0},
-            {"simplequeue mput of 100", SERVER_QUEUE, WORK_PUT, NULL, BATCH, 1000000, 0}}},
-    {"get100",
-        {{"redis RPOP, pipeline of 100", SERVER_REDIS, WORK_GET, NULL, BATCH, 500000, 0},
-            {"simplequeue mget of 100", SERVER_QUEUE, WORK_GET, NULL, BATCH, 1000000, 0}}},
+    {"put", {{"raw epoll loop", SERVER_RAW, WORK_PUT, NULL, 1, 100000, 0},
+                {"simplequeue put", SERVER_QUEUE, WORK_PUT, NULL, 1, 100000, 0},
+                {"redis LPUSH", SERVER_REDIS, WORK_PUT, NULL, 1, 100000, 0},
+                {"beanstalkd put", SERVER_BEANSTALKD, WORK_PUT, NULL, 1, 100000, 0}}},
+    {"get", {{"raw epoll loop", SERVER_RAW, WORK_GET, NULL, 1, 100000, 0},
+                {"simplequeue get", SERVER_QUEUE, WORK_GET, NULL, 1, 100000, 0},
+                {"redis RPOP", SERVER_REDIS, WORK_GET, NULL, 1, 100000, 0}}},
+    {"lease", {{"beanstalkd reserve, delete", SERVER_BEANSTALKD, WORK_LEASE, NULL, 1, 50000, 0},
+                  {"beanstalkd delete+reserve in one", SERVER_BEANSTALKD, WORK_RIDE, NULL, 1, 50000, 0},
+                  {"simplequeue reserve?ack=", SERVER_QUEUE, WORK_LEASE, NULL, 1, 50000, 0}}},
+    {"put100", {{"redis LPUSH, pipeline of 100", SERVER_REDIS, WORK_PUT, NULL, BATCH, 500000, 0},
+                   {"simplequeue mput of 100", SERVER_QUEUE, WORK_PUT, NULL, BATCH, 1000000, 0}}},
+    {"get100", {{"redis RPOP, pipeline of 100", SERVER_REDIS, WORK_GET, NULL, BATCH, 500000, 0},
+                   {"simplequeue mget of 100", SERVER_QUEUE, WORK_GET, NULL, BATCH, 1000000, 0}}},
     {"synced",
         {{"redis appendfsync always, 100", SERVER_REDIS, WORK_PUT, "0", BATCH, 300000, 0},
             {"simplequeue mput of 100, sync=0", SERVER_QUEUE, WORK_PUT, "0", BATCH, 300000, 0},
             {"JetStream file, 100 (no sync each)", SERVER_NATS, WORK_PUT, "0", BATCH, 200000, 0},
             {"bare write+fdatasync, 45 KB", SERVER_RAW, WORK_PUT, "0", 1, 200000, (size_t)45100},
             {"bare write+fdatasync, 16 x 45 KB", SERVER_RAW, WORK_PUT, "0", 1, 400000, (size_t)16 * 45100}}},
-    {"synced1",
-        {{"redis appendfsync always", SERVER_REDIS, WORK_PUT, "0", 1, 30000, 0},
-            {"simplequeue put, sync=0", SERVER_QUEUE, WORK_PUT, "0", 1, 30000, 0},
-            {"beanstalkd -f0 put", SERVER_BEANSTALKD, WORK_PUT, "0", 1, 5000, 0}}},
-    {"kept",
-        {{"raw epoll loop", SERVER_RAW, WORK_PUT, NULL, 1, 60000, 0},
-            {"simplequeue put, sync=never", SERVER_QUEUE, WORK_PUT, "never", 1, 60000, 0},
-            {"simplequeue mput of 100, sync=never", SERVER_QUEUE, WORK_PUT, "never", BATCH, 500000, 0}}},
+    {"synced1", {{"redis appendfsync always", SERVER_REDIS, WORK_PUT, "0", 1, 30000, 0},
+                    {"simplequeue put, sync=0", SERVER_QUEUE, WORK_PUT, "0", 1, 30000, 0},
+                    {"beanstalkd -f0 put", SERVER_BEANSTALKD, WORK_PUT, "0", 1, 5000, 0}}},
+    {"kept", {{"raw epoll loop", SERVER_RAW, WORK_PUT, NULL, 1, 60000, 0},
+                 {"simplequeue put, sync=never", SERVER_QUEUE, WORK_PUT, "never", 1, 60000, 0},
+                 {"simplequeue mput of 100, sync=never", SERVER_QUEUE, WORK_PUT, "never", BATCH, 500000, 0}}},
 };
 #define N_GROUPS (sizeof groups / sizeof *groups)
 
@@ -159,7 +155,8 @@ static bool fill(const struct server *s, enum server_kind kind, uint64_t message
 }
 
 /* What simplequeue answers to the row's request, for the raw loop to send. */
-static void record_reply(const struct bench *b, const struct row *row, struct bytes request, struct buf *reply)
+static void record_reply(
+    const struct bench *b, const struct row *row, struct bytes request, struct buf *reply)
 {
     struct server s;
     struct server_wish wish = {.kind = SERVER_QUEUE, .simplequeue = b->simplequeue};
@@ -194,7 +191,8 @@ static void measure_server(const struct bench *b, const struct row *row, struct 
     struct buf request = {0};
     uint64_t warm = row->total / 20 > BATCH * CONNECTIONS ? row->total / 20 : BATCH * CONNECTIONS;
     start(b, row, &s);
-    if (row->work != WORK_PUT && row->kind != SERVER_RAW && !fill(&s, row->kind, 2 * warm + row->total + BATCH))
+    if (row->work != WORK_PUT && row->kind != SERVER_RAW &&
+        !fill(&s, row->kind, 2 * warm + row->total + BATCH))
         die("cannot be filled", row->name);
     double factor = dialects[row->kind][row->work].requests_per_message;
     struct load l = load_for(&s, row->kind, row->work, row->messages, &request);
@@ -257,8 +255,8 @@ static void run_group(const struct bench *b, const struct group *g, size_t round
             (g->rows[i].bare ? measure_bare : measure_server)(b, &g->rows[i], r);
             r->ratio = r->rate / results[0][round].rate;
         }
-    printf("%-38s %12s %8s %14s   (%d bytes, %d connections, median of %zu)\n", g->name, "messages/s", "to first",
-        "server us/msg", MESSAGE_BYTES, CONNECTIONS, rounds);
+    printf("%-38s %12s %8s %14s   (%d bytes, %d connections, median of %zu)\n", g->name, "messages/s",
+        "to first", "server us/msg", MESSAGE_BYTES, CONNECTIONS, rounds);
     for (size_t i = 0; i < n; i++)
         printf("%-38s %12.0f %8.2f %14.2f\n", g->rows[i].name,
             median_of(results[i], rounds, offsetof(struct result, rate)),

@@ -120,8 +120,8 @@ static bool count_replies(struct running *r, struct connection *c)
     while (c->replies < wanted && c->parsed < c->have) {
         size_t n = r->load->reply_length(bytes_of(c->room + c->parsed, c->have - c->parsed));
         if (n == LOAD_BAD) {
-            fprintf(stderr, "bench: not what was wanted: %.*s\n", (int)(c->have - c->parsed < 200 ? c->have - c->parsed : 200),
-                c->room + c->parsed);
+            fprintf(stderr, "bench: not what was wanted: %.*s\n",
+                (int)(c->have - c->parsed < 200 ? c->have - c->parsed : 200), c->room + c->parsed);
             return false;
         }
         if (n == 0 || c->parsed + n > c->have)

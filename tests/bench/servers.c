@@ -137,7 +137,8 @@ static void run_child(const struct server_wish *wish, int listener, int port)
         exec_queue(wish, listener);
     else
         exec_peer(wish, port);
-    fprintf(stderr, "bench: cannot start it: %s (scripts/setup --bench installs the peers)\n", strerror(errno));
+    fprintf(
+        stderr, "bench: cannot start it: %s (scripts/setup --bench installs the peers)\n", strerror(errno));
     _exit(1);
 }
 
@@ -213,7 +214,8 @@ static bool make_nats_stream(const struct server *s)
     return made;
 }
 
-static const char *const names[] = {"the raw loop", "simplequeue", "redis-server", "beanstalkd", "nats-server"};
+static const char *const names[] = {
+    "the raw loop", "simplequeue", "redis-server", "beanstalkd", "nats-server"};
 
 bool server_start(struct server *s, const struct server_wish *wish)
 {
