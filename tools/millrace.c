@@ -23,7 +23,8 @@ static const struct tool {
     const char *help;
 } tools[] = {
     {"up", tool_up, "run the pipeline of a configuration in the foreground"},
-    {"put", tool_put, "post events from files or standard input to the local queue"},
+    {"put", tool_put, "post events from files, logs or standard input to the local queue"},
+    {"file_to_queue", tool_put, "the same"},
     {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},
     {"compact", tool_compact, "move what is counted so far into the archive"},
@@ -62,7 +63,7 @@ static void usage(FILE *out)
 {
     fputs("usage: millrace NAME [OPTION...]\n\n", out);
     for (size_t i = 0; i < N_TOOLS; i++)
-        fprintf(out, "  %-8s %s\n", tools[i].name, tools[i].help);
+        fprintf(out, "  %-13s %s\n", tools[i].name, tools[i].help);
     fputs("\nDaemons and programs, run likewise:", out);
     for (size_t i = 0; i < N_PROGRAMS; i++)
         fprintf(out, "%s%s", i % 6 == 0 ? "\n  " : ", ", programs[i]);

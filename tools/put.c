@@ -1,30 +1,26 @@
-/* millrace put: posts lines to the local queue in batches.
+/* millrace put, also millrace file_to_queue: posts lines to the local queue.
  *
- * With --producer every batch moves that producer's mark from the offset of its first byte to that behind its last, the
- * inputs counted as one run of bytes. So a batch can be sent again after any trouble, and a put that was cut off can be
- * repeated from the start: what is there already is a duplicate, and where the batches' borders differ the queue's
- * answer names the mark to go on from. Without a producer only what was surely not taken is tried again. */
+ * With --producer the marks are offsets in the inputs, counted as one run of unpacked bytes: a put that was cut off goes on
+ * from the mark when it is repeated, and nothing is stored twice. put_batch.h has the rest. */
 #include "clock.h"
-#include "http_client.h"
-#include "json_fields.h"
+#include "line_source.h"
+#include "log_tail.h"
 #include "options.h"
 #include "pipeline.h"
+#include "progress.h"
+#include "put_batch.h"
 #include "tools.h"
-#include "url.h"
-#include <errno.h>
-#include <event2/event.h>
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
+#include <time.h>
 
 #define BATCH_BYTES ((size_t)1 << 20)
-#define BACKOFF_FIRST (50 * USEC_PER_MSEC)
-#define BACKOFF_LAST (2 * USEC_PER_SEC)
-#define PROGRESS_EVERY (100 * USEC_PER_MSEC)
+#define FOLLOW_POLL (100 * USEC_PER_MSEC)
 
 static const struct option_row rows[] = {
     {.name = "queue_url", .type = OPTION_STRING, .help = "where simplequeue is; by default as --config says"},
@@ -34,7 +30,22 @@ static const struct option_row rows[] = {
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "the queue to put to"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "a name under which this same input may be put again and is stored once"},
+        .help = "a name under which this same input may be put again: it goes on where it was cut off"},
+    {.name = "follow",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .letter = 'f',
+        .help = "go on with what is written to the file, also after it was rotated; needs --producer"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help =
+            "with --follow: where it keeps which file it is in (default: .FILE.PRODUCER beside the file)"},
+    {.name = "rate",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .min = 0,
+        .max = 100000000,
+        .help = "lines a second at most; 0: as fast as it goes"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
@@ -54,261 +65,125 @@ static const struct option_row rows[] = {
 
 struct put {
     const struct options *o;
-    struct event_base *base;
-    struct http_client *client;
-    const char *producer; /* NULL: none */
-    int64_t batch_lines;
-    usec_t timeout;
-    /* the batch */
-    struct buf body;
-    int64_t lines;
-    uint64_t mark, next; /* offsets of its first byte and behind its last */
-    uint64_t resume;     /* lines before this offset are there already */
-    /* what is done */
-    uint64_t posted, duplicates, size; /* size 0: unknown */
-    usec_t started, shown;
-    bool progress;
+    struct pipeline *pipeline;
+    struct put_batch *batch;
+    size_t batch_lines;
+    uint64_t resume;                /* the producer's mark when it began */
+    uint64_t base;                  /* of the file under way: unpacked bytes of those before it */
+    uint64_t packed_before, packed; /* for the progress: bytes of the files before, of all (0: unknown) */
+    usec_t began;
+    uint64_t taken; /* lines since then */
+    struct progress progress;
 };
 
-static void show_progress(struct put *p, bool last)
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int sig)
 {
-    usec_t now = clock_monotonic();
-    if (!p->progress || (!last && now - p->shown < PROGRESS_EVERY))
-        return;
-    p->shown = now;
-    double seconds = (double)(now - p->started) / USEC_PER_SEC + 1e-6;
-    double done = (double)p->next;
-    fprintf(stderr, "\r%10" PRIu64 " events  %8.1f MB  %9.0f events/s", p->posted + p->duplicates, done / 1e6,
-        (double)(p->posted + p->duplicates) / seconds);
-    if (p->size)
-        fprintf(stderr, "  %5.1f %%  ETA %.0f s", 100 * done / (double)p->size,
-            done > 0 ? ((double)p->size - done) * seconds / done : 0.0);
-    fputs(last ? "\033[K\n" : "\033[K", stderr);
+    (void)sig;
+    stopped = 1;
 }
 
-static void wait_a_while(usec_t t)
+static const char *queue_url(void *arg)
+{
+    struct put *p = arg;
+    const char *url = options_string(p->o, "queue_url");
+    if (url != NULL)
+        return url;
+    pipeline_close(&p->pipeline);
+    p->pipeline = pipeline_open(options_config(p->o), options_string(p->o, "data_dir"));
+    return pipeline_url(p->pipeline, "simplequeue");
+}
+
+/* ---- pace ---- */
+
+static void sleep_for(usec_t t)
 {
     struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
     nanosleep(&ts, NULL);
 }
 
-struct reply {
-    struct put *put;
-    enum http_client_result result;
-    int status;
-    bool duplicate;
-    struct buf body;
-};
-
-static void on_done(enum http_client_result result, const struct http_reply_view *view, void *arg)
+static void keep_pace(struct put *p)
 {
-    struct reply *r = arg;
-    r->result = result;
-    if (result == HTTP_CLIENT_OK) {
-        r->status = view->status;
-        r->duplicate = *http_reply_header(view, "X-Millrace-Duplicate") != '\0';
-        buf_append_bytes(&r->body, view->body);
-    }
-    event_base_loopbreak(r->put->base);
-}
-
-static void ask_queue(struct put *p, struct reply *r)
-{
-    struct buf target = {0};
-    buf_append_str(&target, "/mput?separator=%0A&queue=");
-    url_encode(bytes_str(options_string(p->o, "queue")), &target);
-    if (p->producer) {
-        buf_append_str(&target, "&producer=");
-        url_encode(bytes_str(p->producer), &target);
-        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, p->mark, p->next);
-    }
-    buf_append_char(&target, '\0');
-    http_client_request(p->client, &(struct http_call_spec){.method = "POST",
-                                       .target = target.ptr,
-                                       .content_type = "application/octet-stream",
-                                       .body = buf_bytes(&p->body),
-                                       .arg = r,
-                                       .on_done = on_done});
-    event_base_dispatch(p->base);
-    buf_free(&target);
-}
-
-/* 409: the producer's mark is inside this batch, so the input up to there is stored. */
-static bool take_mark(struct put *p, const struct reply *r)
-{
-    struct json_doc *doc = json_doc_parse(buf_bytes(&r->body));
-    uint64_t mark = 0;
-    if (!doc)
-        return false;
-    struct json_value v = json_doc_at(doc, "/mark");
-    bool ok = v.type == JSON_STRING && bytes_to_u64(v.v.string, &mark) && mark > p->mark && mark < p->next;
-    json_doc_free(&doc);
-    if (ok)
-        p->resume = mark;
-    return ok;
-}
-
-static int give_up(struct put *p, const struct reply *r, const char *why)
-{
-    if (r->status)
-        fprintf(stderr, "\nmillrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
-            r->body.ptr ? r->body.ptr : "");
-    else
-        fprintf(stderr, "\nmillrace put: %s\n", http_client_strerror(r->result));
-    fprintf(stderr, "millrace put: %s; the first %" PRIu64 " bytes (%" PRIu64 " events) are stored\n", why,
-        p->mark, p->posted + p->duplicates);
-    return r->status && r->status != 503 && r->status != 429 ? EX_DATAERR : EX_TEMPFAIL;
-}
-
-/* What met failing storage may be found after a restart all the same: only marks make it harmless to send it again. */
-static bool was_not_taken(const struct reply *r)
-{
-    static const char failed[] = "\"storage-failed\"";
-    bool unsure =
-        !r->put->producer && r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed));
-    return r->result == HTTP_CLIENT_REFUSED ||
-           (r->result == HTTP_CLIENT_OK && !unsure && (r->status == 503 || r->status == 429));
-}
-
-enum sent { SENT_DONE, SENT_CUT, SENT_FAILED };
-
-/* Sends the batch until it is stored. SENT_CUT: only what is behind p->resume is missing. */
-static enum sent send_batch(struct put *p, int *status)
-{
-    usec_t end = clock_monotonic() + p->timeout, backoff = BACKOFF_FIRST;
-    for (;;) {
-        struct reply r = {.put = p};
-        enum sent sent = SENT_FAILED;
-        bool again = false;
-        ask_queue(p, &r);
-        if (r.result == HTTP_CLIENT_OK && r.status == 200) {
-            *(r.duplicate ? &p->duplicates : &p->posted) += (uint64_t)p->lines;
-            sent = SENT_DONE;
-        } else if (r.status == 409 && p->producer && take_mark(p, &r)) {
-            sent = SENT_CUT;
-        } else if (!was_not_taken(&r) && !(p->producer && r.result != HTTP_CLIENT_OK)) {
-            *status =
-                give_up(p, &r, r.status ? "refused" : "perhaps stored; with --producer it could be repeated");
-        } else if (clock_monotonic() + backoff > end) {
-            *status = give_up(p, &r, "no progress within --timeout");
-        } else {
-            again = true;
-        }
-        buf_free(&r.body);
-        if (!again)
-            return sent;
-        wait_a_while(backoff);
-        backoff = backoff * 2 < BACKOFF_LAST ? backoff * 2 : BACKOFF_LAST;
-    }
-}
-
-/* Drops the lines that end at or before p->resume from the batch. */
-static void cut_batch(struct put *p, const struct buf *ends)
-{
-    const uint64_t *at = (const uint64_t *)(const void *)ends->ptr;
-    size_t dropped = 0, n = (size_t)p->lines;
-    const char *from = p->body.ptr;
-    while (dropped < n && at[dropped] <= p->resume) {
-        from = (const char *)memchr(from, '\n', (size_t)(p->body.ptr + p->body.len - from)) + 1;
-        dropped++;
-    }
-    size_t left = (size_t)(p->body.ptr + p->body.len - from);
-    memmove(p->body.ptr, from, left);
-    p->body.len = left;
-    p->duplicates += dropped;
-    p->lines -= (int64_t)dropped;
-    p->mark = p->resume;
-}
-
-static int flush(struct put *p, struct buf *ends)
-{
-    int status = 0;
-    if (p->lines == 0)
-        return 0;
-    enum sent sent = send_batch(p, &status);
-    if (sent == SENT_CUT) {
-        cut_batch(p, ends);
-        sent = send_batch(p, &status);
-    }
-    if (sent != SENT_DONE)
-        return status ? status : EX_TEMPFAIL;
-    p->mark = p->next;
-    p->lines = 0;
-    buf_clear(&p->body);
-    buf_clear(ends);
-    show_progress(p, false);
-    return 0;
-}
-
-static void add_line(struct put *p, struct bytes line, struct buf *ends)
-{
-    if (line.len && line.ptr[line.len - 1] == '\n')
-        line.len--;
-    if (line.len && line.ptr[line.len - 1] == '\r')
-        line.len--;
-    if (line.len == 0)
+    int64_t rate = options_int(p->o, "rate");
+    if (rate == 0)
         return;
-    buf_append_bytes(&p->body, line);
-    buf_append_char(&p->body, '\n');
-    buf_append(ends, &p->next, sizeof p->next);
-    p->lines++;
+    usec_t due = p->began + (usec_t)(p->taken * USEC_PER_SEC / (uint64_t)rate), now = clock_monotonic();
+    if (due > now)
+        sleep_for(due - now);
 }
 
-static int put_stream(struct put *p, FILE *f, const char *name)
+/* ---- lines ---- */
+
+static int flush(struct put *p)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-    struct buf ends = {0}; /* of the batch's lines: offsets in the input */
-    int status = 0;
-    while (!status && (n = getline(&line, &cap, f)) > 0) {
-        if (p->lines && p->body.len + (size_t)n > BATCH_BYTES)
-            status = flush(p, &ends);
-        p->next += (uint64_t)n;
-        add_line(p, bytes_of(line, (size_t)n), &ends);
-        if (!status && p->lines >= p->batch_lines)
-            status = flush(p, &ends);
-    }
-    if (!status && ferror(f)) {
-        fprintf(stderr, "millrace put: %s: %s\n", name, strerror(errno));
-        status = EX_IOERR;
-    }
-    if (!status)
-        status = flush(p, &ends);
-    free(line);
-    buf_free(&ends);
+    p->taken += put_batch_lines(p->batch);
+    int status = put_batch_flush(p->batch);
+    keep_pace(p);
     return status;
 }
 
-/* What unpacks a file that begins so; NULL for one that is no gzip or zstd. Pipes are not looked into. */
-static const char *unpacker(FILE *f)
+static int add(struct put *p, struct bytes line, uint64_t end)
 {
-    char magic[4] = "";
-    if (fseek(f, 0, SEEK_SET) != 0)
-        return NULL;
-    size_t n = fread(magic, 1, sizeof magic, f);
-    rewind(f);
-    if (n >= 2 && memcmp(magic, "\x1f\x8b", 2) == 0)
-        return "zcat";
-    return n == 4 && memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ? "zstdcat" : NULL;
+    if (put_batch_lines(p->batch) > 0 && put_batch_bytes(p->batch) + line.len > BATCH_BYTES) {
+        int status = flush(p);
+        if (status != 0)
+            return status;
+    }
+    put_batch_add(p->batch, line, end);
+    return put_batch_lines(p->batch) >= p->batch_lines ? flush(p) : 0;
+}
+
+static void show(struct put *p, uint64_t consumed, bool last)
+{
+    progress_show(&p->progress, p->packed_before + consumed, p->packed, p->taken, last, clock_monotonic());
+}
+
+static int complain(const char *why, int status)
+{
+    fprintf(stderr, "\nmillrace put: %s\n", why);
+    return status;
+}
+
+/* ---- files ---- */
+
+static int skip(struct put *p, struct line_source *s)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    uint64_t reached;
+    if (p->resume <= p->base)
+        return 0;
+    if (line_source_skip(s, p->resume - p->base, &reached, error) != 0)
+        return complain(error, EX_DATAERR);
+    put_batch_begin_at(p->batch, p->base + reached);
+    return 0;
+}
+
+static int put_lines(struct put *p, struct line_source *s)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    struct bytes line;
+    int rc = 0, status = skip(p, s);
+    p->progress.before = p->packed_before + line_source_consumed(s);
+    while (status == 0 && !stopped && (rc = line_source_next(s, false, &line, error)) > 0) {
+        status = add(p, line, p->base + line_source_offset(s));
+        show(p, line_source_consumed(s), false);
+    }
+    if (rc < 0)
+        return complain(error, EX_DATAERR);
+    return status;
 }
 
 static int put_file(struct put *p, const char *name)
 {
-    if (strcmp(name, "-") == 0)
-        return put_stream(p, stdin, "standard input");
-    FILE *f = fopen(name, "re");
-    if (!f) {
-        fprintf(stderr, "millrace put: %s: %s\n", name, strerror(errno));
-        return EX_NOINPUT;
-    }
-    const char *unpack = unpacker(f);
-    int status = EX_DATAERR;
-    if (unpack)
-        fprintf(stderr, "millrace put: %s is compressed: %s %s | millrace put\n", name, unpack, name);
-    else
-        status = put_stream(p, f, name);
-    fclose(f);
+    char error[LINE_SOURCE_ERROR_TEXT];
+    struct line_source *s = line_source_open(name, error);
+    if (s == NULL)
+        return complain(error, EX_NOINPUT);
+    int status = put_lines(p, s);
+    p->base += line_source_offset(s);
+    p->packed_before += line_source_consumed(s);
+    line_source_close(&s);
     return status;
 }
 
@@ -325,16 +200,116 @@ static uint64_t size_of(char **files, size_t n)
     return size;
 }
 
+static int put_files(struct put *p, char **files, size_t n)
+{
+    int status = 0;
+    p->packed = size_of(files, n);
+    for (size_t i = 0; i < n && status == 0 && !stopped; i++)
+        status = put_file(p, files[i]);
+    if (status == 0)
+        status = flush(p);
+    if (status == 0 && !stopped && p->base < p->resume)
+        return complain(
+            "more was put under this producer's name than this input has: it is another input, or a "
+            "part of it is missing",
+            EX_DATAERR);
+    return stopped && status == 0 ? 128 + SIGINT : status;
+}
+
+/* ---- --follow ---- */
+
+static char *state_path(const struct put *p, const char *path)
+{
+    const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
+    struct buf text = {0};
+    if (given != NULL)
+        return mem_strdup(given);
+    buf_printf(&text, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
+        slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
+    return text.ptr;
+}
+
+static int next_file(struct put *p, struct log_tail *t)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    int status = flush(p), rc = status == 0 ? log_tail_next_file(t, error) : 0;
+    if (rc < 0)
+        return complain(error, EX_IOERR);
+    if (rc > 0)
+        sleep_for(FOLLOW_POLL);
+    return status;
+}
+
+/* The batch goes out whenever there is nothing more to read. */
+static int follow_on(struct put *p, struct log_tail *t)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    int status = 0;
+    while (status == 0 && !stopped) {
+        struct bytes line;
+        switch (log_tail_next(t, clock_wall(), &line, error)) {
+        case LOG_TAIL_LINE:
+            status = add(p, line, log_tail_offset(t));
+            break;
+        case LOG_TAIL_WAIT:
+            status = flush(p);
+            show(p, log_tail_offset(t), false);
+            sleep_for(FOLLOW_POLL);
+            break;
+        case LOG_TAIL_OVER:
+            status = next_file(p, t);
+            break;
+        case LOG_TAIL_FAILED:
+            status = complain(error, EX_IOERR);
+            break;
+        }
+    }
+    return status == 0 ? flush(p) : status;
+}
+
+static int follow(struct put *p, const char *path)
+{
+    char error[LINE_SOURCE_ERROR_TEXT], *state = state_path(p, path);
+    bool missing;
+    struct log_tail *t = log_tail_open(path, state, p->resume, &missing, error);
+    free(state);
+    if (t == NULL)
+        return complain(error, EX_DATAERR);
+    if (missing)
+        fprintf(stderr,
+            "millrace put: the file it was in is not there any more: what was not put of it is missing; "
+            "going on with "
+            "%s from its beginning\n",
+            path);
+    put_batch_begin_at(p->batch, log_tail_offset(t));
+    int status = follow_on(p, t);
+    log_tail_close(&t);
+    return status;
+}
+
+/* ---- life ---- */
+
 static void summary(struct put *p)
 {
+    struct put_batch_numbers n = put_batch_numbers(p->batch);
+    double seconds = (double)(clock_monotonic() - p->began) / USEC_PER_SEC;
     if (options_bool(p->o, "quiet"))
         return;
-    show_progress(p, true);
-    double seconds = (double)(clock_monotonic() - p->started) / USEC_PER_SEC;
-    fprintf(stderr, "millrace put: %" PRIu64 " events posted", p->posted);
-    if (p->duplicates)
-        fprintf(stderr, ", %" PRIu64 " were there already", p->duplicates);
+    show(p, 0, true);
+    fprintf(stderr, "millrace put: %" PRIu64 " events posted", n.posted);
+    if (n.duplicates > 0)
+        fprintf(stderr, ", %" PRIu64 " were there already", n.duplicates);
+    if (p->resume > 0)
+        fprintf(stderr, "; the first %" PRIu64 " bytes were there already", p->resume);
     fprintf(stderr, ", %.2f s\n", seconds);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction stop = {.sa_handler = on_signal};
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
 }
 
 static int put_all(struct put *p)
@@ -342,43 +317,48 @@ static int put_all(struct put *p)
     static char dash[] = "-";
     char *standard_input[] = {dash}, **files;
     size_t n = options_operands(p->o, &files);
-    int status = 0;
-    if (n == 0) {
-        files = standard_input;
-        n = 1;
-    }
-    p->size = size_of(files, n);
-    p->started = clock_monotonic();
-    p->progress = isatty(STDERR_FILENO) && !options_bool(p->o, "quiet");
-    for (size_t i = 0; i < n && !status; i++)
-        status = put_file(p, files[i]);
-    if (!status)
+    int status = put_batch_ask_mark(p->batch, &p->resume);
+    p->began = clock_monotonic();
+    progress_begin(&p->progress, options_bool(p->o, "quiet"), p->began);
+    if (status == 0 && options_bool(p->o, "follow"))
+        status = follow(p, files[0]);
+    else if (status == 0)
+        status = put_files(p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    if (status == 0 || stopped)
         summary(p);
     return status;
 }
 
+static int check(const struct options *o)
+{
+    char **files;
+    if (!options_bool(o, "follow"))
+        return 0;
+    if (options_string(o, "producer") == NULL)
+        return complain("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
+    if (options_operands(o, &files) != 1 || strcmp(files[0], "-") == 0)
+        return complain("--follow needs one file", EX_USAGE);
+    return 0;
+}
+
 static int put_with(const struct options *o)
 {
-    struct put p = {.o = o,
+    int64_t batch = options_int(o, "batch"), rate = options_int(o, "rate");
+    struct put p = {.o = o, .batch_lines = (size_t)batch};
+    int status = check(o);
+    if (status != 0)
+        return status;
+    if (rate > 0 && rate / 10 < batch)
+        p.batch_lines = rate < 10 ? 1 : (size_t)(rate / 10);
+    catch_signals();
+    p.batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
+        .arg = &p,
+        .queue = options_string(o, "queue"),
         .producer = options_string(o, "producer"),
-        .batch_lines = options_int(o, "batch"),
-        .timeout = options_int(o, "timeout") * USEC_PER_MSEC};
-    struct pipeline *pipeline = pipeline_open(options_config(o), options_string(o, "data_dir"));
-    const char *url = options_string(o, "queue_url");
-    int status = EX_USAGE;
-    signal(SIGPIPE, SIG_IGN);
-    p.base = event_base_new();
-    url = url ? url : pipeline_url(pipeline, "simplequeue");
-    p.client =
-        http_client_new(&(struct http_client_config){.base = p.base, .url = url, .max_connections = 1});
-    if (p.client)
-        status = put_all(&p);
-    else
-        fprintf(stderr, "millrace put: %s is no address\n", url);
-    http_client_free(&p.client);
-    event_base_free(p.base);
-    pipeline_close(&pipeline);
-    buf_free(&p.body);
+        .timeout = options_int(o, "timeout") * USEC_PER_MSEC});
+    status = put_all(&p);
+    put_batch_free(&p.batch);
+    pipeline_close(&p.pipeline);
     return status;
 }
 

@@ -1,5 +1,4 @@
 """millrace put, query and status against real daemons."""
-import gzip
 import json
 import subprocess
 import threading
@@ -107,12 +106,6 @@ class WholeTest(harness.MillraceTest):
             done = self.run_program("millrace", tool, "--data-dir", self.path("typo"), stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 78, done)
             self.assertIn(self.path("typo").encode(), done.stderr)
-
-    def test_a_compressed_file_is_no_events(self):
-        packed = self.write("clicks.ndjson.gz", gzip.compress(b"{}\n"))
-        done = self.run_program("millrace", "put", "--queue-url=http://127.0.0.1:1", packed)
-        self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"zcat", done.stderr)
 
     def test_checking_does_nothing(self):
         done = self.run_program("millrace", "put", "--check-config", "--queue-url=http://127.0.0.1:1", input=b"{}\n")

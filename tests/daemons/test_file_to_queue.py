@@ -1,0 +1,247 @@
+"""millrace file_to_queue (millrace put): packed files, going on after an interruption, pace, logs that are rotated."""
+# full: MILLRACE_ROUNDS=100
+import gzip
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import harness
+from harness import wait_until
+
+
+class QueueTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never")
+
+    def argv(self, *args):
+        return [harness.program("millrace"), "file_to_queue", "--queue-url", self.queue.url, *args]
+
+    def put(self, *args, **kw):
+        return self.run_program("millrace", "file_to_queue", "--queue-url", self.queue.url, *args, **kw)
+
+    def begin(self, *args):
+        p = subprocess.Popen(harness.dies_with_us(self.argv(*args)), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(lambda: p.poll() is None and (p.kill(), p.wait()))
+        return p
+
+    def stored(self):
+        out = []
+        reply = self.queue.get("/dump")
+        while True:
+            out += reply.body.splitlines()
+            if not reply.header("X-Millrace-Next"):
+                return out
+            reply = self.queue.get("/dump?from=" + reply.header("X-Millrace-Next"))
+
+    def depth(self):
+        return self.queue.stats()["depth"]
+
+    def mark(self):
+        return int(self.queue.get("/producer?producer=p").json()["mark"])
+
+
+def numbered(n, start=0):
+    return b"".join(b'{"n":%d}\n' % i for i in range(start, start + n))
+
+
+class Files(QueueTest):
+    def test_packed_files(self):
+        text = numbered(5000)
+        gz = self.write("a.gz", gzip.compress(text[:20000]) + gzip.compress(text[20000:40000]))
+        zst = self.write("b.zst", subprocess.run(["zstd", "-c"], input=text[40000:-1], capture_output=True,
+                                                 check=True).stdout)
+        done = self.put(gz, zst)
+        self.assertEqual(done.returncode, 0, done)
+        # a line that two files share is two lines
+        self.assertEqual(b"".join(self.stored()), text.replace(b"\n", b""))
+
+    def test_damaged_files(self):
+        packed = gzip.compress(numbered(5000))
+        for content, words in ((packed[:len(packed) // 2], b"truncated"),
+                               (packed[:100] + b"\0" * 50 + packed[150:], b"damaged")):
+            done = self.put(self.write("damaged.gz", content))
+            self.assertEqual(done.returncode, 65, done)
+            self.assertIn(words, done.stderr)
+
+    def test_an_interruption(self):
+        """Cut off again and again, by kill and by Ctrl-C, it goes on from the mark: all once, in order."""
+        random = harness.seeded()
+        whole = numbered(30000)
+        files = [self.write("a", whole[:100000]), self.write("b.gz", gzip.compress(whole[100000:250000])),
+                 self.write("c", whole[250000:-1])]
+        # files end in the middle of a line: each part is a line of its own
+        expected = whole[:100000].splitlines() + whole[100000:250000].splitlines() + whole[250000:].splitlines()
+        for _ in range(harness.rounds(5)):
+            before = self.mark()
+            p = self.begin("--producer=p", "--batch=200", *files)
+            wait_until(lambda: self.mark() > before or p.poll() is not None, "some progress")
+            time.sleep(random.uniform(0, 0.02))
+            p.send_signal(random.choice((signal.SIGKILL, signal.SIGINT)))
+            p.wait()
+        done = self.put("--producer=p", *files)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored(), expected)
+        again = self.put("--producer=p", *files)
+        self.assertIn(b"0 events posted", again.stderr)
+        self.assertEqual(self.depth(), len(expected))
+
+    def test_another_input_under_the_name(self):
+        self.assertEqual(self.put("--producer=p", self.write("a", "0123456789\n" * 10)).returncode, 0)
+        for content, words in (("x" * 200 + "\n", b"no line ends at byte 110"), ("short\n", b"another input")):
+            done = self.put("--producer=p", self.write("b", content))
+            self.assertEqual(done.returncode, 65, done)
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.depth(), 10)
+
+    def test_pace(self):
+        began = time.monotonic()
+        self.assertEqual(self.put("--rate=200", self.write("a", numbered(100))).returncode, 0)
+        self.assertGreater(time.monotonic() - began, 0.4)
+        self.assertEqual(self.depth(), 100)
+
+    def test_progress_on_a_terminal(self):
+        name = self.write("a", numbered(400))
+        controller, terminal = pty.openpty()
+        p = subprocess.Popen(self.argv("--rate=1000", "--batch=50", name), stderr=terminal, stdin=subprocess.DEVNULL)
+        os.close(terminal)
+        seen = b""
+        while select.select([controller], [], [], harness.PATIENCE)[0]:
+            try:
+                piece = os.read(controller, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(controller)
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        self.assertRegex(seen, rb"\[#+ *\] +\d+ %  \d+ events  .* events/s  ETA \d+ s")
+        self.assertIn(b"400 events posted", seen)
+
+
+class Follow(QueueTest):
+    def setUp(self):
+        super().setUp()
+        self.n = 0
+        self.log = self.path("access.log")
+        open(self.log, "wb").close()
+
+    def log_lines(self, n, path=None):
+        with open(path or self.log, "ab") as f:
+            f.write(numbered(n, self.n))
+        self.n += n
+
+    def follow(self, *args):
+        """At work: it has the file open."""
+        p = self.begin("--follow", "--producer=p", self.log, *args)
+        wait_until(lambda: any(os.path.realpath(fd).startswith(self.log) for fd in self.descriptors(p)) or
+                   p.poll() is not None, "the log to be open")
+        return p
+
+    @staticmethod
+    def descriptors(p):
+        try:
+            return ["/proc/%d/fd/%s" % (p.pid, fd) for fd in os.listdir("/proc/%d/fd" % p.pid)]
+        except OSError:
+            return []
+
+    def wait_stored(self):
+        wait_until(lambda: self.depth() >= self.n, lambda: "%d lines, %d are there" % (self.n, self.depth()))
+        self.assertEqual(self.stored(), numbered(self.n).splitlines())
+
+    def rotate(self):
+        for i in range(400, 0, -1):
+            if os.path.exists("%s.%d" % (self.log, i)):
+                os.rename("%s.%d" % (self.log, i), "%s.%d" % (self.log, i + 1))
+        os.rename(self.log, self.log + ".1")
+
+    def interrupt(self, p):
+        p.send_signal(signal.SIGINT)
+        said = p.stderr.read()
+        self.assertEqual(p.wait(harness.PATIENCE), 0, said)
+        return said
+
+    def test_a_growing_file(self):
+        p = self.follow()
+        for n in (1, 50, 3000):
+            self.log_lines(n)
+            self.wait_stored()
+        with open(self.log, "ab") as f:
+            f.write(b'{"n":')
+            f.flush()
+            time.sleep(0.3)
+            self.assertEqual(self.depth(), self.n, "half a line is none")
+            f.write(b"%d}\n" % self.n)
+        self.n += 1
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_rotation_while_it_looks_and_while_it_does_not(self):
+        p = self.follow()
+        wait_until(lambda: os.path.exists(self.path(".access.log.p")), "the state")
+        self.log_lines(10)
+        self.rotate()
+        self.log_lines(5, self.log + ".1")  # the writer still has it open
+        open(self.log, "wb").close()
+        self.log_lines(10)
+        self.wait_stored()
+        p.kill()
+        p.wait()
+        self.log_lines(10)
+        for _ in range(2):
+            self.rotate()
+            time.sleep(0.01)
+            self.log_lines(10)
+        p = self.follow()
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_it_is_killed_and_the_log_rotated_at_random(self):
+        random = harness.seeded()
+        for _ in range(harness.rounds(4)):
+            p = self.follow()
+            wait_until(lambda: os.path.exists(self.path(".access.log.p")), "the state")
+            for _ in range(random.randrange(1, 6)):
+                self.log_lines(random.randrange(1, 400))
+                if random.random() < 0.25:
+                    self.rotate()
+                    self.log_lines(1)
+                time.sleep(random.uniform(0, 0.1))
+            p.kill()
+            p.wait()
+        p = self.follow()
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_a_file_cut_to_nothing(self):
+        p = self.follow()
+        self.log_lines(100)
+        self.wait_stored()
+        os.truncate(self.log, 0)
+        self.log_lines(3)
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_a_file_that_is_gone_is_told(self):
+        p = self.follow()
+        self.log_lines(10)
+        self.wait_stored()
+        self.interrupt(p)
+        os.unlink(self.log)
+        self.log_lines(5)
+        p = self.follow()
+        self.wait_stored()
+        self.assertIn(b"is missing", self.interrupt(p))
+
+    def test_usage(self):
+        self.assertEqual(self.put("--follow", self.log).returncode, 64)
+        self.assertEqual(self.put("--follow", "--producer=p", "-").returncode, 64)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,280 @@
+#include "line_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#define READ_STEP ((size_t)256 << 10)
+#define UNPACK_STEP ((size_t)512 << 10)
+#define GZIP_WINDOW (15 + 16)
+
+struct line_source {
+    int fd;
+    char *name;
+    enum { PLAIN, GZIP, ZSTD } kind;
+    z_stream gzip;
+    ZSTD_DCtx *zstd;
+    bool in_frame;   /* of gzip or zstd: the end here would be a truncation */
+    struct buf raw;  /* read, not unpacked; of a plain file always empty */
+    struct buf text; /* unpacked; [at, len) not given yet */
+    size_t at, searched;
+    uint64_t offset, consumed;
+    bool at_end;
+};
+
+static int fail(const struct line_source *s, char *error, const char *why)
+{
+    snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", s->name, why);
+    return -1;
+}
+
+/* ---- opening ---- */
+
+static int read_more(struct line_source *s, struct buf *into, char *error)
+{
+    ssize_t n;
+    buf_reserve(into, READ_STEP);
+    do
+        n = read(s->fd, into->ptr + into->len, READ_STEP);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return fail(s, error, strerror(errno));
+    s->at_end = n == 0;
+    into->len += (size_t)n;
+    s->consumed += (uint64_t)n;
+    return 0;
+}
+
+/* What was read to find out is the beginning of a plain file's text. */
+static int find_kind(struct line_source *s, char *error)
+{
+    while (s->raw.len < 4 && !s->at_end)
+        if (read_more(s, &s->raw, error) != 0)
+            return -1;
+    struct bytes head = buf_bytes(&s->raw);
+    if (bytes_starts_with(head, BYTES_LITERAL("\x1f\x8b")))
+        s->kind = GZIP;
+    else if (bytes_starts_with(head, BYTES_LITERAL("\x28\xb5\x2f\xfd")))
+        s->kind = ZSTD;
+    if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
+        abort();
+    if (s->kind == ZSTD && (s->zstd = ZSTD_createDCtx()) == NULL)
+        abort();
+    if (s->kind == PLAIN) {
+        s->text = s->raw;
+        s->raw = (struct buf){0};
+    }
+    return 0;
+}
+
+struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    struct line_source *s = mem_zalloc(sizeof *s);
+    s->fd = fd;
+    s->name = mem_strdup(name);
+    if (find_kind(s, error) != 0)
+        line_source_close(&s);
+    return s;
+}
+
+struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    if (strcmp(path, "-") == 0)
+        return line_source_of(dup(STDIN_FILENO), "standard input", error);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", path, strerror(errno));
+        return NULL;
+    }
+    return line_source_of(fd, path, error);
+}
+
+void line_source_close(struct line_source **sp)
+{
+    struct line_source *s = *sp;
+    if (s == NULL)
+        return;
+    if (s->kind == GZIP)
+        inflateEnd(&s->gzip);
+    ZSTD_freeDCtx(s->zstd);
+    close(s->fd);
+    buf_free(&s->raw);
+    buf_free(&s->text);
+    free(s->name);
+    free(s);
+    *sp = NULL;
+}
+
+/* ---- unpacking ---- */
+
+static void drop_front(struct buf *b, size_t n)
+{
+    memmove(b->ptr, b->ptr + n, b->len - n);
+    b->len -= n;
+}
+
+/* Of several members, one after the other, as `cat a.gz b.gz` makes them. */
+static int inflate_some(struct line_source *s, char *error)
+{
+    s->gzip.next_in = (Bytef *)s->raw.ptr;
+    s->gzip.avail_in = (uInt)s->raw.len;
+    s->gzip.next_out = (Bytef *)s->text.ptr + s->text.len;
+    s->gzip.avail_out = UNPACK_STEP;
+    int rc = inflate(&s->gzip, Z_NO_FLUSH);
+    s->text.len += UNPACK_STEP - s->gzip.avail_out;
+    drop_front(&s->raw, s->raw.len - s->gzip.avail_in);
+    if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+        return fail(s, error, "damaged: no gzip from here on");
+    s->in_frame = rc != Z_STREAM_END;
+    if (rc == Z_STREAM_END)
+        inflateReset(&s->gzip);
+    return 0;
+}
+
+static int unzstd_some(struct line_source *s, char *error)
+{
+    ZSTD_inBuffer in = {s->raw.ptr, s->raw.len, 0};
+    ZSTD_outBuffer out = {s->text.ptr + s->text.len, UNPACK_STEP, 0};
+    size_t left = ZSTD_decompressStream(s->zstd, &out, &in);
+    s->text.len += out.pos;
+    drop_front(&s->raw, in.pos);
+    if (ZSTD_isError(left))
+        return fail(s, error, ZSTD_getErrorName(left));
+    s->in_frame = left > 0;
+    return 0;
+}
+
+/* More text, or at_end. */
+static int fill(struct line_source *s, char *error)
+{
+    if (s->kind == PLAIN)
+        return read_more(s, &s->text, error);
+    size_t before = s->text.len;
+    while (s->text.len == before) {
+        if (s->raw.len == 0 && (read_more(s, &s->raw, error) != 0))
+            return -1;
+        if (s->raw.len == 0)
+            return s->in_frame ? fail(s, error, "it ends in the middle: truncated") : 0;
+        buf_reserve(&s->text, UNPACK_STEP);
+        if ((s->kind == GZIP ? inflate_some : unzstd_some)(s, error) != 0)
+            return -1;
+    }
+    s->at_end = false;
+    return 0;
+}
+
+/* ---- lines ---- */
+
+static void forget_given(struct line_source *s)
+{
+    if (s->at == 0)
+        return;
+    drop_front(&s->text, s->at);
+    s->searched -= s->at;
+    s->at = 0;
+}
+
+static int give(struct line_source *s, size_t end, struct bytes *line)
+{
+    *line = bytes_of(s->text.ptr + s->at, end - s->at);
+    s->offset += line->len;
+    s->at = s->searched = end;
+    return 1;
+}
+
+int line_source_next(
+    struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    for (;;) {
+        const char *lf = s->text.len > s->searched
+                             ? memchr(s->text.ptr + s->searched, '\n', s->text.len - s->searched)
+                             : NULL;
+        if (lf != NULL)
+            return give(s, (size_t)(lf - s->text.ptr) + 1, line);
+        s->searched = s->text.len;
+        forget_given(s);
+        if (s->text.len > LINE_SOURCE_MAX_LINE)
+            return fail(s, error, "a line of more than 64 MiB");
+        if (fill(s, error) != 0)
+            return -1;
+        if (s->text.len > s->searched)
+            continue;
+        return more_may_come || s->text.len == 0 ? 0 : give(s, s->text.len, line);
+    }
+}
+
+/* A plain regular file can be sought; what was read to find its kind is forgotten. */
+static bool seek(struct line_source *s, uint64_t offset)
+{
+    struct stat st;
+    if (s->kind != PLAIN || fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
+    if (to == 0 || lseek(s->fd, (off_t)to - 1, SEEK_SET) < 0)
+        return false;
+    buf_clear(&s->text);
+    s->at = s->searched = 0;
+    s->offset = s->consumed = to - 1;
+    s->at_end = false;
+    return true;
+}
+
+/* The end of the input ends a line too. */
+static int check_before(struct line_source *s, char last, uint64_t offset, char *error)
+{
+    char why[120];
+    if (last == '\n' || s->offset < offset)
+        return 0;
+    if (s->text.len == s->at && fill(s, error) != 0)
+        return -1;
+    if (s->text.len == s->at)
+        return 0;
+    snprintf(why, sizeof why, "no line ends at byte %llu: this is not what was put under this name before",
+        (unsigned long long)offset);
+    return fail(s, error, why);
+}
+
+int line_source_skip(
+    struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    char last = '\n';
+    seek(s, offset);
+    while (s->offset < offset) {
+        if (s->text.len == s->at) {
+            s->at = s->searched = 0;
+            buf_clear(&s->text);
+            if (fill(s, error) != 0)
+                return -1;
+            if (s->text.len == 0)
+                break;
+        }
+        uint64_t left = offset - s->offset;
+        size_t n = s->text.len - s->at < left ? s->text.len - s->at : (size_t)left;
+        last = s->text.ptr[s->at + n - 1];
+        s->at += n;
+        s->searched = s->at;
+        s->offset += n;
+    }
+    *reached = s->offset;
+    return check_before(s, last, offset, error);
+}
+
+uint64_t line_source_offset(const struct line_source *s)
+{
+    return s->offset;
+}
+
+uint64_t line_source_consumed(const struct line_source *s)
+{
+    return s->kind == PLAIN ? s->offset : s->consumed - s->raw.len;
+}
+
+int line_source_fd(const struct line_source *s)
+{
+    return s->fd;
+}

@@ -1,0 +1,298 @@
+#include "log_tail.h"
+
+#include "io.h"
+#include "json_fields.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct place {
+    uint64_t base, device, inode;
+};
+
+struct log_tail {
+    char *path, *state_path;
+    struct place place;
+    struct line_source *source; /* NULL: the file is not there yet */
+    bool renamed;               /* its name means another file, or none */
+    bool over;                  /* renamed, and not written to for long enough */
+};
+
+static int fail(char *error, const char *path)
+{
+    snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", path, strerror(errno));
+    return -1;
+}
+
+/* ---- the state ---- */
+
+static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t *out)
+{
+    struct json_value v = json_doc_at(doc, pointer);
+    return v.type == JSON_STRING && bytes_to_u64(v.v.string, out);
+}
+
+/* 1: read; 0: there is none; -1 with the reason. */
+static int read_state(const char *path, struct place *out, char *error)
+{
+    char text[1000];
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : fail(error, path);
+    ssize_t n = io->pread(fd, text, sizeof text, 0);
+    io->close(fd);
+    struct json_doc *doc = n > 0 ? json_doc_parse(bytes_of(text, (size_t)n)) : NULL;
+    bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 && number_at(doc, "/base", &out->base) &&
+              number_at(doc, "/device", &out->device) && number_at(doc, "/inode", &out->inode);
+    json_doc_free(&doc);
+    if (!ok)
+        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: this is no state of --follow", path);
+    return ok ? 1 : -1;
+}
+
+static int write_state(const struct log_tail *t, char *error)
+{
+    struct buf text = {0}, fresh = {0}, directory = {0};
+    const char *slash = strrchr(t->state_path, '/');
+    buf_printf(&fresh, "%s.new", t->state_path);
+    buf_printf(&directory, "%.*s", slash != NULL ? (int)(slash - t->state_path) + 1 : 1,
+        slash != NULL ? t->state_path : ".");
+    buf_printf(&text,
+        "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"}\n",
+        t->place.base, t->place.device, t->place.inode);
+    int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int rc = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0 &&
+                     io->rename(fresh.ptr, t->state_path) == 0 && io_sync_dir(directory.ptr) == 0
+                 ? 0
+                 : fail(error, t->state_path);
+    if (fd >= 0)
+        io->close(fd);
+    buf_free(&text);
+    buf_free(&fresh);
+    buf_free(&directory);
+    return rc;
+}
+
+/* ---- finding files ---- */
+
+static bool is_file(const struct stat *st, const struct place *p)
+{
+    return (uint64_t)st->st_dev == p->device && (uint64_t)st->st_ino == p->inode;
+}
+
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* Calls see() for the log and each regular file beside it whose name goes on where the log's ends (access.log.1). */
+static void each_sibling(
+    const char *path, void (*see)(const char *path, const struct stat *st, void *arg), void *arg)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    char *directory =
+        slash != NULL ? bytes_dup(bytes_of(path, (size_t)(slash - path) + 1)) : mem_strdup("./");
+    DIR *d = opendir(directory);
+    struct buf full = {0};
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        struct stat st;
+        buf_clear(&full);
+        buf_printf(&full, "%s%s", directory, e->d_name);
+        if (strncmp(e->d_name, name, strlen(name)) == 0 && stat(full.ptr, &st) == 0 && S_ISREG(st.st_mode))
+            see(full.ptr, &st, arg);
+    }
+    if (d != NULL)
+        closedir(d);
+    buf_free(&full);
+    free(directory);
+}
+
+struct search {
+    const struct place *place; /* the file that is wanted, or that is left */
+    struct timespec left_at;   /* when the one that is left was last written to */
+    struct timespec best_at;
+    char *found;
+};
+
+static void see_same(const char *path, const struct stat *st, void *arg)
+{
+    struct search *s = arg;
+    if (s->found == NULL && is_file(st, s->place))
+        s->found = mem_strdup(path);
+}
+
+/* The oldest of those written to after the one that is left; compressed copies are of files that were there already. */
+static void see_next(const char *path, const struct stat *st, void *arg)
+{
+    struct search *s = arg;
+    size_t n = strlen(path);
+    if (is_file(st, s->place) || (n > 3 && strcmp(path + n - 3, ".gz") == 0) ||
+        (n > 4 && strcmp(path + n - 4, ".zst") == 0) || is_newer(&s->left_at, &st->st_mtim))
+        return;
+    if (s->found != NULL && !is_newer(&s->best_at, &st->st_mtim))
+        return;
+    free(s->found);
+    s->found = mem_strdup(path);
+    s->best_at = st->st_mtim;
+}
+
+/* ---- opening ---- */
+
+static int take_source(struct log_tail *t, const char *path, char *error)
+{
+    struct stat st;
+    t->source = line_source_open(path, error);
+    if (t->source == NULL)
+        return -1;
+    if (fstat(line_source_fd(t->source), &st) != 0)
+        return fail(error, path);
+    t->place.device = (uint64_t)st.st_dev;
+    t->place.inode = (uint64_t)st.st_ino;
+    t->renamed = t->over = false;
+    return 0;
+}
+
+static int begin(struct log_tail *t, const char *path, uint64_t base, char *error)
+{
+    t->place.base = base;
+    if (take_source(t, path, error) != 0)
+        return -1;
+    return write_state(t, error);
+}
+
+/* The file that the state names, at the offset. False when it is not there, or when what has its inode now is another: one
+ * that is shorter, or in which no line ends there. */
+static bool find_place(struct log_tail *t, uint64_t offset, char *error)
+{
+    struct search s = {.place = &t->place};
+    uint64_t reached = 0, at = offset - t->place.base;
+    if (offset < t->place.base)
+        return false;
+    each_sibling(t->path, see_same, &s);
+    bool found = s.found != NULL && take_source(t, s.found, error) == 0 &&
+                 (at == 0 || (line_source_skip(t->source, at, &reached, error) == 0 && reached == at));
+    free(s.found);
+    return found;
+}
+
+static int resume(struct log_tail *t, uint64_t offset, bool *missing, char *error)
+{
+    *missing = !find_place(t, offset, error);
+    if (!*missing)
+        return 0;
+    line_source_close(&t->source);
+    return begin(t, t->path, offset, error);
+}
+
+static int open_first(struct log_tail *t, uint64_t offset, char *error)
+{
+    uint64_t reached;
+    if (begin(t, t->path, 0, error) != 0)
+        return -1;
+    if (offset == 0)
+        return 0;
+    if (line_source_skip(t->source, offset, &reached, error) != 0)
+        return -1;
+    if (reached == offset)
+        return 0;
+    snprintf(error, LINE_SOURCE_ERROR_TEXT,
+        "%.100s: it is shorter than what was put under this name before, and there is no state (%.100s) to "
+        "say which "
+        "file that was",
+        t->path, t->state_path);
+    return -1;
+}
+
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, bool *missing,
+    char error[LINE_SOURCE_ERROR_TEXT])
+{
+    struct log_tail *t = mem_zalloc(sizeof *t);
+    t->path = mem_strdup(path);
+    t->state_path = mem_strdup(state_path);
+    *missing = false;
+    int found = read_state(state_path, &t->place, error);
+    int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, missing, error) : open_first(t, offset, error);
+    if (rc != 0)
+        log_tail_close(&t);
+    return t;
+}
+
+void log_tail_close(struct log_tail **tp)
+{
+    struct log_tail *t = *tp;
+    if (t == NULL)
+        return;
+    line_source_close(&t->source);
+    free(t->path);
+    free(t->state_path);
+    free(t);
+    *tp = NULL;
+}
+
+/* ---- reading ---- */
+
+uint64_t log_tail_offset(const struct log_tail *t)
+{
+    return t->place.base + (t->source != NULL ? line_source_offset(t->source) : 0);
+}
+
+/* Nothing more is in the file now. */
+static enum log_tail_result at_end(struct log_tail *t, usec_t now)
+{
+    struct stat named, mine;
+    if (t->renamed) {
+        t->over = fstat(line_source_fd(t->source), &mine) != 0 ||
+                  now - (mine.st_mtim.tv_sec * USEC_PER_SEC + mine.st_mtim.tv_nsec / 1000) >= LOG_TAIL_GRACE;
+        return LOG_TAIL_WAIT;
+    }
+    if (stat(t->path, &named) == 0 && is_file(&named, &t->place)) {
+        bool shorter = fstat(line_source_fd(t->source), &mine) == 0 &&
+                       (uint64_t)mine.st_size < line_source_consumed(t->source);
+        return shorter ? LOG_TAIL_OVER : LOG_TAIL_WAIT;
+    }
+    t->renamed = true;
+    return at_end(t, now);
+}
+
+enum log_tail_result log_tail_next(
+    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    for (;;) {
+        int rc = line_source_next(t->source, !t->over, line, error);
+        if (rc < 0)
+            return LOG_TAIL_FAILED;
+        if (rc > 0)
+            return LOG_TAIL_LINE;
+        if (t->over)
+            return LOG_TAIL_OVER;
+        enum log_tail_result r = at_end(t, now);
+        /* When it is over its last line counts also without LF. */
+        if (!t->over)
+            return r;
+    }
+}
+
+int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    struct search s = {.place = &t->place};
+    struct stat st;
+    uint64_t base = log_tail_offset(t);
+    bool truncated = !t->renamed;
+    if (fstat(line_source_fd(t->source), &st) == 0)
+        s.left_at = st.st_mtim;
+    if (!truncated)
+        each_sibling(t->path, see_next, &s);
+    /* The log is not made again yet: its name is asked for until it is. */
+    if (!truncated && s.found == NULL)
+        return 1;
+    line_source_close(&t->source);
+    int rc = begin(t, truncated ? t->path : s.found, base, error);
+    free(s.found);
+    return rc;
+}

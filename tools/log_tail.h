@@ -1,0 +1,47 @@
+/* log_tail: a log file that grows and is rotated, as one run of lines.
+ *
+ * Offsets go on over rotations: a file's first byte has the offset behind the last byte of the one before. Which file
+ * that is of is kept in a small state file, by device and inode, so that a restart finds the file it was in also after it
+ * was renamed.
+ *
+ *     {"format":1,"base":"1048576","device":"2049","inode":"131"}
+ *
+ * 1. A file is left only when its name means another file, it was not written to for LOG_TAIL_GRACE (its writer may hold
+ *    it open for a while), all of it was given, and log_tail_next_file was called: by then its lines must be stored.
+ *    The state names the next file before any line of that is given.
+ * 2. A rename (logrotate's create) loses and repeats nothing, whenever it happens, also several while nobody looks, as
+ *    long as what was rotated lies beside it uncompressed. Otherwise log_tail_open says that something is missing.
+ * 3. A file that became shorter than what was read of it (copytruncate) begins again; what was written between the copy and
+ *    the last look is gone, as that way of rotating has it.
+ */
+#ifndef MILLRACE_LOG_TAIL_H
+#define MILLRACE_LOG_TAIL_H
+
+#include "clock.h"
+#include "line_source.h"
+
+#define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
+
+struct log_tail;
+
+enum log_tail_result {
+    LOG_TAIL_LINE,
+    LOG_TAIL_WAIT, /* nothing more now */
+    LOG_TAIL_OVER, /* the file is over: store what was given, then log_tail_next_file */
+    LOG_TAIL_FAILED,
+};
+
+/* From `offset` (a producer's mark). Without a state the file's first byte has offset 0. NULL with the reason. *missing: the
+ * file that `offset` is in is not there any more; it begins with the next. */
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, bool *missing,
+    char error[LINE_SOURCE_ERROR_TEXT]);
+void log_tail_close(struct log_tail **t);
+/* `now` is the wall clock, which the file's own time is compared with. The line is borrowed until the next call. */
+enum log_tail_result log_tail_next(
+    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);
+/* 0; 1: the log is not made again yet, ask later; -1 with the reason. */
+int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT]);
+/* Behind the last line given. */
+uint64_t log_tail_offset(const struct log_tail *t);
+
+#endif

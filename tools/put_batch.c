@@ -1,0 +1,311 @@
+#include "put_batch.h"
+
+#include "http_client.h"
+#include "json_fields.h"
+#include "url.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+#define BACKOFF_FIRST (50 * USEC_PER_MSEC)
+#define BACKOFF_LAST (2 * USEC_PER_SEC)
+
+struct put_batch {
+    struct put_batch_config config;
+    struct event_base *base;
+    struct http_client *client;
+    char *url;             /* the client's */
+    struct buf body, ends; /* the lines, and where each ends in the input */
+    size_t lines;
+    uint64_t mark, next; /* offsets of its first byte and behind its last */
+    uint64_t resume;     /* lines that end at or before this offset are stored already */
+    struct put_batch_numbers numbers;
+};
+
+/* ---- asking ---- */
+
+struct reply {
+    struct put_batch *batch;
+    enum http_client_result result;
+    int status;
+    bool duplicate;
+    struct buf body;
+};
+
+static void on_done(enum http_client_result result, const struct http_reply_view *view, void *arg)
+{
+    struct reply *r = arg;
+    r->result = result;
+    if (result == HTTP_CLIENT_OK) {
+        r->status = view->status;
+        r->duplicate = *http_reply_header(view, "X-Millrace-Duplicate") != '\0';
+        buf_append_bytes(&r->body, view->body);
+    }
+    event_base_loopbreak(r->batch->base);
+}
+
+/* False when the url is no address. */
+static bool connect_to_queue(struct put_batch *b)
+{
+    const char *url = b->config.url(b->config.arg);
+    if (b->client != NULL && strcmp(b->url, url) == 0)
+        return true;
+    http_client_free(&b->client);
+    free(b->url);
+    b->url = mem_strdup(url);
+    b->client =
+        http_client_new(&(struct http_client_config){.base = b->base, .url = url, .max_connections = 1});
+    return b->client != NULL;
+}
+
+static void call(
+    struct put_batch *b, const char *method, const struct buf *target, struct bytes body, struct reply *r)
+{
+    *r = (struct reply){.batch = b, .result = HTTP_CLIENT_REFUSED};
+    if (!connect_to_queue(b))
+        return;
+    http_client_request(b->client, &(struct http_call_spec){.method = method,
+                                       .target = target->ptr,
+                                       .content_type = "application/octet-stream",
+                                       .body = body,
+                                       .arg = r,
+                                       .on_done = on_done});
+    event_base_dispatch(b->base);
+}
+
+static void append_name(struct buf *target, const char *parameter, const char *name)
+{
+    buf_append_str(target, parameter);
+    url_encode(bytes_str(name), target);
+}
+
+static void send_once(struct put_batch *b, struct reply *r)
+{
+    struct buf target = {0};
+    append_name(&target, "/mput?separator=%0A&queue=", b->config.queue);
+    if (b->config.producer != NULL) {
+        append_name(&target, "&producer=", b->config.producer);
+        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, b->mark, b->next);
+    }
+    buf_append_char(&target, '\0');
+    call(b, "POST", &target, buf_bytes(&b->body), r);
+    buf_free(&target);
+}
+
+static bool mark_in(struct bytes body, uint64_t *mark)
+{
+    struct json_doc *doc = json_doc_parse(body);
+    if (doc == NULL)
+        return false;
+    struct json_value v = json_doc_at(doc, "/mark");
+    bool ok = v.type == JSON_STRING && bytes_to_u64(v.v.string, mark);
+    json_doc_free(&doc);
+    return ok;
+}
+
+/* ---- trying again ---- */
+
+static void wait_a_while(usec_t t)
+{
+    struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
+    nanosleep(&ts, NULL);
+}
+
+struct tries {
+    usec_t end, backoff;
+};
+
+static struct tries tries_of(const struct put_batch *b)
+{
+    return (struct tries){clock_monotonic() + b->config.timeout, BACKOFF_FIRST};
+}
+
+/* False when there is no time for another. */
+static bool try_again(struct tries *t)
+{
+    if (clock_monotonic() + t->backoff > t->end)
+        return false;
+    wait_a_while(t->backoff);
+    t->backoff = t->backoff * 2 < BACKOFF_LAST ? t->backoff * 2 : BACKOFF_LAST;
+    return true;
+}
+
+static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
+{
+    if (r->status != 0)
+        fprintf(stderr, "\nmillrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
+            r->body.ptr != NULL ? r->body.ptr : "");
+    else
+        fprintf(stderr, "\nmillrace put: %s: %s\n", b->url, http_client_strerror(r->result));
+    fprintf(stderr,
+        "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
+        b->mark, b->numbers.posted);
+    return r->status != 0 && r->status != 503 && r->status != 429 ? EX_DATAERR : EX_TEMPFAIL;
+}
+
+/* What met failing storage may be found after a restart all the same: only marks make it harmless to send it again. */
+static bool was_not_taken(const struct put_batch *b, const struct reply *r)
+{
+    static const char failed[] = "\"storage-failed\"";
+    bool unsure = b->config.producer == NULL && r->body.len > 0 &&
+                  memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL;
+    return r->result == HTTP_CLIENT_REFUSED ||
+           (r->result == HTTP_CLIENT_OK && !unsure && (r->status == 503 || r->status == 429));
+}
+
+int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
+{
+    struct tries tries = tries_of(b);
+    struct reply r;
+    int status = EX_TEMPFAIL;
+    *mark = 0;
+    if (b->config.producer == NULL)
+        return 0;
+    struct buf target = {0};
+    append_name(&target, "/producer?queue=", b->config.queue);
+    append_name(&target, "&producer=", b->config.producer);
+    buf_append_char(&target, '\0');
+    for (bool again = true; again;) {
+        call(b, "GET", &target, BYTES_NONE, &r);
+        bool told = r.result == HTTP_CLIENT_OK && r.status == 200 && mark_in(buf_bytes(&r.body), mark);
+        bool lasting = r.result == HTTP_CLIENT_OK && !told && r.status != 503 && r.status != 429;
+        again = !told && !lasting && try_again(&tries);
+        if (!again)
+            status = told ? 0 : give_up(b, &r, lasting ? "refused" : "no answer within --timeout");
+        buf_free(&r.body);
+    }
+    buf_free(&target);
+    return status;
+}
+
+/* ---- the batch ---- */
+
+static void clear(struct put_batch *b)
+{
+    b->mark = b->next;
+    b->lines = 0;
+    buf_clear(&b->body);
+    buf_clear(&b->ends);
+}
+
+void put_batch_begin_at(struct put_batch *b, uint64_t offset)
+{
+    b->mark = b->next = offset;
+}
+
+void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
+{
+    b->next = end;
+    if (line.len > 0 && line.ptr[line.len - 1] == '\n')
+        line.len--;
+    if (line.len > 0 && line.ptr[line.len - 1] == '\r')
+        line.len--;
+    if (line.len == 0)
+        return;
+    buf_append_bytes(&b->body, line);
+    buf_append_char(&b->body, '\n');
+    buf_append(&b->ends, &end, sizeof end);
+    b->lines++;
+}
+
+/* Drops the lines that end at or before `resume`. */
+static void cut(struct put_batch *b)
+{
+    const uint64_t *at = (const uint64_t *)(const void *)b->ends.ptr;
+    size_t dropped = 0;
+    const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
+    while (dropped < b->lines && at[dropped] <= b->resume) {
+        from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
+        dropped++;
+    }
+    b->body.len = (size_t)(end - from);
+    memmove(b->body.ptr, from, b->body.len);
+    b->ends.len -= dropped * sizeof *at;
+    memmove(b->ends.ptr, b->ends.ptr + dropped * sizeof *at, b->ends.len);
+    b->numbers.duplicates += dropped;
+    b->lines -= dropped;
+    b->mark = b->resume;
+}
+
+enum sent { SENT_DONE, SENT_CUT, SENT_AGAIN, SENT_FAILED };
+
+/* What the answer makes of it. SENT_CUT: the mark is inside the batch; what is behind it is missing. */
+static enum sent judge(struct put_batch *b, const struct reply *r)
+{
+    if (r->result == HTTP_CLIENT_OK && r->status == 200) {
+        *(r->duplicate ? &b->numbers.duplicates : &b->numbers.posted) += b->lines;
+        return SENT_DONE;
+    }
+    if (b->config.producer != NULL && r->status == 409 && mark_in(buf_bytes(&r->body), &b->resume) &&
+        b->resume > b->mark && b->resume < b->next)
+        return SENT_CUT;
+    bool harmless = b->config.producer != NULL && r->result != HTTP_CLIENT_OK;
+    return harmless || was_not_taken(b, r) ? SENT_AGAIN : SENT_FAILED;
+}
+
+int put_batch_flush(struct put_batch *b)
+{
+    struct tries tries = tries_of(b);
+    int status = 0;
+    bool under_way = b->lines > 0 || (b->config.producer != NULL && b->next > b->mark);
+    while (under_way) {
+        struct reply r;
+        send_once(b, &r);
+        enum sent sent = judge(b, &r);
+        under_way = sent == SENT_CUT || (sent == SENT_AGAIN && try_again(&tries));
+        if (sent == SENT_CUT)
+            cut(b);
+        else if (!under_way && sent == SENT_AGAIN)
+            status = give_up(b, &r, "no progress within --timeout");
+        else if (sent == SENT_FAILED)
+            status = give_up(
+                b, &r, r.status != 0 ? "refused" : "perhaps stored; with --producer it could be repeated");
+        buf_free(&r.body);
+    }
+    if (status == 0)
+        clear(b);
+    return status;
+}
+
+size_t put_batch_lines(const struct put_batch *b)
+{
+    return b->lines;
+}
+
+size_t put_batch_bytes(const struct put_batch *b)
+{
+    return b->body.len;
+}
+
+struct put_batch_numbers put_batch_numbers(const struct put_batch *b)
+{
+    return b->numbers;
+}
+
+/* ---- life ---- */
+
+struct put_batch *put_batch_new(const struct put_batch_config *config)
+{
+    struct put_batch *b = mem_zalloc(sizeof *b);
+    b->config = *config;
+    b->base = event_base_new();
+    return b;
+}
+
+void put_batch_free(struct put_batch **bp)
+{
+    struct put_batch *b = *bp;
+    if (b == NULL)
+        return;
+    http_client_free(&b->client);
+    event_base_free(b->base);
+    free(b->url);
+    buf_free(&b->body);
+    buf_free(&b->ends);
+    free(b);
+    *bp = NULL;
+}
