@@ -13,8 +13,7 @@
 #include <stdlib.h>
 
 #define CHECKPOINT_PAGES 4000 /* of 4 KiB: the log is about 16 MiB when it starts again */
-#define SEAL_PAGES                                                                                           \
-    256 /* a longer log is moved into the file by the writer, before the loop stops for a seal */
+#define SEAL_PAGES 256        /* a longer log is folded by the writer, before the loop stops to seal */
 
 /* What is counted between two swaps. */
 struct batch {

@@ -4,6 +4,7 @@
 #include "manifest.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -321,12 +322,17 @@ static void without_a_next_slice_nothing_is_lost(void **state)
 
 /* ---- no room between the two steps of a seal ---- */
 
+static pthread_t loop_thread;
+static size_t written_by_loop; /* into the first slice's file, its log apart */
+
 static ssize_t pwrite_with_room(int fd, const void *p, size_t n, off_t at)
 {
     char link[64], path[128] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t len = readlink(link, path, sizeof path - 1);
     const char *name = len > 0 ? strrchr(path, '/') : NULL;
+    if (name && strcmp(name + 1, "0000000001.db") == 0 && pthread_equal(pthread_self(), loop_thread))
+        written_by_loop += n;
     if (name && no_room_for && strcmp(name + 1, no_room_for) == 0) {
         errno = ENOSPC;
         return -1;
@@ -426,6 +432,32 @@ static void settles_without_a_restart(void **state)
     assert_int_equal(count_after(a, 0), 7);
     seal_good(a);
     assert_int_equal(count_after(a, 1), 2);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+/* The loop stops for the last batch, not for all that the log holds. */
+static void the_writer_folds_a_long_log_before_the_loop_seals(void **state)
+{
+    (void)state;
+    enum { LINES = 150000 };
+    char line[64];
+    loop_thread = pthread_self();
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 1);
+    for (int i = 1; i < LINES; i++) {
+        int n = snprintf(line, sizeof line, "{\"t\":1331923249,\"l\":\"u%d\"}", i);
+        aggregate_take_line(a, 0, bytes_of(line, (size_t)n));
+    }
+    written_by_loop = 0;
+    seal_good(a);
+    struct stat st;
+    assert_int_equal(stat(in_dir("slices/0000000001.db"), &st), 0);
+    assert_true(st.st_size > 2 << 20);
+    if (written_by_loop > 1 << 20)
+        fail_msg("the loop wrote %zu of %lld bytes", written_by_loop, (long long)st.st_size);
+    assert_int_equal(count_after(a, 0), 1);
     aggregate_close(&a);
     watch_writes(false);
 }
@@ -644,6 +676,7 @@ int main(void)
         TEST(begins_the_next_when_room_returns),
         TEST(settles_when_room_returns),
         TEST(settles_without_a_restart),
+        TEST(the_writer_folds_a_long_log_before_the_loop_seals),
         TEST(many_slices_are_read_and_one_more_is_refused),
         TEST(only_what_is_archived_is_cleared),
         TEST(it_begins_behind_the_archive),
