@@ -14,6 +14,13 @@ static const struct option_row rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
         .help = "where queues are kept; without it they are in memory only"},
+    {.name = "restored",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help = "data_dir is a copy, made to be used beside or instead of its original: give its queues new "
+                "ids, and "
+                "exit"},
     {.name = "sync",
         .type = OPTION_SYNC,
         .fallback = "0",
@@ -176,6 +183,10 @@ static void recover_next(void *arg)
         daemon_fail(w->app.daemon, EX_CONFIG);
         break;
     case QUEUES_RECOVERED:
+        if (options_bool(daemon_options(w->app.daemon), "restored")) {
+            daemon_begin_stop(w->app.daemon);
+            break;
+        }
         daemon_set_ready(w->app.daemon);
         nng_ingest_start(w->ingest);
         app_arm(&w->app);
@@ -230,6 +241,10 @@ static bool overflows(const struct options *o)
 static int check(struct options *o, struct config_error *error)
 {
     const char *urls = options_string(o, "nng_listen");
+    if (options_bool(o, "restored") && !options_string(o, "data_dir")) {
+        snprintf(error->text, sizeof error->text, "restored needs a data_dir: the copy");
+        return -1;
+    }
     if (urls && nng_ingest_check(urls, options_string(o, "auth_token_file") != NULL, error) != 0)
         return -1;
     if (!overflows(o) || options_string(o, "overflow_log"))
@@ -246,6 +261,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .limits = {(uint64_t)options_int(o, "max_depth"), (uint64_t)options_int(o, "max_bytes"),
             (uint64_t)options_int(o, "max_memory")},
         .max_queues = (size_t)options_int(o, "max_queues"),
+        .restored = options_bool(o, "restored"),
         .sync_ms = options_sync(o, "sync"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
         .notify = loop_notify_wake,

@@ -1,9 +1,9 @@
 #include "named_queue_internal.h"
+#include "queue_id.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 /* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if
  * that is more. No opening gives out so many leases. */
@@ -150,7 +150,6 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
 {
     struct journal *j = q->config.journal;
     struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
-    snprintf(q->id, sizeof q->id, "%s", journal_id(j));
     q->trimmed = journal_earliest(j);
     enum journal_result scan = journal_scan(j, q->trimmed, replay, &r);
     if (r.failed)
@@ -160,16 +159,6 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     const char *why = journal_failure(j);
     snprintf(error, error_size, "queue %s: %s", q->name, why ? why : journal_strerror(scan));
     return false;
-}
-
-static void random_id(char id[JOURNAL_ID_TEXT])
-{
-    unsigned char raw[(JOURNAL_ID_TEXT - 1) / 2];
-    ssize_t got = getrandom(raw, sizeof raw, 0);
-    assert(got == (ssize_t)sizeof raw);
-    (void)got;
-    for (size_t i = 0; i < sizeof raw; i++)
-        snprintf(id + 2 * i, 3, "%02x", raw[i]);
 }
 
 /* Says in the journal where this opening's lease numbers begin. Should a full disk refuse it, the numbers are
@@ -183,6 +172,17 @@ static void append_open(struct named_queue *q, struct queue_now now)
         op_free(o);
 }
 
+static void set_id(struct named_queue *q)
+{
+    if (q->config.id && q->config.id[0])
+        snprintf(q->id, sizeof q->id, "%s", q->config.id);
+    else if (q->config.journal)
+        snprintf(q->id, sizeof q->id, "%s", journal_id(q->config.journal));
+    else
+        queue_id_random(q->id);
+    q->config.id = NULL;
+}
+
 struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size)
 {
@@ -190,9 +190,8 @@ struct named_queue *named_queue_open(
     q->config = *config;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
-    if (!config->journal)
-        random_id(q->id);
-    else if (!recover(q, now, error, error_size)) {
+    set_id(q);
+    if (config->journal && !recover(q, now, error, error_size)) {
         named_queue_free(&q);
         return NULL;
     }

@@ -69,6 +69,7 @@ struct named_queue_config {
     struct queue_shared *shared;
     const struct queue_limits *limits;
     struct journal *journal; /* closed by named_queue_free; NULL: memory only */
+    const char *id;          /* of a copy that has its own; NULL or "": the journal's. Copied */
     uint64_t trim_step;      /* bytes of what is not needed worth a trim */
     /* Called when a message may have become ready; may be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);

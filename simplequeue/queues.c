@@ -2,6 +2,7 @@
 
 #include "io.h"
 #include "name_table.h"
+#include "queue_id.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -86,14 +87,37 @@ void queues_free(struct queues **p)
     *p = NULL;
 }
 
-static enum journal_result open_journal(
-    struct queues *qs, const char *name, struct journal **out, char *error, size_t error_size)
+static enum queue_result open_journal(
+    struct queues *qs, const char *dir, struct journal **out, char *error, size_t error_size)
 {
-    struct buf path = {0};
-    buf_printf(&path, "%s/%s", qs->dir, name);
-    char *dir = bytes_dup(buf_bytes(&path));
     struct journal_config config = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
     enum journal_result r = journal_open(qs->journals, &config, out, error, error_size);
+    if (r == JOURNAL_OK)
+        return QUEUE_OK;
+    return r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
+}
+
+/* The id that the queue has apart from its journal's, if any. A copy gets its own before it is opened: a queue that
+ * could not be opened has one too, and needs none again. */
+static int own_id(
+    struct queues *qs, const char *dir, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    if (!qs->config.restored)
+        return queue_id_read(dir, id, error, error_size);
+    queue_id_random(id);
+    return queue_id_write(dir, id, error, error_size);
+}
+
+static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
+    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", qs->dir, config->name);
+    char *dir = bytes_dup(buf_bytes(&path));
+    enum queue_result r = own_id(qs, dir, id, error, error_size) == 0
+                              ? open_journal(qs, dir, &config->journal, error, error_size)
+                              : QUEUE_LATCHED;
+    config->id = id;
     free(dir);
     buf_free(&path);
     return r;
@@ -111,12 +135,9 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
         .on_ready = qs->config.on_ready,
         .on_ready_arg = qs->config.hook_arg,
     };
-    if (qs->dir) {
-        enum journal_result r = open_journal(qs, name, &config.journal, error, error_size);
-        *result = r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
-        if (r != JOURNAL_OK)
-            return NULL;
-    }
+    char id[JOURNAL_ID_TEXT] = "";
+    if (qs->dir && (*result = open_directory(qs, &config, id, error, error_size)) != QUEUE_OK)
+        return NULL;
     struct named_queue *q = named_queue_open(&config, now, error, error_size);
     *result = q ? QUEUE_OK : QUEUE_LATCHED;
     if (!q)

@@ -19,6 +19,7 @@ struct queues_config {
     const char *data_dir; /* NULL: memory only */
     struct queue_limits limits;
     size_t max_queues;
+    bool restored;             /* what the directory holds is a copy: each queue found there gets a new id */
     int64_t sync_ms;           /* as journal_set_config */
     uint64_t segment_bytes;    /* 0: the journal's default */
     void (*notify)(void *arg); /* from the journal's threads: queues_poll is wanted */

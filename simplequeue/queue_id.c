@@ -1,0 +1,68 @@
+#include "queue_id.h"
+
+#include "io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#define FILE_NAME "queue-id"
+#define DIGITS (JOURNAL_ID_TEXT - 1)
+
+void queue_id_random(char id[JOURNAL_ID_TEXT])
+{
+    unsigned char raw[DIGITS / 2];
+    ssize_t got = getrandom(raw, sizeof raw, 0);
+    assert(got == (ssize_t)sizeof raw);
+    (void)got;
+    for (size_t i = 0; i < sizeof raw; i++)
+        snprintf(id + 2 * i, 3, "%02x", raw[i]);
+}
+
+static int fail(char *error, size_t error_size, const char *dir, const char *why)
+{
+    snprintf(error, error_size, "%s/" FILE_NAME ": %s", dir, why);
+    return -1;
+}
+
+int queue_id_read(const char *dir, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    char path[PATH_MAX], text[DIGITS + 2];
+    snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    id[0] = '\0';
+    if (fd < 0)
+        return errno == ENOENT ? 0 : fail(error, error_size, dir, strerror(errno));
+    ssize_t n = io->pread(fd, text, sizeof text, 0);
+    io->close(fd);
+    if (n != DIGITS + 1 || strspn(text, "0123456789abcdef") != DIGITS || text[DIGITS] != '\n')
+        return fail(error, error_size, dir, "it does not hold an id of 32 hexadecimal digits");
+    memcpy(id, text, DIGITS);
+    id[DIGITS] = '\0';
+    return 0;
+}
+
+/* Elsewhere first, so that a crash leaves the old file or the new one. */
+static int replace(const char *dir, const char *fresh, const char *path, const char *text)
+{
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    int failed = io_write_all(fd, text, strlen(text), 0) != 0 || io->fsync(fd) != 0;
+    int why = errno;
+    io->close(fd);
+    errno = why;
+    return failed || io->rename(fresh, path) != 0 || io_sync_dir(dir) != 0 ? -1 : 0;
+}
+
+int queue_id_write(const char *dir, const char *id, char *error, size_t error_size)
+{
+    char path[PATH_MAX], fresh[PATH_MAX], text[JOURNAL_ID_TEXT + 1];
+    snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
+    snprintf(fresh, sizeof fresh, "%s/" FILE_NAME ".new", dir);
+    snprintf(text, sizeof text, "%s\n", id);
+    return replace(dir, fresh, path, text) == 0 ? 0 : fail(error, error_size, dir, strerror(errno));
+}
