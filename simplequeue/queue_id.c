@@ -28,9 +28,15 @@ static int fail(char *error, size_t error_size, const char *dir, const char *why
     return -1;
 }
 
-int queue_id_read(const char *dir, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+static bool is_id(const char *text)
 {
-    char path[PATH_MAX], text[DIGITS + 2];
+    return strspn(text, "0123456789abcdef") == DIGITS;
+}
+
+int queue_id_read(
+    const char *dir, const char *journal, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    char path[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1] = "";
     snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     id[0] = '\0';
@@ -38,10 +44,11 @@ int queue_id_read(const char *dir, char id[JOURNAL_ID_TEXT], char *error, size_t
         return errno == ENOENT ? 0 : fail(error, error_size, dir, strerror(errno));
     ssize_t n = io->pread(fd, text, sizeof text, 0);
     io->close(fd);
-    if (n != DIGITS + 1 || strspn(text, "0123456789abcdef") != DIGITS || text[DIGITS] != '\n')
-        return fail(error, error_size, dir, "it does not hold an id of 32 hexadecimal digits");
-    memcpy(id, text, DIGITS);
-    id[DIGITS] = '\0';
+    const char *of = text + JOURNAL_ID_TEXT;
+    if (n != 2 * JOURNAL_ID_TEXT || !is_id(text) || text[DIGITS] != ' ' || !is_id(of) || of[DIGITS] != '\n')
+        return fail(error, error_size, dir, "it does not hold two ids of 32 hexadecimal digits");
+    if (memcmp(of, journal, DIGITS) == 0)
+        snprintf(id, JOURNAL_ID_TEXT, "%.*s", DIGITS, text);
     return 0;
 }
 
@@ -58,11 +65,11 @@ static int replace(const char *dir, const char *fresh, const char *path, const c
     return failed || io->rename(fresh, path) != 0 || io_sync_dir(dir) != 0 ? -1 : 0;
 }
 
-int queue_id_write(const char *dir, const char *id, char *error, size_t error_size)
+int queue_id_write(const char *dir, const char *journal, const char *id, char *error, size_t error_size)
 {
-    char path[PATH_MAX], fresh[PATH_MAX], text[JOURNAL_ID_TEXT + 1];
+    char path[PATH_MAX], fresh[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
     snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
     snprintf(fresh, sizeof fresh, "%s/" FILE_NAME ".new", dir);
-    snprintf(text, sizeof text, "%s\n", id);
+    snprintf(text, sizeof text, "%s %s\n", id, journal);
     return replace(dir, fresh, path, text) == 0 ? 0 : fail(error, error_size, dir, strerror(errno));
 }

@@ -97,15 +97,14 @@ static enum queue_result open_journal(
     return r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
 }
 
-/* The id that the queue has apart from its journal's, if any. A copy gets its own before it is opened: a queue that
- * could not be opened has one too, and needs none again. */
-static int own_id(
-    struct queues *qs, const char *dir, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+/* The id that the queue has apart from its journal's, if any: a copy gets one here. */
+static int own_id(struct queues *qs, const char *dir, const struct journal *j, char id[JOURNAL_ID_TEXT],
+    char *error, size_t error_size)
 {
     if (!qs->config.restored)
-        return queue_id_read(dir, id, error, error_size);
+        return queue_id_read(dir, journal_id(j), id, error, error_size);
     queue_id_random(id);
-    return queue_id_write(dir, id, error, error_size);
+    return queue_id_write(dir, journal_id(j), id, error, error_size);
 }
 
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
@@ -114,9 +113,11 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     struct buf path = {0};
     buf_printf(&path, "%s/%s", qs->dir, config->name);
     char *dir = bytes_dup(buf_bytes(&path));
-    enum queue_result r = own_id(qs, dir, id, error, error_size) == 0
-                              ? open_journal(qs, dir, &config->journal, error, error_size)
-                              : QUEUE_LATCHED;
+    enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
+    if (r == QUEUE_OK && own_id(qs, dir, config->journal, id, error, error_size) != 0) {
+        journal_close(&config->journal);
+        r = QUEUE_LATCHED;
+    }
     config->id = id;
     free(dir);
     buf_free(&path);

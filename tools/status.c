@@ -94,6 +94,24 @@ static const char *relayed_queue(const struct status *s)
     return queue ? queue : "default";
 }
 
+/* What an operator wants to be told of a queue, when it is not zero. */
+static void tell_troubles(const struct json_doc *d, struct bytes name, struct buf *out)
+{
+    static const char *const members[] = {"paused", "buried", "overflow", "rejected"};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char pointer[128];
+        uint64_t n;
+        snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[i]);
+        if (!number_at(d, pointer, &n) || n == 0)
+            continue;
+        buf_printf(out, ", %.*s: ", (int)name.len, name.ptr);
+        if (i == 0)
+            buf_append_str(out, "paused");
+        else
+            buf_printf(out, "%" PRIu64 " %s", n, i == 2 ? "overflowed" : members[i]);
+    }
+}
+
 /* Messages on other queues are for other readers: they do not flow into the streams that are counted. */
 static bool look_at_queue(struct status *s, struct report *r)
 {
@@ -112,6 +130,8 @@ static bool look_at_queue(struct status *s, struct report *r)
     buf_printf(&r->detail, "depth %" PRIu64, s->depth);
     if (others > 0)
         buf_printf(&r->detail, ", %" PRIu64 " in other queues", others);
+    for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++)
+        tell_troubles(d, json_doc_name(d, "/queues", i), &r->detail);
     json_doc_free(&d);
     return ok;
 }

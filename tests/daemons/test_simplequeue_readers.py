@@ -131,11 +131,102 @@ class ManyIds:
         self.assertEqual(q.post("/ack?lease=" + lease, body, timeout=20).json(), {"acked": 20000})
 
 
-class MemoryTest(Epochs, ManyIds, InMemory, QueueTest):
+class Deaths:
+    """A reader that dies holding a lease."""
+    LATE = ("/ack?id=1-9", "/nack?id=1-9", "/nack?id=1-9&delay=5", "/bury?id=1-9", "/touch?extend=60000")
+
+    def late(self, q, lease):
+        """Whatever the dead one still asks for is refused, and changes nothing."""
+        before = self.numbers(q)
+        for act in self.LATE:
+            with self.subTest(act):
+                self.expect(q.post("%s&lease=%s" % (act, lease)), 409, "lease-lost")
+        self.expect(q.get("/reserve?items=9&ack=%s:1-9" % lease), 409, "lease-lost")
+        self.assertEqual(self.numbers(q), before)
+
+    def test_its_messages_return_in_place_and_tries_count_up(self):
+        q = self.queue()
+        q.post("/mput", b"a\nb\nc\nd")
+        first = int(q.post("/reserve?items=1&lease=60000&reader=dies").header("X-Millrace-Lease"))
+        self.assertEqual(q.post("/ack?lease=%d&id=1" % first).json(), {"acked": 1})
+        for tries in (1, 2, 3):
+            lease, got = self.reserve(q, "items=2&lease=30&wait=30000&reader=dies")
+            self.assertEqual(got, [(2, tries, b"b"), (3, tries, b"c")])
+            self.assertGreater(int(lease), first)
+            wait_until(lambda: self.numbers(q)["expired"] == tries, "the lease to end")
+        self.late(q, lease)
+        later, got = self.reserve(q, "items=9&reader=next")
+        self.assertEqual(got, [(2, 4, b"b"), (3, 4, b"c"), (4, 1, b"d")])
+        self.late(q, lease)
+        self.expect(q.get("/reserve?reader=dies"), 409, "queue-held")
+        self.assertEqual(q.post("/ack?lease=%s&id=2-4" % later).json(), {"acked": 3})
+
+    def test_another_reader_waits_until_its_lease_has_ended(self):
+        q = self.queue()
+        q.post("/mput", b"a\nb")
+        self.reserve(q, "lease=60000&reader=dies")
+        held = self.expect(q.get("/reserve?wait=60000&reader=next"), 409, "queue-held")
+        self.assertEqual(held.json()["reader"], "dies")
+        self.assertEqual(q.post("/release?reader=dies").json()["released"], 1)
+        self.assertEqual(self.reserve(q, "items=2&reader=next")[1], [(1, 2, b"a"), (2, 1, b"b")])
+
+    def test_touch_keeps_its_messages_as_long_as_it_lives(self):
+        q = self.queue()
+        q.post("/put", b"a")
+        lease, _ = self.reserve(q, "lease=1000")
+        self.assertEqual(q.post("/touch?lease=%s&extend=60000" % lease).json(), {"extended": 60000})
+        self.assertEqual(q.get("/reserve?wait=1200").body, b"")
+        self.assertEqual(q.post("/touch?lease=%s&extend=50" % lease).json(), {"extended": 50})
+        self.assertEqual(self.reserve(q, "wait=30000")[1], [(1, 2, b"a")])
+        self.assertEqual(self.numbers(q)["expired"], 1)
+
+    def test_a_client_that_leaves_while_it_waits_takes_nothing(self):
+        q = self.queue()
+        gone = harness.connect(q.url)
+        gone.request("GET", "/reserve?wait=60000&reader=dies")
+        wait_until(lambda: q.stats()["waiting"] == 1, "it to wait")
+        gone.close()
+        wait_until(lambda: q.stats()["waiting"] == 0, "it to be forgotten")
+        q.post("/put", b"a")
+        self.assertEqual(self.reserve(q, "reader=next")[1], [(1, 1, b"a")])
+
+
+class MemoryTest(Epochs, ManyIds, Deaths, InMemory, QueueTest):
     pass
 
 
-class DiskTest(Epochs, ManyIds, OnDisk, QueueTest):
+class DiskTest(Epochs, ManyIds, Deaths, OnDisk, QueueTest):
+    def test_late_acts_after_a_restart_hurt_nobody(self):
+        q = self.queue()
+        q.post("/mput", b"a\nb\nc")
+        dead, _ = self.reserve(q, "items=3&lease=60000&reader=r")
+        q = self.again(q)
+        self.late(q, dead)
+        lease, got = self.reserve(q, "items=2&reader=next")
+        self.assertEqual([m[0] for m in got], [1, 2])
+        self.assertGreater(int(lease), int(dead))
+        self.late(q, dead)
+        self.assertEqual(q.post("/ack?lease=%s&id=1-2" % lease).json(), {"acked": 2})
+        q = self.again(q)
+        self.assertEqual([m[0] for m in self.reserve(q, "items=9")[1]], [3])
+
+    def test_bury_kick_and_delay_over_restarts(self):
+        """What becomes ready late is at the end, with a new id and its tries, whenever the daemon was killed."""
+        q = self.queue()
+        q.post("/mput", b"a\nb\nc")
+        lease, _ = self.reserve(q, "items=3")
+        q.post("/bury?lease=%s&id=1&reason=bad" % lease)
+        q.post("/nack?lease=%s&id=2&delay=300" % lease)
+        q = self.again(q)
+        wait_until(lambda: self.numbers(q)["delayed"] == 0, "the delay to end")
+        q = self.again(q)
+        self.assertEqual(q.get("/dead").json()["buried"][0]["tries"], 1)
+        self.assertEqual(q.post("/kick").json(), {"kicked": 1})
+        q = self.again(q)
+        self.assertEqual(q.get("/dead").json(), {"buried": []})
+        self.assertEqual(self.reserve(q, "items=9")[1], [(3, 1, b"c"), (4, 2, b"b"), (5, 2, b"a")])
+        self.assertEqual(self.numbers(q)["next_id"], "6")
+
     def test_a_restart_ends_epochs_and_begins_higher_ones(self):
         q = self.queue()
         q.post("/put", b"x")

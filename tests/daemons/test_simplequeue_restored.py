@@ -61,10 +61,27 @@ class RestoredTest(OnDisk, QueueTest):
         self.assertIn(b"in use", done.stderr)
         self.assertEqual(self.id_of(self.again(q)), before)
 
+    def test_a_journal_that_begins_anew_is_another_queue(self):
+        """Its messages' ids begin again, so that they must not do so under an id that had them."""
+        self.copy()
+        self.restore(self.path("copy"))
+        directory = self.path("copy", "queues", "default")
+        for name in os.listdir(directory):
+            if name != "queue-id":
+                os.unlink(os.path.join(directory, name))
+        with open(os.path.join(directory, "queue-id")) as f:
+            used = f.read().split()
+        copy = self.start("simplequeue", "--data-dir=" + self.path("copy"))
+        reply = copy.post("/put", b"x")
+        self.assertEqual(reply.header("X-Millrace-Id"), "1")
+        self.assertNotIn(reply.header("X-Millrace-Queue-Id"), used)
+
     def test_a_damaged_id_is_no_id(self):
         self.copy()
         path = self.path("copy", "queues", "default", "queue-id")
-        for text in (b"", b"\n", b"0" * 32, b"0" * 31 + b"\n", b"0" * 33 + b"\n", b"0" * 31 + b"G\n", b"\0" * 33):
+        one = b"0" * 32
+        for text in (b"", b"\n", one, one + b"\n", one + b" " + one, one + one + b" \n", b"G" + one[1:] + b" " + one + b"\n",
+                     one + b" " + one[1:] + b"\n\n", one + b" " + one + b"\n\n", b"\0" * 66):
             self.write(os.path.relpath(path, self.dir), text)
             bad = self.run_program("simplequeue", "--port=0", "--data-dir=" + self.path("copy"))
             self.assertEqual(bad.returncode, 78, text)

@@ -88,6 +88,21 @@ class Up(harness.MillraceTest):
         done = self.run_program("millrace", "status", "--json", "--data-dir", self.path("data"))
         return done.returncode, json.loads(done.stdout)["daemons"][name]
 
+    def test_status_tells_what_is_wrong_with_a_queue(self):
+        pipeline = self.up(simplequeue={"max_depth": 2, "allow_exit": "true"}).wait_ready()
+
+        def ask(target, body=b"", status=200):
+            self.assertEqual(pipeline.ask("simplequeue", "POST", target, body).status, status)
+        ask("/pause?queue=side")
+        ask("/mput?queue=side", b"a\nb")
+        ask("/put?queue=side", b"c", 503)
+        self.assertIn("2 in other queues, side: paused, side: 1 rejected", self.status_of("simplequeue")[1]["detail"])
+        ask("/pause?queue=side&for=0")
+        lease = pipeline.ask("simplequeue", "POST", "/reserve?queue=side").header("X-Millrace-Lease")
+        ask("/bury?queue=side&id=1&lease=" + lease)
+        self.assertIn(", side: 1 buried, side: 1 rejected", self.status_of("simplequeue")[1]["detail"])
+        pipeline.interrupt()
+
     def test_what_no_restart_can_heal_is_left_alone_and_said(self):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))
