@@ -1,137 +1,50 @@
-#include "daemon.h"
 #include "http_client.h"
-#include "log.h"
-#include "queuereader.h"
+#include "reader_program.h"
+#include "url.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
 
 /* One publish; far under pubsub's default max_body. */
 #define MAX_PUBLISH ((size_t)4 << 20)
 
 struct relay {
     struct daemon *daemon;
-    struct queuereader *reader;
+    struct reader_program *program;
     struct http_client *pubsub;
     const char *stream; /* a name: needs no encoding */
     struct buf body;
-    bool stopped;
 };
 
 static const struct option_row option_rows[] = {
-    {.name = "queue_url",
-        .type = OPTION_STRING,
-        .help = "where simplequeue is (default: the configuration's)"},
+    READER_OPTIONS("queue_to_pubsub"),
     {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
-    {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "the queue that is read"},
     {.name = "stream",
         .type = OPTION_STRING,
         .fallback = "clicks",
         .help = "the stream that is published to"},
-    {.name = "reader",
-        .type = OPTION_STRING,
-        .fallback = "queue_to_pubsub",
-        .help = "this reader's name at the queue"},
-    {.name = "items",
-        .type = OPTION_INT,
-        .fallback = "500",
-        .min = 1,
-        .max = 100000,
-        .help = "messages a lease"},
-    {.name = "lease",
-        .type = OPTION_DURATION,
-        .fallback = "30s",
-        .min = 100,
-        .max = 3600000,
-        .unit = "ms",
-        .help = "how long messages are leased; extended while they are worked on"},
-    {.name = "wait",
-        .type = OPTION_DURATION,
-        .fallback = "20s",
-        .min = 1,
-        .max = 600000,
-        .unit = "ms",
-        .help = "how long one request waits for messages"},
-    {.name = "queue_timeout",
-        .type = OPTION_DURATION,
-        .fallback = "10s",
-        .min = 10,
-        .max = 600000,
-        .unit = "ms",
-        .help = "for the queue's answers, beside that wait"},
-    {.name = "publish_timeout",
-        .type = OPTION_DURATION,
-        .fallback = "10s",
-        .min = 10,
-        .max = 600000,
-        .unit = "ms",
-        .help = "for pubsub's answer"},
-    {.name = "backoff_min",
-        .type = OPTION_DURATION,
-        .fallback = "50ms",
-        .min = 1,
-        .max = 60000,
-        .unit = "ms",
-        .help = "wait after the first failure"},
-    {.name = "backoff_max",
-        .type = OPTION_DURATION,
-        .fallback = "2s",
-        .min = 1,
-        .max = 600000,
-        .unit = "ms",
-        .help = "the longest wait between tries"},
+    READER_MS("publish_timeout", "10s", 10, 600000, "for pubsub's answer"),
     {.name = NULL},
 };
 
 /* ---- settings ---- */
 
-static const char *url_of(struct options *o, const char *name, const char *peer, int port)
-{
-    const char *url = options_string(o, name);
-    return url && *url ? url : options_peer_url(o, peer, port);
-}
-
-static const char *queue_url(struct options *o)
-{
-    return url_of(o, "queue_url", "simplequeue", 8080);
-}
-
 static const char *pubsub_url(struct options *o)
 {
-    return url_of(o, "pubsub_url", "pubsub", 8081);
-}
-
-static int check_name(struct options *o, const char *name, struct config_error *error)
-{
-    if (bytes_is_name(bytes_str(options_string(o, name))))
-        return 0;
-    snprintf(error->text, sizeof(error->text), "%s: %s is no name: [A-Za-z0-9_.-]{1,64}",
-        options_source(o, name), name);
-    return -1;
-}
-
-static int check_url(const char *what, const char *url, int port, struct config_error *error)
-{
-    struct url_address address;
-    if (url_address_parse(url, port, &address) == 0)
-        return 0;
-    snprintf(error->text, sizeof(error->text), "%s: \"%s\" is no address (http://HOST:PORT or unix:PATH)",
-        what, url);
-    return -1;
+    const char *url = options_string(o, "pubsub_url");
+    return url && *url ? url : options_peer_url(o, "pubsub", 8081);
 }
 
 static int check(struct options *o, struct config_error *error)
 {
-    if (check_name(o, "queue", error) || check_name(o, "stream", error) || check_name(o, "reader", error) ||
-        check_url("queue_url", queue_url(o), 8080, error) ||
-        check_url("pubsub_url", pubsub_url(o), 8081, error))
+    struct url_address address;
+    if (reader_program_check(o, error) || reader_program_check_name(o, "stream", error))
         return -1;
-    if (options_int(o, "backoff_min") <= options_int(o, "backoff_max"))
+    if (url_address_parse(pubsub_url(o), 8081, &address) == 0)
         return 0;
-    snprintf(error->text, sizeof(error->text), "backoff_min is over backoff_max");
+    snprintf(error->text, sizeof(error->text), "%s: \"%s\" is no address (http://HOST:PORT or unix:PATH)",
+        options_source(o, "pubsub_url"), pubsub_url(o));
     return -1;
 }
 
@@ -152,7 +65,8 @@ static bool no_reply(struct relay *r, enum http_client_result result)
     if (result == HTTP_CLIENT_OK)
         return false;
     if (result != HTTP_CLIENT_CANCELLED) /* that is http_client_free: the reader goes too */
-        queuereader_faulted(r->reader, http_client_strerror(result), QUEUEREADER_BACKOFF);
+        queuereader_faulted(
+            reader_program_reader(r->program), http_client_strerror(result), QUEUEREADER_BACKOFF);
     return true;
 }
 
@@ -166,12 +80,12 @@ static void asked(enum http_client_result result, const struct http_reply_view *
                    bytes_equal_str(queuereader_reply_member(reply->body, "code"), "unknown-stream");
     if (unknown ||
         (reply->status == 200 && bytes_to_u64(queuereader_reply_member(reply->body, "mark"), &mark))) {
-        queuereader_asked(r->reader, mark);
+        queuereader_asked(reader_program_reader(r->program), mark);
         return;
     }
     char why[200];
     describe(reply, why, sizeof(why));
-    queuereader_faulted(r->reader, why, QUEUEREADER_BACKOFF);
+    queuereader_faulted(reader_program_reader(r->program), why, QUEUEREADER_BACKOFF);
 }
 
 static void ask(struct queuereader *qr, const char *queue_id, void *arg)
@@ -202,9 +116,9 @@ static void answered_200(struct relay *r, struct bytes body)
 {
     static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
     if (body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
-        queuereader_delivered(r->reader);
+        queuereader_delivered(reader_program_reader(r->program));
     else
-        queuereader_conflict(r->reader);
+        queuereader_conflict(reader_program_reader(r->program));
 }
 
 static void published(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -218,11 +132,11 @@ static void published(enum http_client_result result, const struct http_reply_vi
     if (reply->status == 200)
         answered_200(r, reply->body);
     else if (reply->status == 409 && bytes_equal_str(code, "mark-conflict"))
-        queuereader_conflict(r->reader);
+        queuereader_conflict(reader_program_reader(r->program));
     else if (blames_messages(reply))
-        queuereader_refused(r->reader, why);
+        queuereader_refused(reader_program_reader(r->program), why);
     else
-        queuereader_faulted(r->reader, why, QUEUEREADER_BACKOFF);
+        queuereader_faulted(reader_program_reader(r->program), why, QUEUEREADER_BACKOFF);
 }
 
 /* Marks make it harmless to send a publish twice. */
@@ -252,94 +166,13 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 
 /* ---- life ---- */
 
-static void on_trouble(const char *trouble, void *arg)
-{
-    struct relay *r = arg;
-    if (trouble) {
-        daemon_set_not_ready(r->daemon, "%s", trouble);
-        log_warn("waiting", LOG_S("for", trouble));
-    } else if (!daemon_is_draining(r->daemon)) {
-        daemon_set_ready(r->daemon);
-    }
-}
-
-static void on_stopped(enum queuereader_end end, void *arg)
-{
-    struct relay *r = arg;
-    r->stopped = true;
-    if (end == QUEUEREADER_STOPPED) {
-        daemon_drained(r->daemon);
-        return;
-    }
-    log_error("cannot go on", LOG_S("why", queuereader_end_text(end)),
-        LOG_S("queue", options_string(daemon_options(r->daemon), "queue")), LOG_S("stream", r->stream));
-    daemon_set_not_ready(r->daemon, "%s", queuereader_end_text(end));
-    daemon_fail(r->daemon, EX_DATAERR); /* trying again cannot help: an operator has to say what is right */
-}
-
-static struct queuereader *new_reader(struct relay *r, struct options *o)
-{
-    struct queuereader_config config = {
-        .base = daemon_base(r->daemon),
-        .queue_url = queue_url(o),
-        .queue = options_string(o, "queue"),
-        .reader = options_string(o, "reader"),
-        .items = (uint64_t)options_int(o, "items"),
-        .lease = options_int(o, "lease") * USEC_PER_MSEC,
-        .wait = options_int(o, "wait") * USEC_PER_MSEC,
-        .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
-        .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
-        .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
-        .destination = {.ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = MAX_PUBLISH},
-        .on_stopped = on_stopped,
-        .on_trouble = on_trouble,
-        .arg = r,
-    };
-    return queuereader_new(&config);
-}
-
-#define NUMBER(member)                                                                                       \
-    static double read_##member(void *ctx)                                                                   \
-    {                                                                                                        \
-        return (double)queuereader_numbers(((struct relay *)ctx)->reader).member;                            \
-    }
-NUMBER(reserved)
-NUMBER(delivered)
-NUMBER(buried)
-NUMBER(runs)
-NUMBER(refused)
-NUMBER(conflicts)
-NUMBER(superseded)
-NUMBER(acks_refused)
-NUMBER(queue_faults)
-NUMBER(destination_faults)
-
-static void register_stats(struct relay *r)
-{
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } rows[] = {
-        {"messages_reserved", "Messages leased from the queue", read_reserved},
-        {"messages_published", "Messages that the stream holds through this process", read_delivered},
-        {"messages_buried", "Messages that cannot be published", read_buried},
-        {"publishes", "Publishes answered 200", read_runs},
-        {"publishes_refused", "Publishes refused for what they hold, and halved", read_refused},
-        {"mark_conflicts", "Publishes that met another mark", read_conflicts},
-        {"superseded", "Times that another process took over this reader's name", read_superseded},
-        {"acks_refused", "Acknowledgements that the queue would never take", read_acks_refused},
-        {"queue_faults", "Requests that the queue did not answer well", read_queue_faults},
-        {"pubsub_faults", "Requests that pubsub did not answer well", read_destination_faults},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        stats_gauge(daemon_stats(r->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, r);
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     (void)error;
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof(*r));
+    struct queuereader_destination pubsub = {
+        .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = MAX_PUBLISH};
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");
@@ -350,19 +183,13 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
     };
     r->pubsub = http_client_new(&client);
-    r->reader = new_reader(r, o);
-    register_stats(r);
-    daemon_set_not_ready(d, "%s", queuereader_trouble(r->reader));
+    r->program = reader_program_new(d, &pubsub);
     return 0;
 }
 
 static void drain(void *ctx)
 {
-    struct relay *r = ctx;
-    if (r->stopped)
-        daemon_drained(r->daemon);
-    else
-        queuereader_stop(r->reader);
+    reader_program_drain(((struct relay *)ctx)->program);
 }
 
 static void stop(void *ctx)
@@ -370,9 +197,8 @@ static void stop(void *ctx)
     struct relay *r = ctx;
     if (!r)
         return;
-    stats_remove_gauges(daemon_stats(r->daemon), r);
     http_client_free(&r->pubsub);
-    queuereader_free(&r->reader);
+    reader_program_free(&r->program);
     buf_free(&r->body);
     free(r);
 }

@@ -27,6 +27,7 @@ struct queuereader {
     struct http_call *call; /* to the queue; NULL: none under way */
     bool with_destination;  /* asked, or a run is there */
     size_t run_length;      /* of that run */
+    uint64_t poison_in_row;
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
@@ -380,6 +381,7 @@ void queuereader_delivered(struct queuereader *qr)
 {
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
+    qr->poison_in_row = 0;
     qr->numbers.delivered += qr->run_length;
     qr->numbers.runs += qr->run_length > 0;
     plan_delivered(qr->plan);
@@ -393,8 +395,20 @@ void queuereader_conflict(struct queuereader *qr)
     plan_conflict(qr->plan);
 }
 
+static bool refuses_everything(struct queuereader *qr)
+{
+    uint64_t limit = qr->config.destination.poison_limit;
+    return limit && qr->run_length == 1 && ++qr->poison_in_row > limit;
+}
+
 void queuereader_refused(struct queuereader *qr, const char *reason)
 {
+    if (refuses_everything(qr)) {
+        char why[sizeof(qr->trouble)];
+        snprintf(why, sizeof(why), "refuses every message: %s", reason);
+        queuereader_faulted(qr, why, QUEUEREADER_BACKOFF);
+        return;
+    }
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
     qr->numbers.refused++;

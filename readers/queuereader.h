@@ -61,6 +61,9 @@ struct queuereader_destination {
     size_t max_items; /* in one run; 0: as many as are leased together */
     size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
     uint64_t rate;    /* messages a second; 0: no bound */
+    /* So many single messages refused in a row, with nothing delivered between, are taken for a fault of the destination:
+     * it would be a pity to bury a whole queue for a mistyped address. 0: no bound. */
+    uint64_t poison_limit;
 };
 
 enum queuereader_end {

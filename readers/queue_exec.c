@@ -1,0 +1,203 @@
+#include "command.h"
+#include "log.h"
+#include "reader_program.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define MAX_INPUT ((size_t)16 << 20) /* of one run with several messages */
+
+struct executor {
+    struct daemon *daemon;
+    struct reader_program *program;
+    struct command *command;
+    bool framed;
+    char *shell[4]; /* argv, when the command is a setting */
+    struct buf input;
+    struct stats_counter *hidden;
+};
+
+static const struct option_row option_rows[] = {
+    READER_OPTIONS("queue_exec"),
+    {.name = "command",
+        .type = OPTION_STRING,
+        .help = "run by /bin/sh -c for each batch; or put program and arguments behind the options"},
+    {.name = "batch",
+        .type = OPTION_INT,
+        .fallback = "100",
+        .min = 1,
+        .max = 100000,
+        .help = "messages a run"},
+    {.name = "format",
+        .type = OPTION_CHOICE,
+        .fallback = "lines",
+        .choices = "lines|framed",
+        .help = "on standard input: a line each (those that hold a LF are buried), or ID TRIES LENGTH, LF, "
+                "the bytes, LF"},
+    READER_MS("timeout", "60s", 10, 86400000, "of a run; then its process group is killed"),
+    {.name = "output_max",
+        .type = OPTION_SIZE,
+        .fallback = "4K",
+        .max = 1 << 20,
+        .unit = "bytes",
+        .help = "of a run's output that are logged"},
+    {.name = "rate",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .max = 1000000000,
+        .unit = "messages/s",
+        .help = "at most, tries included; 0: no bound"},
+    READER_POISON_LIMIT,
+    {.name = NULL},
+};
+
+static int check(struct options *o, struct config_error *error)
+{
+    char **operands;
+    bool given = options_operands(o, &operands) > 0;
+    const char *command = options_string(o, "command");
+    if (reader_program_check(o, error) != 0)
+        return -1;
+    if (given != (command && *command))
+        return 0;
+    snprintf(error->text, sizeof(error->text),
+        given ? "%s: there is a command among the settings and one behind the options"
+              : "%s: what is to be run? --command='...', or -- PROGRAM ARGUMENT...",
+        given ? options_source(o, "command") : "command");
+    return -1;
+}
+
+/* ---- runs ---- */
+
+static void on_line(struct bytes line, void *arg)
+{
+    (void)arg;
+    log_info("output", LOG_B("line", line));
+}
+
+static void describe(const struct command_result *r, char *out, size_t size)
+{
+    static const char *const ways[] = {
+        [COMMAND_EXITED] = "exit status",
+        [COMMAND_SIGNALLED] = "killed by signal",
+        [COMMAND_TIMED_OUT] = "took too long: status",
+        [COMMAND_NOT_STARTED] = "cannot be started: errno",
+    };
+    snprintf(out, size, "%s %d%s%.150s", ways[r->end], r->code, *r->last_line ? ": " : "", r->last_line);
+}
+
+static void on_end(const struct command_result *result, void *arg)
+{
+    struct executor *x = arg;
+    struct queuereader *reader = reader_program_reader(x->program);
+    char why[256];
+    describe(result, why, sizeof(why));
+    if (result->hidden) {
+        stats_add(x->hidden, result->hidden);
+        log_info("more output was not logged", LOG_U("bytes", result->hidden));
+    }
+    if (result->end == COMMAND_EXITED && result->code == EX_OK)
+        queuereader_delivered(reader);
+    else if (result->end == COMMAND_EXITED && result->code == EX_DATAERR)
+        queuereader_refused(reader, why);
+    else
+        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
+}
+
+static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
+{
+    (void)reader;
+    struct executor *x = arg;
+    buf_clear(&x->input);
+    for (size_t i = 0; i < run->n; i++) {
+        const struct message *m = &run->messages[i];
+        if (x->framed)
+            buf_printf(&x->input, "%" PRIu64 " %" PRIu64 " %zu\n", m->id, m->tries, m->text.len);
+        buf_append_bytes(&x->input, m->text);
+        buf_append_char(&x->input, '\n');
+    }
+    command_run(x->command, buf_bytes(&x->input));
+}
+
+/* ---- life ---- */
+
+static char *const *argv_of(struct executor *x, struct options *o)
+{
+    char **operands;
+    if (options_operands(o, &operands) > 0)
+        return operands;
+    static const char *const words[] = {"/bin/sh", "-c"};
+    for (size_t i = 0; i < 2; i++)
+        x->shell[i] = mem_strdup(words[i]);
+    x->shell[2] = mem_strdup(options_string(o, "command"));
+    return x->shell;
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    (void)error;
+    struct options *o = daemon_options(d);
+    struct executor *x = mem_zalloc(sizeof(*x));
+    *ctx = x;
+    x->daemon = d;
+    x->framed = strcmp(options_string(o, "format"), "framed") == 0;
+    x->hidden = stats_counter(
+        daemon_stats(d), "output_not_logged_bytes_total", NULL, "Output of commands beyond output_max");
+    struct command_config command = {
+        .base = daemon_base(d),
+        .argv = argv_of(x, o),
+        .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+        .output_max = (size_t)options_int(o, "output_max"),
+        .on_line = on_line,
+        .on_end = on_end,
+        .arg = x,
+    };
+    x->command = command_new(&command);
+    struct queuereader_destination destination = {
+        .deliver = deliver,
+        .arg = x,
+        .lines = !x->framed,
+        .max_items = (size_t)options_int(o, "batch"),
+        .max_bytes = MAX_INPUT,
+        .rate = (uint64_t)options_int(o, "rate"),
+        .poison_limit = (uint64_t)options_int(o, "poison_limit"),
+    };
+    x->program = reader_program_new(d, &destination);
+    return 0;
+}
+
+static void drain(void *ctx)
+{
+    reader_program_drain(((struct executor *)ctx)->program);
+}
+
+static void stop(void *ctx)
+{
+    struct executor *x = ctx;
+    if (!x)
+        return;
+    command_free(&x->command);
+    reader_program_free(&x->program);
+    for (size_t i = 0; i < 3; i++)
+        free(x->shell[i]);
+    buf_free(&x->input);
+    free(x);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "queue_exec",
+        .summary = "runs a command for what is on a queue, a batch on its standard input",
+        .operands = "[-- PROGRAM ARGUMENT...]",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,292 @@
+#include "http_pool.h"
+#include "reader_program.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_BODY ((size_t)4 << 20) /* of one request with several messages */
+
+struct sender {
+    struct reader_program *program;
+    struct http_pool *pool;
+    bool post, lines; /* lines: each message is followed by a LF */
+    const char *content_type;
+    /* The run that is on its way. */
+    struct queuereader_run run;
+    struct buf body, target, headers;
+    struct http_pool_host *host;
+};
+
+static const struct option_row option_rows[] = {
+    READER_OPTIONS("queue_to_http"),
+    {.name = "destination",
+        .type = OPTION_STRING,
+        .help =
+            "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces: they take turns; a %s in the "
+            "target stands for the message, escaped"},
+    {.name = "method",
+        .type = OPTION_CHOICE,
+        .fallback = "POST",
+        .choices = "POST|GET",
+        .help = "of the requests"},
+    {.name = "batch",
+        .type = OPTION_INT,
+        .fallback = "1",
+        .min = 1,
+        .max = 100000,
+        .help = "messages in a POST, each followed by a LF; 1: the message alone, as it is"},
+    {.name = "content_type",
+        .type = OPTION_STRING,
+        .fallback = "application/octet-stream",
+        .help = "of a POST"},
+    {.name = "rate",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .max = 1000000000,
+        .unit = "messages/s",
+        .help = "at most, tries included; 0: no bound"},
+    READER_MS("timeout", "3s", 10, 600000, "for a destination's answer"),
+    READER_POISON_LIMIT,
+    {.name = NULL},
+};
+
+/* ---- settings ---- */
+
+static struct http_pool *make_pool(struct options *o, struct event_base *base, char *error, size_t size)
+{
+    struct http_pool_config config = {
+        .base = base,
+        .urls = options_string(o, "destination"),
+        .max_connections = 1,
+        .connect_timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+        .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+        .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
+        .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
+        .max_reply = 1 << 20,
+    };
+    return http_pool_new(&config, error, size);
+}
+
+static bool has_place(const struct http_pool_host *h)
+{
+    return strstr(http_pool_host_target(h), "%s") != NULL;
+}
+
+static int check_targets(struct options *o, const struct http_pool *pool, struct config_error *error)
+{
+    bool post = strcmp(options_string(o, "method"), "POST") == 0;
+    for (size_t i = 0; i < http_pool_size(pool); i++) {
+        const struct http_pool_host *h = http_pool_at(pool, i);
+        const char *wrong = NULL;
+        if (!post && !has_place(h))
+            wrong = "a GET needs a %s in its target: where the message goes";
+        else if (has_place(h) && options_int(o, "batch") > 1)
+            wrong = "a %s in the target takes one message: batch must be 1";
+        if (!wrong)
+            continue;
+        snprintf(error->text, sizeof(error->text), "%s: %s: %s", options_source(o, "destination"),
+            http_pool_host_url(h), wrong);
+        return -1;
+    }
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    char why[300];
+    if (reader_program_check(o, error) != 0)
+        return -1;
+    const char *type = options_string(o, "content_type");
+    if (strpbrk(type, "\r\n")) {
+        snprintf(error->text, sizeof(error->text), "%s: content_type is no header",
+            options_source(o, "content_type"));
+        return -1;
+    }
+    struct http_pool *pool = make_pool(o, NULL, why, sizeof(why));
+    if (!pool) {
+        snprintf(
+            error->text, sizeof(error->text), "%s: destination: %s", options_source(o, "destination"), why);
+        return -1;
+    }
+    int rc = check_targets(o, pool, error);
+    http_pool_free(&pool);
+    return rc;
+}
+
+/* ---- answers ---- */
+
+static bool is_poison(int status)
+{
+    return status == 400 || status == 413 || status == 422;
+}
+
+/* "422 the field t is missing", on one line. */
+static void describe(const struct http_reply_view *reply, char *out, size_t size)
+{
+    size_t n = reply->body.len < 150 ? reply->body.len : 150;
+    snprintf(out, size, "answered %d %.*s", reply->status, (int)n, n ? reply->body.ptr : "");
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    for (size_t len = strlen(out); len && out[len - 1] == ' '; len--)
+        out[len - 1] = '\0';
+}
+
+static void send_run(struct sender *s);
+
+/* Another host may take it at once; the same one only after a while. */
+static void failed(struct sender *s, const char *why)
+{
+    char text[300];
+    if (http_pool_wait(s->pool) == 0) {
+        send_run(s);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host), why);
+    queuereader_faulted(reader_program_reader(s->program), text, http_pool_wait(s->pool));
+}
+
+static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct sender *s = arg;
+    struct queuereader *reader = reader_program_reader(s->program);
+    char why[200];
+    if (result == HTTP_CLIENT_CANCELLED)
+        return; /* http_pool_free: the reader goes too */
+    describe(reply, why, sizeof(why));
+    if (http_pool_is_fault(result, reply->status))
+        failed(s, result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
+    else if (reply->status >= 200 && reply->status < 300)
+        queuereader_delivered(reader);
+    else if (is_poison(reply->status))
+        queuereader_refused(reader, why);
+    else
+        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: an engineer mends it */
+}
+
+/* ---- requests ---- */
+
+static void compose_body(struct sender *s)
+{
+    buf_clear(&s->body);
+    for (size_t i = 0; i < s->run.n && s->post; i++) {
+        buf_append_bytes(&s->body, s->run.messages[i].text);
+        if (s->lines)
+            buf_append_char(&s->body, '\n');
+    }
+}
+
+static void compose_target(struct sender *s)
+{
+    const char *target = http_pool_host_target(s->host), *place;
+    buf_clear(&s->target);
+    while ((place = strstr(target, "%s"))) {
+        buf_append(&s->target, target, (size_t)(place - target));
+        url_encode(s->run.messages[0].text, &s->target);
+        target = place + 2;
+    }
+    buf_append_str(&s->target, target);
+    buf_append_char(&s->target, '\0');
+}
+
+/* What a destination needs to know a message again that comes twice. */
+static void compose_headers(struct sender *s)
+{
+    buf_clear(&s->headers);
+    buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
+        s->run.queue_id, s->run.messages[0].id, s->run.messages[s->run.n - 1].id);
+    buf_append_char(&s->headers, '\0');
+}
+
+static void send_run(struct sender *s)
+{
+    s->host = http_pool_next(s->pool);
+    compose_target(s);
+    struct http_call_spec spec = {
+        .method = s->post ? "POST" : "GET",
+        .target = s->target.ptr,
+        .content_type = s->post ? s->content_type : NULL,
+        .body = buf_bytes(&s->body),
+        .headers = s->headers.ptr,
+        .arg = s,
+        .on_done = answered,
+    };
+    http_pool_request(s->host, &spec);
+}
+
+static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
+{
+    struct sender *s = arg;
+    usec_t wait = http_pool_wait(s->pool);
+    if (wait > 0) {
+        queuereader_faulted(reader, "every destination is set aside", wait);
+        return;
+    }
+    s->run = *run;
+    compose_body(s);
+    compose_headers(s);
+    send_run(s);
+}
+
+/* ---- life ---- */
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct sender *s = mem_zalloc(sizeof(*s));
+    size_t batch = (size_t)options_int(o, "batch");
+    *ctx = s;
+    s->post = strcmp(options_string(o, "method"), "POST") == 0;
+    s->lines = batch > 1;
+    s->content_type = options_string(o, "content_type");
+    s->pool = make_pool(o, daemon_base(d), error->text, sizeof(error->text));
+    if (!s->pool)
+        return 78;
+    http_pool_register_stats(s->pool, daemon_stats(d));
+    struct queuereader_destination destination = {
+        .deliver = deliver,
+        .arg = s,
+        .lines = s->lines,
+        .max_items = batch,
+        .max_bytes = MAX_BODY,
+        .rate = (uint64_t)options_int(o, "rate"),
+        .poison_limit = (uint64_t)options_int(o, "poison_limit"),
+    };
+    s->program = reader_program_new(d, &destination);
+    return 0;
+}
+
+static void drain(void *ctx)
+{
+    reader_program_drain(((struct sender *)ctx)->program);
+}
+
+static void stop(void *ctx)
+{
+    struct sender *s = ctx;
+    if (!s)
+        return;
+    http_pool_free(&s->pool);
+    reader_program_free(&s->program);
+    buf_free(&s->body);
+    buf_free(&s->target);
+    buf_free(&s->headers);
+    free(s);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "queue_to_http",
+        .summary = "sends what is on a queue to an HTTP server, or to several in turn",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

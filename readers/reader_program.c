@@ -1,0 +1,164 @@
+#include "reader_program.h"
+
+#include "log.h"
+#include "url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+struct reader_program {
+    struct daemon *daemon;
+    struct queuereader *reader;
+    bool stopped;
+};
+
+/* ---- settings ---- */
+
+static const char *queue_url(struct options *o)
+{
+    const char *url = options_string(o, "queue_url");
+    return url && *url ? url : options_peer_url(o, "simplequeue", 8080);
+}
+
+int reader_program_check_name(struct options *o, const char *name, struct config_error *error)
+{
+    if (bytes_is_name(bytes_str(options_string(o, name))))
+        return 0;
+    snprintf(error->text, sizeof(error->text), "%s: %s is no name: [A-Za-z0-9_.-]{1,64}",
+        options_source(o, name), name);
+    return -1;
+}
+
+int reader_program_check(struct options *o, struct config_error *error)
+{
+    struct url_address address;
+    if (reader_program_check_name(o, "queue", error) || reader_program_check_name(o, "reader", error))
+        return -1;
+    if (url_address_parse(queue_url(o), 8080, &address) != 0) {
+        snprintf(error->text, sizeof(error->text), "%s: \"%s\" is no address (http://HOST:PORT or unix:PATH)",
+            options_source(o, "queue_url"), queue_url(o));
+        return -1;
+    }
+    if (options_int(o, "backoff_min") <= options_int(o, "backoff_max"))
+        return 0;
+    snprintf(error->text, sizeof(error->text), "%s: backoff_min is over backoff_max",
+        options_source(o, "backoff_min"));
+    return -1;
+}
+
+/* ---- numbers ---- */
+
+#define NUMBER(member)                                                                                       \
+    static double read_##member(void *ctx)                                                                   \
+    {                                                                                                        \
+        return (double)queuereader_numbers(((struct reader_program *)ctx)->reader).member;                   \
+    }
+NUMBER(reserved)
+NUMBER(delivered)
+NUMBER(buried)
+NUMBER(runs)
+NUMBER(refused)
+NUMBER(conflicts)
+NUMBER(superseded)
+NUMBER(acks_refused)
+NUMBER(queue_faults)
+NUMBER(destination_faults)
+
+static void register_stats(struct reader_program *p)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } rows[] = {
+        {"messages_reserved", "Messages leased from the queue", read_reserved},
+        {"messages_delivered", "Messages that the destination took", read_delivered},
+        {"messages_buried", "Messages that the destination can never take", read_buried},
+        {"deliveries", "Deliveries of one message or several that went well", read_runs},
+        {"deliveries_refused", "Deliveries refused for what they hold, and halved", read_refused},
+        {"mark_conflicts", "Deliveries that met another mark", read_conflicts},
+        {"superseded", "Times that another process took over this reader's name", read_superseded},
+        {"acks_refused", "Acknowledgements that the queue would never take", read_acks_refused},
+        {"queue_faults", "Requests that the queue did not answer well", read_queue_faults},
+        {"destination_faults", "Deliveries that failed for now", read_destination_faults},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+}
+
+/* ---- life ---- */
+
+static void on_trouble(const char *trouble, void *arg)
+{
+    struct reader_program *p = arg;
+    if (trouble) {
+        daemon_set_not_ready(p->daemon, "%s", trouble);
+        log_warn("waiting", LOG_S("for", trouble));
+    } else if (!daemon_is_draining(p->daemon)) {
+        daemon_set_ready(p->daemon);
+    }
+}
+
+static void on_stopped(enum queuereader_end end, void *arg)
+{
+    struct reader_program *p = arg;
+    p->stopped = true;
+    if (end == QUEUEREADER_STOPPED) {
+        daemon_drained(p->daemon);
+        return;
+    }
+    log_error("cannot go on", LOG_S("why", queuereader_end_text(end)),
+        LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
+    daemon_set_not_ready(p->daemon, "%s", queuereader_end_text(end));
+    daemon_fail(p->daemon, EX_DATAERR); /* trying again cannot help: an operator has to say what is right */
+}
+
+struct reader_program *reader_program_new(struct daemon *d, const struct queuereader_destination *destination)
+{
+    struct options *o = daemon_options(d);
+    struct reader_program *p = mem_zalloc(sizeof(*p));
+    struct queuereader_config config = {
+        .base = daemon_base(d),
+        .queue_url = queue_url(o),
+        .queue = options_string(o, "queue"),
+        .reader = options_string(o, "reader"),
+        .items = (uint64_t)options_int(o, "items"),
+        .lease = options_int(o, "lease") * USEC_PER_MSEC,
+        .wait = options_int(o, "wait") * USEC_PER_MSEC,
+        .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
+        .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
+        .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
+        .destination = *destination,
+        .on_stopped = on_stopped,
+        .on_trouble = on_trouble,
+        .arg = p,
+    };
+    p->daemon = d;
+    p->reader = queuereader_new(&config);
+    register_stats(p);
+    daemon_set_not_ready(d, "%s", queuereader_trouble(p->reader));
+    return p;
+}
+
+struct queuereader *reader_program_reader(struct reader_program *p)
+{
+    return p->reader;
+}
+
+void reader_program_drain(struct reader_program *p)
+{
+    if (p->stopped)
+        daemon_drained(p->daemon);
+    else
+        queuereader_stop(p->reader);
+}
+
+void reader_program_free(struct reader_program **p)
+{
+    if (!*p)
+        return;
+    stats_remove_gauges(daemon_stats((*p)->daemon), *p);
+    queuereader_free(&(*p)->reader);
+    free(*p);
+    *p = NULL;
+}

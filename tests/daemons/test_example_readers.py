@@ -1,0 +1,64 @@
+"""The readers that docs/readers.md and queuereader.h show do what they say: their text is taken from there and run."""
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import harness
+from harness import MillraceTest, wait_until
+
+
+def shown(beginning):
+    """The indented block of docs/readers.md that begins with that line."""
+    with open(os.path.join(harness.ROOT, "docs", "readers.md")) as f:
+        lines = f.read().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("    " + beginning))
+    block = []
+    for line in lines[start:]:
+        if line and not line.startswith("    "):
+            break
+        block.append(line[4:])
+    return "\n".join(block)
+
+
+class Examples(MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+        for i in range(10):
+            self.queue.post("/put", b"message %d" % i)
+        self.expected = "".join("message %d\n" % i for i in range(10))
+
+    def run_until_empty(self, argv, number=signal.SIGKILL):
+        with open(self.path("out"), "wb") as out:
+            process = subprocess.Popen(harness.dies_with_us(argv), stdout=out, cwd=self.dir, start_new_session=True)
+        try:
+            wait_until(lambda: self.queue.stats()["depth"] == 0, "all to be acknowledged")
+        finally:
+            os.killpg(process.pid, number)
+            process.wait(harness.PATIENCE)
+        with open(self.path("out")) as f:
+            return f.read(), process.returncode
+
+    def test_shell(self):
+        script = shown("#!/bin/sh").replace("http://127.0.0.1:8080", self.queue.url).replace("your-command", "cat >&3")
+        self.write("reader.sh", "exec 3>lines\n" + script.replace("wait=20000", "wait=1000"))
+        self.run_until_empty(["/bin/sh", "reader.sh"])
+        with open(self.path("lines")) as f:
+            self.assertEqual(f.read(), self.expected)
+
+    def test_python(self):
+        script = shown("import time").replace("http://127.0.0.1:8080", self.queue.url)
+        self.write("reader.py", script.replace("print(text)", "print(text.decode(), flush=True)").replace("20000", "1000"))
+        self.assertEqual(self.run_until_empty([sys.executable, "reader.py"])[0], self.expected)
+
+    def test_c(self):
+        out, status = self.run_until_empty([harness.program("example_reader"), self.queue.url], signal.SIGINT)
+        self.assertEqual((out, status), (self.expected, 0))
+        self.assertEqual(self.queue.stats()["queues"]["default"]["leased"], 0)
+        self.assertFalse(re.search("error", self.queue.log))
+
+
+if __name__ == "__main__":
+    harness.main()

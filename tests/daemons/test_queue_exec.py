@@ -1,0 +1,175 @@
+"""queue_exec: any command for what is on a queue, also one that fails, hangs, floods or is killed."""
+import os
+import time
+
+import harness
+from harness import MillraceTest, wait_until
+
+
+def is_gone(pid):
+    """Also when it is a zombie that nobody reaps here."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+class Exec(MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+        self.out = self.path("out")
+
+    def exec(self, *args, ready=True):
+        start = self.start if ready else self.daemon
+        return start("queue_exec", "--address=127.0.0.1", "--port=0", "--queue-url=" + self.queue.url,
+                     "--backoff-min=10ms", "--backoff-max=200ms", *args, port=False)
+
+    def script(self, text):
+        path = self.write("script", "#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        return path
+
+    def put(self, n, start=0):
+        self.queue.post("/mput", b"\n".join(b"%d" % i for i in range(start, start + n)))
+
+    def numbers(self):
+        return self.queue.stats()["queues"]["default"]
+
+    def wait_empty(self):
+        wait_until(lambda: self.numbers()["depth"] == 0, lambda: "all to be acknowledged: %s" % self.numbers())
+
+    def read(self, name="out"):
+        try:
+            with open(self.path(name), "rb") as f:
+                return f.read()
+        except OSError:
+            return b""
+
+
+class Flow(Exec):
+    def test_lines_on_standard_input(self):
+        self.put(1000)
+        self.queue.post("/put", b"two\nlines")
+        self.exec("--batch=100", "--command=cat >> %s; echo run >> %s" % (self.out, self.path("runs")))
+        self.wait_empty()
+        self.assertEqual(self.read(), b"".join(b"%d\n" % i for i in range(1000)))
+        self.assertEqual(self.read("runs").count(b"run"), 10)
+        self.assertEqual([d["reason"] for d in self.queue.get("/dead").json()["buried"]], ["holds a line feed"])
+
+    def test_framed_any_bytes(self):
+        self.queue.post("/put", b"two\nlines \x00")
+        self.queue.post("/put", b"\n")
+        self.exec("--format=framed", "--command=cat >> " + self.out)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"1 1 11\ntwo\nlines \x00\n2 1 1\n\n\n")
+
+    def test_a_program_with_arguments(self):
+        self.put(3)
+        self.exec("--", "tee", "-a", self.out)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"0\n1\n2\n")
+
+    def test_a_command_that_does_not_read_its_input(self):
+        self.queue.post("/mput", b"\n".join([b"x" * 1000] * 1000))
+        self.exec("--items=1000", "--batch=1000", "--command=true")
+        self.wait_empty()
+
+    def test_bad_settings(self):
+        for args in ([], ["--command=true", "--", "true"], ["--command=true", "--queue=a/b"]):
+            done = self.run_program("queue_exec", *args)
+            self.assertEqual(done.returncode, 78, (args, done))
+            self.assertTrue(done.stderr)
+
+
+class Faults(Exec):
+    def test_a_failing_command_gets_the_same_again_less_and_less_often(self):
+        fail = self.write("fail", "")
+        script = self.script("cat > %s; date +%%s%%N >> %s; [ ! -e %s ] && cat %s >> %s" % (
+            self.path("in"), self.path("tries"), fail, self.path("in"), self.out))
+        self.put(50)
+        daemon = self.exec("--", script, ready=False).wait_listening()
+        wait_until(lambda: self.read("tries").count(b"\n") >= 6, "some tries")
+        times = [int(t) / 1e9 for t in self.read("tries").split()]
+        self.assertGreater(times[5] - times[4], 0.05)
+        self.assertIn(b"exit status 1", daemon.get("/health").body)
+        os.unlink(fail)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"".join(b"%d\n" % i for i in range(50)))
+        wait_until(lambda: daemon.get("/health").status == 200, "it to be ready")
+
+    def test_one_that_hangs_is_killed_with_all_that_it_started(self):
+        hang = self.write("hang", "")
+        script = self.script("trap '' TERM\nif [ -e %s ]; then sleep 1000 & echo $! >> %s; wait; sleep 1000; fi\ncat >> %s" % (
+            hang, self.path("pids"), self.out))
+        self.put(5)
+        daemon = self.exec("--timeout=200ms", "--", script, ready=False).wait_listening()
+        wait_until(lambda: self.read("pids").count(b"\n") >= 2, "it to be tried again")
+        first = int(self.read("pids").split()[0])
+        wait_until(lambda: is_gone(first), "what it started to be killed")
+        self.assertIn(b"took too long", daemon.get("/health").body)
+        os.unlink(hang)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"0\n1\n2\n3\n4\n")
+
+    def test_leases_last_as_long_as_the_command(self):
+        script = self.script("cat >> %s; sleep 1" % self.out)
+        self.put(3)
+        self.exec("--lease=200ms", "--", script)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"0\n1\n2\n", "nothing was given out again meanwhile")
+        self.assertEqual(self.numbers()["expired"], 0)
+
+    def test_a_flood_is_read_and_not_logged(self):
+        script = self.script("cat > /dev/null; echo first; yes flood | head -c 19999998; echo last >&2; exit 3")
+        self.put(1)
+        daemon = self.exec("--output-max=1K", "--backoff-max=30s", "--backoff-min=30s", "--", script, ready=False)
+        daemon.wait_listening()
+        wait_until(lambda: b"exit status 3: last" in daemon.get("/health").body, "its end")
+        self.assertIn("line=first", daemon.log)
+        self.assertLess(len(daemon.log), 40000)
+        hidden = daemon.stats()["output_not_logged_bytes_total"]
+        self.assertGreater(hidden, 15000000)
+
+    def test_one_that_is_killed_is_run_again(self):
+        script = self.script("echo $$ >> %s; [ $(wc -l < %s) -gt 1 ] || sleep 1000; cat >> %s" % (
+            self.path("pids"), self.path("pids"), self.out))
+        self.put(3)
+        self.exec("--", script, ready=False)
+        pid = wait_until(lambda: self.read("pids").split(), "it to run")[0]
+        os.kill(int(pid), 9)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"0\n1\n2\n")
+
+    def test_poison_by_exit_status_65(self):
+        script = self.script("cat > %s; if grep -q bad %s; then echo the bad one; exit 65; fi; cat %s >> %s" % (
+            self.path("in"), self.path("in"), self.path("in"), self.out))
+        self.queue.post("/mput", b"a\nb\nbad\nc")
+        self.exec("--", script)
+        self.wait_empty()
+        self.assertEqual(self.read(), b"a\nb\nc\n")
+        dead = self.queue.get("/dead").json()["buried"]
+        self.assertEqual([(d["message"], d["reason"]) for d in dead], [("bad", "exit status 65: the bad one")])
+
+    def test_the_command_does_not_outlive_a_killed_reader(self):
+        self.put(1)
+        daemon = self.exec("--", self.script("echo $$ >> %s; sleep 1000" % self.path("pids")), ready=False)
+        pid = int(wait_until(lambda: self.read("pids").split(), "it to run")[0])
+        daemon.kill9()
+        wait_until(lambda: is_gone(pid), "it to be killed")
+
+    def test_stop_waits_for_the_run(self):
+        self.put(1)
+        daemon = self.exec("--", self.script("echo run >> %s; sleep 0.5; cat >> %s" % (self.path("runs"), self.out)),
+                           ready=False)
+        wait_until(lambda: self.read("runs"), "it to run")
+        began = time.monotonic()
+        daemon.stop()
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(self.read(), b"0\n")
+        self.assertEqual(self.numbers()["depth"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,209 @@
+"""queue_to_http between a real queue and servers that fail in every way."""
+# full: MILLRACE_ROUNDS=60
+import time
+
+import harness
+from harness import MillraceTest, query, request, wait_until
+from sink import Sink
+
+
+class ToHttp(MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+
+    def sender(self, destination, *args):
+        return self.start("queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + destination, *args)
+
+    def put(self, messages):
+        self.assertEqual(self.queue.post("/mput", b"\n".join(messages)).status, 200)
+
+    def numbers(self):
+        return self.queue.stats()["queues"]["default"]
+
+    def wait_empty(self):
+        wait_until(lambda: self.numbers()["depth"] == 0, lambda: "all to be acknowledged: %s" % self.numbers())
+
+    def dead(self):
+        return self.queue.get("/dead").json()["buried"]
+
+
+class Flow(ToHttp):
+    def test_each_message_alone_as_it_is(self):
+        sink = Sink(self)
+        self.queue.post("/put", b"one\nwith \x00 and \xff")
+        self.queue.post("/put", b"two")
+        self.sender(sink.url + "/in?k=1", "--content-type=text/plain")
+        self.wait_empty()
+        self.assertEqual(sink.taken(), [b"one\nwith \x00 and \xff", b"two"])
+        _, _, method, target, _, headers = sink.requests[1]
+        self.assertEqual((method, target), ("POST", "/in?k=1"))
+        self.assertEqual(headers["Content-Type"], "text/plain")
+        self.assertEqual(headers["X-Millrace-Ids"], "2-2")
+        self.assertEqual(headers["X-Millrace-Queue-Id"], self.numbers()["queue_id"])
+
+    def test_get_with_the_message_escaped(self):
+        sink = Sink(self)
+        messages = [b"a b&c=d%", b"\xff\x00/?#", b"plain"]
+        for m in messages:
+            self.queue.post("/put", m)
+        self.sender(sink.url + "/get?v=%s", "--method=GET")
+        self.wait_empty()
+        self.assertEqual(sink.values(), messages)
+
+    def test_batches(self):
+        sink = Sink(self)
+        messages = [b"%d" % i for i in range(1000)]
+        self.put(messages)
+        self.queue.post("/put", b"two\nlines")
+        self.sender(sink.url, "--batch=100")
+        self.wait_empty()
+        self.assertEqual(sink.messages(), messages)
+        self.assertEqual(len(sink.taken()), 10)
+        self.assertEqual([d["reason"] for d in self.dead()], ["holds a line feed"])
+
+    def test_several_take_turns_and_one_that_fails_is_left_out(self):
+        sinks = [Sink(self) for _ in range(3)]
+        sinks[1].behave = lambda body: 500
+        messages = [b"%03d" % i for i in range(300)]
+        self.put(messages)
+        sender = self.sender(" ".join(s.url for s in sinks))
+        self.wait_empty()
+        self.assertEqual(sorted(sinks[0].messages() + sinks[2].messages()), messages)
+        self.assertEqual(sender.get("/health").status, 200)
+        self.assertIn('destination_up{destination="%s"} 0' % sinks[1].url, sender.get("/metrics").text)
+        sinks[1].behave = lambda body: 200
+
+        def takes_its_share():
+            self.put([b"more"] * 3)
+            return len(sinks[1].taken()) >= 10
+        wait_until(takes_its_share, "the third to be back in turn", interval=0.05)
+        self.assertIn('destination_up{destination="%s"} 1' % sinks[1].url, sender.get("/metrics").text)
+
+    def test_bad_settings(self):
+        for args in ([], ["--destination=ftp://x"], ["--destination=http://x/", "--method=GET"],
+                     ["--destination=http://x/%s", "--batch=2"], ["--destination=http://x/", "--content-type=a\r\nb: c"],
+                     ["--destination=http://x/", "--queue=a/b"]):
+            done = self.run_program("queue_to_http", *args)
+            self.assertEqual(done.returncode, 78, (args, done))
+            self.assertTrue(done.stderr)
+
+
+class Faults(ToHttp):
+    """Whatever the fault: it slows down within one try, sees at most a few tries, loses and reorders nothing, and is at
+    full speed again within 5 s."""
+    FAULT = max(0.6, harness.rounds(0))  # seconds
+
+    def ride_out(self, begin, end, backoff="400ms"):
+        sink = Sink(self)
+        self.sender(sink.url + "/in", "--timeout=300ms", "--backoff-max=" + backoff)
+        put = [0]
+
+        def put_more(n):
+            self.put([b"%06d" % i for i in range(put[0], put[0] + n)])
+            put[0] += n
+        put_more(50)
+        wait_until(lambda: len(sink.messages()) == 50, "the first to arrive")
+        began = time.monotonic()
+        sink = begin(sink) or sink
+        put_more(200)
+        time.sleep(self.FAULT)  # the fault's length is what is tested
+        tries = [t for t in sink.tries(began) if t < began + self.FAULT]
+        self.assertLessEqual(len(tries), 8 + self.FAULT / 0.2, [t - began for t in tries])
+        sink = end(sink) or sink
+        ended = time.monotonic()
+        put_more(50)
+        wait_until(lambda: len(self.all_messages(sink)) >= put[0], "everything to arrive")
+        self.assertLess(time.monotonic() - ended, 5)
+        self.assertEqual(self.first_arrivals(sink), [b"%06d" % i for i in range(put[0])])
+        self.wait_empty()
+
+    def all_messages(self, sink):
+        return getattr(sink, "before", []) + sink.messages()
+
+    def first_arrivals(self, sink):
+        """What was in doubt (no answer) may come twice; nothing comes out of order."""
+        return list(dict.fromkeys(self.all_messages(sink)))
+
+    def switch(self, answer):
+        def set_it(sink):
+            sink.released.set()
+            sink.behave = lambda body: answer
+        return set_it
+
+    def test_500(self):
+        self.ride_out(self.switch(500), self.switch(200), backoff="2s")
+
+    def test_429(self):
+        self.ride_out(self.switch(429), self.switch(200))
+
+    def test_no_answer(self):
+        def hang(sink):
+            sink.behave = lambda body: "hang"
+        self.ride_out(hang, self.switch(200))
+
+    def test_reset(self):
+        self.ride_out(self.switch("reset"), self.switch(200))
+
+    def test_gone(self):
+        def leave(sink):
+            sink.behave = lambda body: "reset"
+            sink.close()
+
+        def come_back(sink):
+            back = Sink(self, sink.port)
+            back.before = sink.messages()
+            return back
+        self.ride_out(leave, come_back)
+
+    def test_401_is_waited_out_and_buries_nothing(self):
+        self.ride_out(self.switch(401), self.switch(200))
+        self.assertEqual(self.dead(), [])
+
+    def test_the_stated_rate(self):
+        sink = Sink(self)
+        sink.behave = lambda body: 500 if len(sink.requests) % 3 == 1 else 200
+        self.put([b"%d" % i for i in range(400)])
+        self.sender(sink.url, "--rate=100", "--backoff-min=1ms", "--backoff-max=1ms")
+        wait_until(lambda: len(sink.requests) > 120, "a second's worth")
+        times = sink.tries()
+        for i in range(0, len(times) - 50):
+            self.assertLess(49 / (times[i + 49] - times[i]), 115, "messages a second")
+
+
+class Poison(ToHttp):
+    def test_found_buried_shown_and_kicked(self):
+        for status in (400, 413, 422):
+            sink = Sink(self)
+            sink.behave = lambda body: status if b"bad" in body else 200
+            good = [b"%03d" % i for i in range(100)]
+            self.put(good[:37] + [b"bad 1"] + good[37:80] + [b"bad 2"] + good[80:])
+            sender = self.sender(sink.url, "--batch=102")
+            self.wait_empty()
+            self.assertEqual(sink.messages(), good)
+            dead = self.dead()
+            self.assertEqual([d["message"] for d in dead], ["bad 1", "bad 2"])
+            self.assertEqual(dead[0]["reason"], "answered %d no bad 1/" % status)
+            self.assertLess(len(sink.requests), 30, "halving, not one by one")
+            sink.behave = lambda body: 200
+            self.queue.post("/kick?items=10")
+            wait_until(lambda: sink.messages()[100:] == [b"bad 1", b"bad 2"], "the kicked ones to be tried again")
+            self.assertEqual(self.dead(), [])
+            self.wait_empty()
+            sender.stop()
+
+    def test_one_that_refuses_everything_does_not_empty_the_queue(self):
+        sink = Sink(self)
+        sink.behave = lambda body: 400
+        self.put([b"%d" % i for i in range(50)])
+        sender = self.daemon("queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + sink.url,
+                             "--poison-limit=5").wait_listening()
+        wait_until(lambda: b"refuses every message" in sender.get("/health").body, "it to be noticed")
+        self.assertEqual(len(self.dead()), 5)
+        sink.behave = lambda body: 200
+        self.wait_empty()
+        self.assertEqual(len(sink.messages()), 45)
+
+
+if __name__ == "__main__":
+    harness.main()

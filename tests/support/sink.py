@@ -1,0 +1,81 @@
+"""An HTTP server that remembers what it was sent and fails as a test tells it to."""
+import http.server
+import threading
+import time
+import urllib.parse
+
+
+class Sink:
+    """`behave` is called with each body and gives a status, or one of "hang", "reset", "late". With a port it listens
+    there again."""
+
+    def __init__(self, test, port=0):
+        self.behave = lambda body: 200
+        self.requests = []  # (time, status or word, method, target, body, headers)
+        self.lock = threading.Lock()
+        self.released = threading.Event()
+        sink = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with sink.lock:
+                    answer = sink.behave(body)
+                    sink.requests.append((time.monotonic(), answer, self.command, self.path, body, dict(self.headers)))
+                if answer == "hang":
+                    sink.released.wait(60)
+                    answer = "reset"
+                if answer == "reset":
+                    self.close_connection = True
+                    return
+                reason = b"no %s" % body[:20].replace(b"\n", b"/") if answer >= 400 else b""
+                self.send_response(answer)
+                self.send_header("Content-Length", str(len(reason)))
+                self.end_headers()
+                self.wfile.write(reason)
+
+            do_GET = do_POST = handle_one
+
+            def log_message(self, *args):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 100
+
+            def handle_error(self, request, client_address):
+                pass
+
+        self.server = Server(("127.0.0.1", port), Handler)
+        self.port = self.server.server_port
+        self.url = "http://127.0.0.1:%d" % self.port
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+        test.addCleanup(self.close)
+
+    def close(self):
+        self.released.set()
+        if self.thread.is_alive():
+            self.server.shutdown()
+            self.thread.join()
+            self.server.server_close()
+
+    def taken(self):
+        """The bodies that were answered 200, in order."""
+        with self.lock:
+            return [r[4] for r in self.requests if r[1] == 200]
+
+    def messages(self):
+        return [m for body in self.taken() for m in body.splitlines()]
+
+    def values(self):
+        """What stood for v= in the targets that were answered 200."""
+        with self.lock:
+            return [urllib.parse.parse_qs(urllib.parse.urlsplit(r[3]).query, encoding="latin-1")["v"][0].encode("latin-1")
+                    for r in self.requests if r[1] == 200]
+
+    def tries(self, since=0.0):
+        with self.lock:
+            return [r[0] for r in self.requests if r[0] >= since]
