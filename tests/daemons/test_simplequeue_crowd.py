@@ -1,0 +1,98 @@
+"""Many clients of simplequeue at once, most of them of no use: the others are served, and what is too much is refused."""
+import socket
+import threading
+import time
+
+import harness
+from harness import wait_until
+from queue_test import InMemory, QueueTest, reserved
+
+
+class CrowdTest(InMemory, QueueTest):
+    def connection(self, q):
+        s = socket.create_connection(("127.0.0.1", int(q.url.rsplit(":", 1)[1])), harness.PATIENCE)
+        self.addCleanup(s.close)
+        return s
+
+    def crowd(self, q, n, text=b""):
+        sockets = [self.connection(q) for _ in range(n)]
+        for s in sockets:
+            s.sendall(text)
+        return sockets
+
+    def slow_headers(self, sockets, over):
+        """A byte a turn of what never becomes a request."""
+        while not over.wait(0.05):
+            for s in sockets:
+                try:
+                    s.sendall(b"X")
+                except OSError:
+                    pass
+
+    def test_the_others_are_served(self):
+        q = self.queue("--max-mget=1000")
+        big = b"\n".join([b"x" * 1000000] * 8)
+        for _ in range(5):
+            q.post("/mput?queue=big", big)
+        idle = self.crowd(q, 500)
+        waiting = self.crowd(q, 200, b"GET /reserve?queue=none&wait=600000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        deaf = self.crowd(q, 20, b"GET /dump?queue=big HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow = self.crowd(q, 100, b"GET /get HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        over = threading.Event()
+        dribble = threading.Thread(target=self.slow_headers, args=(slow, over))
+        dribble.start()
+        wait_until(lambda: q.stats()["waiting"] == 200, "all of them to wait")
+        c, took = harness.connect(q.url), []
+        for n in range(500):
+            began = time.monotonic()
+            c.request("POST", "/put", b"%d" % n)
+            self.assertEqual(c.getresponse().read(), b"")
+            c.request("GET", "/get")
+            self.assertEqual(c.getresponse().read(), b"%d" % n)
+            took.append(time.monotonic() - began)
+        c.close()
+        over.set()
+        dribble.join()
+        self.assertLess(sorted(took)[len(took) // 2], 0.2, "half of them at once")
+        self.assertLess(sorted(took)[-1], 5)
+        self.assertEqual(q.stats()["waiting"], 200)
+        self.assertEqual([len(c) for c in (idle, waiting, deaf, slow)], [500, 200, 20, 100])
+
+    def test_each_who_waits_gets_one(self):
+        q = self.queue()
+        replies, lock = [], threading.Lock()
+
+        def wait_for_one():
+            reply = q.get("/reserve?wait=60000&reader=r")
+            with lock:
+                replies.extend(reserved(reply))
+        threads = [threading.Thread(target=wait_for_one) for _ in range(200)]
+        for t in threads:
+            t.start()
+        wait_until(lambda: q.stats()["waiting"] == 200, "all of them to wait")
+        q.post("/mput", b"\n".join(b"%d" % n for n in range(200)))
+        for t in threads:
+            t.join()
+        self.assertEqual(sorted(m[0] for m in replies), list(range(1, 201)))
+
+    def test_connections_beyond_the_bound_are_refused_politely(self):
+        q = self.queue("--max-connections=10")
+        held = self.crowd(q, 10)
+        refused = self.connection(q)
+        refused.sendall(b"GET /get HTTP/1.1\r\nHost: x\r\n\r\n")
+        head = refused.recv(10000)
+        self.assertTrue(head.startswith(b"HTTP/1.1 503 "), head)
+        self.assertIn(b"Retry-After: ", head)
+        for s in held[:3]:
+            s.close()
+        wait_until(lambda: self.alive(q), "there to be room again")
+
+    def alive(self, q):
+        try:
+            return q.get("/ping").status == 200
+        except harness.UNREACHABLE:
+            return False
+
+
+if __name__ == "__main__":
+    harness.main()
