@@ -8,6 +8,7 @@
 
 #include "daemon.h"
 #include "overflow.h"
+#include "parked.h"
 #include "put_request.h"
 #include "queues.h"
 #include "waiting.h"
@@ -42,6 +43,7 @@ struct app {
 /* What is kept beside each queue: named_queue_data. */
 struct front {
     struct waiting_line line;
+    struct parked_line parked;
     struct room_line room;
     struct stats_counter *overflowed, *rejected;
     uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */

@@ -29,7 +29,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg);
 static bool empty_more(struct pending *p, enum queue_result *result)
 {
     struct id_ranges ids = {0};
-    queue_evict(named_queue_core(p->q), APP_EMPTY_ITEMS, p->before, &ids);
+    queue_evict(named_queue_core(p->q), APP_EMPTY_ITEMS, p->before, true, &ids);
     if (ids.count == 0)
         return false;
     *result = named_queue_remove(p->q, &ids, app_now(), empty_done, p);

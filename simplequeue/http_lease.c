@@ -287,47 +287,6 @@ void http_reserve(struct http_request *req, void *ctx)
     ack_then_reserve(w, ack);
 }
 
-/* ---- buried messages ---- */
-
-static void append_buried(
-    struct buf *out, const struct queue *core, uint64_t id, const struct queue_burial *b)
-{
-    uint32_t tries;
-    struct bytes text = queue_message(core, id, &tries);
-    buf_printf(out,
-        "{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", (unsigned long long)id,
-        tries, (long long)(b->buried_at / USEC_PER_SEC), text.len);
-    buf_append_json(out, b->reason);
-    buf_append_str(out, ",\"message\":");
-    buf_append_json(out, text);
-    buf_append_char(out, '}');
-}
-
-void http_dead(struct http_request *req, void *ctx)
-{
-    struct app *app = ctx;
-    struct named_queue *q;
-    uint64_t from, id;
-    size_t items, n = 0;
-    const struct queue_burial *burial;
-    if (!find_queue(app, req, &q) || !param_items(app, req, 100, &items) ||
-        !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
-        return;
-    struct buf out = {0};
-    buf_append_str(&out, "{\"buried\":[");
-    while (q && n < items && out.len < APP_REPLY_BYTES &&
-           queue_next_buried(named_queue_core(q), from, &id, &burial)) {
-        buf_append_str(&out, n++ ? "," : "");
-        append_buried(&out, named_queue_core(q), id, burial);
-        from = id + 1;
-    }
-    buf_append_str(&out, "]}\n");
-    if (q)
-        add_queue_id(req, q);
-    http_reply(req, 200, JSON, buf_bytes(&out));
-    buf_free(&out);
-}
-
 void http_kick(struct http_request *req, void *ctx)
 {
     struct named_queue *q;

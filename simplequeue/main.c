@@ -49,7 +49,8 @@ static const struct option_row rows[] = {
         .fallback = "1G",
         .max = INT64_MAX,
         .unit = "bytes",
-        .help = "bytes of messages in all queues; 0: no bound"},
+        .help =
+            "bytes of messages in all queues; with a data directory the rest is on disk only; 0: no bound"},
     {.name = "when_full",
         .type = OPTION_CHOICE,
         .choices = "reject|overflow",
@@ -298,6 +299,7 @@ static void stop(void *ctx)
     overflow_close(app);
     for (size_t i = 0; app->queues && i < queues_count(app->queues); i++) {
         stats_remove_gauges(daemon_stats(app->daemon), queues_at(app->queues, i));
+        parked_free(&front_of(queues_at(app->queues, i))->parked);
         free(front_of(queues_at(app->queues, i)));
         named_queue_set_data(queues_at(app->queues, i), NULL);
     }

@@ -23,6 +23,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_LEASE_LOST] = "none of these messages is under that lease",
         [QUEUE_NOTHING] = "there is no such message",
         [QUEUE_TOO_MANY_QUEUES] = "there are as many queues as there may be",
+        [QUEUE_LOADING] = "the messages are being read from disk",
     };
     return texts[r];
 }
@@ -132,17 +133,20 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     if (!queue_log_decode(payload, &record, &reason))
         return recovery_fail(r, offset, reason);
     r->q->last_record = offset;
-    if (queue_record_has_messages(&record)) {
+    if (queue_record_is_dense(&record)) {
         if (record.n && !replay_messages(r, &record, offset))
             return false;
     } else if (record.type == RECORD_REMOVE) {
         replay_removal(r, &record);
     } else if (record.type == RECORD_OPEN) {
         queue_restore_lease_base(r->q->core, record.lease_base + LEASE_STEP);
+        r->q->open_record = offset;
     } else {
         replay_aside(r, &record);
     }
     queue_restore_next_id(r->q->core, record.id);
+    if (r->q->config.limits->max_memory)
+        queue_spill(r->q->core, r->q->config.limits->max_memory);
     return true;
 }
 
@@ -151,6 +155,7 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     struct journal *j = q->config.journal;
     struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
     q->trimmed = journal_earliest(j);
+    q->readback = readback_new(j);
     enum journal_result scan = journal_scan(j, q->trimmed, replay, &r);
     if (r.failed)
         return false;
@@ -161,15 +166,20 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     return false;
 }
 
-/* Says in the journal where this opening's lease numbers begin. Should a full disk refuse it, the numbers are
- * above the last opening's by the wall clock alone. */
-static void append_open(struct named_queue *q, struct queue_now now)
+void named_queue_append_open(struct named_queue *q)
 {
+    if (q->opening)
+        return;
+    q->opening = true;
+    q->open_missing = false;
     struct op *o = op_new(q, OP_OPEN, NULL, NULL);
     buf_clear(&q->record);
-    queue_log_open(&q->record, queue_state(q->core)->next_id, queue_last_lease(q->core));
-    if (op_append_record(o, now) != QUEUE_OK)
-        op_free(o);
+    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
+    if (op_append_record(o, q->opened) == QUEUE_OK)
+        return;
+    q->opening = false;
+    q->open_missing = true;
+    op_free(o);
 }
 
 static void set_id(struct named_queue *q)
@@ -196,7 +206,9 @@ struct named_queue *named_queue_open(
         return NULL;
     }
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
-    append_open(q, now);
+    q->lease_base = queue_last_lease(q->core);
+    q->opened = now;
+    named_queue_append_open(q);
     return q;
 }
 
@@ -205,6 +217,8 @@ void named_queue_free(struct named_queue **qp)
     struct named_queue *q = *qp;
     if (!q)
         return;
+    readback_free(&q->readback);
+    named_queue_resume(q, QUEUE_CLOSED);
     if (q->config.journal)
         journal_close(&q->config.journal);
     assert(q->under_way == 0);

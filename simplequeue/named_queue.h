@@ -32,6 +32,7 @@ enum queue_result {
     QUEUE_LEASE_LOST, /* none of the ids is under that lease */
     QUEUE_NOTHING,    /* nothing is ready, delayed or buried there */
     QUEUE_TOO_MANY_QUEUES,
+    QUEUE_LOADING, /* being read from disk: see named_queue_prepare */
 };
 const char *queue_strerror(enum queue_result r);
 
@@ -41,9 +42,10 @@ struct queue_now {
 };
 
 struct queue_limits {
-    uint64_t max_depth;  /* messages ready, leased, delayed or pending in a queue; 0: no bound */
-    uint64_t max_bytes;  /* bytes held by a queue; 0: no bound */
-    uint64_t max_memory; /* bytes held by all queues; 0: no bound */
+    uint64_t max_depth; /* messages ready, leased, delayed or pending in a queue; 0: no bound */
+    uint64_t max_bytes; /* bytes held by a queue; 0: no bound */
+    uint64_t
+        max_memory; /* of all queues; 0: no bound. Bytes held; with a journal what they take, and the rest is on disk */
 };
 
 struct queue_outcome {
@@ -71,7 +73,7 @@ struct named_queue_config {
     struct journal *journal; /* closed by named_queue_free; NULL: memory only */
     const char *id;          /* of a copy that has its own; NULL or "": the journal's. Copied */
     uint64_t trim_step;      /* bytes of what is not needed worth a trim */
-    /* Called when a message may have become ready; may be NULL. */
+    /* Called when a message may have become ready, or been read from disk; may be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
     void *on_ready_arg;
 };
@@ -121,6 +123,15 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
+/* ---- messages that are on disk only ---- */
+/* Before a take or reserve of so many: QUEUE_OK when what it will find is in memory; QUEUE_LOADING when that is being
+ * read, and on_ready is called when it is worth asking again; QUEUE_LATCHED when it cannot be read. */
+enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
+/* Likewise for one message's bytes. */
+enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id);
+/* NULL, or why the queue's storage failed. */
+const char *named_queue_failure(const struct named_queue *q);
+
 /* Puts messages back in their place: nothing to commit. How many. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
@@ -128,7 +139,9 @@ uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t
 /* Nothing is taken or reserved for `length`, QUEUE_PAUSE_OPEN: until it is ended; 0 ends it. Not kept over a restart. */
 void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 
-/* A timer of this queue has come (and is out of the heap). */
+/* A timer of this queue has come (and is out of the heap). What was delayed is gathered: */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);
+/* Moves what has come due to the end. After the timers of this queue in a turn. */
+void named_queue_move_due(struct named_queue *q, struct queue_now now);
 
 #endif

@@ -83,9 +83,13 @@ static void move_finish(struct op *o, const struct journal_commit *c, struct que
 
 static void open_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
-    (void)o;
-    (void)c;
+    struct named_queue *q = o->q;
     (void)outcome;
+    q->opening = false;
+    if (c->result == JOURNAL_OK)
+        q->open_record = c->start;
+    else
+        q->open_missing = true;
 }
 
 typedef void finish_fn(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
@@ -97,17 +101,6 @@ static finish_fn *const finishes[] = {
     [OP_MOVE] = move_finish,
     [OP_OPEN] = open_finish,
 };
-
-/* Segments that hold nothing any more may go; the last record stays, because it carries the next id. */
-static void trim(struct named_queue *q)
-{
-    uint64_t lowest = queue_lowest_offset(q->core);
-    uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
-    if (!q->config.journal || keep < q->trimmed + q->config.trim_step)
-        return;
-    q->trimmed = keep;
-    journal_trim(q->config.journal, keep);
-}
 
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg)
 {
@@ -122,6 +115,8 @@ struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done,
 void op_free(struct op *o)
 {
     id_ranges_free(&o->ids);
+    free(o->items);
+    buf_free(&o->texts);
     free(o->reason);
     o->retry = o->q->spare;
     o->q->spare = o;
@@ -157,8 +152,10 @@ void op_finish(const struct journal_commit *c, void *arg)
         op_finish(&(struct journal_commit){.result = c->result, .duplicate = true}, r);
     }
     op_free(o);
-    trim(q);
+    if (q->open_missing && c->result == JOURNAL_OK)
+        named_queue_append_open(q);
     named_queue_tell_ready(q);
+    named_queue_tend(q);
 }
 
 /* ---- appending ---- */

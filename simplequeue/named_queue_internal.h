@@ -8,6 +8,7 @@
 
 #include "named_queue.h"
 #include "queue_log.h"
+#include "readback.h"
 
 #include <uthash.h>
 
@@ -25,10 +26,15 @@ struct op {
     size_t reason_len;
     char producer[NAME_MAX_BYTES + 1];
     uint64_t next;
-    struct op *newer;   /* in the list of puts under way that move a mark */
-    bool moves_mark;    /* is in that list */
-    struct op *retries; /* duplicates of this put, told when it is */
-    struct op *retry;   /* the next of them */
+    struct op *newer;                /* in the list of puts under way that move a mark */
+    bool moves_mark;                 /* is in that list */
+    struct op *retries;              /* duplicates of this put, told when it is */
+    struct op *retry;                /* the next of them */
+    struct queue_record_item *items; /* MOVE: n of them, and their bytes as far as gathered */
+    size_t gathered;
+    struct buf texts;
+    struct queue_now now; /* MOVE: when it was asked for */
+    struct op *next_gathering;
     queue_done_fn *done;
     void *arg;
 };
@@ -50,10 +56,29 @@ struct named_queue {
     struct mark *marks;            /* memory only */
     struct op *oldest, *newest;    /* puts under way that move a mark */
     uint64_t last_record, trimmed; /* offsets */
+    uint64_t open_record;          /* where the journal says lease_base, or that of an opening before */
+    uint64_t lease_base;           /* this opening's */
+    struct queue_now opened;
+    bool opening, open_missing; /* the OPEN record is under way; was refused */
     size_t under_way;
-    struct op *spare; /* ops to be used again, linked by `retry` */
+    struct op *spare;          /* ops to be used again, linked by `retry` */
+    struct readback *readback; /* NULL without a journal */
+    struct store_span span;    /* being read back */
+    uint64_t wanted;           /* a message that something waits for; 0: none */
+    bool had_wanted;           /* it had its turn */
+    size_t demand_items;       /* what requests wait for; 0: none does */
+    size_t demand_bytes;
+    struct op *gathering; /* moves that wait for messages that are away */
+    struct id_ranges due; /* set aside by their timers in this turn */
+    size_t due_bytes;
+    char failure[256]; /* messages could not be read back: nothing more is */
     void *data;
 };
+
+/* ---- named_queue.c ---- */
+/* Says in the journal where this opening's lease numbers begin: at the opening, when the record is about to be trimmed,
+ * and when it was refused. */
+void named_queue_append_open(struct named_queue *q);
 
 /* ---- named_queue_commit.c ---- */
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg);
@@ -73,7 +98,13 @@ void named_queue_mark_decided(struct named_queue *q, const struct op *o);
 void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t value);
 void named_queue_marks_free(struct named_queue *q);
 
+/* ---- named_queue_disk.c ---- */
+/* After anything that changed what is held: trims, spills, reads ahead. */
+void named_queue_tend(struct named_queue *q);
+
 /* ---- named_queue_lease.c ---- */
+/* Goes on with what waits for messages that were away; anything but QUEUE_OK for `give_up` is what they are told instead. */
+void named_queue_resume(struct named_queue *q, enum queue_result give_up);
 void named_queue_tell_ready(struct named_queue *q);
 /* What was set aside to be moved goes back to where it was; what is delayed is due at `retry_at`. */
 void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at);

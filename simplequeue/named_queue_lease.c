@@ -124,35 +124,100 @@ void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now no
 
 /* ---- becoming ready late ---- */
 
-/* Moves the op's messages, which are set aside, to the end. The new ones are copies until that is
- * committed. */
-static enum queue_result move(struct op *o, struct queue_now now)
+/* Copies the bytes of the op's messages, which are set aside, as far as they are in memory. */
+static enum queue_result gather(struct op *o)
 {
-    struct named_queue *q = o->q;
-    struct queue_record_item *items = mem_alloc(o->ids.count * sizeof *items);
-    struct bytes *texts = mem_alloc(o->ids.count * sizeof *texts);
-    for (size_t r = 0; r < o->ids.n; r++)
-        for (uint64_t id = o->ids.at[r].first; id <= o->ids.at[r].last; id++, o->n++) {
-            struct queue_record_item *item = &items[o->n];
-            item->ids = (struct id_range){id, id};
-            texts[o->n] = item->message = queue_message(q->core, id, &item->tries);
-        }
-    uint64_t first = o->first_id = queue_add(q->core, texts, o->n);
-    for (size_t i = 0; i < o->n; i++)
-        queue_set_tries(q->core, first + i, items[i].tries);
-    buf_clear(&q->record);
-    queue_log_move(&q->record, first, items, o->n);
-    o->time = now.monotonic + MOVE_RETRY;
-    struct journal_append a = {0};
-    enum queue_result result = op_append(o, &a, texts, o->n, now, NULL);
-    if (result != QUEUE_OK) {
-        queue_add_abort(q->core, first, o->n);
-        named_queue_put_back(q, &o->ids, o->time);
-        op_free(o);
+    struct queue *core = o->q->core;
+    for (; o->gathered < o->n; o->gathered++) {
+        struct queue_record_item *item = &o->items[o->gathered];
+        enum queue_result r = named_queue_prepare_message(o->q, item->ids.first);
+        if (r != QUEUE_OK)
+            return r;
+        item->message = queue_message(core, item->ids.first, &item->tries);
+        buf_append_bytes(&o->texts, item->message);
     }
-    free(items);
+    return QUEUE_OK;
+}
+
+/* The new messages are copies until that is committed. */
+static enum queue_result append_move(struct op *o)
+{
+    struct queue *core = o->q->core;
+    struct bytes *texts = mem_alloc(o->n * sizeof *texts), rest = buf_bytes(&o->texts);
+    for (size_t i = 0; i < o->n; i++) {
+        texts[i] = bytes_of(rest.ptr, o->items[i].message.len);
+        rest = bytes_of(rest.ptr + texts[i].len, rest.len - texts[i].len);
+    }
+    uint64_t first = o->first_id = queue_add(core, texts, o->n);
+    size_t n = o->n;
+    for (size_t i = 0; i < n; i++)
+        queue_set_tries(core, first + i, o->items[i].tries);
+    buf_clear(&o->q->record);
+    queue_log_move(&o->q->record, first, o->items, n);
+    struct journal_append a = {0};
+    enum queue_result result = op_append(o, &a, texts, n, o->now, NULL);
+    if (result != QUEUE_OK)
+        queue_add_abort(core, first, n);
     free(texts);
     return result;
+}
+
+/* QUEUE_OK: the op is the journal's. QUEUE_LOADING: later. */
+static enum queue_result try_move(struct op *o)
+{
+    enum queue_result r = gather(o);
+    return r == QUEUE_OK ? append_move(o) : r;
+}
+
+static void wait_for_loading(struct op *o)
+{
+    struct named_queue *q = o->q;
+    struct op **tail = &q->gathering;
+    while (*tail)
+        tail = &(*tail)->next_gathering;
+    o->next_gathering = NULL;
+    *tail = o;
+}
+
+static void undo_move(struct op *o)
+{
+    named_queue_put_back(o->q, &o->ids, o->time);
+    op_free(o);
+}
+
+/* Moves the op's messages, which are set aside, to the end. */
+static enum queue_result move(struct op *o, struct queue_now now)
+{
+    o->items = mem_zalloc(o->ids.count * sizeof *o->items);
+    for (size_t r = 0; r < o->ids.n; r++)
+        for (uint64_t id = o->ids.at[r].first; id <= o->ids.at[r].last; id++)
+            o->items[o->n++].ids = (struct id_range){id, id};
+    o->now = now;
+    o->time = now.monotonic + MOVE_RETRY;
+    enum queue_result r = try_move(o);
+    if (r == QUEUE_LOADING)
+        wait_for_loading(o);
+    else if (r != QUEUE_OK)
+        undo_move(o);
+    return r == QUEUE_LOADING ? QUEUE_OK : r;
+}
+
+void named_queue_resume(struct named_queue *q, enum queue_result give_up)
+{
+    struct op *waits = q->gathering, *after;
+    q->gathering = NULL;
+    for (struct op *o = waits; o; o = after) {
+        after = o->next_gathering;
+        enum queue_result r = give_up == QUEUE_OK ? try_move(o) : give_up;
+        if (r == QUEUE_LOADING) {
+            wait_for_loading(o);
+        } else if (r != QUEUE_OK) {
+            struct queue_outcome outcome = {.result = r};
+            if (o->done)
+                o->done(&outcome, o->arg);
+            undo_move(o);
+        }
+    }
 }
 
 enum queue_result named_queue_kick(
@@ -175,6 +240,17 @@ enum queue_result named_queue_kick(
     return QUEUE_NOTHING;
 }
 
+void named_queue_move_due(struct named_queue *q, struct queue_now now)
+{
+    if (q->due.count == 0)
+        return;
+    struct op *o = op_new(q, OP_MOVE, NULL, NULL);
+    o->ids = q->due;
+    q->due = (struct id_ranges){0};
+    q->due_bytes = 0;
+    move(o, now);
+}
+
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now)
 {
     if (timer->kind != QUEUE_TIMER_DELAY) {
@@ -185,10 +261,11 @@ void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, s
         named_queue_tell_ready(q);
         return;
     }
-    struct op *o = op_new(q, OP_MOVE, NULL, NULL);
-    id_ranges_add(&o->ids, timer->id);
     bool waits = queue_set_aside(q->core, timer->id);
     assert(waits);
     (void)waits;
-    move(o, now);
+    q->due_bytes += queue_message(q->core, timer->id, NULL).len;
+    id_ranges_add(&q->due, timer->id);
+    if (q->due_bytes > MOVE_MAX_BYTES)
+        named_queue_move_due(q, now);
 }

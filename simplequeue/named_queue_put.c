@@ -98,6 +98,15 @@ static struct amount amount_of(const struct queue_put *put)
     return a;
 }
 
+/* With a journal messages go to disk before memory is full: then only what is kept of those counts. */
+static bool has_memory(const struct named_queue *q, struct amount in, struct amount out)
+{
+    uint64_t most = q->config.limits->max_memory;
+    const struct queue_shared *shared = q->config.shared;
+    return !most ||
+           (q->config.journal ? shared->memory.away < most : shared->bytes - out.bytes + in.bytes <= most);
+}
+
 static bool has_room(const struct named_queue *q, struct amount in, struct amount out)
 {
     const struct queue_limits *l = q->config.limits;
@@ -105,7 +114,7 @@ static bool has_room(const struct named_queue *q, struct amount in, struct amoun
     uint64_t depth = queue_depth(q->core) + s->n[MESSAGE_PENDING] - out.n;
     return (!l->max_depth || depth + in.n <= l->max_depth) &&
            (!l->max_bytes || s->bytes + s->pending_bytes - out.bytes + in.bytes <= l->max_bytes) &&
-           (!l->max_memory || q->config.shared->bytes - out.bytes + in.bytes <= l->max_memory);
+           has_memory(q, in, out);
 }
 
 /* One at a time, because only the bounds tell how many it takes. */
@@ -117,9 +126,11 @@ bool named_queue_make_room(
     const struct queue_limits *l = q->config.limits;
     const struct queue_state *s = queue_state(q->core);
     uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
-    bool possible = (!l->max_depth || stays + n <= l->max_depth) && (!l->max_bytes || bytes <= l->max_bytes);
+    bool possible = (!l->max_depth || stays + n <= l->max_depth) &&
+                    (!l->max_bytes || bytes <= l->max_bytes) &&
+                    (!q->config.journal || has_memory(q, in, out));
     while (possible && !has_room(q, in, out)) {
-        queue_evict(q->core, 1, UINT64_MAX, &more);
+        queue_evict(q->core, 1, UINT64_MAX, false, &more);
         possible = evicted->count + more.count > out.n;
         out.n = evicted->count + more.count;
         if (possible)

@@ -129,12 +129,18 @@ static bool is_under_way(struct named_queue *q)
     return n[MESSAGE_PENDING] + n[MESSAGE_BUSY] > 0;
 }
 
+/* What would go first has to be read from disk. */
+static bool is_loading(struct named_queue *q)
+{
+    return named_queue_prepare(q, 1, 1) == QUEUE_LOADING;
+}
+
 /* Sets messages aside for the first in the line. Those for whom there is room, or will never be, are told. */
 static void find_room(struct eviction *e, struct room_line *line)
 {
     while (line->first) {
         line->covered = set_aside(e->q, line, &e->ids);
-        line->held_up = line->covered == 0 && is_under_way(e->q);
+        line->held_up = line->covered == 0 && (is_under_way(e->q) || is_loading(e->q));
         if (e->ids.count || line->held_up)
             return;
         tell(line, line->covered ? line->covered : 1, line->covered > 0);

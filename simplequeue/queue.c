@@ -31,7 +31,7 @@ struct burial {
     char reason[];
 };
 
-/* A binary min-heap of ids: what was put back below the frontier. */
+/* A binary min-heap of ids. */
 struct id_heap {
     uint64_t *ids;
     size_t n, cap;
@@ -39,18 +39,22 @@ struct id_heap {
 
 #define QUEUE_MAGIC 0x7175e0e1u
 
-/* Ready messages are those at or above `frontier` whose state says so, and those in `returned`; an id in
- * `returned` whose message is not ready any more is passed over when it comes up. */
+static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
+                  (int)MESSAGE_READY == (int)STORE_RESTING,
+    "the store knows these states");
+
 struct queue {
     unsigned magic;
     struct queue_shared *shared;
     void *owner;
     struct store store;
     struct queue_state state;
-    uint64_t frontier;
-    struct id_heap returned;
+    uint64_t frontier; /* no message below it is ready */
     struct id_heap
-        taken; /* set aside by queue_take; an id whose message is not busy any more is passed over */
+        taken;         /* set aside by queue_take; an id whose message is not busy any more is passed over */
+    uint64_t demanded; /* what demand was before something was loaded */
+    uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
+    uint64_t spill_at; /* memory at which spilling is worth another try */
     struct lease *leases;
     struct epochs epochs;
     struct queue_timer pause;
@@ -85,7 +89,7 @@ void id_ranges_free(struct id_ranges *r)
     *r = (struct id_ranges){0};
 }
 
-/* ---- the heap of ids put back ---- */
+/* ---- a heap of ids ---- */
 
 static void id_heap_put(struct id_heap *h, uint64_t id)
 {
@@ -129,7 +133,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     heap_node_init(&q->pause.node);
     q->pause.kind = QUEUE_TIMER_PAUSE;
     q->pause.queue = q;
-    store_init(&q->store, next_id);
+    store_init(&q->store, next_id, &shared->memory);
     return q;
 }
 
@@ -152,7 +156,7 @@ void queue_free(struct queue **qp)
     assert(q->magic == QUEUE_MAGIC);
     uint64_t id = 0;
     struct message *m;
-    for (uint64_t from = 0; store_next(&q->store, from, &id, &m); from = id + 1)
+    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
         free_owner(q, m);
     struct lease *l, *after;
     HASH_ITER(hh, q->leases, l, after)
@@ -163,7 +167,6 @@ void queue_free(struct queue **qp)
     }
     q->shared->bytes -= q->state.bytes + q->state.pending_bytes;
     store_free(&q->store);
-    free(q->returned.ids);
     free(q->taken.ids);
     epochs_free(&q->epochs);
     heap_remove(&q->shared->deadlines, &q->pause.node);
@@ -198,11 +201,11 @@ uint64_t queue_lowest_offset(const struct queue *q)
     return store_lowest_offset(&q->store);
 }
 
-static void set_state(struct queue *q, struct message *m, enum message_state state)
+static void set_state(struct queue *q, uint64_t id, struct message *m, enum message_state state)
 {
     q->state.n[m->state]--;
     q->state.n[state]++;
-    m->state = state & 0xff;
+    store_set_state(&q->store, id, m, state);
 }
 
 static void count_delivery(struct message *m)
@@ -213,13 +216,14 @@ static void count_delivery(struct message *m)
 
 static void make_ready(struct queue *q, uint64_t id, struct message *m)
 {
-    set_state(q, m, MESSAGE_READY);
+    set_state(q, id, m, MESSAGE_READY);
     m->owner = NULL;
     if (id < q->frontier)
-        id_heap_put(&q->returned, id);
+        q->frontier = id;
 }
 
-static void drop(struct queue *q, uint64_t id, struct message *m)
+/* It is about to leave the store. */
+static void uncount(struct queue *q, const struct message *m)
 {
     q->state.n[m->state]--;
     q->shared->bytes -= m->len;
@@ -227,6 +231,11 @@ static void drop(struct queue *q, uint64_t id, struct message *m)
         q->state.pending_bytes -= m->len;
     else
         q->state.bytes -= m->len;
+}
+
+static void drop(struct queue *q, uint64_t id, const struct message *m)
+{
+    uncount(q, m);
     store_drop(&q->store, id);
 }
 
@@ -260,7 +269,7 @@ void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t jou
         q->state.pending_bytes -= m->len;
         q->state.bytes += m->len;
         store_set_offset(&q->store, id, journal_offset);
-        set_state(q, m, MESSAGE_READY);
+        set_state(q, id, m, MESSAGE_READY);
     }
     q->state.puts += n;
     q->state.next_id = first_id + n;
@@ -277,7 +286,7 @@ void queue_add_abort(struct queue *q, uint64_t first_id, size_t n)
 
 /* ---- taking ---- */
 
-struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries)
+struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
 {
     const struct message *m = store_find(&q->store, id);
     assert(m);
@@ -287,32 +296,24 @@ struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries)
 }
 
 /* The lowest ready message, left where it is. */
+static bool next_ready(struct queue *q, uint64_t *id)
+{
+    if (!store_next_resting(&q->store, q->frontier, id))
+        return false;
+    q->frontier = *id;
+    return true;
+}
+
+/* The same; NULL also when it is away. */
 static struct message *ready_first(struct queue *q, uint64_t *id)
 {
-    struct message *m;
-    for (; q->returned.n; id_heap_take(&q->returned)) {
-        *id = q->returned.ids[0];
-        m = store_find(&q->store, *id);
-        if (m && m->state == MESSAGE_READY)
-            return m;
-    }
-    while (
-        q->state.n[MESSAGE_READY] && store_next(&q->store, q->frontier, id, &m) && *id < q->state.next_id) {
-        q->frontier = *id;
-        if (m->state == MESSAGE_READY)
-            return m;
-        q->frontier++;
-    }
-    return NULL;
+    return next_ready(q, id) && !queue_is_away(q, *id) ? store_find(&q->store, *id) : NULL;
 }
 
 static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
 {
-    if (q->returned.n)
-        id_heap_take(&q->returned);
-    else
-        q->frontier = id + 1;
-    set_state(q, m, state);
+    q->frontier = id + 1;
+    set_state(q, id, m, state);
 }
 
 /* The lowest id whose taking is not committed yet; UINT64_MAX when there is none. */
@@ -339,10 +340,12 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
             return;
         bytes += m->len;
         ready_take(q, id, m, state);
-        count_delivery(m);
-        q->state.gets++;
-        if (state == MESSAGE_BUSY)
+        if (state == MESSAGE_BUSY) {
             id_heap_put(&q->taken, id);
+        } else {
+            count_delivery(m);
+            q->state.gets++;
+        }
         id_ranges_add(out, id);
     }
 }
@@ -353,13 +356,19 @@ void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_r
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
-void queue_evict(struct queue *q, size_t max_items, uint64_t before, struct id_ranges *out)
+void queue_count_given(struct queue *q, uint64_t n)
+{
+    q->state.gets += n;
+}
+
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out)
 {
     uint64_t id;
-    struct message *m;
     lowest_taken(q);
-    for (size_t n = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
-        ready_take(q, id, m, MESSAGE_BUSY);
+    for (size_t n = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
+        if (!away && queue_is_away(q, id))
+            return;
+        ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
         id_heap_put(&q->taken, id);
         id_ranges_add(out, id);
     }
@@ -453,7 +462,7 @@ static size_t lease_index(const struct lease *l, uint64_t id)
     return low;
 }
 
-static struct message *leased_under(const struct queue *q, const struct lease *l, uint64_t id)
+static struct message *leased_under(struct queue *q, const struct lease *l, uint64_t id)
 {
     struct message *m = store_find(&q->store, id);
     return m && m->owner == l && m->state == MESSAGE_LEASED ? m : NULL;
@@ -469,7 +478,7 @@ uint64_t queue_hold(
             struct message *m = leased_under(q, l, l->ids[i]);
             if (!m)
                 continue;
-            set_state(q, m, MESSAGE_BUSY);
+            set_state(q, l->ids[i], m, MESSAGE_BUSY);
             l->leased--;
             l->busy++;
             id_ranges_add(out, l->ids[i]);
@@ -591,7 +600,7 @@ static void abort_one(struct queue *q, uint64_t id, struct message *m, void *arg
     (void)arg;
     assert(!l || l->kind == OWNER_LEASE);
     if (l && !l->ended) {
-        set_state(q, m, MESSAGE_LEASED);
+        set_state(q, id, m, MESSAGE_LEASED);
         l->busy--;
         l->leased++;
         return;
@@ -616,7 +625,7 @@ static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg
     heap_node_init(&d->timer.node);
     heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
     m->owner = d;
-    set_state(q, m, MESSAGE_DELAYED);
+    set_state(q, id, m, MESSAGE_DELAYED);
 }
 
 void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due)
@@ -635,14 +644,13 @@ void queue_add_commit_delayed(
 static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
 {
     const struct queue_burial *told = arg;
-    (void)id;
     leave_owner(q, m);
     struct burial *b = mem_alloc(sizeof *b + told->reason.len);
     b->kind = OWNER_BURIAL;
     memcpy(b->reason, told->reason.ptr ? told->reason.ptr : "", told->reason.len);
     b->told = (struct queue_burial){told->buried_at, bytes_of(b->reason, told->reason.len)};
     m->owner = b;
-    set_state(q, m, MESSAGE_BURIED);
+    set_state(q, id, m, MESSAGE_BURIED);
 }
 
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at)
@@ -660,7 +668,7 @@ bool queue_set_aside(struct queue *q, uint64_t id)
         return false;
     if (m->state == MESSAGE_DELAYED)
         heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
-    set_state(q, m, MESSAGE_BUSY);
+    set_state(q, id, m, MESSAGE_BUSY);
     return true;
 }
 
@@ -669,11 +677,11 @@ void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at)
     struct message *m = store_find(&q->store, id);
     assert(m && m->state == MESSAGE_BUSY && m->owner);
     if (*(enum owner_kind *)m->owner == OWNER_BURIAL) {
-        set_state(q, m, MESSAGE_BURIED);
+        set_state(q, id, m, MESSAGE_BURIED);
         return;
     }
     heap_put(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node, retry_at);
-    set_state(q, m, MESSAGE_DELAYED);
+    set_state(q, id, m, MESSAGE_DELAYED);
 }
 
 void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries)
@@ -683,30 +691,97 @@ void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries)
     m->tries = (tries < STORE_TRIES_MAX ? tries : STORE_TRIES_MAX) & STORE_TRIES_MAX;
 }
 
-static bool next_in_state(
-    const struct queue *q, uint64_t from, enum message_state state, uint64_t *id, struct message **m)
+bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial)
 {
-    if (q->state.n[state] == 0)
+    struct message *m;
+    if (q->state.n[MESSAGE_BURIED] == 0)
         return false;
-    for (; store_next(&q->store, from, id, m); from = *id + 1)
-        if ((*m)->state == state)
+    for (; store_next_other(&q->store, from, id, &m); from = *id + 1)
+        if (m->state == MESSAGE_BURIED) {
+            *burial = &((const struct burial *)m->owner)->told;
             return true;
+        }
     return false;
 }
 
-bool queue_next_buried(const struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial)
+bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 {
-    struct message *m;
-    if (!next_in_state(q, from, MESSAGE_BURIED, id, &m))
-        return false;
-    *burial = &((const struct burial *)m->owner)->told;
-    return true;
+    return store_next_resting(&q->store, from, id);
 }
 
-bool queue_next_ready(const struct queue *q, uint64_t from, uint64_t *id)
+/* ---- what is away ---- */
+
+/* Of what will be read next: kept, and read ahead. */
+static uint64_t window(uint64_t limit)
 {
-    struct message *m;
-    return next_in_state(q, from, MESSAGE_READY, id, &m);
+    uint64_t share = limit / 64;
+    return share < QUEUE_WINDOW_LEAST ? QUEUE_WINDOW_LEAST : share > QUEUE_WINDOW ? QUEUE_WINDOW : share;
+}
+
+void queue_spill(struct queue *q, uint64_t limit)
+{
+    const struct store_memory *memory = &q->shared->memory;
+    struct store_span unused;
+    uint64_t through;
+    if (memory->all <= limit || memory->all < q->spill_at)
+        return;
+    store_at_hand(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
+    uint64_t demand = q->demand > q->demanded ? q->demand : q->demanded;
+    if (through < demand)
+        through = demand;
+    store_spill(&q->store, q->frontier, through, memory->all - limit);
+    q->spill_at = memory->all > limit ? memory->all + STORE_PAGE_BYTES : 0;
+}
+
+bool queue_is_away(struct queue *q, uint64_t id)
+{
+    return q->store.away > 0 && store_is_away(&q->store, id);
+}
+
+bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out)
+{
+    uint64_t through;
+    if (q->store.away == 0 || q->state.n[MESSAGE_READY] == 0)
+        return true;
+    bool there = store_at_hand(&q->store, q->frontier, items, bytes, window(limit), out, &through);
+    if (q->demand < through)
+        q->demand = through;
+    return there;
+}
+
+bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out)
+{
+    uint64_t through;
+    return q->store.away > 0 && q->state.n[MESSAGE_READY] > 0 &&
+           !store_at_hand(
+               &q->store, q->frontier, SIZE_MAX, window(limit), window(limit) / 2, out, &through) &&
+           out->last_id > 0;
+}
+
+void queue_demand_turn(struct queue *q)
+{
+    q->demanded = q->demand;
+    q->demand = 0;
+}
+
+bool queue_span_of(struct queue *q, uint64_t id, struct store_span *out)
+{
+    return queue_is_away(q, id) && store_span_of(&q->store, id, out);
+}
+
+void queue_load_begin(struct queue *q, const struct store_span *span)
+{
+    store_load_begin(&q->store, span);
+}
+
+bool queue_load(struct queue *q, uint64_t id, struct bytes text)
+{
+    return store_load(&q->store, id, text);
+}
+
+bool queue_load_end(struct queue *q, const struct store_span *span)
+{
+    return store_load_end(&q->store, span);
 }
 
 /* ---- recovery ---- */
@@ -747,18 +822,19 @@ bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)
     struct message *m = store_find(&q->store, id);
     if (!m || m->state == MESSAGE_BUSY)
         return false;
-    set_state(q, m, MESSAGE_BUSY);
+    set_state(q, id, m, MESSAGE_BUSY);
     queue_set_tries(q, id, tries);
     return true;
 }
 
+static void forget(uint64_t id, struct message *m, void *arg)
+{
+    (void)id;
+    free_owner(arg, m);
+    uncount(arg, m);
+}
+
 void queue_restore_remove(struct queue *q, struct id_range range)
 {
-    uint64_t id;
-    struct message *m;
-    for (uint64_t from = range.first; store_next(&q->store, from, &id, &m) && id <= range.last;
-         from = id + 1) {
-        free_owner(q, m);
-        drop(q, id, m);
-    }
+    store_drop_range(&q->store, range.first, range.last, forget, q);
 }

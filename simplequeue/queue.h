@@ -10,6 +10,9 @@
  * has committed or refused it the step is finished or undone. In between it is neither shown, leased, nor
  * given to anybody, so nothing uncommitted is ever seen, and its lease may end meanwhile without harm.
  *
+ * A message may be *away*: only its place in the journal and its length are in memory (see store.h). It has its state
+ * and its place in the order like others; only its bytes must be loaded before it is given out.
+ *
  * 1. Ids rise by one in the order of queue_add, which is the order in which messages become ready; they never
  *    repeat. Ids of refused messages are given again unless later ones were committed; then they stay unused.
  * 2. The lowest ready id is always taken first. A message put back is in its place, which is its id.
@@ -51,10 +54,11 @@ void id_ranges_add(struct id_ranges *r, uint64_t id); /* joins the last range wh
 void id_ranges_add_range(struct id_ranges *r, struct id_range range);
 void id_ranges_free(struct id_ranges *r);
 
-/* What the queues of one daemon share: a heap of every deadline, and a count of the bytes held. */
+/* What the queues of one daemon share: a heap of every deadline, and counts. */
 struct queue_shared {
     struct heap deadlines;
-    uint64_t bytes;
+    uint64_t bytes;             /* of messages held, wherever they are */
+    struct store_memory memory; /* that they cost */
 };
 
 enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY, QUEUE_TIMER_PAUSE };
@@ -104,11 +108,12 @@ void queue_add_commit_delayed(
     struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due);
 
 /* ---- reading ---- */
-/* The message's bytes, good until it is removed; and its tries. It must be held. */
-struct bytes queue_message(const struct queue *q, uint64_t id, uint32_t *tries);
+/* The message's bytes, good until it is removed or spilled; and its tries. It must be held. ptr is NULL when it is
+ * away. */
+struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
 /* Up to max_items ready messages, the lowest ids first, as long as their bytes together are within max_bytes
- * (but at least one) become busy; appended to *out. */
+ * (but at least one) become busy; appended to *out. None at or behind one that is away: see queue_at_hand. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
 
 /* The same as leased until `deadline`, but none behind a message that queue_take has set aside and that is not removed
@@ -119,8 +124,11 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
     usec_t deadline, struct id_ranges *out);
 
 /* Up to max_items ready messages, the lowest ids below `before` first, become busy, to be removed without having been
- * given to anybody: they count neither as gets nor as tries, and a pause does not hold them back. */
-void queue_evict(struct queue *q, size_t max_items, uint64_t before, struct id_ranges *out);
+ * given to anybody: they count neither as gets nor as tries, and a pause does not hold them back. `away`: also those
+ * whose bytes are away. */
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out);
+/* So many that queue_take set aside have been given out. */
+void queue_count_given(struct queue *q, uint64_t n);
 
 /* Until `until`, when the timer in the heap of deadlines tells, nothing is taken or reserved; all else goes on.
  * QUEUE_PAUSE_OPEN: until queue_resume. A pause takes the place of the one before. Memory only. */
@@ -170,11 +178,31 @@ struct queue_burial {
     struct bytes reason;
 };
 /* The first buried message at or after `from`; false when there is none. */
-bool queue_next_buried(
-    const struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial);
+bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial);
 
 /* The first ready message at or after `from`; false when there is none. */
-bool queue_next_ready(const struct queue *q, uint64_t from, uint64_t *id);
+bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id);
+
+/* ---- messages whose bytes are on disk: "away". Reading them again is the owner's. ---- */
+#define QUEUE_WINDOW ((uint64_t)2 << 20) /* read ahead: a 64th of the limit, within these */
+#define QUEUE_WINDOW_LEAST ((uint64_t)128 << 10)
+
+/* While the daemon's queues together take more than `limit` bytes of memory, committed messages go away: not a window
+ * of what will be read next, nor what is demanded, and the newest first. Not from inside another call. */
+void queue_spill(struct queue *q, uint64_t limit);
+bool queue_is_away(struct queue *q, uint64_t id);
+/* Whether the first `items` ready messages, or the first of `bytes` together, are in memory. If not, *out is what to
+ * load next for it, unless that is under way (last_id 0). They are demanded: not spilled before something was loaded twice. */
+bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
+/* Something was loaded: whoever waits asks again. */
+void queue_demand_turn(struct queue *q);
+/* Whether the window of what will be read next is incomplete, and *out is to be loaded. */
+bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out);
+/* What to load for one message; false when it is not away, or being loaded. */
+bool queue_span_of(struct queue *q, uint64_t id, struct store_span *out);
+void queue_load_begin(struct queue *q, const struct store_span *span);
+bool queue_load(struct queue *q, uint64_t id, struct bytes text); /* see store_load */
+bool queue_load_end(struct queue *q, const struct store_span *span);
 
 /* ---- recovery: in the order of the journal, before anything above ---- */
 /* False when the id is below the next. */

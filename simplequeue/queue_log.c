@@ -80,6 +80,19 @@ void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_recor
     }
 }
 
+void queue_log_keep(struct buf *out, uint64_t next_id, const struct queue_record_item *items, size_t n)
+{
+    put_head(out, RECORD_KEEP, n, next_id);
+    for (size_t i = 0; i < n; i++) {
+        put_u64(out, items[i].ids.first);
+        put_u32(out, items[i].tries);
+        put_u32(out, items[i].kept);
+        put_u64(out, (uint64_t)items[i].time);
+        put_u32(out, items[i].reason.len);
+        put_u32(out, items[i].message.len);
+    }
+}
+
 void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids)
 {
     put_head(out, RECORD_REMOVE, ids->n, next_id);
@@ -95,7 +108,7 @@ void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base)
     put_u64(out, lease_base);
 }
 
-static void put_tries(struct buf *out, const struct queue *q, const struct id_ranges *ids)
+static void put_tries(struct buf *out, struct queue *q, const struct id_ranges *ids)
 {
     for (size_t i = 0; i < ids->n; i++)
         for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
@@ -106,15 +119,15 @@ static void put_tries(struct buf *out, const struct queue *q, const struct id_ra
         }
 }
 
-void queue_log_delay(struct buf *out, const struct queue *q, const struct id_ranges *ids, usec_t due)
+void queue_log_delay(struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t due)
 {
     put_head(out, RECORD_DELAY, ids->count, queue_state(q)->next_id);
     put_u64(out, (uint64_t)due);
     put_tries(out, q, ids);
 }
 
-void queue_log_bury(struct buf *out, const struct queue *q, const struct id_ranges *ids, usec_t buried_at,
-    struct bytes reason)
+void queue_log_bury(
+    struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t buried_at, struct bytes reason)
 {
     put_head(out, RECORD_BURY, ids->count, queue_state(q)->next_id);
     put_u64(out, (uint64_t)buried_at);
@@ -136,11 +149,29 @@ static const struct {
     [RECORD_MOVE] = {0, 16},
     [RECORD_OPEN] = {8, 0},
     [RECORD_PUT_LATE] = {8, 4},
+    [RECORD_KEEP] = {0, 32},
 };
 
+/* Their items end with the message's length. */
 static bool has_messages(enum queue_record_type type)
 {
-    return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE;
+    return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;
+}
+
+bool queue_record_is_dense(const struct queue_record *r)
+{
+    return r->type == RECORD_PUT || r->type == RECORD_PUT_LATE || r->type == RECORD_MOVE;
+}
+
+static bool read_kept(struct queue_record *r, struct bytes row, struct queue_record_item *item)
+{
+    uint32_t kind = get_u32(row.ptr + 12), reason = get_u32(row.ptr + 24);
+    if (kind > KEPT_BURIED || reason > r->text.len)
+        return false;
+    item->kept = kind;
+    item->time = (usec_t)get_u64(row.ptr + 16);
+    item->reason = cut(&r->text, reason); /* behind the message, which is cut off already */
+    return true;
 }
 
 static bool read_item(struct queue_record *r, struct queue_record_item *item)
@@ -151,19 +182,16 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
     if (length > r->text.len || (has_messages(r->type) && length == 0))
         return false;
     item->message = cut(&r->text, length);
-    if (r->type != RECORD_MOVE && has_messages(r->type))
+    if (r->type == RECORD_PUT || r->type == RECORD_PUT_LATE)
         return true;
     item->ids.first = item->ids.last = get_u64(row.ptr);
     if (r->type == RECORD_REMOVE)
         item->ids.last = get_u64(row.ptr + 8);
     else
         item->tries = get_u32(row.ptr + 8);
+    if (r->type == RECORD_KEEP && !read_kept(r, row, item))
+        return false;
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
-}
-
-bool queue_record_has_messages(const struct queue_record *r)
-{
-    return has_messages(r->type);
 }
 
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item)
@@ -203,11 +231,36 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
     if (head.ptr[1] != RECORD_VERSION)
         return false;
     *reason = "its type is not known";
-    if (type < RECORD_PUT || type > RECORD_PUT_LATE || head.ptr[2] || head.ptr[3])
+    if (type < RECORD_PUT || type > RECORD_KEEP || head.ptr[2] || head.ptr[3])
         return false;
     *out = (struct queue_record){.type = type, .n = get_u32(head.ptr + 4), .id = get_u64(head.ptr + 8)};
     *reason = "its id is not one";
     return out->id > 0 && out->id < UINT64_MAX - UINT32_MAX;
+}
+
+static size_t text_length(enum queue_record_type type, const char *table, size_t n)
+{
+    size_t item = layouts[type].item, sum = 0;
+    for (size_t i = 0; has_messages(type) && i < n; i++)
+        sum += get_u32(table + (i + 1) * item - 4) +
+               (type == RECORD_KEEP ? get_u32(table + (i + 1) * item - 8) : 0);
+    return sum;
+}
+
+size_t queue_log_measure(struct bytes start)
+{
+    struct queue_record r;
+    struct bytes rest = start;
+    const char *reason;
+    if (!read_head(&rest, &r, &reason))
+        return start.len < RECORD_HEAD ? 0 : SIZE_MAX;
+    size_t fixed = layouts[r.type].fixed, table = r.n * layouts[r.type].item;
+    if (rest.len < fixed + table)
+        return 0;
+    uint32_t reason_length;
+    read_fixed(&r, cut(&rest, fixed), &reason_length);
+    size_t size = RECORD_HEAD + fixed + table + reason_length + text_length(r.type, rest.ptr, r.n);
+    return size <= start.len ? size : 0;
 }
 
 bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason)

@@ -12,6 +12,7 @@
 #define DIRECTORY "/queues"
 #define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
+#define TICK_MOST 1000 /* timers a turn: the rest is due at once in the next */
 
 struct queues {
     struct queues_config config;
@@ -201,11 +202,15 @@ uint64_t queues_bytes(const struct queues *qs)
     return qs->shared.bytes;
 }
 
+uint64_t queues_memory(const struct queues *qs)
+{
+    return qs->shared.memory.all;
+}
+
 const char *queues_failure(const struct queues *qs)
 {
     for (size_t i = 0; i < qs->table.n; i++) {
-        const struct journal *j = named_queue_journal(queues_at(qs, i));
-        const char *why = j ? journal_failure(j) : NULL;
+        const char *why = named_queue_failure(queues_at(qs, i));
         if (why)
             return why;
     }
@@ -235,9 +240,18 @@ bool queues_next_deadline(const struct queues *qs, usec_t *deadline)
 void queues_tick(struct queues *qs, struct queue_now now)
 {
     struct heap_node *first;
-    while ((first = heap_first(&qs->shared.deadlines)) && first->priority <= now.monotonic) {
+    struct named_queue *q = NULL;
+    for (size_t n = 0;
+         n < TICK_MOST && (first = heap_first(&qs->shared.deadlines)) && first->priority <= now.monotonic;
+         n++) {
         struct queue_timer *timer = (struct queue_timer *)(void *)first;
+        struct named_queue *next = queue_owner(timer->queue);
+        if (q && q != next)
+            named_queue_move_due(q, now);
+        q = next;
         heap_remove(&qs->shared.deadlines, first);
-        named_queue_timer(queue_owner(timer->queue), timer, now);
+        named_queue_timer(q, timer, now);
     }
+    if (q)
+        named_queue_move_due(q, now);
 }

@@ -51,6 +51,8 @@ struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the orde
 const struct queue_limits *queues_limits(const struct queues *qs);
 /* Bytes of messages held by all queues. */
 uint64_t queues_bytes(const struct queues *qs);
+/* What messages take of memory, by which they are spilled. */
+uint64_t queues_memory(const struct queues *qs);
 /* NULL, or why the storage of one of them failed. */
 const char *queues_failure(const struct queues *qs);
 
@@ -59,7 +61,8 @@ void queues_poll(struct queues *qs);
 void queues_flush(struct queues *qs);
 /* False when nothing has a deadline. */
 bool queues_next_deadline(const struct queues *qs, usec_t *deadline);
-/* Ends what has come due. */
+/* Ends what has come due, but only so much of it that the loop is not held up: queues_next_deadline tells whether there
+ * is more. */
 void queues_tick(struct queues *qs, struct queue_now now);
 
 #endif

@@ -1,62 +1,45 @@
-#include "store.h"
+#include "store_page.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-struct store_page {
-    uint64_t first_id;
-    uint64_t offset; /* of the first committed message; see store_set_offset */
-    size_t size;     /* of `memory` */
-    size_t used;     /* bytes from the front */
-    size_t n, held;  /* records, and how many of them are of messages held */
-    char memory[];
-};
-
-static struct message *page_record(const struct store_page *p, size_t i)
+void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 {
-    char *end = (char *)(uintptr_t)p->memory + p->size;
-    return (struct message *)(void *)end - (i + 1);
+    *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-static bool page_fits(const struct store_page *p, size_t len)
+/* ---- what pages cost ---- */
+
+/* Before a page changes, and after. */
+static void uncharge(struct store *s, const struct store_page *p)
 {
-    return p->used + len + (p->n + 1) * sizeof(struct message) <= p->size;
+    bool away = page_is_away(p);
+    s->away -= away;
+    s->memory->all -= page_cost(p);
+    s->memory->away -= away ? page_cost(p) : 0;
 }
 
-static void page_reset(struct store_page *p, uint64_t first_id)
+static void charge(struct store *s, const struct store_page *p)
 {
-    p->first_id = first_id;
-    p->offset = STORE_NO_OFFSET;
-    p->used = p->n = p->held = 0;
-}
-
-static struct store_page *page_new(size_t len, uint64_t first_id)
-{
-    size_t align = sizeof(struct message);
-    size_t size = STORE_PAGE_BYTES - sizeof(struct store_page);
-    size_t need = len + sizeof(struct message);
-    size = need > size ? need : size;
-    size = (size + align - 1) / align * align; /* so that records at the end are aligned */
-    struct store_page *p = mem_alloc(sizeof *p + size);
-    p->size = size;
-    page_reset(p, first_id);
-    return p;
-}
-
-void store_init(struct store *s, uint64_t next_id)
-{
-    *s = (struct store){.next_id = next_id};
+    bool away = page_is_away(p);
+    s->away += away;
+    s->memory->all += page_cost(p);
+    s->memory->away += away ? page_cost(p) : 0;
 }
 
 void store_free(struct store *s)
 {
-    for (size_t i = s->head; i < s->n; i++)
-        free(s->pages[i]);
+    for (size_t i = s->head; i < s->n; i++) {
+        uncharge(s, s->pages[i]);
+        page_free(s->pages[i]);
+    }
     free(s->pages);
     *s = (struct store){0};
 }
 
-static void pages_append(struct store *s, struct store_page *p)
+/* ---- pages ---- */
+
+static void pages_make_room(struct store *s)
 {
     if (s->n == s->cap && s->head >= s->cap / 2 && s->head > 0) {
         memmove(s->pages, s->pages + s->head, (s->n - s->head) * sizeof *s->pages);
@@ -67,12 +50,20 @@ static void pages_append(struct store *s, struct store_page *p)
         s->cap = s->cap ? s->cap * 2 : 8;
         s->pages = mem_realloc(s->pages, s->cap * sizeof *s->pages);
     }
+}
+
+static void pages_append(struct store *s, struct store_page *p)
+{
+    pages_make_room(s);
     s->pages[s->n++] = p;
+    charge(s, p);
 }
 
 static void pages_remove(struct store *s, size_t i)
 {
-    free(s->pages[i]);
+    uncharge(s, s->pages[i]);
+    page_free(s->pages[i]);
+    s->freed++;
     if (i == s->head) {
         s->head++;
         return;
@@ -90,9 +81,12 @@ static struct store_page *last_page(const struct store *s)
 static struct store_page *page_for(struct store *s, size_t len)
 {
     struct store_page *p = last_page(s);
-    if (p && p->held == 0)
+    if (p && p->held == 0 && p->form == PAGE_BLOCK) {
+        uncharge(s, p);
         page_reset(p, s->next_id);
-    if (p && p->first_id + p->n == s->next_id && page_fits(p, len))
+        charge(s, p);
+    }
+    if (p && p->first_id + p->span == s->next_id && page_fits(p, len))
         return p;
     if (p && p->held == 0)
         pages_remove(s, s->n - 1);
@@ -101,16 +95,44 @@ static struct store_page *page_for(struct store *s, size_t len)
     return p;
 }
 
+/* The index of the last page whose first id is at or below `id`, or s->head. There must be pages. The page looked at
+ * last, or the one after it, is mostly the one. */
+static size_t page_index(struct store *s, uint64_t id)
+{
+    for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
+        if (i + 1 == s->n || s->pages[i + 1]->first_id > id)
+            return s->hint = i;
+    size_t low = s->head, high = s->n;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (s->pages[middle]->first_id <= id)
+            low = middle;
+        else
+            high = middle;
+    }
+    return s->hint = low;
+}
+
+/* NULL when no page has the id. */
+static struct store_page *page_of(struct store *s, uint64_t id)
+{
+    if (s->n == s->head)
+        return NULL;
+    struct store_page *p = s->pages[page_index(s, id)];
+    return id >= p->first_id && id - p->first_id < p->span ? p : NULL;
+}
+
+/* ---- messages ---- */
+
 struct message *store_add(struct store *s, struct bytes text, unsigned state)
 {
-    assert(state != 0 && text.len <= UINT32_MAX);
+    assert(state != STORE_GONE && text.len > 0 && text.len <= UINT32_MAX);
     struct store_page *p = page_for(s, text.len);
-    struct message *m = page_record(p, p->n++);
-    *m = (struct message){.ptr = p->memory + p->used, .len = (uint32_t)text.len};
+    struct message *m = page_add(p, text);
     m->state = state & 0xff;
-    memcpy(p->memory + p->used, text.ptr, text.len);
-    p->used += text.len;
-    p->held++;
+    p->resting += state == STORE_RESTING;
+    p->pending += state == STORE_PENDING;
+    s->memory->all += text.len + sizeof *m;
     s->next_id++;
     return m;
 }
@@ -121,88 +143,246 @@ void store_skip_to(struct store *s, uint64_t id)
     s->next_id = id;
 }
 
-/* The index of the last page whose first id is at or below `id`, or s->head. */
-static size_t page_index(const struct store *s, uint64_t id)
+struct message *store_find(struct store *s, uint64_t id)
 {
-    size_t low = s->head, high = s->n;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (s->pages[middle]->first_id <= id)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static struct message *page_find(const struct store_page *p, uint64_t id)
-{
-    if (id < p->first_id || id - p->first_id >= p->n)
+    struct store_page *p = page_of(s, id);
+    if (!p)
         return NULL;
-    struct message *m = page_record(p, id - p->first_id);
-    return m->state ? m : NULL;
+    if (p->form != PAGE_BARE)
+        return page_find(p, id);
+    uncharge(s, p);
+    struct message *m = page_find(p, id);
+    charge(s, p);
+    return m;
 }
 
-struct message *store_find(const struct store *s, uint64_t id)
-{
-    return s->n > s->head ? page_find(s->pages[page_index(s, id)], id) : NULL;
-}
-
-bool store_next(const struct store *s, uint64_t from, uint64_t *id, struct message **m)
+static bool next_id(struct store *s, uint64_t from, bool resting, uint64_t *id)
 {
     if (s->n == s->head)
         return false;
     for (size_t i = page_index(s, from); i < s->n; i++) {
         struct store_page *p = s->pages[i];
-        uint64_t at = from > p->first_id ? from - p->first_id : 0;
-        for (; p->held && at < p->n; at++) {
-            *m = page_record(p, at);
-            *id = p->first_id + at;
-            if ((*m)->state)
-                return true;
+        if ((resting ? p->resting : p->held - p->resting) > 0 && page_next(p, from, resting, id)) {
+            s->hint = i;
+            return true;
         }
     }
     return false;
 }
 
+bool store_next_resting(struct store *s, uint64_t from, uint64_t *id)
+{
+    return next_id(s, from, true, id);
+}
+
+bool store_next_other(struct store *s, uint64_t from, uint64_t *id, struct message **m)
+{
+    if (!next_id(s, from, false, id))
+        return false;
+    *m = store_find(s, *id);
+    return true;
+}
+
+void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned state)
+{
+    struct store_page *p = page_of(s, id);
+    p->resting += (state == STORE_RESTING) - (m->state == STORE_RESTING);
+    p->pending += (state == STORE_PENDING) - (m->state == STORE_PENDING);
+    m->state = state & 0xff;
+}
+
+static void drop_from(struct store *s, size_t i, uint64_t id)
+{
+    struct store_page *p = s->pages[i];
+    page_drop(p, id);
+    if (p->held == 0 && i != s->n - 1)
+        pages_remove(s, i);
+}
+
 void store_drop(struct store *s, uint64_t id)
 {
-    size_t i = page_index(s, id);
-    struct store_page *p = s->pages[i];
-    struct message *m = page_find(p, id);
-    assert(m);
-    m->state = 0;
-    m->owner = NULL;
-    if (--p->held == 0 && i != s->n - 1)
-        pages_remove(s, i);
+    assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
+    drop_from(s, page_index(s, id), id);
+}
+
+/* The lowest id held at or after `from`. */
+static bool next_held(struct store *s, uint64_t from, uint64_t *id)
+{
+    uint64_t other;
+    bool resting = next_id(s, from, true, id);
+    if (next_id(s, from, false, &other) && (!resting || other < *id)) {
+        *id = other;
+        return true;
+    }
+    return resting;
+}
+
+void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop_fn *fn, void *arg)
+{
+    for (uint64_t id = first; next_held(s, id, &id) && id <= last; id++) {
+        struct message m = page_peek(page_of(s, id), id);
+        fn(id, &m, arg);
+        drop_from(s, page_index(s, id), id);
+    }
 }
 
 void store_undo(struct store *s, uint64_t floor)
 {
     struct store_page *p;
-    while ((p = last_page(s)) && s->next_id > floor && p->n && p->first_id + p->n == s->next_id) {
-        struct message *m = page_record(p, p->n - 1);
-        if (m->state)
+    while ((p = last_page(s)) && s->next_id > floor && p->first_id + p->span == s->next_id) {
+        uncharge(s, p);
+        bool undone = page_undo(p);
+        charge(s, p);
+        if (!undone)
             return;
-        p->used = (size_t)(m->ptr - p->memory);
-        p->n--;
         s->next_id--;
-        if (p->n == 0)
+        if (p->span == 0)
             pages_remove(s, s->n - 1);
     }
 }
 
+/* ---- places in the journal ---- */
+
 void store_set_offset(struct store *s, uint64_t id, uint64_t offset)
 {
-    struct store_page *p = s->pages[page_index(s, id)];
+    struct store_page *p = page_of(s, id);
     if (p->offset == STORE_NO_OFFSET)
         p->offset = offset;
 }
 
 uint64_t store_lowest_offset(const struct store *s)
 {
-    for (size_t i = s->head; i < s->n; i++)
-        if (s->pages[i]->held)
-            return s->pages[i]->offset;
-    return STORE_NO_OFFSET;
+    uint64_t lowest = STORE_NO_OFFSET;
+    for (size_t i = s->head; i < s->n; i++) {
+        const struct store_page *p = s->pages[i];
+        if (p->held == 0)
+            continue;
+        if (p->offset < lowest)
+            lowest = p->offset;
+        if (!p->kept)
+            break;
+    }
+    return lowest;
+}
+
+/* ---- letting go of bytes, and reading them again ---- */
+
+static bool overlaps(const struct store_page *p, uint64_t first, uint64_t last)
+{
+    return p->first_id <= last && p->first_id + p->span > first;
+}
+
+static bool can_spill(const struct store *s, const struct store_page *p, uint64_t keep_from, uint64_t keep_to)
+{
+    return !overlaps(p, keep_from, keep_to) && !overlaps(p, s->loaded_first, s->loaded_last) &&
+           !page_is_away(p) && p->held && p->pending == 0;
+}
+
+uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes)
+{
+    uint64_t freed = 0;
+    for (size_t i = s->n; i > s->head + 1 && freed < bytes; i--) {
+        struct store_page *p = s->pages[i - 2];
+        if (!can_spill(s, p, keep_from, keep_to))
+            continue;
+        uint64_t before = page_cost(p);
+        uncharge(s, p);
+        page_spill(p);
+        charge(s, p);
+        freed += before - page_cost(p);
+    }
+    return freed;
+}
+
+bool store_is_away(struct store *s, uint64_t id)
+{
+    const struct store_page *p = page_of(s, id);
+    if (!p || p->form == PAGE_BLOCK)
+        return false;
+    struct message m = page_peek(p, id);
+    return m.state != STORE_GONE && !m.ptr;
+}
+
+static struct store_span span_of(const struct store_page *p)
+{
+    return (struct store_span){p->first_id, p->first_id + p->span - 1, p->offset, p->kept};
+}
+
+bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
+{
+    const struct store_page *p = page_of(s, id);
+    if (!p || !page_is_away(p) || p->loading)
+        return false;
+    *out = span_of(p);
+    return true;
+}
+
+/* Pages are read together as long as one way through the journal passes them. */
+static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
+{
+    uint64_t bytes = s->pages[i]->bytes;
+    *out = span_of(s->pages[i]);
+    while (!out->kept && ++i < s->n && bytes < chunk) {
+        const struct store_page *p = s->pages[i];
+        if (!page_is_away(p) || p->loading || p->kept)
+            return;
+        bytes += p->bytes;
+        out->last_id = p->first_id + p->span - 1;
+    }
+}
+
+bool store_at_hand(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
+    struct store_span *out, uint64_t *through)
+{
+    uint64_t n = 0, sum = 0;
+    bool there = true;
+    *through = from;
+    *out = (struct store_span){0};
+    for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n && n < items && sum < bytes; i++) {
+        const struct store_page *p = s->pages[i];
+        if (p->resting == 0)
+            continue;
+        there = there && !page_is_away(p);
+        if (page_is_away(p) && !p->loading) {
+            extend_span(s, i, chunk, out);
+            return false;
+        }
+        n += p->resting;
+        sum += p->bytes;
+        *through = p->first_id + p->span - 1;
+    }
+    return there;
+}
+
+void store_load_begin(struct store *s, const struct store_span *span)
+{
+    for (size_t i = page_index(s, span->first_id); i < s->n && s->pages[i]->first_id <= span->last_id; i++) {
+        uncharge(s, s->pages[i]);
+        page_load_begin(s->pages[i]);
+        charge(s, s->pages[i]);
+    }
+}
+
+bool store_load(struct store *s, uint64_t id, struct bytes text)
+{
+    struct store_page *p = page_of(s, id);
+    return !p || p->form != PAGE_SLOTS || page_load(p, id, text);
+}
+
+bool store_load_end(struct store *s, const struct store_span *span)
+{
+    bool whole = true;
+    s->loaded_first = span->first_id;
+    s->loaded_last = span->last_id;
+    if (s->n == s->head)
+        return true;
+    for (size_t i = page_index(s, span->first_id); i < s->n && s->pages[i]->first_id <= span->last_id; i++) {
+        struct store_page *p = s->pages[i];
+        if (!p->loading)
+            continue;
+        uncharge(s, p);
+        whole = page_load_end(p) && whole;
+        charge(s, p);
+    }
+    return whole;
 }

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define LOADING_RECHECK (100 * USEC_PER_MSEC)
+
 static void line_add(struct waiting_line *line, struct waiter *w)
 {
     w->line = line;
@@ -59,7 +61,7 @@ static void answer_nothing(struct waiter *w)
     http_reply(leave(w, q), 200, "application/octet-stream", BYTES_NONE);
 }
 
-static void frame_messages(const struct queue *core, const struct id_ranges *ids, struct buf *out)
+static void frame_messages(struct queue *core, const struct id_ranges *ids, struct buf *out)
 {
     for (size_t r = 0; r < ids->n; r++)
         for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
@@ -118,10 +120,22 @@ static bool try_answer(struct waiter *w, struct named_queue *q, usec_t now)
 {
     if (waiting_answer_stale(w, q))
         return true;
-    if (queue_admits(named_queue_core(q), w->reader))
+    if (!queue_admits(named_queue_core(q), w->reader)) {
+        reply_held(leave(w, NULL), q);
+        return true;
+    }
+    enum queue_result r = named_queue_prepare(q, w->items, APP_REPLY_BYTES);
+    if (r == QUEUE_OK)
         return answer_messages(w, q, now);
-    reply_held(leave(w, NULL), q);
-    return true;
+    if (r != QUEUE_LOADING)
+        reply_refused(w->app, leave(w, q), r, 0);
+    return r != QUEUE_LOADING;
+}
+
+static bool is_loading(struct waiter *w)
+{
+    struct named_queue *q = queues_find(w->app->queues, w->queue);
+    return q && named_queue_prepare(q, w->items, APP_REPLY_BYTES) == QUEUE_LOADING;
 }
 
 static void on_gone(struct http_request *req, void *arg)
@@ -140,7 +154,7 @@ void waiting_reserve(struct waiter *w, struct queue_now now)
         return;
     if (q && !line->first && try_answer(w, q, now.monotonic))
         return;
-    if (w->wait == 0 || daemon_is_draining(app->daemon)) {
+    if ((w->wait == 0 || daemon_is_draining(app->daemon)) && !is_loading(w)) {
         answer_nothing(w);
         return;
     }
@@ -169,8 +183,9 @@ void waiting_serve(struct app *app, struct named_queue *q)
 {
     struct front *front = front_of(q);
     (void)app;
-    if (!front || !front->line.first)
+    if (!front)
         return;
+    parked_resume(&front->parked);
     struct waiting_line *line = &front->line;
     usec_t now = app_now().monotonic;
     while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
@@ -181,8 +196,13 @@ void waiting_serve(struct app *app, struct named_queue *q)
 void waiting_tick(struct app *app, usec_t monotonic)
 {
     struct heap_node *first;
-    while ((first = heap_first(&app->waiting.deadlines)) && first->priority <= monotonic)
-        answer_nothing((struct waiter *)(void *)first);
+    while ((first = heap_first(&app->waiting.deadlines)) && first->priority <= monotonic) {
+        struct waiter *w = (struct waiter *)(void *)first;
+        if (is_loading(w))
+            heap_put(&app->waiting.deadlines, first, monotonic + LOADING_RECHECK);
+        else
+            answer_nothing(w);
+    }
 }
 
 bool waiting_next_deadline(const struct app *app, usec_t *deadline)
@@ -195,5 +215,7 @@ bool waiting_next_deadline(const struct app *app, usec_t *deadline)
 
 void waiting_drain(struct app *app)
 {
-    waiting_tick(app, INT64_MAX);
+    struct heap_node *first;
+    while ((first = heap_first(&app->waiting.deadlines)))
+        answer_nothing((struct waiter *)(void *)first);
 }

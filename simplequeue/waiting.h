@@ -4,6 +4,7 @@
  * 2. A waiter is answered once: with messages, with nothing when its time is over or the daemon drains, or
  *    with 409 when another reader holds leases or its epoch is over. When its client is gone it is forgotten
  *    and takes nothing.
+ *    Its time is not over while messages that are ready are being read from disk.
  * 3. Messages are leased and the reply is written in one turn of the loop, so no lease is left without one.
  */
 #ifndef SIMPLEQUEUE_WAITING_H
@@ -50,7 +51,7 @@ void waiting_refuse_stale(struct named_queue *q);
 /* When the waiter shows an epoch that is not its reader's last it is answered so: true. q is NULL when there is no
  * such queue. */
 bool waiting_answer_stale(struct waiter *w, struct named_queue *q);
-/* Messages may be ready. */
+/* Messages may be ready, or have been read. */
 void waiting_serve(struct app *app, struct named_queue *q);
 /* Those whose time is over are answered with nothing. */
 void waiting_tick(struct app *app, usec_t monotonic);

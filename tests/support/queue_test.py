@@ -5,13 +5,13 @@ from harness import MillraceTest
 
 def reserved(reply):
     """[(id, tries, message)] of a reserve's body."""
-    out, body = [], reply.body
-    while body:
-        head, body = body.split(b"\n", 1)
-        number, tries, length = map(int, head.split())
-        out.append((number, tries, body[:length]))
-        assert body[length:length + 1] == b"\n"
-        body = body[length + 1:]
+    out, body, at = [], reply.body, 0
+    while at < len(body):
+        end = body.index(b"\n", at)
+        number, tries, length = map(int, body[at:end].split())
+        at = end + 1 + length + 1
+        out.append((number, tries, body[end + 1:at - 1]))
+        assert body[at - 1:at] == b"\n"
     return out
 
 
@@ -53,3 +53,34 @@ class OnDisk:
         """The same queue after kill -9."""
         q.kill9()
         return self.queue(*args)
+
+
+def message(i, size=450):
+    return b"%d " % i + b"x" * (size - len(b"%d " % i))
+
+
+def number(text):
+    return int(text.split(b" ", 1)[0])
+
+
+class Deep(OnDisk, QueueTest):
+    """Queues of numbered messages, deeper than their memory."""
+
+    def resident(self, q, field="VmRSS"):
+        with open("/proc/%d/status" % q.pid) as status:
+            return int(next(line for line in status if line.startswith(field)).split()[1]) * 1024
+
+    def fill(self, q, first, end, each=1000, size=450):
+        for start in range(first, end, each):
+            body = b"\n".join(message(i, size) for i in range(start, min(start + each, end)))
+            self.expect(q.post("/mput", body), 200)
+
+    def drain(self, q, first, end, items=5000):
+        """What comes out, in order, by mget."""
+        at = first
+        while at < end:
+            got = self.expect(q.get("/mget?items=%d" % items), 200).body.split(b"\n")
+            self.assertEqual([number(m) for m in got], list(range(at, at + len(got))))
+            self.assertTrue(len(got) == items or at + len(got) == end, "%d messages at %d" % (len(got), at))
+            at += len(got)
+        self.assertEqual(q.get("/get").body, b"")

@@ -42,7 +42,7 @@ static void puts_and_moves(void **state)
     queue_log_put_late(&out, 43, messages, 2, 77);
     append_all(&out, messages, 2);
     r = decode(buf_bytes(&out));
-    assert_true(r.type == RECORD_PUT_LATE && r.id == 43 && r.time == 77 && queue_record_has_messages(&r));
+    assert_true(r.type == RECORD_PUT_LATE && r.id == 43 && r.time == 77 && queue_record_is_dense(&r));
     for (size_t i = 0; i < 2; i++)
         assert_true(queue_record_next(&r, &item) && bytes_equal(item.message, messages[i]));
     assert_false(queue_record_next(&r, &item));
@@ -94,7 +94,10 @@ static void what_is_set_aside(void **state)
     struct buf out = {0};
     (void)state;
     queue_add_commit(q, queue_add(q, &message, 1), 1, 0);
-    queue_take(q, 1, 100, &ids);
+    struct id_range one = {1, 1};
+    uint64_t lease = queue_reserve(q, "", 1, 100, 0, &ids);
+    id_ranges_free(&ids);
+    queue_hold(q, lease, &one, 1, &ids);
     queue_log_bury(&out, q, &ids, 123456, BYTES_LITERAL("no\0good"));
     struct queue_record r = decode(buf_bytes(&out));
     assert_true(bytes_equal(r.reason, BYTES_LITERAL("no\0good")));

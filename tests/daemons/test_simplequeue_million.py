@@ -1,0 +1,23 @@
+"""One million waiting messages in little memory."""
+import harness
+from queue_test import Deep
+
+
+class MillionTest(Deep):
+    def test_a_million_in_little_memory(self):
+        n = 1000000
+        q = self.queue("--max-memory=64M")
+        self.fill(q, 0, n)
+        self.assertEqual(self.numbers(q)["depth"], n)
+        self.assertLess(self.resident(q, "VmHWM"), 128 << 20)
+        q.kill9()
+        q = self.queue("--max-memory=64M")
+        self.assertEqual(self.numbers(q)["depth"], n)
+        self.assertEqual(self.numbers(q)["bytes"], n * 450)
+        self.drain(q, 0, n)
+        self.assertLess(self.resident(q, "VmHWM"), 128 << 20)
+        self.assertEqual(self.numbers(q)["bytes"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()
