@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#define KEEP 65536 /* records: what one large put needed is not kept for all that follow */
+
 bool put_request_marks(const struct url_query *query, struct queue_put *put)
 {
     struct bytes mark, next;
@@ -34,6 +36,8 @@ static void add_record(struct records *r, struct bytes record)
 void records_split(struct records *r, struct bytes data, struct bytes separator)
 {
     r->n = 0;
+    if (r->cap > KEEP)
+        records_free(r);
     while (data.len) {
         const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
         size_t len = at ? (size_t)(at - data.ptr) : data.len;

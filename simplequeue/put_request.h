@@ -11,7 +11,8 @@
  * they are not complete. */
 bool put_request_marks(const struct url_query *query, struct queue_put *put);
 
-/* Messages that lie in a text that is another's. A zeroed one is empty; used again, it keeps its memory. */
+/* Messages that lie in a text that is another's. A zeroed one is empty; used again, it keeps its memory
+ * while that is small. */
 struct records {
     struct bytes *at;
     size_t n, cap;
