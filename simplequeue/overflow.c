@@ -129,10 +129,11 @@ static bool is_under_way(struct named_queue *q)
     return n[MESSAGE_PENDING] + n[MESSAGE_BUSY] > 0;
 }
 
-/* What would go first has to be read from disk. */
-static bool is_loading(struct named_queue *q)
+/* What would go first has to be read from disk: as many as are put, or as many bytes, whichever bound is the one. */
+static bool is_loading(struct named_queue *q, const struct room_ask *ask)
 {
-    return named_queue_prepare(q, 1, 1) == QUEUE_LOADING;
+    return named_queue_prepare(q, ask->n, APP_REPLY_BYTES) == QUEUE_LOADING ||
+           named_queue_prepare(q, SIZE_MAX, ask->bytes) == QUEUE_LOADING;
 }
 
 /* Sets messages aside for the first in the line. Those for whom there is room, or will never be, are told. */
@@ -140,7 +141,7 @@ static void find_room(struct eviction *e, struct room_line *line)
 {
     while (line->first) {
         line->covered = set_aside(e->q, line, &e->ids);
-        line->held_up = line->covered == 0 && (is_under_way(e->q) || is_loading(e->q));
+        line->held_up = line->covered == 0 && (is_under_way(e->q) || is_loading(e->q, line->first));
         if (e->ids.count || line->held_up)
             return;
         tell(line, line->covered ? line->covered : 1, line->covered > 0);

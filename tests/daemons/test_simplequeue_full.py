@@ -6,7 +6,7 @@ import time
 
 import harness
 from harness import wait_until
-from queue_test import InMemory, OnDisk, QueueTest
+from queue_test import Deep, InMemory, OnDisk, QueueTest, number
 
 
 class Full:
@@ -254,6 +254,26 @@ class DiskTest(Full, OnDisk, QueueTest):
         there = set(self.log_lines()) | set(q.get("/mget?items=100").body.split())
         self.assertEqual(set(acknowledged) - there, set())
         self.assertGreater(len(self.log_lines()), 10)
+
+
+class DeepFullTest(Deep):
+    def overflow(self, *bounds):
+        """The first half of what is put is in the log, the other in the queue, though most of it was on disk only."""
+        n, log = 20000, self.path("overflow")
+        q = self.queue("--max-memory=1M", "--overflow-log=" + log, *bounds)
+        self.fill(q, 0, n // 2)
+        self.fill(q, n // 2, n - 5000, each=100)
+        self.fill(q, n - 5000, n, each=5000)
+        with open(log, "rb") as f:
+            self.assertEqual([number(m) for m in f.read().splitlines()], list(range(n // 2)))
+        self.assertEqual((q.stats()["overflow"], q.stats()["depth"]), (n // 2, n // 2))
+        self.drain(q, n // 2, n)
+
+    def test_messages_on_disk_overflow_by_number(self):
+        self.overflow("--max-depth=10000")
+
+    def test_messages_on_disk_overflow_by_bytes(self):
+        self.overflow("--max-bytes=%d" % (450 * 10000))
 
 
 if __name__ == "__main__":
