@@ -16,7 +16,7 @@
 
 struct publisher {
     struct publisher_config config;
-    char *stream, producer[NAME_MAX_BYTES + 1];
+    char *name, producer[NAME_MAX_BYTES + 1]; /* of the stream or queue */
     enum { IDLE, ASKING, SENDING } doing;
     struct buf lines;
     uint64_t mark, next;
@@ -45,7 +45,7 @@ static void again_after(struct publisher *p, usec_t delay)
 static void failed(struct publisher *p, const char *why)
 {
     if (strcmp(p->trouble, why) != 0)
-        log_warn("cannot publish", LOG_S("stream", p->stream), LOG_S("why", why));
+        log_warn("cannot publish", LOG_S("to", p->name), LOG_S("why", why));
     snprintf(p->trouble, sizeof p->trouble, "%s", why);
     again_after(p, backoff_failed(&p->backoff));
     changed(p);
@@ -126,8 +126,9 @@ static void asked(enum http_client_result result, const struct http_reply_view *
 static void ask(struct publisher *p)
 {
     char target[300];
-    snprintf(target, sizeof target, "/producer?stream=%s&producer=%s", p->stream, p->producer);
-    p->call = http_client_request(p->config.pubsub,
+    snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
+        p->config.queue != NULL ? "queue" : "stream", p->name, p->producer);
+    p->call = http_client_request(p->config.destination,
         &(struct http_call_spec){
             .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
 }
@@ -156,15 +157,16 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
 static void send_run(struct publisher *p)
 {
     char target[400];
-    snprintf(target, sizeof target, "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64, p->stream,
-        p->producer, p->mark, p->next);
-    p->call = http_client_request(p->config.pubsub, &(struct http_call_spec){.method = "POST",
-                                                        .target = target,
-                                                        .content_type = "application/octet-stream",
-                                                        .body = buf_bytes(&p->lines),
-                                                        .may_resend = true,
-                                                        .arg = p,
-                                                        .on_done = sent});
+    snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
+        p->config.queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", p->name, p->producer, p->mark,
+        p->next);
+    p->call = http_client_request(p->config.destination, &(struct http_call_spec){.method = "POST",
+                                                             .target = target,
+                                                             .content_type = "application/octet-stream",
+                                                             .body = buf_bytes(&p->lines),
+                                                             .may_resend = true,
+                                                             .arg = p,
+                                                             .on_done = sent});
 }
 
 static void act(struct publisher *p)
@@ -187,7 +189,7 @@ struct publisher *publisher_new(const struct publisher_config *config)
 {
     struct publisher *p = mem_zalloc(sizeof *p);
     p->config = *config;
-    p->stream = mem_strdup(config->stream);
+    p->name = mem_strdup(config->queue != NULL ? config->queue : config->stream);
     p->timer = evtimer_new(config->base, on_timer, p);
     backoff_init(&p->backoff, RETRY_FIRST, RETRY_MOST, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     return p;
@@ -202,7 +204,7 @@ void publisher_free(struct publisher **pp)
         http_call_cancel(p->call);
     event_free(p->timer);
     buf_free(&p->lines);
-    free(p->stream);
+    free(p->name);
     free(p);
     *pp = NULL;
 }

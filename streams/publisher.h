@@ -1,4 +1,4 @@
-/* publisher: puts what comes from a stream onto another stream, each run once, whatever fails in between.
+/* publisher: puts what comes from a stream onto another stream, or a queue, each run once, whatever fails in between.
  *
  * It publishes under a producer's name with the source's offsets as marks: a run that takes the source from offset A to B
  * moves the mark from A to B in the same frame as its lines. So the mark is the cursor to go on from, kept where its
@@ -21,8 +21,8 @@ struct publisher;
 
 struct publisher_config {
     struct event_base *base;
-    struct http_client *pubsub; /* borrowed */
-    const char *stream;         /* the destination; copied */
+    struct http_client *destination; /* of a pubsub or a simplequeue; borrowed */
+    const char *stream, *queue;      /* which of the two: the other is NULL; copied */
     void (*on_mark)(bool known, uint64_t mark, void *arg);
     void (*on_stored)(void *arg);
     void (*on_conflict)(void *arg);

@@ -289,7 +289,7 @@ static void start_republish(struct program *p, struct options *o)
         .source = p->source,
         .destination = p->destination,
         .stream = options_string(o, "stream"),
-        .to = given(o, "to_stream"),
+        .to_stream = given(o, "to_stream"),
         .producer = given(o, "producer"),
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),

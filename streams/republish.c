@@ -92,8 +92,7 @@ static void ask_mark(struct republish *r)
 static void on_conflict(void *arg)
 {
     struct republish *r = arg;
-    log_warn("the destination's mark is another than the one this moved it to: asking again",
-        LOG_S("stream", r->config.to));
+    log_warn("the destination's mark is another than the one this moved it to: asking again");
     buf_clear(&r->passed);
     ask_mark(r);
 }
@@ -123,15 +122,23 @@ static void filter_line(struct republish *r, struct bytes line)
     }
 }
 
-static void on_lines(struct bytes lines, void *arg)
+static void filter_lines(struct republish *r, struct bytes lines)
 {
-    struct republish *r = arg;
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
     while (at < end) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         filter_line(r, bytes_of(at, (size_t)(lf - at)));
         at = lf + 1;
     }
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct republish *r = arg;
+    if (r->config.filter != NULL)
+        filter_lines(r, lines);
+    else
+        buf_append_bytes(&r->passed, lines);
     if (r->passed.len >= REPUBLISH_RUN)
         stream_client_pause(r->source);
     send_what_passed(r);
@@ -185,8 +192,9 @@ struct republish *republish_new(const struct republish_config *config)
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
     r->publisher = publisher_new(&(struct publisher_config){.base = config->base,
-        .pubsub = config->destination,
-        .stream = config->to,
+        .destination = config->destination,
+        .stream = config->to_stream,
+        .queue = config->to_queue,
         .on_mark = on_mark,
         .on_stored = on_stored,
         .on_conflict = on_conflict,

@@ -1,4 +1,4 @@
-/* republish: one stream, filtered, onto another, each line once.
+/* republish: one stream, filtered or as it is, onto another or onto a queue, each line once.
  *
  * 1. The destination's mark of the source (its producer's name is the source's id, or one that was given) is the cursor:
  *    what is below it has been filtered, and what passed is in the destination.
@@ -18,11 +18,12 @@ struct republish;
 struct republish_config {
     struct event_base *base;
     struct http_client *source, *destination; /* borrowed */
-    const char *stream, *to;                  /* names */
+    const char *stream;                       /* the source's name */
+    const char *to_stream, *to_queue;         /* the destination's: one of the two, the other is NULL */
     const char *producer;                     /* NULL: the source stream's id */
     const char *begin;                        /* where the first start begins */
     size_t max_line;
-    struct line_filter *filter;   /* borrowed */
+    struct line_filter *filter;   /* borrowed; NULL: every line passes */
     void (*on_change)(void *arg); /* look at republish_trouble */
     void *arg;
 };

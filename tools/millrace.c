@@ -35,8 +35,9 @@ static const struct tool {
 #define N_TOOLS (sizeof tools / sizeof *tools)
 
 /* Programs of their own, in libexec. */
-static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_http", "queue_exec", "pubsub",
-    "aggregator", "sortdb", "compactor", "api", "ps_to_file", "pubsub_filtered", "clickgen"};
+static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_http", "queue_exec",
+    "pubsub", "aggregator", "sortdb", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered",
+    "clickgen"};
 #define N_PROGRAMS (sizeof programs / sizeof *programs)
 
 char *tool_libexec_dir(void)

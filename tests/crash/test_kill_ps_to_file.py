@@ -24,8 +24,9 @@ class ArchiveTest(harness.MillraceTest):
         self.published = 0
         self.start_pubsub()
 
-    def start_pubsub(self, *args):
-        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s", *args)
+    def start_pubsub(self, port="0"):
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
+                                 "--address=127.0.0.1", "--port", port, port=False)
 
     def publish(self, n):
         """n numbered lines, retried blindly under marks."""
@@ -102,7 +103,7 @@ class Killed(ArchiveTest):
                     time.sleep(self.random.uniform(0, 0.05))
                 if n % 3 == 1:
                     self.pubsub.kill9()
-                    self.start_pubsub("--port", self.pubsub.url.rsplit(":", 1)[1])
+                    self.start_pubsub(self.pubsub.url.rsplit(":", 1)[1])
                 w.kill9()
         finally:
             busy = False

@@ -18,8 +18,9 @@ class FilteredTest(harness.MillraceTest):
         os.chmod(key, 0o600)
         self.key = key
 
-    def start_pubsub(self, *args):
-        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s", *args)
+    def start_pubsub(self, port="0"):
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
+                                 "--address=127.0.0.1", "--port", port, port=False)
 
     def publish(self, *objects, stream="s"):
         lines = b"".join(json.dumps(o).encode() + b"\n" if isinstance(o, dict) else o for o in objects)
@@ -90,7 +91,7 @@ class Republish(FilteredTest):
                 time.sleep(random.uniform(0.02, 0.3))
                 if r % 3 == 2:
                     self.pubsub.kill9()
-                    self.start_pubsub("--port", self.pubsub.url.rsplit(":", 1)[1])
+                    self.start_pubsub(self.pubsub.url.rsplit(":", 1)[1])
                     time.sleep(random.uniform(0, 0.1))
                 f.kill9()
         finally:

@@ -1,0 +1,294 @@
+#include "poster.h"
+
+#include "log.h"
+#include "url.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Lines on their way: [begin, end) of the stream. In the order of the stream; the cursor is the first one's begin. */
+struct batch {
+    struct poster *poster;
+    struct batch *next;
+    struct buf lines;
+    size_t n_lines;
+    uint64_t begin, end;
+    usec_t since; /* when its first line came */
+    enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
+};
+
+struct poster {
+    struct poster_config config;
+    struct batch *first, *last;
+    size_t n_batches, under_way;
+    uint64_t cursor; /* of no batch at all */
+    struct event *timer;
+    bool was_full;
+    char trouble[300];
+    struct poster_numbers numbers;
+};
+
+static void start_what_waits(struct poster *p);
+
+/* ---- batches ---- */
+
+static struct batch *batch_new(struct poster *p, uint64_t begin)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    *b = (struct batch){.poster = p, .begin = begin, .end = begin, .since = clock_monotonic()};
+    *(p->last != NULL ? &p->last->next : &p->first) = b;
+    p->last = b;
+    p->n_batches++;
+    return b;
+}
+
+static void batch_free(struct batch *b)
+{
+    buf_free(&b->lines);
+    free(b);
+}
+
+/* What is done at the front is forgotten: the cursor moves. */
+static void drop_done(struct poster *p)
+{
+    while (p->first != NULL && p->first->state == DONE) {
+        struct batch *b = p->first;
+        p->first = b->next;
+        p->last = p->first != NULL ? p->last : NULL;
+        p->cursor = b->end;
+        p->n_batches--;
+        batch_free(b);
+    }
+}
+
+static bool is_ripe(const struct poster *p, const struct batch *b)
+{
+    return b->n_lines >= p->config.batch_lines || b->lines.len >= p->config.batch_bytes ||
+           clock_monotonic() - b->since >= p->config.gather;
+}
+
+/* ---- answers ---- */
+
+static void set_trouble(struct poster *p, const char *text)
+{
+    if (strcmp(p->trouble, text) == 0)
+        return;
+    if (*text != '\0')
+        log_warn("cannot deliver", LOG_S("why", text));
+    snprintf(p->trouble, sizeof p->trouble, "%s", text);
+}
+
+static void wake_after(struct poster *p, usec_t delay)
+{
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(p->timer, &tv);
+}
+
+static bool blames_request(enum http_client_result result, int status)
+{
+    return result == HTTP_CLIENT_OK && status >= 400 && status < 500 && status != 408 && status != 429;
+}
+
+static void leave_out(struct batch *b, int status)
+{
+    log_warn("left out what the destination refuses", LOG_I("status", status), LOG_U("from", b->begin),
+        LOG_U("to", b->end), LOG_U("lines", b->n_lines));
+    b->poster->numbers.refused++;
+    b->state = DONE;
+}
+
+static void delivered(struct batch *b)
+{
+    struct poster *p = b->poster;
+    b->state = DONE;
+    p->numbers.batches++;
+    p->numbers.lines += b->n_lines;
+    set_trouble(p, "");
+}
+
+static void failed(struct batch *b, enum http_client_result result, int status)
+{
+    struct poster *p = b->poster;
+    char text[200];
+    b->state = WAITING;
+    p->numbers.failures++;
+    if (result == HTTP_CLIENT_OK)
+        snprintf(text, sizeof text, "a destination answered %d", status);
+    else
+        snprintf(text, sizeof text, "a destination: %s", http_client_strerror(result));
+    set_trouble(p, text);
+}
+
+/* A host that fails is set aside by the pool; one that refuses is not, and is not to be asked over and over. */
+#define REFUSED_AGAIN (1 * USEC_PER_SEC)
+
+static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct batch *b = arg;
+    struct poster *p = b->poster;
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    bool refused = blames_request(result, status);
+    p->under_way--;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (status >= 200 && status < 300)
+        delivered(b);
+    else if (refused && p->config.skip_refused)
+        leave_out(b, status);
+    else
+        failed(b, result, status);
+    drop_done(p);
+    if (refused && !p->config.skip_refused)
+        wake_after(p, REFUSED_AGAIN);
+    else
+        start_what_waits(p);
+    p->config.on_change(p->config.arg);
+    if (p->was_full && !poster_is_full(p)) {
+        p->was_full = false;
+        p->config.on_room(p->config.arg);
+    }
+}
+
+/* ---- requests ---- */
+
+/* The line without its LF in place of %s. */
+static void fill_in(const char *target, struct bytes line, struct buf *out)
+{
+    const char *place = strstr(target, "%s");
+    if (line.len > 0 && line.ptr[line.len - 1] == '\n')
+        line.len--;
+    buf_append(out, target, place != NULL ? (size_t)(place - target) : strlen(target));
+    if (place != NULL) {
+        url_encode(line, out);
+        buf_append_str(out, place + 2);
+    }
+    buf_append_char(out, '\0');
+}
+
+static void send_batch(struct batch *b, struct http_pool_host *host)
+{
+    struct poster *p = b->poster;
+    struct buf target = {0};
+    fill_in(http_pool_host_target(host), buf_bytes(&b->lines), &target);
+    b->state = UNDER_WAY;
+    p->under_way++;
+    http_pool_request(host, &(struct http_call_spec){.method = p->config.get ? "GET" : "POST",
+                                .target = target.ptr,
+                                .content_type = p->config.get ? NULL : p->config.content_type,
+                                .body = p->config.get ? BYTES_NONE : buf_bytes(&b->lines),
+                                .arg = b,
+                                .on_done = answered});
+    buf_free(&target);
+}
+
+static void start_what_waits(struct poster *p)
+{
+    for (struct batch *b = p->first; b != NULL && p->under_way < p->config.parallel; b = b->next) {
+        if (b->state == GATHERING && is_ripe(p, b))
+            b->state = WAITING;
+        if (b->state == GATHERING)
+            wake_after(p, p->config.gather);
+        if (b->state != WAITING)
+            continue;
+        struct http_pool_host *host = http_pool_next(p->config.pool);
+        if (host == NULL) {
+            wake_after(p, http_pool_wait(p->config.pool) + USEC_PER_MSEC);
+            return;
+        }
+        send_batch(b, host);
+    }
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    start_what_waits(arg);
+}
+
+/* ---- what comes ---- */
+
+static size_t lines_that_fit(const struct poster *p, const struct batch *b, struct bytes lines, size_t *bytes)
+{
+    size_t n = 0, at = 0;
+    while (at < lines.len && b->n_lines + n < p->config.batch_lines &&
+           b->lines.len + at < p->config.batch_bytes) {
+        const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
+        at = (size_t)(lf - lines.ptr) + 1;
+        n++;
+    }
+    *bytes = at;
+    return n;
+}
+
+void poster_take(struct poster *p, struct bytes lines, uint64_t end)
+{
+    uint64_t at = end - lines.len;
+    while (lines.len > 0) {
+        struct batch *b = p->last;
+        size_t bytes;
+        if (b == NULL || b->state != GATHERING || b->n_lines >= p->config.batch_lines ||
+            b->lines.len >= p->config.batch_bytes)
+            b = batch_new(p, at);
+        b->n_lines += lines_that_fit(p, b, lines, &bytes);
+        buf_append(&b->lines, lines.ptr, bytes);
+        at += bytes;
+        b->end = at;
+        lines = bytes_of(lines.ptr + bytes, lines.len - bytes);
+    }
+    start_what_waits(p);
+    p->was_full = p->was_full || poster_is_full(p);
+}
+
+void poster_pass_over(struct poster *p, uint64_t end)
+{
+    struct batch *b = batch_new(p, end);
+    b->state = DONE;
+    drop_done(p);
+}
+
+bool poster_is_full(const struct poster *p)
+{
+    return p->n_batches > p->config.parallel;
+}
+
+uint64_t poster_cursor(const struct poster *p)
+{
+    return p->first != NULL ? p->first->begin : p->cursor;
+}
+
+const char *poster_trouble(const struct poster *p)
+{
+    return p->trouble[0] != '\0' ? p->trouble : NULL;
+}
+
+struct poster_numbers poster_numbers(const struct poster *p)
+{
+    return p->numbers;
+}
+
+/* ---- life ---- */
+
+struct poster *poster_new(const struct poster_config *config, uint64_t cursor)
+{
+    struct poster *p = mem_zalloc(sizeof *p);
+    p->config = *config;
+    p->cursor = cursor;
+    p->timer = evtimer_new(config->base, on_timer, p);
+    return p;
+}
+
+void poster_free(struct poster **pp)
+{
+    struct poster *p = *pp;
+    if (p == NULL)
+        return;
+    event_free(p->timer);
+    while (p->first != NULL) {
+        struct batch *b = p->first;
+        p->first = b->next;
+        batch_free(b);
+    }
+    free(p);
+    *pp = NULL;
+}

@@ -1,0 +1,53 @@
+/* poster: a stream's lines to servers that know nothing of marks, each at least once.
+ *
+ * Lines go out in batches, or one by one where a destination's URL holds %s, which stands for the line, escaped. Several
+ * destinations take turns, and one that fails is set aside (http_pool.h).
+ *
+ * 1. The cursor is the offset below which every line has been answered well (2xx). Whoever stores it now and then, and
+ *    begins from the stored one, has every line delivered at least once; only what was answered after the last storing
+ *    is delivered again.
+ * 2. A batch is tried until it is answered well. An answer that blames the request (a 4xx other than 408 and 429) is
+ *    trouble, and tried again like the others, unless skip_refused: then the batch is left out, logged with its offsets and
+ *    the answer, and counted.
+ * 3. At most `parallel` requests are under way. With one, a single destination gets the lines in order.
+ * 4. It is full with more batches than parallel: then the source waits for on_room. What one read of the source brings is
+ *    taken whole. */
+#ifndef MILLRACE_POSTER_H
+#define MILLRACE_POSTER_H
+
+#include "bytes.h"
+#include "http_pool.h"
+
+struct poster;
+
+struct poster_config {
+    struct event_base *base;
+    struct http_pool *pool; /* borrowed; freed before the poster, which has batches under way with it */
+    bool get;               /* GET instead of POST: the line goes into the URL */
+    size_t batch_lines, batch_bytes;
+    size_t parallel;
+    usec_t gather; /* how long lines may wait for their batch to be full; 0: they go at once */
+    bool skip_refused;
+    const char *content_type;     /* borrowed */
+    void (*on_room)(void *arg);   /* it is not full any more */
+    void (*on_change)(void *arg); /* trouble came, changed or went; the cursor moved */
+    void *arg;
+};
+
+struct poster_numbers {
+    uint64_t lines, batches, failures,
+        refused; /* lines and batches answered well, tries that failed, batches left out */
+};
+
+struct poster *poster_new(const struct poster_config *config, uint64_t cursor);
+void poster_free(struct poster **p);
+/* Whole lines that begin where the last ended; `end` is behind them. */
+void poster_take(struct poster *p, struct bytes lines, uint64_t end);
+/* Nothing stands between the last line and this offset (a gap of the source). */
+void poster_pass_over(struct poster *p, uint64_t end);
+bool poster_is_full(const struct poster *p);
+uint64_t poster_cursor(const struct poster *p);
+const char *poster_trouble(const struct poster *p); /* NULL: none */
+struct poster_numbers poster_numbers(const struct poster *p);
+
+#endif

@@ -1,0 +1,438 @@
+/* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
+#include "archive_state.h"
+#include "daemon.h"
+#include "http_client.h"
+#include "log.h"
+#include "poster.h"
+#include "republish.h"
+#include "stream_client.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const struct option_row option_rows[] = {
+    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is read"},
+    {.name = "from",
+        .type = OPTION_STRING,
+        .fallback = "earliest",
+        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
+    {.name = "destination",
+        .type = OPTION_STRING,
+        .help = "URLs that lines are posted to, in turn; with %s in it a URL gets one line a request"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help = "the file in which it keeps how far the destinations have got"},
+    {.name = "method",
+        .type = OPTION_CHOICE,
+        .fallback = "POST",
+        .choices = "POST|GET",
+        .help = "of requests"},
+    {.name = "content_type",
+        .type = OPTION_STRING,
+        .fallback = "application/x-ndjson",
+        .help = "of posted lines"},
+    {.name = "batch",
+        .type = OPTION_INT,
+        .fallback = "100",
+        .min = 1,
+        .max = 1000000,
+        .help = "lines a request"},
+    {.name = "batch_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "1M",
+        .min = 1,
+        .max = 64 << 20,
+        .unit = "bytes",
+        .help = "a batch is full with so many"},
+    {.name = "gather",
+        .type = OPTION_DURATION,
+        .fallback = "0",
+        .min = 0,
+        .max = 60000,
+        .unit = "ms",
+        .help = "how long lines may wait for a full batch"},
+    {.name = "parallel",
+        .type = OPTION_INT,
+        .fallback = "1",
+        .min = 1,
+        .max = 256,
+        .help = "requests under way at once; with more than one lines may arrive out of order"},
+    {.name = "timeout",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 10,
+        .max = 600000,
+        .unit = "ms",
+        .help = "for an answer"},
+    {.name = "skip_refused",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "leave out what is answered with 4xx, instead of trying it until it is taken"},
+    {.name = "commit_every",
+        .type = OPTION_DURATION,
+        .fallback = "1s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how often the state is stored"},
+    {.name = "to_stream",
+        .type = OPTION_STRING,
+        .help = "instead: this stream of our own pubsub, each line once"},
+    {.name = "to_queue",
+        .type = OPTION_STRING,
+        .help = "instead: this queue of our own simplequeue, each line once"},
+    {.name = "to_url", .type = OPTION_STRING, .help = "where that pubsub or simplequeue is"},
+    {.name = "producer",
+        .type = OPTION_STRING,
+        .help = "the producer's name there (default: the id of the stream that is read)"},
+    {.name = "max_line",
+        .type = OPTION_SIZE,
+        .fallback = "16M",
+        .min = 1,
+        .max = INT64_C(1) << 30,
+        .unit = "bytes",
+        .help = "the longest line that is taken"},
+    {.name = NULL},
+};
+
+struct program {
+    struct daemon *daemon;
+    struct http_client *source, *own;
+    struct republish *republish; /* into our own; else the rest */
+    struct http_pool *pool;
+    struct poster *poster;
+    struct stream_client *stream;
+    struct archive_state state; /* only its cursor is used: there are no files */
+    const char *state_path;
+    struct event *committer;
+    bool state_failed;
+};
+
+/* ---- settings ---- */
+
+static const char *given(struct options *o, const char *name)
+{
+    const char *text = options_string(o, name);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static const char *pubsub_url(struct options *o)
+{
+    const char *url = given(o, "pubsub_url");
+    return url != NULL ? url : options_peer_url(o, "pubsub", 8081);
+}
+
+static int refuse(struct config_error *error, const char *where, const char *text)
+{
+    snprintf(error->text, sizeof error->text, "%.200s: %.250s", where, text);
+    return -1;
+}
+
+static int check_names(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"stream", "to_stream", "to_queue", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = given(o, names[i]);
+        if (name != NULL && !bytes_is_name(bytes_str(name)))
+            return refuse(error, options_source(o, names[i]), "that is no name: [A-Za-z0-9_.-]{1,64}");
+    }
+    return 0;
+}
+
+static int check_destination(struct options *o, struct config_error *error)
+{
+    char why[300] = "";
+    struct http_pool_config config = {.urls = given(o, "destination"), .max_connections = 1};
+    struct http_pool *pool = http_pool_new(&config, why, sizeof why);
+    http_pool_free(&pool);
+    if (*why != '\0')
+        return refuse(error, "destination", why);
+    if (given(o, "state") == NULL)
+        return refuse(error, "state",
+            "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
+    if (strcmp(options_string(o, "method"), "GET") == 0 && strstr(config.urls, "%s") == NULL)
+        return refuse(error, "destination", "with GET the line goes into the URL: put %s where");
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    struct url_address address;
+    int ways =
+        (given(o, "destination") != NULL) + (given(o, "to_stream") != NULL) + (given(o, "to_queue") != NULL);
+    const char *to = given(o, "to_url");
+    if (check_names(o, error) != 0)
+        return -1;
+    if (url_address_parse(pubsub_url(o), 8081, &address) != 0)
+        return refuse(error, "pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
+    if (ways != 1)
+        return refuse(error, "destination", "say where to: one of --destination, --to_stream and --to_queue");
+    if (given(o, "destination") != NULL)
+        return check_destination(o, error);
+    if (to == NULL || url_address_parse(to, 8081, &address) != 0)
+        return refuse(error, "to_url", "say where: http://HOST:PORT or unix:PATH");
+    return 0;
+}
+
+/* ---- health ---- */
+
+static void tell_health(struct program *p)
+{
+    const char *trouble = NULL;
+    if (p->republish != NULL)
+        trouble = republish_trouble(p->republish);
+    else if (p->state_failed)
+        trouble = "the state cannot be stored";
+    else if (poster_trouble(p->poster) != NULL)
+        trouble = poster_trouble(p->poster);
+    else
+        trouble = stream_client_trouble(p->stream, NULL);
+    if (trouble != NULL)
+        daemon_set_not_ready(p->daemon, "%s", trouble);
+    else if (!daemon_is_draining(p->daemon))
+        daemon_set_ready(p->daemon);
+}
+
+static void on_change(void *arg)
+{
+    tell_health(arg);
+}
+
+/* ---- to strangers ---- */
+
+/* A state that cannot be stored is trouble, and tried again with the next: lines go on meanwhile, and would be delivered
+ * again after a crash. */
+static void commit(struct program *p)
+{
+    uint64_t cursor = poster_cursor(p->poster);
+    const char *id = stream_client_cursor(p->stream)->id;
+    if (*id == '\0' ||
+        (cursor == p->state.cursor.offset && p->state.cursor.id[0] != '\0' && !p->state_failed))
+        return;
+    memcpy(p->state.cursor.id, id, STREAM_ID_TEXT);
+    p->state.cursor.offset = cursor;
+    bool failed = archive_state_write(p->state_path, &p->state) != 0;
+    if (failed && !p->state_failed)
+        log_error(
+            "cannot store how far it has got", LOG_S("file", p->state_path), LOG_S("why", strerror(errno)));
+    p->state_failed = failed;
+}
+
+static void on_commit(evutil_socket_t fd, short what, void *arg)
+{
+    struct program *p = arg;
+    (void)fd, (void)what;
+    commit(p);
+    tell_health(p);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct program *p = arg;
+    poster_take(p->poster, lines, stream_client_cursor(p->stream)->offset);
+    if (poster_is_full(p->poster))
+        stream_client_pause(p->stream);
+}
+
+static void on_room(void *arg)
+{
+    struct program *p = arg;
+    if (p->stream != NULL)
+        stream_client_resume(p->stream);
+}
+
+static void on_begin(void *arg)
+{
+    struct program *p = arg;
+    poster_pass_over(p->poster, stream_client_cursor(p->stream)->offset);
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct program *p = arg;
+    (void)before;
+    poster_pass_over(p->poster, after);
+}
+
+static int read_state(struct program *p, struct options *o, struct config_error *error)
+{
+    char why[ARCHIVE_ERROR_TEXT];
+    p->state_path = given(o, "state");
+    int found = archive_state_read(p->state_path, &p->state, why);
+    if (found < 0)
+        return refuse(error, "state", why);
+    if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
+        return refuse(error, p->state_path, "it is of another stream");
+    snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
+    return 0;
+}
+
+static void open_stream(struct program *p, struct options *o)
+{
+    p->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
+        .pubsub = p->source,
+        .stream = options_string(o, "stream"),
+        .from = p->state.cursor,
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = p});
+}
+
+static int start_poster(struct program *p, struct options *o, struct config_error *error)
+{
+    char why[300];
+    bool line_by_line = strstr(given(o, "destination"), "%s") != NULL;
+    if (read_state(p, o, error) != 0)
+        return EX_CONFIG;
+    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                .urls = given(o, "destination"),
+                                .max_connections = (int)options_int(o, "parallel"),
+                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
+        why, sizeof why);
+    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
+    p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
+                               .pool = p->pool,
+                               .get = strcmp(options_string(o, "method"), "GET") == 0,
+                               .batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch"),
+                               .batch_bytes = (size_t)options_int(o, "batch_bytes"),
+                               .parallel = (size_t)options_int(o, "parallel"),
+                               .gather = options_int(o, "gather") * USEC_PER_MSEC,
+                               .skip_refused = options_bool(o, "skip_refused"),
+                               .content_type = options_string(o, "content_type"),
+                               .on_room = on_room,
+                               .on_change = on_change,
+                               .arg = p},
+        p->state.cursor.offset);
+    open_stream(p, o);
+    int64_t every = options_int(o, "commit_every");
+    const struct timeval tv = {every / 1000, every % 1000 * 1000};
+    p->committer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, on_commit, p);
+    event_add(p->committer, &tv);
+    return 0;
+}
+
+/* ---- into our own ---- */
+
+static void start_republish(struct program *p, struct options *o)
+{
+    p->own = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
+        .url = given(o, "to_url"),
+        .max_connections = 1,
+        .timeout = options_int(o, "timeout") * USEC_PER_MSEC});
+    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+        .source = p->source,
+        .destination = p->own,
+        .stream = options_string(o, "stream"),
+        .to_stream = given(o, "to_stream"),
+        .to_queue = given(o, "to_queue"),
+        .producer = given(o, "producer"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_change = on_change,
+        .arg = p});
+}
+
+/* ---- numbers ---- */
+
+#define NUMBER(name, expression)                                                                             \
+    static double read_##name(void *ctx)                                                                     \
+    {                                                                                                        \
+        struct program *p = ctx;                                                                             \
+        return (double)(expression);                                                                         \
+    }
+NUMBER(lines, poster_numbers(p->poster).lines)
+NUMBER(batches, poster_numbers(p->poster).batches)
+NUMBER(failures, poster_numbers(p->poster).failures)
+NUMBER(refused, poster_numbers(p->poster).refused)
+NUMBER(offset, p->republish != NULL ? republish_numbers(p->republish).offset : poster_cursor(p->poster))
+
+static void register_stats(struct program *p)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } rows[] = {
+        {"lines_delivered", "Lines that were answered well", read_lines},
+        {"batches_delivered", "Requests that were answered well", read_batches},
+        {"tries_failed", "Requests that were not", read_failures},
+        {"batches_refused", "Batches that were left out because the destination refused them", read_refused},
+    };
+    stats_gauge(
+        daemon_stats(p->daemon), "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
+    for (size_t i = 0; p->poster != NULL && i < sizeof rows / sizeof *rows; i++)
+        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+}
+
+/* ---- life ---- */
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct program *p = mem_zalloc(sizeof *p);
+    int status = 0;
+    *ctx = p;
+    p->daemon = d;
+    p->source = http_client_new(
+        &(struct http_client_config){.base = daemon_base(d), .url = pubsub_url(o), .max_connections = 1});
+    if (given(o, "destination") == NULL)
+        start_republish(p, o);
+    else
+        status = start_poster(p, o, error);
+    if (status != 0)
+        return status;
+    register_stats(p);
+    daemon_set_not_ready(d, "asking pubsub for the stream");
+    return 0;
+}
+
+/* What is under way is not waited for: it is delivered again if its answer is not known. */
+static void drain(void *ctx)
+{
+    struct program *p = ctx;
+    if (p->stream != NULL) {
+        stream_client_stop(p->stream);
+        commit(p);
+    }
+    daemon_drained(p->daemon);
+}
+
+static void stop(void *ctx)
+{
+    struct program *p = ctx;
+    if (p == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(p->daemon), p);
+    if (p->committer != NULL)
+        event_free(p->committer);
+    republish_free(&p->republish);
+    stream_client_free(&p->stream);
+    http_pool_free(&p->pool);
+    poster_free(&p->poster);
+    http_client_free(&p->source);
+    http_client_free(&p->own);
+    archive_state_free(&p->state);
+    free(p);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "ps_to_http",
+        .summary = "posts a stream's lines to HTTP servers, or into another stream or a queue of ours",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,213 @@
+"""ps_to_http: to servers that are not ours at least once, into our own streams and queues exactly once."""
+# full: MILLRACE_ROUNDS=200
+import http.server
+import os
+import socket
+import threading
+import time
+import urllib.parse
+
+import harness
+from harness import wait_until
+
+
+class Server:
+    """A destination: what it was sent, and how it answers next (a status, or "hang", or "reset")."""
+
+    def __init__(self, test):
+        self.bodies, self.targets, self.mood = [], [], 200
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                mood = outer.mood(body) if callable(outer.mood) else outer.mood
+                if mood == "hang":
+                    time.sleep(0.5)
+                    return self.connection.shutdown(socket.SHUT_RDWR)
+                if mood == "reset":
+                    return self.connection.shutdown(socket.SHUT_RDWR)
+                if mood == 200:
+                    outer.bodies.append(body)
+                    outer.targets.append(self.path)
+                self.send_response(mood)
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *args):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        test.addCleanup(self.server.server_close)
+        test.addCleanup(self.server.shutdown)
+
+    def lines(self):
+        return b"".join(self.bodies).splitlines()
+
+
+class Base(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.start_pubsub()
+        self.n = 0
+
+    def start_pubsub(self, port="0"):
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
+                                 "--address=127.0.0.1", "--port", port, port=False)
+
+    def publish(self, n=1):
+        """Numbered lines under marks, retried blindly."""
+        body = b"".join(b'{"n":%d}\n' % i for i in range(self.n, self.n + n))
+
+        def done():
+            try:
+                return self.pubsub.post("/pub?stream=s&producer=p&mark=%d&next=%d" % (self.n, self.n + n),
+                                        body).status == 200
+            except harness.UNREACHABLE:
+                return False
+        wait_until(done, "a publish")
+        self.n += n
+
+    def sent(self):
+        return [b'{"n":%d}' % i for i in range(self.n)]
+
+    def to_http(self, *args, **kw):
+        return self.daemon("ps_to_http", "--pubsub_url", self.pubsub.url, "--stream=s", *args, **kw)
+
+
+class ToStrangers(Base):
+    def setUp(self):
+        super().setUp()
+        self.server = Server(self)
+
+    def post(self, *args, servers=None, **kw):
+        urls = ",".join(s.url + "/in?x=1" for s in servers or [self.server])
+        return self.to_http("--destination", urls, "--state", self.path("state"), "--commit_every=20ms", *args, **kw)
+
+    def test_batches_in_order(self):
+        p = self.post("--batch=10").wait_ready()
+        self.publish(95)
+        wait_until(lambda: self.server.lines() == self.sent(), "all to arrive")
+        self.assertTrue(all(len(b.splitlines()) <= 10 for b in self.server.bodies))
+        self.assertEqual(set(self.server.targets), {"/in?x=1"})
+        p.stop()
+
+    def test_a_line_a_request(self):
+        p = self.to_http("--destination", self.server.url + "/hit?e=%s&v=1", "--method=GET", "--state",
+                         self.path("state"))
+        self.publish(5)
+        wait_until(lambda: len(self.server.targets) == 5, "all to arrive")
+        self.assertEqual(self.server.targets, ["/hit?e=%s&v=1" % urllib.parse.quote(line.decode(), safe="")
+                                               for line in self.sent()])
+        p.stop()
+
+    def test_whatever_the_destination_does(self):
+        random = harness.seeded()
+        self.server.mood = lambda body: random.choice([200, 200, 500, 503, 429, "hang", "reset"])
+        p = self.post("--batch=5", "--timeout=300ms").wait_listening()
+        self.publish(60)
+        wait_until(lambda: self.server.lines() and self.server.lines()[-1] == self.sent()[-1], "all to arrive")
+        self.assertEqual(sorted(set(self.server.lines())), sorted(self.sent()))
+        p.stop()
+
+    def test_killed_at_random_it_leaves_nothing_out(self):
+        random = harness.seeded()
+        for _ in range(harness.rounds(5)):
+            p = self.post("--batch=7", "--parallel=3")
+            for _ in range(5):
+                self.publish(random.randrange(1, 60))
+                time.sleep(random.uniform(0, 0.03))
+            p.kill9()
+        p = self.post("--batch=7", "--parallel=3").wait_ready()
+        wait_until(lambda: set(self.server.lines()) == set(self.sent()), "all to arrive")
+        wait_until(lambda: str(len(self.pubsub.get("/sub?stream=s&from=earliest&follow=0").body)) in
+                   harness.read_file(self.path("state")).decode(), "the state")
+        arrived = len(self.server.lines())
+        p.stop()
+        self.post().wait_ready().stop()
+        self.assertEqual(len(self.server.lines()), arrived, "what was committed is not delivered again")
+
+    def test_several_destinations_take_turns_and_one_that_fails_is_left_aside(self):
+        other = Server(self)
+        p = self.post("--batch=1", servers=[self.server, other]).wait_ready()
+        self.publish(40)
+        wait_until(lambda: len(self.server.bodies) + len(other.bodies) == 40, "all to arrive")
+        self.assertEqual(len(other.bodies), 20)
+        other.mood = 500
+        self.publish(40)
+        wait_until(lambda: len(self.server.bodies) + len(other.bodies) == 80, "all to arrive")
+        self.assertEqual(sorted(self.server.lines() + other.lines()), sorted(self.sent()))
+        p.stop()
+
+    def test_what_is_refused_is_trouble_or_left_out(self):
+        self.server.mood = lambda body: 400 if b'{"n":3}' in body else 200
+        p = self.post("--batch=1", "--port=0", port=False).wait_listening()
+        self.publish(6)
+        wait_until(lambda: b"answered 400" in p.get("/health").body, lambda: p.get("/health").text)
+        self.assertEqual(self.server.lines(), self.sent()[:3])
+        p.stop()
+        p = self.post("--batch=1", "--skip_refused", "--port=0", port=False).wait_ready()
+        wait_until(lambda: self.server.lines() == self.sent()[:3] + self.sent()[4:], "the others")
+        self.assertEqual(p.stats()["batches_refused"], 1)
+        self.assertIn("left out", p.log)
+        p.stop()
+
+    def test_settings(self):
+        def refused(*args):
+            p = self.to_http(*args)
+            self.assertEqual(p.process.wait(harness.PATIENCE), 78)
+            return p.log
+        self.assertIn("say where to", refused())
+        self.assertIn("say which file", refused("--destination", self.server.url))
+        self.assertIn("put %s where", refused("--destination", self.server.url, "--state=x", "--method=GET"))
+        self.assertIn("say where:", refused("--to_queue=q"))
+        self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
+
+
+class IntoOurOwn(Base):
+    def finish(self, *args, there):
+        p = self.to_http(*args).wait_listening()
+        wait_until(lambda: len(there()) >= self.n, lambda: "%d lines, %d are there\n%s" % (self.n, len(there()), p.log))
+        self.assertEqual(there(), self.sent())
+        p.stop()
+
+    def rounds(self, *args, there, restart):
+        random = harness.seeded()
+        for n in range(harness.rounds(5)):
+            p = self.to_http(*args)
+            for _ in range(5):
+                self.publish(random.randrange(1, 80))
+                time.sleep(random.uniform(0, 0.03))
+            if n % 2:
+                restart()
+            p.kill9()
+        self.finish(*args, there=there)
+
+    def test_a_stream_each_line_once(self):
+        def restart():
+            self.pubsub.kill9()
+            self.start_pubsub(self.pubsub.url.rsplit(":", 1)[1])
+        self.rounds("--to_stream=copy", "--to_url", self.pubsub.url, restart=restart,
+                    there=lambda: self.pubsub.get("/sub?stream=copy&from=earliest&follow=0").body.splitlines())
+
+    def test_a_queue_each_line_once(self):
+        def start(port="0"):
+            self.queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never",
+                                    "--address=127.0.0.1", "--port", port, port=False)
+
+        def restart():
+            self.queue.kill9()
+            start(self.queue.url.rsplit(":", 1)[1])
+        start()
+        self.rounds("--to_queue=in", "--to_url", self.queue.url, restart=restart,
+                    there=lambda: self.queue.get("/dump?queue=in").body.splitlines())
+
+
+if __name__ == "__main__":
+    harness.main()
