@@ -100,6 +100,24 @@ static bool replay_messages(struct recovery *r, struct queue_record *record, uin
     return true;
 }
 
+static void replay_kept(struct recovery *r, struct queue_record *record, uint64_t offset)
+{
+    struct queue *core = r->q->core;
+    struct queue_record_item item;
+    queue_restore_next_id(core, record->id);
+    while (queue_record_next(record, &item)) {
+        struct id_range id = item.ids;
+        struct id_ranges ids = {.at = &id, .n = 1, .count = 1};
+        if (id.first >= record->id || !queue_restore_kept(core, id.first, item.message, item.tries, offset))
+            continue;
+        if (item.kept == KEPT_DELAYED) {
+            queue_restore_delay(core, id.first, r->now.monotonic + (item.time - r->now.wall));
+        } else if (item.kept == KEPT_BURIED && queue_restore_hold(core, id.first, item.tries)) {
+            queue_bury(core, &ids, item.reason, item.time);
+        }
+    }
+}
+
 static void replay_removal(struct recovery *r, struct queue_record *record)
 {
     struct queue_record_item item;
@@ -136,6 +154,8 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     if (queue_record_is_dense(&record)) {
         if (record.n && !replay_messages(r, &record, offset))
             return false;
+    } else if (record.type == RECORD_KEEP) {
+        replay_kept(r, &record, offset);
     } else if (record.type == RECORD_REMOVE) {
         replay_removal(r, &record);
     } else if (record.type == RECORD_OPEN) {

@@ -92,6 +92,12 @@ static void open_finish(struct op *o, const struct journal_commit *c, struct que
         q->open_missing = true;
 }
 
+static void keep_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    named_queue_kept(o, c);
+}
+
 typedef void finish_fn(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
 static finish_fn *const finishes[] = {
     [OP_PUT] = put_finish,
@@ -100,6 +106,7 @@ static finish_fn *const finishes[] = {
     [OP_BURY] = bury_finish,
     [OP_MOVE] = move_finish,
     [OP_OPEN] = open_finish,
+    [OP_KEEP] = keep_finish,
 };
 
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg)
@@ -173,6 +180,7 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     struct queue_now now, uint64_t *mark)
 {
     struct named_queue *q = o->q;
+    q->now = now;
     q->under_way++;
     if (!q->config.journal) {
         op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);

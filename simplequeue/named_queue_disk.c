@@ -32,7 +32,8 @@ static bool load_message(uint64_t id, struct bytes text, void *arg)
     struct named_queue *q = arg;
     if (!queue_load(q->core, id, text))
         snprintf(q->failure, sizeof q->failure, "message %llu is not what it was", (unsigned long long)id);
-    return id < q->span.last_id && !q->failure[0];
+    bool more = q->span.kept ? queue_load_misses(q->core, &q->span) : id < q->span.last_id;
+    return more && !q->failure[0];
 }
 
 static void on_loaded(const char *failure, void *arg)
@@ -118,11 +119,122 @@ static void trim(struct named_queue *q)
     journal_trim(q->config.journal, keep);
 }
 
+/* ---- keeping ---- */
+
+/* A segment's worth of payload at most a fourth of which is still needed is not worth its space, nor are so many old
+ * segments that they are twice what is held. Each is a bound on what is written again: of a segment at most a fourth,
+ * and no more than was put. */
+static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t end, uint64_t segment)
+{
+    if (end - earliest < 2 * segment)
+        return false;
+    return queue_bytes_below(q->core, earliest + segment) <= segment / 4 ||
+           end - earliest > 2 * queue_state(q->core)->bytes + 4 * segment;
+}
+
+/* What a page's messages are, for a record; false when one is being settled, or one is away: *away. */
+static bool describe_page(struct named_queue *q, const struct store_span *page,
+    struct queue_record_item **items, size_t *n, uint64_t *away)
+{
+    struct queue_view v;
+    size_t cap = 0;
+    for (uint64_t id = page->first_id; queue_next_held(q->core, id, &v) && v.id <= page->last_id;
+         id = v.id + 1) {
+        *away = v.text.ptr ? 0 : v.id;
+        if (*away || v.state == MESSAGE_BUSY || v.state == MESSAGE_PENDING)
+            return false;
+        if (*n == cap)
+            *items = mem_realloc(*items, (cap = cap ? cap * 2 : 16) * sizeof **items);
+        struct queue_record_item *item = &(*items)[(*n)++];
+        *item = (struct queue_record_item){.ids = {v.id, v.id}, .tries = v.tries, .message = v.text};
+        if (v.state == MESSAGE_DELAYED) {
+            item->kept = KEPT_DELAYED;
+            item->time = q->now.wall + (v.due - q->now.monotonic);
+        } else if (v.state == MESSAGE_BURIED) {
+            item->kept = KEPT_BURIED;
+            item->time = v.burial->buried_at;
+            item->reason = v.burial->reason;
+        }
+    }
+    return *n > 0;
+}
+
+static void append_keep(
+    struct named_queue *q, const struct store_span *page, const struct queue_record_item *items, size_t n)
+{
+    struct bytes *texts = mem_alloc(2 * n * sizeof *texts);
+    for (size_t i = 0; i < n; i++) {
+        texts[2 * i] = items[i].message;
+        texts[2 * i + 1] = items[i].reason;
+    }
+    struct op *o = op_new(q, OP_KEEP, NULL, NULL);
+    struct journal_append a = {0};
+    o->page = *page;
+    buf_clear(&q->record);
+    queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
+    q->keeping = true;
+    if (op_append(o, &a, texts, 2 * n, q->now, NULL) != QUEUE_OK) {
+        q->keeping = false;
+        op_free(o);
+    }
+    free(texts);
+}
+
+/* To be asked again when it was read. */
+static void want(struct named_queue *q, uint64_t id)
+{
+    q->keep_changes = SIZE_MAX;
+    if (!q->wanted)
+        q->wanted = id;
+}
+
+/* Appends one page of what holds the oldest segment; its commit leads to the next. */
+static void keep_page(struct named_queue *q, uint64_t below)
+{
+    struct store_span page;
+    bool begun = false;
+    for (uint64_t from = 0; !begun && queue_next_below(q->core, below, from, &page);
+         from = page.last_id + 1) {
+        struct queue_record_item *items = NULL;
+        size_t n = 0;
+        uint64_t away = 0;
+        if (describe_page(q, &page, &items, &n, &away))
+            append_keep(q, &page, items, n);
+        else if (away)
+            want(q, away);
+        begun = q->keeping || away;
+        free(items);
+    }
+}
+
+/* Messages that keep an old segment of which little else is needed are said again, so that it can go. */
+static void keep(struct named_queue *q)
+{
+    const struct journal *j = q->config.journal;
+    uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
+    size_t changes = queue_changes(q->core);
+    if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
+        return;
+    q->keep_changes = changes;
+    q->keep_end = end;
+    uint64_t segment = 4 * q->config.trim_step;
+    if (queue_lowest_offset(q->core) < earliest + segment && is_sparse(q, earliest, end, segment))
+        keep_page(q, earliest + segment);
+}
+
+void named_queue_kept(struct op *o, const struct journal_commit *c)
+{
+    o->q->keeping = false;
+    if (c->result == JOURNAL_OK)
+        queue_set_kept(o->q->core, &o->page, c->start);
+}
+
 void named_queue_tend(struct named_queue *q)
 {
     if (!q->config.journal)
         return;
     trim(q);
+    keep(q);
     if (q->config.limits->max_memory)
         queue_spill(q->core, q->config.limits->max_memory);
     load(q);

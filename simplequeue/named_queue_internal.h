@@ -12,7 +12,7 @@
 
 #include <uthash.h>
 
-enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN };
+enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP };
 
 /* What is under way: enough to finish or undo it. */
 struct op {
@@ -35,6 +35,7 @@ struct op {
     struct buf texts;
     struct queue_now now; /* MOVE: when it was asked for */
     struct op *next_gathering;
+    struct store_span page; /* KEEP */
     queue_done_fn *done;
     void *arg;
 };
@@ -59,6 +60,7 @@ struct named_queue {
     uint64_t open_record;          /* where the journal says lease_base, or that of an opening before */
     uint64_t lease_base;           /* this opening's */
     struct queue_now opened;
+    struct queue_now now;       /* of the last operation */
     bool opening, open_missing; /* the OPEN record is under way; was refused */
     size_t under_way;
     struct op *spare;          /* ops to be used again, linked by `retry` */
@@ -68,6 +70,9 @@ struct named_queue {
     bool had_wanted;           /* it had its turn */
     size_t demand_items;       /* what requests wait for; 0: none does */
     size_t demand_bytes;
+    bool keeping;         /* a KEEP record is under way */
+    size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
+    uint64_t keep_end;    /* and of the journal */
     struct op *gathering; /* moves that wait for messages that are away */
     struct id_ranges due; /* set aside by their timers in this turn */
     size_t due_bytes;
@@ -99,6 +104,8 @@ void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t 
 void named_queue_marks_free(struct named_queue *q);
 
 /* ---- named_queue_disk.c ---- */
+/* The KEEP record of an op is committed, or refused. */
+void named_queue_kept(struct op *o, const struct journal_commit *c);
 /* After anything that changed what is held: trims, spills, reads ahead. */
 void named_queue_tend(struct named_queue *q);
 

@@ -784,7 +784,64 @@ bool queue_load_end(struct queue *q, const struct store_span *span)
     return store_load_end(&q->store, span);
 }
 
+/* ---- what keeps the journal ---- */
+
+bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
+{
+    *out = (struct queue_view){0};
+    if (!store_next_held(&q->store, from, &out->id))
+        return false;
+    const struct message *m = store_find(&q->store, out->id);
+    out->state = m->state;
+    out->tries = m->tries;
+    out->text = message_bytes(m);
+    if (m->state == MESSAGE_DELAYED)
+        out->due = ((const struct delay *)m->owner)->timer.node.priority;
+    if (m->state == MESSAGE_BURIED)
+        out->burial = &((const struct burial *)m->owner)->told;
+    return true;
+}
+
+size_t queue_changes(const struct queue *q)
+{
+    return q->store.freed;
+}
+
+uint64_t queue_bytes_below(const struct queue *q, uint64_t offset)
+{
+    return store_bytes_below(&q->store, offset);
+}
+
+bool queue_next_below(const struct queue *q, uint64_t offset, uint64_t from, struct store_span *out)
+{
+    return store_next_below(&q->store, offset, from, out);
+}
+
+void queue_set_kept(struct queue *q, const struct store_span *page, uint64_t offset)
+{
+    store_set_kept(&q->store, page, offset);
+}
+
+bool queue_load_misses(struct queue *q, const struct store_span *span)
+{
+    return store_load_misses(&q->store, span);
+}
+
 /* ---- recovery ---- */
+
+bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)
+{
+    if (store_find(&q->store, id))
+        return false;
+    store_insert(&q->store, id, message.len, offset);
+    queue_set_tries(q, id, tries);
+    q->state.n[MESSAGE_READY]++;
+    q->state.bytes += message.len;
+    q->shared->bytes += message.len;
+    if (id < q->frontier)
+        q->frontier = id;
+    return true;
+}
 
 bool queue_restore_add(
     struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset)

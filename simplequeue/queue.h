@@ -204,12 +204,33 @@ void queue_load_begin(struct queue *q, const struct store_span *span);
 bool queue_load(struct queue *q, uint64_t id, struct bytes text); /* see store_load */
 bool queue_load_end(struct queue *q, const struct store_span *span);
 
+/* ---- what keeps the journal ---- */
+struct queue_view {
+    uint64_t id;
+    enum message_state state;
+    uint32_t tries;
+    struct bytes text;                 /* ptr NULL: away */
+    usec_t due;                        /* DELAYED */
+    const struct queue_burial *burial; /* BURIED */
+};
+/* The first message held at or after `from`; false when there is none. */
+bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out);
+/* How often queue_lowest_offset may have changed so far. */
+size_t queue_changes(const struct queue *q);
+/* See store_bytes_below, store_next_below, store_set_kept. */
+uint64_t queue_bytes_below(const struct queue *q, uint64_t offset);
+bool queue_next_below(const struct queue *q, uint64_t offset, uint64_t from, struct store_span *out);
+void queue_set_kept(struct queue *q, const struct store_span *page, uint64_t offset);
+bool queue_load_misses(struct queue *q, const struct store_span *span);
+
 /* ---- recovery: in the order of the journal, before anything above ---- */
 /* False when the id is below the next. */
 bool queue_restore_add(
     struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset);
 void queue_restore_next_id(struct queue *q, uint64_t next_id); /* at least this */
 void queue_restore_lease_base(struct queue *q, uint64_t base); /* at least this */
+/* The message is said again at that offset. False when it is held from before. */
+bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset);
 /* Those of the range that are held are gone. */
 void queue_restore_remove(struct queue *q, struct id_range range);
 /* A ready message is delayed. */

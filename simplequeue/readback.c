@@ -15,6 +15,7 @@ struct readback {
     size_t at;                     /* in it: where the next record begins */
     struct queue_record record;    /* at hand: its items are being given */
     bool in_record;
+    uint64_t began;   /* where the stream was opened */
     uint64_t next_id; /* of the next message of a PUT or MOVE */
     uint64_t passed;  /* the highest id given in the order of ids */
     bool busy;
@@ -111,6 +112,8 @@ static bool next_record(struct readback *r, const char **failure)
 
 static void forget_front(struct readback *r)
 {
+    if (r->at == 0)
+        return;
     memmove(r->in.ptr, r->in.ptr + r->at, r->in.len - r->at);
     r->in.len -= r->at;
     r->at = 0;
@@ -140,6 +143,7 @@ static const char *open_stream(struct readback *r, uint64_t offset)
 {
     struct journal_edges edges;
     close_stream(r);
+    r->began = offset;
     enum journal_result result = journal_reader_open(r->journal, offset, &r->reader, &edges);
     if (result == JOURNAL_GONE) /* a hole: nothing is in it */
         result = journal_reader_open(r->journal, edges.after, &r->reader, &edges);
@@ -187,7 +191,8 @@ static void read_more(struct readback *r, size_t bytes)
 /* What is wanted is still to come in the stream there is, and not far. */
 static bool can_go_on(const struct readback *r, const struct readback_ask *ask)
 {
-    return r->reader && ask->in_order && r->passed < ask->from_id && ask->offset <= position(r) + SKIP_MOST;
+    return r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
+           ask->offset <= position(r) + SKIP_MOST;
 }
 
 /* What was read before waits for a small reading, so that `done` always comes from the journal's poll. */

@@ -205,8 +205,7 @@ void store_drop(struct store *s, uint64_t id)
     drop_from(s, page_index(s, id), id);
 }
 
-/* The lowest id held at or after `from`. */
-static bool next_held(struct store *s, uint64_t from, uint64_t *id)
+bool store_next_held(struct store *s, uint64_t from, uint64_t *id)
 {
     uint64_t other;
     bool resting = next_id(s, from, true, id);
@@ -219,7 +218,7 @@ static bool next_held(struct store *s, uint64_t from, uint64_t *id)
 
 void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop_fn *fn, void *arg)
 {
-    for (uint64_t id = first; next_held(s, id, &id) && id <= last; id++) {
+    for (uint64_t id = first; store_next_held(s, id, &id) && id <= last; id++) {
         struct message m = page_peek(page_of(s, id), id);
         fn(id, &m, arg);
         drop_from(s, page_index(s, id), id);
@@ -265,6 +264,83 @@ uint64_t store_lowest_offset(const struct store *s)
     return lowest;
 }
 
+/* The pages below are those that were kept, wherever they are now, and the first ones of the others. */
+static bool is_beyond(const struct store_page *p, uint64_t offset)
+{
+    return p->held > 0 && !p->kept && p->offset >= offset;
+}
+
+uint64_t store_bytes_below(const struct store *s, uint64_t offset)
+{
+    uint64_t bytes = 0;
+    for (size_t i = s->head; i < s->n && !is_beyond(s->pages[i], offset); i++)
+        bytes += s->pages[i]->offset < offset ? s->pages[i]->bytes : 0;
+    return bytes;
+}
+
+static struct store_span span_of(const struct store_page *p)
+{
+    return (struct store_span){p->first_id, p->first_id + p->span - 1, p->offset, p->kept};
+}
+
+bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, struct store_span *out)
+{
+    for (size_t i = s->head; i < s->n && !is_beyond(s->pages[i], offset); i++) {
+        const struct store_page *p = s->pages[i];
+        if (p->held && p->pending == 0 && p->offset < offset && p->first_id >= from) {
+            *out = span_of(p);
+            return true;
+        }
+    }
+    return false;
+}
+
+void store_set_kept(struct store *s, const struct store_span *page, uint64_t offset)
+{
+    struct store_page *p = page_of(s, page->first_id);
+    if (!p || p->first_id != page->first_id)
+        return;
+    p->offset = offset;
+    p->kept = true;
+    s->freed++;
+}
+
+static void pages_insert(struct store *s, size_t at, struct store_page *p)
+{
+    size_t after = at - s->head;
+    pages_append(s, p);
+    at = s->head + after;
+    memmove(s->pages + at + 1, s->pages + at, (s->n - 1 - at) * sizeof *s->pages);
+    s->pages[at] = p;
+}
+
+/* The page for an id that is in none: the one before it, when that is of the same record. */
+static struct store_page *page_beside(struct store *s, uint64_t id, uint64_t offset)
+{
+    size_t at = s->n > s->head ? page_index(s, id) : s->head;
+    struct store_page *before = at < s->n && s->pages[at]->first_id <= id ? s->pages[at] : NULL;
+    if (before && before->kept && before->offset == offset && before->form == PAGE_SLOTS)
+        return before;
+    struct store_page *p = page_new_slots(id, offset);
+    pages_insert(s, before ? at + 1 : at, p);
+    return p;
+}
+
+void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
+{
+    struct store_page *p = page_of(s, id);
+    assert(id < s->next_id && (!p || page_peek(p, id).state == STORE_GONE));
+    if (!p)
+        p = page_beside(s, id, offset);
+    uncharge(s, p);
+    if (!page_is_away(p))
+        page_spill(p);
+    p->kept = true;
+    p->offset = p->offset < offset ? p->offset : offset;
+    page_insert(p, id, len);
+    charge(s, p);
+}
+
 /* ---- letting go of bytes, and reading them again ---- */
 
 static bool overlaps(const struct store_page *p, uint64_t first, uint64_t last)
@@ -301,11 +377,6 @@ bool store_is_away(struct store *s, uint64_t id)
         return false;
     struct message m = page_peek(p, id);
     return m.state != STORE_GONE && !m.ptr;
-}
-
-static struct store_span span_of(const struct store_page *p)
-{
-    return (struct store_span){p->first_id, p->first_id + p->span - 1, p->offset, p->kept};
 }
 
 bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
@@ -367,6 +438,12 @@ bool store_load(struct store *s, uint64_t id, struct bytes text)
 {
     struct store_page *p = page_of(s, id);
     return !p || p->form != PAGE_SLOTS || page_load(p, id, text);
+}
+
+bool store_load_misses(struct store *s, const struct store_span *span)
+{
+    const struct store_page *p = page_of(s, span->first_id);
+    return p && page_is_partial(p);
 }
 
 bool store_load_end(struct store *s, const struct store_span *span)

@@ -75,6 +75,8 @@ struct message *store_find(struct store *s, uint64_t id);
 bool store_next_resting(struct store *s, uint64_t from, uint64_t *id);
 /* The first message held that is not at rest, likewise. */
 bool store_next_other(struct store *s, uint64_t from, uint64_t *id, struct message **m);
+/* The first message held, likewise. */
+bool store_next_held(struct store *s, uint64_t from, uint64_t *id);
 /* Not STORE_GONE. */
 void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned state);
 
@@ -86,6 +88,12 @@ void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop
 /* Takes back ids at the end that are dropped, down to `floor`, so that they are given again. */
 void store_undo(struct store *s, uint64_t floor);
 
+struct store_span {
+    uint64_t first_id, last_id; /* of whole pages */
+    uint64_t offset;            /* where their messages begin in the journal */
+    bool kept;                  /* offset is not in the order of ids */
+};
+
 /* ---- places in the journal ---- */
 /* Notes where a committed message is. Offsets come in the order of ids. */
 void store_set_offset(struct store *s, uint64_t id, uint64_t offset);
@@ -93,16 +101,21 @@ void store_set_offset(struct store *s, uint64_t id, uint64_t offset);
  * one. */
 uint64_t store_lowest_offset(const struct store *s);
 
+/* A committed message that the journal says again at `offset`, with an id below s->next_id that is not held: at rest, and
+ * away. */
+void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset);
+/* Bytes of messages in pages with offsets below `offset`: what keeps the journal before it. */
+uint64_t store_bytes_below(const struct store *s, uint64_t offset);
+/* The first such page at or after id `from`; false when there is none. */
+bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, struct store_span *out);
+/* All messages of the page, as far as they are held, stand in the journal at `offset` too. */
+void store_set_kept(struct store *s, const struct store_span *page, uint64_t offset);
+
 /* ---- letting go of bytes, and reading them again ---- */
 /* Lets pages go away until `bytes` of memory are free: the last ones first, but no page with an id in [keep_from,
  * keep_to], none that is being loaded or was loaded last, and not the last one. How many bytes that freed. */
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes);
 
-struct store_span {
-    uint64_t first_id, last_id; /* of whole pages */
-    uint64_t offset;            /* where their messages begin in the journal */
-    bool kept;                  /* offset is not in the order of ids */
-};
 /* False when the message's bytes are in memory, or it is not held. */
 bool store_is_away(struct store *s, uint64_t id);
 /* Whether messages at rest from `from` on, until there are `items` of them or `bytes` (of whole pages), are in memory.
@@ -116,6 +129,8 @@ bool store_span_of(struct store *s, uint64_t id, struct store_span *out);
 void store_load_begin(struct store *s, const struct store_span *span);
 /* A message read from the journal; what is not wanted is passed over. False when it is not what it was. */
 bool store_load(struct store *s, uint64_t id, struct bytes text);
+/* Whether messages of the span are still to be read. */
+bool store_load_misses(struct store *s, const struct store_span *span);
 /* False when something that is held was not read. */
 bool store_load_end(struct store *s, const struct store_span *span);
 

@@ -238,6 +238,40 @@ void page_spill(struct store_page *p)
     p->size = p->used = 0;
 }
 
+struct store_page *page_new_slots(uint64_t first_id, uint64_t offset)
+{
+    struct store_page *p = mem_zalloc(sizeof *p);
+    p->form = PAGE_SLOTS;
+    p->kept = true;
+    p->first_id = first_id;
+    p->offset = offset;
+    return p;
+}
+
+void page_insert(struct store_page *p, uint64_t id, size_t len)
+{
+    if (p->form == PAGE_BARE)
+        unfold(p);
+    size_t at = slot_index(p, id);
+    p->slots = mem_realloc(p->slots, (p->n_slots + 1) * sizeof *p->slots);
+    memmove(p->slots + at + 1, p->slots + at, (p->n_slots - at) * sizeof *p->slots);
+    p->slots[at] = (struct page_slot){id, {.len = (uint32_t)len, .state = STORE_RESTING}};
+    p->n_slots++;
+    p->held++;
+    p->resting++;
+    p->bytes += len;
+    if (id - p->first_id >= p->span)
+        p->span = (size_t)(id - p->first_id + 1);
+}
+
+bool page_is_partial(const struct store_page *p)
+{
+    for (size_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].m.state != STORE_GONE && !p->slots[i].m.ptr)
+            return true;
+    return p->form == PAGE_BARE;
+}
+
 /* ---- coming back ---- */
 
 void page_load_begin(struct store_page *p)
@@ -267,11 +301,8 @@ bool page_load(struct store_page *p, uint64_t id, struct bytes text)
 bool page_load_end(struct store_page *p)
 {
     p->loading = false;
-    for (size_t i = 0; i < p->n_slots; i++)
-        if (p->slots[i].m.state != STORE_GONE && !p->slots[i].m.ptr) {
-            if (p->held)
-                page_spill(p);
-            return false;
-        }
-    return true;
+    if (!page_is_partial(p))
+        return true;
+    page_spill(p);
+    return false;
 }

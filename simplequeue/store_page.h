@@ -60,6 +60,13 @@ static inline bool page_is_away(const struct store_page *p)
 /* What it costs, whatever is held of it. */
 uint64_t page_cost(const struct store_page *p);
 
+/* SLOTS of nothing yet, away. */
+struct store_page *page_new_slots(uint64_t first_id, uint64_t offset);
+/* A message that is away joins SLOTS, at rest; its id is at or above first_id and not held. */
+void page_insert(struct store_page *p, uint64_t id, size_t len);
+/* Whether a message held is away. */
+bool page_is_partial(const struct store_page *p);
+
 void page_spill(struct store_page *p);
 void page_load_begin(struct store_page *p);
 bool page_load(struct store_page *p, uint64_t id, struct bytes text);
