@@ -20,7 +20,7 @@ struct executor {
 };
 
 static const struct option_row option_rows[] = {
-    READER_OPTIONS("queue_exec"),
+    READER_OPTIONS("queue_exec", "500"),
     {.name = "command",
         .type = OPTION_STRING,
         .help = "run by /bin/sh -c for each batch; or put program and arguments behind the options"},

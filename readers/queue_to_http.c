@@ -20,7 +20,7 @@ struct sender {
 };
 
 static const struct option_row option_rows[] = {
-    READER_OPTIONS("queue_to_http"),
+    READER_OPTIONS("queue_to_http", "500"),
     {.name = "destination",
         .type = OPTION_STRING,
         .help =

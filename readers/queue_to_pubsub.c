@@ -18,7 +18,7 @@ struct relay {
 };
 
 static const struct option_row option_rows[] = {
-    READER_OPTIONS("queue_to_pubsub"),
+    READER_OPTIONS("queue_to_pubsub", "2000"),
     {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
     {.name = "stream",
         .type = OPTION_STRING,

@@ -1,7 +1,7 @@
 /* reader_program: what the daemons that read a queue have in common: settings, numbers, readiness, stopping. A program
  * adds its destination.
  *
- *     static const struct option_row rows[] = {READER_OPTIONS("queue_to_pubsub"), ...own ones..., {.name = NULL}};
+ *     static const struct option_row rows[] = {READER_OPTIONS("queue_to_pubsub", "2000"), ...own ones..., {.name = NULL}};
  *
  * Ready is: queue and destination answer. What a reader ends for that no other try can heal is logged, shown on /health,
  * told to the service manager, and exit status 65 (EX_DATAERR). */
@@ -18,13 +18,13 @@
     }
 
 /* clang-format off */
-#define READER_OPTIONS(READER_NAME)                                                                          \
+#define READER_OPTIONS(READER_NAME, ITEMS)                                                                          \
     {.name = "queue_url", .type = OPTION_STRING,                                                             \
         .help = "where simplequeue is (default: the configuration's)"},                                      \
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "the queue that is read"},       \
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "this reader's name at the queue"},                                                          \
-    {.name = "items", .type = OPTION_INT, .fallback = "500", .min = 1, .max = 100000,                        \
+    {.name = "items", .type = OPTION_INT, .fallback = (ITEMS), .min = 1, .max = 100000,                        \
         .help = "messages a lease"},                                                                         \
     READER_MS("lease", "30s", 100, 3600000, "how long messages are leased; extended while they are worked on"), \
     READER_MS("wait", "20s", 1, 600000, "how long one request waits for messages"),                          \

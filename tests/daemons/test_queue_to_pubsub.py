@@ -1,12 +1,12 @@
-"""queue_to_pubsub between a real queue and a real pubsub: each message exactly once and in order, whatever is killed."""
-# full: MILLRACE_ROUNDS=200
+"""queue_to_pubsub between a real queue and a real pubsub; crash/test_kill_relay.py and test_two_relays.py do it harm."""
 import http.server
+import os
+import shutil
 import threading
-import time
 import unittest
 
 import harness
-from harness import UNREACHABLE, query, request, wait_until
+from harness import request, wait_until
 from relay_test import FENCES, RelayTest
 
 
@@ -114,6 +114,36 @@ class NoAcks(RelayTest):
         self.assertEqual(self.queue_numbers()["depth"], 12)
 
 
+class OldCopy(RelayTest):
+    def flow(self, messages):
+        queue, relay = self.start_queue(), self.relay()
+        before = len(self.stream())
+        queue.post("/mput", b"\n".join(messages))
+        wait_until(lambda: len(self.stream()) == before + sum(len(m) + 1 for m in messages), "all to be relayed")
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "all to be acknowledged")
+        relay.stop()
+        queue.stop()
+
+    def test_a_directory_that_was_restored_from_a_copy_is_noticed_and_drops_nothing(self):
+        self.start_pubsub()
+        self.flow([b"%d" % i for i in range(10)])
+        shutil.copytree(self.path("q"), self.path("copy"))
+        self.flow([b"lost with the disk %d" % i for i in range(50)])
+        shutil.rmtree(self.path("q"))
+        os.rename(self.path("copy"), self.path("q"))
+        queue, held = self.start_queue(), self.stream()
+        queue.post("/mput", b"new 1\nnew 2")
+        relay = self.relay()
+        self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
+        self.assertEqual(self.queue_numbers()["ready"], 2, "nothing is dropped")
+        queue.stop()
+        renamed = self.run_program("simplequeue", "--restored", "--port=0", "--data-dir=" + self.path("q"))
+        self.assertEqual(renamed.returncode, 0, renamed)
+        self.start_queue()
+        self.start_relay()
+        self.wait_stream(held + b"new 1\nnew 2\n")
+
+
 class Hopeless(RelayTest):
     """What would lose or repeat messages ends the relay with EX_DATAERR and a reason, and nothing is touched."""
 
@@ -136,47 +166,6 @@ class Hopeless(RelayTest):
 
     def test_fences_at_their_end(self):
         self.refuses(b"", 3 * FENCES - 1, "no marks are left")
-
-
-class Chaos(RelayTest):
-    """Queue, relay and pubsub killed at random while numbered events flow."""
-
-    def put_until(self, enough):
-        """Puts with marks, each repeated until it is acknowledged: the queue holds every event once."""
-        while not enough.is_set():
-            i = self.puts
-            body = b"\n".join(b"event %06d" % (i * 10 + k) for k in range(10))
-            target = "/mput?" + query(producer="test", mark=i, next=i + 1)
-            while True:
-                try:
-                    reply = request(self.queue_url, "POST", target, body)
-                    if reply.status == 200:
-                        break
-                except UNREACHABLE:
-                    pass
-                time.sleep(0.002)  # between tries; nothing depends on its length
-            self.puts += 1
-
-    def restart(self, kind):
-        return {"simplequeue": self.start_queue, "pubsub": self.start_pubsub,
-                "queue_to_pubsub": self.relay}[kind]()
-
-    def test_each_exactly_once_and_in_order(self):
-        random = harness.seeded()
-        running = {"simplequeue": self.start_queue(), "pubsub": self.start_pubsub()}
-        running["queue_to_pubsub"] = self.start_relay()
-        self.puts, enough = 0, threading.Event()
-        putter = threading.Thread(target=self.put_until, args=(enough,))
-        putter.start()
-        for _ in range(harness.rounds(12)):
-            kind = random.choice(sorted(running))
-            time.sleep(random.uniform(0, 0.1))  # where the blow falls is the random part
-            running[kind].kill9()
-            running[kind] = self.restart(kind)
-        enough.set()
-        putter.join()
-        self.wait_stream(b"".join(b"event %06d\n" % i for i in range(self.puts * 10)))
-        wait_until(lambda: self.queue_numbers()["depth"] == 0, "all to be acknowledged")
 
 
 if __name__ == "__main__":
