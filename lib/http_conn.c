@@ -48,7 +48,6 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
     c->out = evbuffer_new();
     evbuffer_set_flags(c->out, EVBUFFER_FLAG_DRAINS_TO_FD);
     strncpy(c->peer, peer, sizeof c->peer - 1);
-    http_parse_reset(c);
     http_request_init(&c->req, c);
     TAILQ_INSERT_TAIL(&s->conns, c, link);
     s->n_conns++;

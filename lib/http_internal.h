@@ -2,7 +2,7 @@
  *
  *     http_server.c   listening, accepting, time limits, drain
  *     http_conn.c     a connection's turn: read, parse, run handlers, write
- *     http_parse.c    libhttp-parser's callbacks: bytes to a request
+ *     http_parse.c    bytes to a request
  *     http_route.c    which row of the table answers, who may ask
  *     http_builtin.c  the endpoints every daemon has
  *     http_request.c  what handlers ask a request
@@ -21,7 +21,6 @@
 #ifndef MILLRACE_HTTP_INTERNAL_H
 #define MILLRACE_HTTP_INTERNAL_H
 
-#include "http_parse.h"
 #include "http_server.h"
 #include <event2/event.h>
 #include <sys/queue.h>
@@ -40,6 +39,7 @@
 enum http_refusal {
     HTTP_REFUSED_NOT,
     HTTP_REFUSED_MALFORMED,
+    HTTP_REFUSED_NO_HOST,
     HTTP_REFUSED_TARGET_TOO_LONG,
     HTTP_REFUSED_HEADERS_TOO_LARGE,
     HTTP_REFUSED_BODY_TOO_LARGE,
@@ -84,12 +84,12 @@ struct http_request {
     unsigned allowed; /* methods of the path, for 405 */
 
     /* As received. */
-    struct buf text; /* target, then names and values */
-    size_t target_len;
+    struct buf text; /* the head, as it came */
+    size_t target, target_len;
     struct http_header_span headers[HTTP_HEADER_COUNT];
     size_t n_headers;
-    size_t header_bytes;
-    bool in_value;
+    size_t header_bytes; /* of names and values; of a chunked body also extensions and trailers */
+    bool has_host, has_content_length, is_chunked, asks_close;
     struct buf path; /* decoded, NUL-terminated */
     struct url_query query;
     struct buf body;
@@ -115,12 +115,21 @@ struct http_request {
     bool above_low;
 };
 
-/* Where in a header the next byte is. */
-enum http_line {
-    HTTP_LINE_INSIDE,
-    HTTP_LINE_START,
-    HTTP_LINE_EMPTY, /* behind the CR of the line that ends it */
-    HTTP_LINE_NO_HEADER,
+/* Where in a chunked body the next byte is. */
+enum http_chunk {
+    HTTP_CHUNK_SIZE,
+    HTTP_CHUNK_MORE_SIZE,
+    HTTP_CHUNK_EXTENSION,
+    HTTP_CHUNK_SIZE_LF,
+    HTTP_CHUNK_DATA,
+    HTTP_CHUNK_DATA_CR,
+    HTTP_CHUNK_DATA_LF,
+    HTTP_CHUNK_TRAILERS, /* at a line's beginning */
+    HTTP_CHUNK_TRAILER,
+    HTTP_CHUNK_TRAILER_LF,
+    HTTP_CHUNK_LAST_LF,
+    HTTP_CHUNK_END,
+    HTTP_CHUNK_BAD,
 };
 
 enum http_conn_state {
@@ -147,10 +156,9 @@ struct http_conn {
     bool read_once_more; /* draining: before an idle one is closed */
     bool unread;         /* the client may still send what will not be parsed: linger */
 
-    http_parser parser;
-    enum http_line line;
-    bool at_chunk_line; /* parsing has just passed one */
-    char last_byte;     /* parsed before what is being parsed */
+    size_t line_at;     /* where in req.text the line at hand begins */
+    uint64_t body_left; /* of a body with a length, or of a chunk */
+    enum http_chunk chunk;
     bool message_complete;
     struct buf in; /* read, not parsed, from in_at on */
     size_t in_at;
@@ -216,7 +224,6 @@ bool http_conn_is_late(struct http_conn *c, usec_t now);
 
 /* http_parse.c: consumes up to n bytes, at most one message; sets message_complete or req.refusal. */
 size_t http_parse_feed(struct http_conn *c, const char *p, size_t n);
-void http_parse_reset(struct http_conn *c);
 
 /* http_request.c */
 void http_request_init(struct http_request *req, struct http_conn *c);

@@ -26,7 +26,8 @@ void http_request_begin(struct http_request *req)
     buf_clear(&req->path);
     buf_clear(&req->body);
     buf_clear(&req->extra);
-    req->live = req->in_value = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
+    req->live = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
+    req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
     req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
         req->patient = false;
     req->refusal = HTTP_REFUSED_NOT;
@@ -34,7 +35,7 @@ void http_request_begin(struct http_request *req)
     req->endpoint = NULL;
     req->method = 0;
     req->allowed = 0;
-    req->target_len = req->n_headers = req->header_bytes = 0;
+    req->target = req->target_len = req->n_headers = req->header_bytes = 0;
     req->body_bytes = req->length_left = 0;
     req->began = req->conn->server->now;
     req->data = NULL;
@@ -42,7 +43,7 @@ void http_request_begin(struct http_request *req)
 
 struct bytes http_request_target(const struct http_request *req)
 {
-    return bytes_of(req->text.ptr, req->target_len);
+    return bytes_of(req->text.ptr + req->target, req->target_len);
 }
 
 enum http_method http_method(const struct http_request *req)

@@ -260,6 +260,7 @@ static const struct {
     const char *code, *detail, *hint;
 } refusals[] = {
     [HTTP_REFUSED_MALFORMED] = {400, "bad-request", "the request is not well-formed HTTP/1.1", NULL},
+    [HTTP_REFUSED_NO_HOST] = {400, "bad-request", "an HTTP/1.1 request has a Host header", NULL},
     [HTTP_REFUSED_TARGET_TOO_LONG] = {414, "too-large", "the request target is too long",
         "send long values in the body"},
     [HTTP_REFUSED_HEADERS_TOO_LARGE] = {431, "too-large", "the headers are too large", NULL},

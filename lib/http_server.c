@@ -93,7 +93,6 @@ struct http_server *http_server_new(const struct http_server_config *config)
     TAILQ_INIT(&s->scheduled);
     s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
-    http_parser_set_max_header_size(HTTP_MAX_HEADERS + HTTP_MAX_TARGET + 16 * 1024);
     http_route_init(s);
     stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
     start_sweep(s);

@@ -1,4 +1,4 @@
-/* http_server: HTTP/1.1 on libevent and libhttp-parser, for daemons of one event loop.
+/* http_server: HTTP/1.1 on libevent, for daemons of one event loop.
  *
  * The server owns its connections. A handler is called once a request's headers and (unless its route
  * streams) its whole body are there, and answers now or later: a `struct http_request *` stays valid until
@@ -11,7 +11,7 @@
  * 2. Nothing a client sends costs memory beyond the route's max_body, HTTP_MAX_HEADERS bytes of headers and
  *    a small fixed buffer. What is over is answered 413, 431 or 414 and the connection closed.
  * 3. A request whose framing is in doubt (bad chunk, both Content-Length and Transfer-Encoding, two lengths)
- *    is answered 400 and the connection closed: nothing behind it is parsed.
+ *    is answered 400 and the connection closed: nothing behind it is parsed. HTTP/1.1 without one Host: 400.
  * 4. A client that sends no complete request header for header_timeout, no body byte for body_timeout, or
  *    takes nothing of a reply for write_timeout (not while a stream has nothing to send) is closed.
  * 5. HEAD is served by the GET handler, the body withheld. Routes answer 405 with Allow for other methods.

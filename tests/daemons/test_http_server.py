@@ -97,7 +97,7 @@ class Probe(harness.MillraceTest):
         """Sends it on a connection of its own; the reply, and whether the connection was closed after it."""
         c = self.client().send(*parts)
         reply = c.reply()
-        c.send(b"GET /ping HTTP/1.1\r\n\r\n") if reply[1].get("connection") != "close" else None
+        c.send(b"GET /ping HTTP/1.1\r\nHost: h\r\n\r\n") if reply[1].get("connection") != "close" else None
         closed = reply[1].get("connection") == "close" and c.to_end() == b""
         if not closed:
             self.assertEqual(c.reply()[2], b"OK")
@@ -112,11 +112,12 @@ class Probe(harness.MillraceTest):
 
 
 def get(target, *headers, version="1.1"):
+    headers = ("Host: h",) + headers
     return ("GET %s HTTP/%s\r\n%s\r\n" % (target, version, "".join(h + "\r\n" for h in headers))).encode()
 
 
 def post(target, body, *headers):
-    lines = "".join(h + "\r\n" for h in headers + ("Content-Length: %d" % len(body),))
+    lines = "".join(h + "\r\n" for h in headers + ("Host: h", "Content-Length: %d" % len(body)))
     return ("POST %s HTTP/1.1\r\n%s\r\n" % (target, lines)).encode() + body
 
 
@@ -165,7 +166,7 @@ class Order(Probe):
     def test_split_at_every_byte(self):
         self.probe()
         whole = post("/echo", b"abc") + get("/echo?data=d") + \
-            b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n0\r\nX-Trailer: t\r\n\r\n"
+            b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n0\r\nX-Trailer: t\r\n\r\n"
         for at in range(1, len(whole)):
             c = self.client()
             c.send(whole[:at])
@@ -177,8 +178,8 @@ class Order(Probe):
 class Versions(Probe):
     def test_head_has_the_headers_of_get_and_no_body(self):
         self.probe()
-        c = self.client().send(b"HEAD /echo?data=12345 HTTP/1.1\r\n\r\n", b"HEAD /pieces HTTP/1.1\r\n\r\n",
-                               b"HEAD /large?n=70000 HTTP/1.1\r\n\r\n", get("/ping"))
+        c = self.client().send(b"HEAD /echo?data=12345 HTTP/1.1\r\nHost: h\r\n\r\n", b"HEAD /pieces HTTP/1.1\r\nHost: h\r\n\r\n",
+                               b"HEAD /large?n=70000 HTTP/1.1\r\nHost: h\r\n\r\n", get("/ping"))
         self.assertEqual(c.reply(head=True)[1]["content-length"], "5")
         self.assertEqual(c.reply(head=True)[1]["transfer-encoding"], "chunked")
         self.assertEqual(c.reply(head=True)[1]["content-length"], "70000")
@@ -239,29 +240,79 @@ class Refused(Probe):
                      b"Transfer-Encoding: identity\r\n", b"Content-Length: 99999999999999999999999\r\n",
                      b"X: a\r\n folded\r\n", b"X:\r\n\tfolded\r\n", b"X: nu\0l\r\n", b"X : y\r\n", b" X: y\r\n"):
             with self.subTest(head=head):
-                self.closes(400, b"POST /echo HTTP/1.1\r\n", head, b"\r\n", get("/echo?data=smuggled"))
+                self.closes(400, b"POST /echo HTTP/1.1\r\nHost: h\r\n", head, b"\r\n", get("/echo?data=smuggled"))
         self.closes(400, b"POST /echo HTTP/1.0\r\n", chunked, b"\r\n0\r\n\r\n")
-        self.closes(400, b"POST /echo HTTP/1.1\r\n", chunked, b"\r\nzz\r\n")
+        self.closes(400, b"POST /echo HTTP/1.1\r\nHost: h\r\n", chunked, b"\r\nzz\r\n")
         for body in (b"3\r\nabcXX0\r\n\r\n", b"3\rXabc\r\n0\r\n\r\n", b"3\r\nabc\r\n0\r\n\rX", b"3\r\nabc\nX0\r\n\r\n",
                      b"3;x\rYabc\r\n0\r\n\r\n"):
             with self.subTest(body=body):
-                self.closes(400, b"POST /echo HTTP/1.1\r\n", chunked, b"\r\n", body)
-        self.closes(400, b"GET /ping HTTP/1.1\r\n\rX")
+                self.closes(400, b"POST /echo HTTP/1.1\r\nHost: h\r\n", chunked, b"\r\n", body)
+        self.closes(400, b"GET /ping HTTP/1.1\r\nHost: h\r\n\rX")
         self.closes(400, b"nonsense\r\n\r\n")
         self.assertEqual(self.p.get("/ping").text, "OK")
 
     def test_a_kept_connection_that_goes_wrong(self):
         self.probe()
-        for bad in (b"nonsense\r\n\r\n", b"GET /ping HTTP/1.1\r\nX: a\r\n b\r\n\r\n", b"\0", b"GET /ping HTTP/9.9\r\n\r\n"):
+        for bad in (b"nonsense\r\n\r\n", b"GET /ping HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", b"\0", b"GET /ping HTTP/9.9\r\n\r\n"):
             for n in range(3):
                 c = self.client().send(get("/ping") * n, bad)
                 for _ in range(n):
                     self.assertEqual(c.reply()[2], b"OK")
                 self.assertEqual(c.reply()[0], 400)
 
+    def test_hosts(self):
+        self.probe()
+        for version, hosts, status in (("1.1", b"", 400), ("1.1", b"Host: a\r\nhost: b\r\n", 400), ("1.0", b"", 200),
+                                       ("1.1", b"Host:\r\n", 200), ("1.2", b"Host: a\r\n", 200), ("1.2", b"", 400)):
+            with self.subTest(version=version, hosts=hosts):
+                c = self.client().send(b"GET /ping HTTP/%s\r\n%s\r\n" % (version.encode(), hosts))
+                self.assertEqual(c.reply()[0], status)
+
+    def test_lines_of_a_head(self):
+        self.probe()
+        for head in (b"GET  /ping HTTP/1.1\r\nHost: h", b"GET /ping  HTTP/1.1\r\nHost: h", b"GET /ping\r\nHost: h",
+                     b"GET /pi\tng HTTP/1.1\r\nHost: h", b" GET /ping HTTP/1.1\r\nHost: h", b"GET /ping HTTP/1.1 \r\nHost: h",
+                     b"GET /ping http/1.1\r\nHost: h", b"GET /ping HTTP/2.0\r\nHost: h", b"G(T /ping HTTP/1.1\r\nHost: h",
+                     b"GET /ping HTTP/1.1\r\nHost: h\r\n: y", b"GET /ping HTTP/1.1\r\nHost: h\r\nno colon",
+                     b"GET /ping HTTP/1.1\r\nHost: h\r\nX: a\x01b", b"GET /ping HTTP/1.1\r\nHost: h\r\nX: a\x7fb",
+                     b"GET /ping HTTP/1.1\r\nHost: h\r\nX: a\rb", b"GET /ping HTTP/1.1\r\n Host: h",
+                     b"GET /ping HTTP/1.1\r\nHost: h\r\nX(: a"):
+            with self.subTest(head=head):
+                self.closes(400, head, b"\r\n\r\n")
+        for head in (b"GET /ping HTTP/1.1\nHost: h\n\n", b"GET /ping HTTP/1.1\r\nHost: h\r\nX:\r\nX: a \t\xff\r\n\r\n",
+                     b"GET http://h/ping HTTP/1.1\r\nHOST:h\r\n\r\n", b"GET /ping?\xc3\xa9=1 HTTP/1.1\r\nHost: h\r\n\r\n"):
+            with self.subTest(head=head):
+                self.assertEqual(self.one(head)[2], b"OK")
+        self.assertEqual(self.refused(405, b"PATCH /ping HTTP/1.1\r\nHost: h\r\n\r\n")[1]["code"], "method-not-allowed")
+        for words in (b"close", b"Keep-Alive, CLOSE", b"x , close ,"):
+            self.assertTrue(self.one(b"GET /ping HTTP/1.1\r\nHost: h\r\nConnection: ", words, b"\r\n\r\n")[3], words)
+
+    def test_a_head_is_bounded_before_it_is_whole(self):
+        self.probe()
+        for status, part in ((414, b"GET /" + b"x" * 49300), (431, b"GET / HTTP/1.1\r\nX: " + b"x" * 65700),
+                             (431, b"GET / HTTP/1.1\r\n" + b"X: " + b" " * 65700),
+                             (431, b"GET / HTTP/1.1\r\n" + (b"X:" + b" " * 4096 + b"\r\n") * 40)):
+            c = self.client().send(part)
+            self.assertEqual(c.reply()[0], status)
+
+    def test_chunks(self):
+        self.probe()
+        head = b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\n\r\n"
+        for chunks in (b"3\r\nabc\r\n0\r\n\r\n", b"003;a=b\r\nabc\r\n00\r\nX: y\r\nZ: \r\n\r\n",
+                       b"1\r\na\r\n2 ;x\r\nbc\r\n0\r\n\r\n"):
+            self.assertEqual(self.one(head, chunks)[2], b"abc")
+        big = b"fFf\r\n" + b"x" * 4095 + b"\r\n"
+        self.assertEqual(self.one(head, big * 20, b"0\r\n\r\n")[2], b"x" * 4095 * 20)
+        for bad in (b"\r\n", b"-1\r\n", b"0x3\r\nabc\r\n", b"g\r\n", b"3\nabc\r\n", b"3\r\nabcd\r\n", b"f" * 17 + b"\r\n",
+                    b"3;\x01\r\n", b"0\r\n folded\r\n\r\n", b"0\r\nX: \x00\r\n\r\n", b"0\r\nX\n\r\n"):
+            with self.subTest(bad=bad):
+                self.closes(400, head, bad)
+        self.closes(400, head, b"1;" + b"x" * 65536 + b"\r\n")
+        self.closes(400, head, b"0\r\n" + b"X: y\r\n" * 17000)
+
     def test_folding_is_seen_across_reads(self):
         self.probe()
-        c = self.client().send(b"GET /ping HTTP/1.1\r\nX: a\r\n")
+        c = self.client().send(b"GET /ping HTTP/1.1\r\nHost: h\r\nX: a\r\n")
         c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         time.sleep(0.02)  # so that it most likely comes in two reads; the answer must be the same in any case
         self.assertEqual(c.send(b" b\r\n\r\n").reply()[0], 400)
@@ -275,17 +326,17 @@ class Refused(Probe):
         self.probe(max_body=1000)
         self.assertEqual(self.one(post("/echo", b"x" * 1000))[0], 200)
         self.closes(413, post("/echo", b"x" * 1001))
-        self.closes(413, b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"1f4\r\n" + b"x" * 500 + b"\r\n",
+        self.closes(413, b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", b"1f4\r\n" + b"x" * 500 + b"\r\n",
                     b"1f5\r\n" + b"x" * 501 + b"\r\n0\r\n\r\n")
         self.closes(414, get("/echo?data=" + "x" * 48 * 1024))
         self.assertEqual(self.one(get("/echo?data=" + "x" * 47 * 1024))[0], 200)
         self.closes(431, get("/ping", "X: " + "x" * 64 * 1024))
-        self.closes(431, get("/ping", *["X: y"] * 129))
-        self.assertEqual(self.one(get("/ping", *["X: y"] * 128))[0], 200)
+        self.closes(431, get("/ping", *["X: y"] * 128))
+        self.assertEqual(self.one(get("/ping", *["X: y"] * 127))[0], 200)
 
     def test_the_refusal_reaches_a_client_that_goes_on_sending(self):
         self.probe(max_body=1000)
-        c = self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
+        c = self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n")
         for _ in range(30):
             c.send(b"x" * 100000)
         self.assertEqual(c.reply()[0], 413)
@@ -293,7 +344,7 @@ class Refused(Probe):
     def test_a_claimed_length_takes_no_memory(self):
         self.probe(max_body=1 << 40)
         before = self.memory()
-        clients = [self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\nx") for _ in range(50)]
+        clients = [self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\nx") for _ in range(50)]
         self.assertEqual(self.p.get("/ping").text, "OK")
         self.assertLess(self.memory() - before, 16 << 20)
         self.assertEqual(len(clients), 50)
@@ -301,11 +352,11 @@ class Refused(Probe):
     def test_methods_and_paths(self):
         self.probe()
         self.assertEqual(self.refused(404, get("/nowhere"))[1]["code"], "not-found")
-        headers, problem, closed = self.refused(405, b"DELETE /echo HTTP/1.1\r\n\r\n")
+        headers, problem, closed = self.refused(405, b"DELETE /echo HTTP/1.1\r\nHost: h\r\n\r\n")
         self.assertEqual((headers["allow"], problem["code"], closed),
                          ("GET, HEAD, POST", "method-not-allowed", False))
         self.assertEqual(self.refused(405, post("/two", b""))[0]["allow"], "GET, HEAD, DELETE")
-        self.assertEqual(self.one(b"DELETE /two HTTP/1.1\r\n\r\n")[0], 200)
+        self.assertEqual(self.one(b"DELETE /two HTTP/1.1\r\nHost: h\r\n\r\n")[0], 200)
         self.assertEqual(self.one(get("/files/a%20b"))[2], b"a b")
         self.assertEqual(self.one(get("http://host/files/x"))[2], b"x")
 
@@ -323,12 +374,12 @@ class Refused(Probe):
 
     def test_expect(self):
         self.probe(max_body=1000)
-        c = self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        c = self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
         self.assertEqual(c.reply()[0], 100)
         self.assertEqual(c.send(b"abc").reply()[2], b"abc")
         for status, target, length, expect in ((413, "/echo", 1001, "100-continue"), (404, "/no", 3, "100-continue"),
                                                (417, "/echo", 3, "miracles")):
-            c = self.client().send(("POST %s HTTP/1.1\r\nContent-Length: %d\r\nExpect: %s\r\n\r\n" %
+            c = self.client().send(("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nExpect: %s\r\n\r\n" %
                                     (target, length, expect)).encode())
             self.assertEqual(c.reply()[0], status)
 
@@ -338,7 +389,7 @@ class Refused(Probe):
         self.assertEqual(self.one(post("/sum", b""))[2], b"0")
         self.closes(400, post("/sum", b"x!" + b"x" * 300000))
         self.assertNotIn("gone", self.p.log)
-        self.closes(413, b"POST /sum HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        self.closes(413, b"POST /sum HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
                     (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 17)
         self.said("gone /sum")
 
@@ -386,7 +437,7 @@ class Limits(Probe):
     def test_header_timeout(self):
         self.probe(header_timeout=200)
         self.closed_after(self.client, 0.2)
-        c = self.client().send(b"GET /ping HTTP/1.1\r\n")
+        c = self.client().send(b"GET /ping HTTP/1.1\r\nHost: h\r\n")
         start = time.monotonic()
         try:
             while time.monotonic() - start < harness.PATIENCE:  # a line now and then does not help
@@ -398,12 +449,12 @@ class Limits(Probe):
 
     def test_body_timeout(self):
         self.probe(body_timeout=1000)
-        c = self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
+        c = self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
         for _ in range(9):
             time.sleep(0.15)  # all of it takes longer than the timeout, no silence does
             c.send(b"x")
         self.assertEqual(c.send(b"x").reply()[2], b"x" * 10)
-        self.closed_after(lambda: self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\n"), 1.0)
+        self.closed_after(lambda: self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n"), 1.0)
 
     def test_idle_timeout(self):
         self.probe(idle_timeout=200)
@@ -502,16 +553,16 @@ class Gone(Probe):
 
     def test_a_body_cut_short(self):
         self.probe()
-        c = self.client().send(b"POST /sum HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        c = self.client().send(b"POST /sum HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
         c.close()
         self.said("gone /sum")
-        c = self.client().send(get("/ping"), b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc").half_close()
+        c = self.client().send(get("/ping"), b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc").half_close()
         self.assertTrue(c.to_end().endswith(b"OK"))
 
     def test_server_freed_with_open_requests(self):
         self.probe()
         clients = [self.client().send(get(t)) for t in ("/later", "/poll", "/open")]
-        clients.append(self.client().send(b"POST /sum HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"))
+        clients.append(self.client().send(b"POST /sum HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc"))
         clients.append(self.client().send(get("/pump?n=1000000000")))
         self.said("held", 3)
         wait_until(lambda: self.connections() >= 6, "all of them")
@@ -529,7 +580,7 @@ class Gone(Probe):
         idle = self.client().send(get("/ping"))
         idle.reply()
         fresh, busy = self.client(), self.client().send(get("/later"), get("/ping"))
-        part = self.client().send(b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\na")
+        part = self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
         self.said("held")
         wait_until(lambda: self.connections() >= 5, "all of them")
         self.p.process.terminate()
