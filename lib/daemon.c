@@ -228,6 +228,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .routes = d->spec->routes,
         .max_body = (size_t)options_int(o, "max_body"),
         .max_connections = (int)options_int(o, "max_connections"),
+        .max_buffered = (size_t)options_int(o, "max_buffered"),
         .header_timeout = options_int(o, "header_timeout") * USEC_PER_MSEC,
         .body_timeout = options_int(o, "body_timeout") * USEC_PER_MSEC,
         .write_timeout = options_int(o, "write_timeout") * USEC_PER_MSEC,

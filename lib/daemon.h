@@ -18,7 +18,7 @@
  * 5. A failed start is logged as one error line that names what to change; no core, no half-started daemon.
  *
  * Settings every daemon has (daemon_option_rows): config, instance, check-config, help, version, address, port,
- * log_level, log_format, enable_logging, auth_token_file, allow_exit, max_connections, max_body,
+ * log_level, log_format, enable_logging, auth_token_file, allow_exit, max_connections, max_buffered, max_body,
  * idle_timeout, header_timeout, body_timeout, write_timeout, drain_timeout, and bitly's root, user, group, daemon.
  */
 #ifndef MILLRACE_DAEMON_H

@@ -82,6 +82,7 @@ void http_conn_free(struct http_conn *c)
     c->in_turn = true; /* what on_gone does must not schedule it */
     tell_gone(&c->req);
     unschedule(c);
+    http_budget_forget(c);
     TAILQ_REMOVE(&s->conns, c, link);
     s->n_conns--;
     s->n_over_limit -= c->over_limit;
@@ -188,7 +189,7 @@ void http_conn_write_buf(struct http_conn *c, struct buf *b)
 void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b)
 {
     size_t n = evbuffer_get_length(b);
-    if (n <= HTTP_KEEP_BUFFER && c->staged.len + n <= STAGED_MAX) {
+    if (n <= HTTP_COPY_MAX && c->staged.len + n <= STAGED_MAX) {
         http_conn_stage(c, n);
         ssize_t copied = evbuffer_copyout(b, c->staged.ptr + c->staged.len, n);
         if (copied == (ssize_t)n) {
@@ -223,6 +224,7 @@ static void write_staged(struct http_conn *c)
 /* `writable`: not when the last write filled the socket, and it has not drained since. */
 static void flush(struct http_conn *c)
 {
+    size_t before = http_conn_pending(c);
     if (evbuffer_get_length(c->out) > 0) {
         unstage(c);
         if (!c->writing && evbuffer_write(c->out, c->fd) < 0)
@@ -230,6 +232,7 @@ static void flush(struct http_conn *c)
     } else if (c->staged.len > 0) {
         write_staged(c);
     }
+    c->moved += before - http_conn_pending(c);
 }
 
 static bool may_parse(const struct http_conn *c)
@@ -275,12 +278,26 @@ static void answer_refusal(struct http_conn *c)
     http_route_refuse(req);
 }
 
+/* The built-in endpoints tell what is wrong, so they are always open. */
+static bool has_room(const struct http_conn *c)
+{
+    return c->req.endpoint->ctx == c->server || http_budget_has_room(c->server);
+}
+
+static void refuse_for_room(struct http_conn *c)
+{
+    c->req.refusal = HTTP_REFUSED_OVERLOADED;
+    answer_refusal(c);
+}
+
 static void handle(struct http_conn *c)
 {
     struct http_request *req = &c->req;
     http_conn_enter(c, HTTP_CONN_HANDLER);
     if (req->refusal != HTTP_REFUSED_NOT)
         answer_refusal(c);
+    else if (req->reply == HTTP_REPLY_NONE && !has_room(c))
+        refuse_for_room(c);
     else if (req->reply == HTTP_REPLY_NONE)
         req->endpoint->row->handler(req, req->endpoint->ctx);
 }
@@ -416,6 +433,7 @@ static void settle(struct http_conn *c)
         http_conn_free(c);
         return;
     }
+    http_budget_note(c);
     watch(c);
     c->in_turn = false;
     if (c->staged.len > 0 || (has_kept(c) && may_parse(c)))
@@ -427,9 +445,11 @@ void http_conn_turn(struct http_conn *c, struct bytes fresh)
     unschedule(c);
     c->in_turn = true;
     c->server->now = clock_monotonic();
+    c->moved += fresh.len;
     if (c->req.live && c->req.reply == HTTP_REPLY_DONE)
         end_request(c);
-    take_input(c, fresh);
+    if (!c->evicted)
+        take_input(c, fresh);
     settle(c);
 }
 
@@ -449,6 +469,8 @@ void http_conn_read(struct http_conn *c)
 void http_conn_schedule(struct http_conn *c)
 {
     struct http_server *s = c->server;
+    if (!c->in_turn)
+        http_budget_note(c);
     if (c->in_turn || c->scheduled)
         return;
     bool first = TAILQ_EMPTY(&s->scheduled);

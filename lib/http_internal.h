@@ -4,6 +4,7 @@
  *     http_conn.c     a connection's turn: read, parse, run handlers, write
  *     http_parse.c    bytes to a request
  *     http_route.c    which row of the table answers, who may ask
+ *     http_budget.c   what all clients together may make the server hold
  *     http_builtin.c  the endpoints every daemon has
  *     http_request.c  what handlers ask a request
  *     http_reply.c    replies, problems, streams
@@ -28,7 +29,8 @@
 #define HTTP_READ_SIZE (64 * 1024)   /* one read(2) */
 #define HTTP_READ_AHEAD (64 * 1024)  /* with as much unparsed, reading stops */
 #define HTTP_WRITE_AHEAD (64 * 1024) /* with as much unsent, no further request is begun */
-#define HTTP_KEEP_BUFFER (16 * 1024) /* buffers larger than this are freed between requests */
+#define HTTP_KEEP_BUFFER (4 * 1024)  /* buffers larger than this are freed between requests */
+#define HTTP_COPY_MAX (16 * 1024)    /* no more is copied to leave with what is beside it */
 #define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
 #define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
 
@@ -51,6 +53,7 @@ enum http_refusal {
     HTTP_REFUSED_TOKEN,
     HTTP_REFUSED_ACT,
     HTTP_REFUSED_NOT_READY,
+    HTTP_REFUSED_OVERLOADED,
 };
 
 /* A row of a table of routes with its numbers. */
@@ -103,7 +106,8 @@ struct http_request {
     bool has_retry_after, chunked, body_withheld, has_length;
     uint64_t length_left; /* of a streamed body whose length was told */
     bool long_poll;
-    bool patient; /* no write_timeout */
+    bool patient;     /* no write_timeout */
+    size_t set_aside; /* bytes that its handler keeps */
     usec_t began;
 
     void *data;
@@ -169,6 +173,11 @@ struct http_conn {
     uint64_t taken;
     usec_t taken_at;
 
+    size_t held; /* of http_server.buffered */
+    bool evicted;
+    uint64_t moved, moved_before; /* bytes read and taken, ever and at moved_at */
+    usec_t moved_at;
+
     char peer[80];
     struct http_request req;
 };
@@ -195,6 +204,9 @@ struct http_server {
     struct http_conn_list conns, scheduled;
     size_t n_conns, n_over_limit;
     bool draining, in_scheduled;
+    size_t buffered; /* bytes held for all connections */
+    usec_t looked_at;
+    struct stats_counter *evicted;
     struct event *scheduled_event, *sweep_event;
     struct buf spare; /* memory for a connection's large `staged`, which it gives back when that is written */
     char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
@@ -221,6 +233,11 @@ void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b);
 void http_conn_write_buf(struct http_conn *c, struct buf *b); /* takes the memory of what is large */
 /* The limit that has passed at `now`, if any: the connection is to be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
+
+/* http_budget.c */
+void http_budget_note(struct http_conn *c); /* what it holds may be another amount */
+void http_budget_forget(struct http_conn *c);
+bool http_budget_has_room(struct http_server *s);
 
 /* http_parse.c: consumes up to n bytes, at most one message; sets message_complete or req.refusal. */
 size_t http_parse_feed(struct http_conn *c, const char *p, size_t n);

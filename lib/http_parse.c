@@ -332,7 +332,8 @@ static bool deliver(struct http_conn *c, const char *p, size_t n)
     if (row->on_body)
         return row->on_body(req, bytes_of(p, n), req->endpoint->ctx) && req->reply == HTTP_REPLY_NONE;
     buf_append(&req->body, p, n);
-    return true;
+    http_budget_note(c);
+    return http_budget_has_room(c->server) || refuse(c, HTTP_REFUSED_OVERLOADED);
 }
 
 static size_t feed_counted(struct http_conn *c, const char *p, size_t n)

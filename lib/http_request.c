@@ -16,6 +16,7 @@ void http_request_clear(struct http_request *req)
     req->on_gone = NULL;
     req->on_drain = NULL;
     req->above_low = false;
+    req->set_aside = 0;
 }
 
 /* Everything but the buffers, whose memory is kept. */
@@ -122,6 +123,11 @@ void *http_data(const struct http_request *req)
 void http_set_long_poll(struct http_request *req)
 {
     req->long_poll = true;
+}
+
+void http_set_aside(struct http_request *req, size_t bytes)
+{
+    req->set_aside = bytes;
 }
 
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *, void *), void *arg)

@@ -274,6 +274,9 @@ static const struct {
     [HTTP_REFUSED_METHOD] = {405, "method-not-allowed", "the endpoint does not take this method", NULL},
     [HTTP_REFUSED_TOKEN] = {401, "unauthorized", "a token is required",
         "send Authorization: Bearer with the token of --auth-token-file"},
+    [HTTP_REFUSED_OVERLOADED] = {503, "overloaded",
+        "requests and replies of other clients use up --max-buffered",
+        "try again; take replies faster, or raise --max-buffered"},
     [HTTP_REFUSED_ACT] = {403, "forbidden", "this act is not open to everyone",
         "start the daemon with --allow-exit or with --auth-token-file"},
 };

@@ -78,6 +78,11 @@ static double read_connections(void *ctx)
     return (double)http_server_connections(ctx);
 }
 
+static double read_buffered(void *ctx)
+{
+    return (double)((const struct http_server *)ctx)->buffered;
+}
+
 static void on_accept_again(evutil_socket_t fd, short what, void *arg);
 
 struct http_server *http_server_new(const struct http_server_config *config)
@@ -95,6 +100,10 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
     http_route_init(s);
     stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
+    stats_gauge(
+        config->stats, "http_buffered_bytes", NULL, "Bytes held for all clients together", read_buffered, s);
+    s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
+        "Connections closed because they held the most and did not move while max_buffered was used up");
     start_sweep(s);
     return s;
 }

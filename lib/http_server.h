@@ -27,6 +27,9 @@
  *    handler is finished for it all the same. A stream, and a request that http_set_long_poll was called for,
  *    is not: they may last for ever, and what they hold (leases, a subscription) is wanted by others. Their
  *    clients are taken to be gone. One whose connection is reset, or to which nothing can be written, is gone.
+ * 12. What is held for all clients together (bodies, kept bytes, replies not taken) is bounded by max_buffered, but for
+ *    one reply. Past it those connections go that hold the most and do not move, and what is asked meanwhile gets 503
+ *    `overloaded`, but for the built-in endpoints. Patient streams neither count nor go.
  *
  * Built in, and not to be registered: /ping (OK), /health (200 "ready" or 503 with the reason), /stats
  * (?format=json, and ?reset=1 for bitly's clients), /metrics.
@@ -75,6 +78,7 @@ struct http_server_config {
     const struct http_route *routes; /* static, ended by a row whose path is NULL */
     size_t max_body;                 /* bytes; the default of routes */
     int max_connections;
+    size_t max_buffered; /* bytes held for all clients together; 0: no bound */
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
     const char *auth_token; /* NULL: none. With one, every route but /ping, /health and OPTIONS asks for it */
     bool allow_acts;        /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
@@ -175,6 +179,8 @@ void http_on_drain(
  * bounds what is pending. */
 void http_stream_be_patient(struct http_request *req);
 
+/* Bytes that the handler keeps for this request until it is answered, where they are many: they count to max_buffered. */
+void http_set_aside(struct http_request *req, size_t bytes);
 /* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */

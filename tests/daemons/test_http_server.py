@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import time
+import unittest
 
 import harness
 from harness import wait_until
@@ -518,6 +519,111 @@ class Limits(Probe):
         most = int(re.search(r"pumped (\d+)", self.p.log).group(1))
         self.assertLess(most, 256 * 1024)
         self.assertEqual(c.send(get("/ping")).reply()[2], b"OK")
+
+class Budget(Probe):
+    """What all clients together make the server hold, and who goes when that is too much."""
+
+    def metric(self, name):
+        return int(re.search(r"^millrace_probe_%s (\d+)" % name, self.p.get("/metrics").text, re.M).group(1))
+
+    def test_clients_that_take_nothing_go_and_the_others_are_served(self):
+        self.probe(max_buffered=20 << 20)
+        idlers = [self.client(buffer=4096) for _ in range(8)]
+        refused = 0
+        for c in idlers:
+            c.send(get("/large?n=16000000"))
+        wait_until(lambda: self.metric("http_buffered_bytes") >= 20 << 20 or self.metric("http_evicted_total"), "the budget's end")
+        quick = self.client()
+        for _ in range(3):
+            while True:
+                status, headers, body = quick.send(get("/large?n=4000000")).reply()
+                if status == 200:
+                    break
+                refused += 1
+                self.assertEqual((status, headers["retry-after"], json.loads(body)["code"]), (503, "1", "overloaded"))
+            self.assertEqual(len(body), 4000000)
+        self.assertGreater(self.metric("http_evicted_total"), 0)
+        if not harness.SANITIZED:
+            self.assertLess(self.memory(), 100 << 20)
+        for c in idlers:
+            c.close()
+        wait_until(lambda: self.metric("http_buffered_bytes") < 1 << 20, "nothing to be held")
+
+    def test_bodies_that_do_not_end(self):
+        self.probe(max_buffered=20 << 20, max_body=1 << 24)
+        head = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 8000000\r\n\r\n"
+        slow = [self.client().send(head, b"x" * 4000000) for _ in range(3)]
+        wait_until(lambda: self.metric("http_buffered_bytes") >= 12000000, "the bodies")
+        body = b"y" * 12000000
+        replies = []
+
+        def put():
+            replies.append(self.p.post("/echo", body))
+            return replies[-1].status == 200
+        wait_until(put, lambda: str(replies[-1].status))
+        self.assertEqual(replies[-1].body, body)
+        self.assertGreater(self.metric("http_evicted_total"), 0)
+        self.assertLess(self.metric("http_buffered_bytes"), 20 << 20)
+        for c in slow:
+            c.close()
+
+    def test_requests_that_wait_for_their_handler_stay(self):
+        self.probe(max_buffered=7 << 20)
+        waiting = [self.client().send(post("/later", b"x" * 2000000)) for _ in range(3)]
+        self.said("held", 3)
+        deadline = time.monotonic() + 2.5
+        while time.monotonic() < deadline:
+            status, headers, body, closed = self.one(post("/echo", b"x" * 2000000))
+            self.assertEqual((status, headers["retry-after"], json.loads(body)["code"]), (503, "1", "overloaded"))
+            self.assertTrue(closed)
+            self.assertEqual(self.one(get("/echo?data=1"))[2], b"1")
+        self.assertEqual(self.metric("http_evicted_total"), 0)
+        self.assertNotIn("gone", self.p.log)
+        self.answer_later()
+        self.assertEqual([c.reply()[2] for c in waiting], [b"later"] * 3)
+        self.assertEqual(self.one(post("/echo", b"x" * 2000000))[2], b"x" * 2000000)
+
+    def test_subscribers_lag_by_design(self):
+        self.probe(max_buffered=1 << 20)
+        lagging = [self.client(buffer=4096).send(get("/patient")) for _ in range(20)]
+        for c in lagging:
+            c.until(b"\r\n\r\n")
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            self.assertEqual(self.one(get("/echo?data=1"))[2], b"1")
+        self.assertEqual(self.metric("http_evicted_total"), 0)
+
+
+class Crowd(Probe):
+    @unittest.skipIf(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 11000, "too few descriptors allowed")
+    def test_ten_thousand_idle_connections(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (11000, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.probe(header_timeout=60000)
+        before = self.memory()
+        crowd = [socket.create_connection(("127.0.0.1", self.p.port)) for _ in range(10000)]
+        for c in crowd:
+            self.addCleanup(c.close)
+        for c in crowd[:200]:
+            c.sendall(get("/poll"))
+        for c in crowd[200:400]:
+            c.sendall(b"GET /echo HTTP/1.1\r\nHost: h\r\nX-Slow: a")
+        for c in crowd[400:450]:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            c.sendall(get("/large?n=1000000"))
+        for n in range(300):
+            self.assertEqual(self.one(post("/echo", b"%d" % n))[2], b"%d" % n)
+        for c in crowd[200:400]:
+            c.sendall(b"b")
+        for c in crowd[5000:5020]:
+            c.sendall(get("/ping"))
+        for c in crowd[5000:5020]:
+            self.assertIn(b"OK", c.recv(4096))
+        text = self.p.get("/metrics").text
+        self.assertGreaterEqual(int(re.search(r"http_connections (\d+)", text).group(1)), 10000)
+        if not harness.SANITIZED:
+            self.assertLess(self.memory() - before, 10000 * 10000 + 50 * 1200000)
 
 
 class Gone(Probe):

@@ -74,6 +74,17 @@ static void handle_poll(struct http_request *req, void *ctx)
     hold(ctx, req);
 }
 
+/* A subscriber's stream: a megabyte, and it stays open. */
+static void handle_patient(struct http_request *req, void *ctx)
+{
+    char *text = mem_zalloc(1 << 20);
+    http_stream_start(req, 200, NULL, -1);
+    http_stream_be_patient(req);
+    http_stream_write(req, bytes_of(text, 1 << 20));
+    http_on_gone(req, forget, ctx);
+    free(text);
+}
+
 static void handle_open_stream(struct http_request *req, void *ctx)
 {
     http_stream_start(req, 200, NULL, -1);
@@ -210,6 +221,7 @@ static const struct http_route routes[] = {
     {.path = "/later", .methods = HTTP_GET_ | HTTP_POST_, .handler = handle_later},
     {.path = "/poll", .methods = HTTP_GET_, .handler = handle_poll},
     {.path = "/open", .methods = HTTP_GET_, .handler = handle_open_stream},
+    {.path = "/patient", .methods = HTTP_GET_, .handler = handle_patient},
     {.path = "/pieces", .methods = HTTP_GET_, .handler = handle_pieces},
     {.path = "/cut", .methods = HTTP_GET_, .handler = handle_cut},
     {.path = "/pump", .methods = HTTP_GET_, .handler = handle_pump},
@@ -292,6 +304,8 @@ static void set(struct http_server_config *config, struct probe *p, char *text)
         config->idle_timeout = (usec_t)n * USEC_PER_MSEC;
     else if (strcmp(text, "max_connections") == 0)
         config->max_connections = (int)n;
+    else if (strcmp(text, "max_buffered") == 0)
+        config->max_buffered = n;
     else if (strcmp(text, "max_body") == 0)
         config->max_body = n;
     else if (strcmp(text, "token") == 0)
