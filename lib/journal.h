@@ -102,6 +102,8 @@ void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, made with the journal */
 uint64_t journal_earliest(const struct journal *j);
+/* Where the earliest segment ends so far: trimmed from there on, it goes, unless it is the newest. */
+uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk, of all segments and of the file kept ready for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);

@@ -62,6 +62,11 @@ uint64_t journal_earliest(const struct journal *j)
     return j->segments[j->doomed]->base;
 }
 
+uint64_t journal_earliest_end(const struct journal *j)
+{
+    return j->segments[j->doomed]->end;
+}
+
 uint64_t journal_disk_bytes(const struct journal *j)
 {
     uint64_t n = 0;

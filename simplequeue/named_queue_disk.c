@@ -121,14 +121,15 @@ static void trim(struct named_queue *q)
 
 /* ---- keeping ---- */
 
-/* A segment's worth of payload at most a fourth of which is still needed is not worth its space, nor are so many old
- * segments that they are twice what is held. Each is a bound on what is written again: of a segment at most a fourth,
- * and no more than was put. */
-static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t end, uint64_t segment)
+/* The oldest segment is not worth its space when at most a fourth of it is still needed, nor when there are so many
+ * segments that they are twice what is held. Each bounds what is written again: of a segment at most a fourth, and no
+ * more than was put. */
+static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t oldest_end, uint64_t end)
 {
+    uint64_t segment = 4 * q->config.trim_step;
     if (end - earliest < 2 * segment)
         return false;
-    return queue_bytes_below(q->core, earliest + segment) <= segment / 4 ||
+    return queue_bytes_below(q->core, oldest_end) <= (oldest_end - earliest) / 4 ||
            end - earliest > 2 * queue_state(q->core)->bytes + 4 * segment;
 }
 
@@ -180,11 +181,11 @@ static void append_keep(
     free(texts);
 }
 
-/* To be asked again when it was read. */
-static void want(struct named_queue *q, uint64_t id)
+/* The next time that something has happened; `id` is a message to be read first, or 0. */
+static void ask_again(struct named_queue *q, uint64_t id)
 {
     q->keep_changes = SIZE_MAX;
-    if (!q->wanted)
+    if (id && !q->wanted)
         q->wanted = id;
 }
 
@@ -200,8 +201,8 @@ static void keep_page(struct named_queue *q, uint64_t below)
         uint64_t away = 0;
         if (describe_page(q, &page, &items, &n, &away))
             append_keep(q, &page, items, n);
-        else if (away)
-            want(q, away);
+        else
+            ask_again(q, away);
         begun = q->keeping || away;
         free(items);
     }
@@ -217,9 +218,9 @@ static void keep(struct named_queue *q)
         return;
     q->keep_changes = changes;
     q->keep_end = end;
-    uint64_t segment = 4 * q->config.trim_step;
-    if (queue_lowest_offset(q->core) < earliest + segment && is_sparse(q, earliest, end, segment))
-        keep_page(q, earliest + segment);
+    uint64_t oldest_end = journal_earliest_end(j);
+    if (queue_lowest_offset(q->core) < oldest_end && is_sparse(q, earliest, oldest_end, end))
+        keep_page(q, oldest_end);
 }
 
 void named_queue_kept(struct op *o, const struct journal_commit *c)
