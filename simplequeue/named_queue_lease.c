@@ -81,6 +81,7 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     struct op *o = hold(q, OP_DELAY, lease, ids, n, done, arg);
     if (!o)
         return QUEUE_LEASE_LOST;
+    queue_bar(q->core, &o->ids);
     o->time = now.monotonic + delay;
     queue_log_delay(&q->record, q->core, &o->ids, now.wall + delay);
     return settle_busy(o, now);
@@ -92,6 +93,7 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
     struct op *o = hold(q, OP_BURY, lease, ids, n, done, arg);
     if (!o)
         return QUEUE_LEASE_LOST;
+    queue_bar(q->core, &o->ids);
     o->time = now.wall;
     o->reason = bytes_dup(reason);
     o->reason_len = reason.len;

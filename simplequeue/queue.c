@@ -51,7 +51,7 @@ struct queue {
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
     struct id_heap
-        taken;         /* set aside by queue_take; an id whose message is not busy any more is passed over */
+        taken; /* set aside by queue_take or queue_bar; an id whose message is not busy any more is passed over */
     uint64_t demanded; /* what demand was before something was loaded */
     uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
     uint64_t spill_at; /* memory at which spilling is worth another try */
@@ -484,6 +484,14 @@ uint64_t queue_hold(
             id_ranges_add(out, l->ids[i]);
         }
     return out->count - before;
+}
+
+void queue_bar(struct queue *q, const struct id_ranges *ids)
+{
+    lowest_taken(q);
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++)
+            id_heap_put(&q->taken, id);
 }
 
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)

@@ -116,9 +116,9 @@ struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
  * (but at least one) become busy; appended to *out. None at or behind one that is away: see queue_at_hand. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
 
-/* The same as leased until `deadline`, but none behind a message that queue_take has set aside and that is not removed
- * yet: were that put back, whoever relays by marks would have published past it, and take it for published. The lease's number, or 0 when nothing is ready. The reader must be
- * admitted. */
+/* The same as leased until `deadline`, but none behind a message that queue_take or queue_bar has set aside and whose end is
+ * not committed yet: were that put back, whoever relays by marks would have published past it, and take it for
+ * published. The lease's number, or 0 when nothing is ready. The reader must be admitted. */
 bool queue_admits(const struct queue *q, const char *reader);
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
@@ -143,6 +143,9 @@ void queue_reset_high_water(struct queue *q);
  * How many. */
 uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
+/* Busy messages that may yet come back in their place, whatever became of their lease: nothing behind them is reserved
+ * until they are decided. For what is moved away (delayed, buried); an acknowledged message was done with. */
+void queue_bar(struct queue *q, const struct id_ranges *ids);
 /* Those of `wanted` that are leased under the number are ready again in their place. How many. */
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* The lease ends at `deadline` instead. False when it has none leased any more. */

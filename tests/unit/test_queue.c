@@ -195,6 +195,29 @@ static void each_release_begins_an_epoch(void **state)
     done(q);
 }
 
+/* A relay that passed 1 by its mark would take it for published when its burial fails and it is back. */
+static void nothing_is_reserved_past_what_is_being_moved(void **state)
+{
+    struct queue *q = fresh();
+    struct id_ranges ids = {0}, held = {0};
+    uint64_t epoch;
+    (void)state;
+    put(q, "a");
+    put(q, "b");
+    uint64_t lease = reserve(q, "r", 1, &ids);
+    queue_hold(q, lease, &(struct id_range){1, 1}, 1, &held);
+    queue_bar(q, &held);
+    queue_release(q, "r", &epoch);
+    assert_int_equal(reserve(q, "r", 2, &ids), 0);
+    queue_abort(q, &held);
+    assert_int_not_equal(reserve(q, "r", 2, &ids), 0);
+    assert_int_equal(ids.at[0].first, 1);
+    assert_int_equal(ids.count, 2);
+    id_ranges_free(&held);
+    id_ranges_free(&ids);
+    done(q);
+}
+
 static void late_ones_move(void **state)
 {
     struct queue *q = fresh();
@@ -411,6 +434,7 @@ int main(void)
         cmocka_unit_test(back_in_place),
         cmocka_unit_test(the_lease_decides),
         cmocka_unit_test(each_release_begins_an_epoch),
+        cmocka_unit_test(nothing_is_reserved_past_what_is_being_moved),
         cmocka_unit_test(late_ones_move),
         cmocka_unit_test(any_size),
         cmocka_unit_test(as_the_model),
