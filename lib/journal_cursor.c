@@ -17,6 +17,7 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
     c->in.len = 0;
     c->in_position = SEGMENT_HEADER;
     c->verified = 0;
+    c->large.position = 0;
     if (c->chunk == 0)
         c->chunk = CURSOR_CHUNK;
 }
@@ -120,4 +121,39 @@ void cursor_skip(struct cursor *c, const struct frame *f)
 {
     c->position += frame_size(f->name.len, f->payload.len);
     c->offset += frame_advance(f);
+}
+
+void cursor_enter(struct cursor *c, const struct frame *f)
+{
+    c->large.position = c->position;
+    c->large.payload_at = (size_t)(f->payload.ptr - at_position(c).ptr);
+    c->large.frame = *f;
+    c->large.frame.name.ptr = c->large.frame.payload.ptr = NULL;
+    c->verified = 0;
+    buf_free(&c->in);
+    c->in_position = c->position;
+}
+
+bool cursor_is_inside(const struct cursor *c)
+{
+    return c->large.position != 0 && c->large.position == c->position;
+}
+
+enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
+{
+    off_t at = (off_t)(c->position + c->large.payload_at + skip);
+    buf_reserve(out, n);
+    while (n > 0) {
+        ssize_t got = io->pread(c->fd, out->ptr + out->len, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            c->system = errno;
+            return got < 0 ? CURSOR_IO : CURSOR_BAD;
+        }
+        out->len += (size_t)got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return CURSOR_FRAME;
 }

@@ -49,6 +49,11 @@ struct cursor {
     uint64_t verified; /* position of the frame in `in` that is already verified; 0: none */
     size_t chunk;      /* bytes to read at a time */
     int system;        /* errno of CURSOR_IO */
+    struct {
+        uint64_t position;  /* of a frame that was verified and is being read in pieces; 0: none */
+        size_t payload_at;  /* in the frame */
+        struct frame frame; /* without its bytes */
+    } large;
 };
 enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
 enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base);
@@ -57,6 +62,13 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
  * file's end; BAD: something else that is no frame. */
 enum cursor_status cursor_peek(struct cursor *c, struct frame *f);
 void cursor_skip(struct cursor *c, const struct frame *f);
+/* A frame that was peeked and does not fit what is wanted at once: the cursor stays, its bytes need not be kept, and
+ * what is read of it later is what was verified now. */
+void cursor_enter(struct cursor *c, const struct frame *f);
+/* Whether the cursor has entered the frame it is at. */
+bool cursor_is_inside(const struct cursor *c);
+/* n bytes of the entered frame's payload from `skip` on. CURSOR_FRAME, or BAD when the file has become shorter. */
+enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
 void cursor_close(struct cursor *c);
 
 /* ---- segments ---- */

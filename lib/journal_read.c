@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define KEPT_INPUT ((size_t)64 << 10)
+#define KEPT_INPUT ((size_t)4 << 10) /* readers may be many */
+#define CHUNK_MOST ((size_t)256 << 10)
 
 struct journal_reader {
     struct journal *journal;
@@ -167,10 +168,35 @@ static bool take_frame(struct job *job, const struct frame *f)
         job->time = f->time;
     }
     buf_append(&job->out, f->payload.ptr + skip, n < room ? n : room);
-    if (n > room)
+    if (n > room) {
+        cursor_enter(c, f);
         return false;
+    }
     cursor_skip(c, f);
     return true;
+}
+
+/* More of a frame that the window before has begun. */
+static enum cursor_status take_more(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    struct frame f = c->large.frame;
+    size_t skip = (size_t)(job->offset - c->offset), n = f.payload.len - skip;
+    bool is_rest = n <= job->max_bytes;
+    job->time = f.time;
+    enum cursor_status status = cursor_read(c, skip, is_rest ? n : job->max_bytes, &job->out);
+    if (status == CURSOR_FRAME && is_rest)
+        cursor_skip(c, &f);
+    return status;
+}
+
+/* What is wanted, some of it headers; not what lies behind, which often is zeros only. */
+static size_t chunk_for(const struct job *job)
+{
+    uint64_t left = job->limit - job->offset;
+    size_t n = left < job->max_bytes ? (size_t)left : job->max_bytes;
+    n += n / 8 + FRAME_HEADER + KEPT_INPUT;
+    return n < CHUNK_MOST ? n : CHUNK_MOST;
 }
 
 static void run_read(struct job *job)
@@ -179,6 +205,9 @@ static void run_read(struct job *job)
     enum cursor_status status = CURSOR_FRAME;
     if (c->fd < 0)
         status = cursor_open(c, job->segment->path, job->segment->seed, job->segment->base);
+    c->chunk = c->offset < job->offset && !cursor_is_inside(c) ? CHUNK_MOST : chunk_for(job);
+    if (status == CURSOR_FRAME && cursor_is_inside(c))
+        status = take_more(job);
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
         struct frame f;
         status = cursor_peek(c, &f);
@@ -188,8 +217,7 @@ static void run_read(struct job *job)
     job->result = JOURNAL_OK;
     if (status != CURSOR_FRAME && job->out.len == 0)
         read_failed(job, status);
-    bool inside_frame = job->offset + job->out.len > c->offset;
-    if (!inside_frame && c->in.cap > KEPT_INPUT)
+    if (c->in.cap > KEPT_INPUT)
         buf_free(&c->in);
 }
 

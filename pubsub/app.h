@@ -56,7 +56,7 @@ bool app_is_not_up(struct app *app, struct http_request *req);
 /* Finds the stream that the request names, or answers why not and returns NULL. `fallback` is the name when the
  * request has none; NULL: it must have one. `make` lets an unknown one be made where the settings allow it. */
 struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make);
-/* Lets go of what the settings say, in every stream. */
+/* Lets go of what the settings say, in every stream, and of memory that no subscriber needs. */
 void app_retain(struct app *app);
 
 /* http_sub.c */

@@ -119,10 +119,11 @@ static void judged_good(void *arg, uint64_t offset, uint64_t end)
     ((struct change *)arg)->offset = offset;
 }
 
-static void nothing_written(void *arg, struct bytes piece)
+static void nothing_written(void *arg, struct bytes piece, struct window *window)
 {
     (void)arg;
     (void)piece;
+    (void)window;
 }
 
 static void judge_ended(void *arg, enum subscriber_end why, const struct journal_edges *edges)

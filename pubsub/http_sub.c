@@ -3,6 +3,7 @@
 #include "line_index.h"
 #include "log.h"
 
+#include <event2/buffer.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 
 /* /sub: a subscriber whose sink is an HTTP response. */
 
+#define SHARE_LEAST                                                                                          \
+    ((size_t)16 * 1024 + 1) /* what is smaller the server copies, so that it leaves with what is beside it */
 #define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold on their way into events or parts */
 
 static void tell_gap(struct http_subscriber *h);
@@ -188,15 +191,35 @@ static void sink_start(void *arg, uint64_t offset, uint64_t end)
         begin_response(h, offset, end);
 }
 
-static void sink_write(void *arg, struct bytes piece)
+static void sent(const void *data, size_t len, void *window)
+{
+    (void)data;
+    (void)len;
+    window_release(window);
+}
+
+/* A large piece of a window is not copied: it is sent from there. */
+static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
+{
+    if (piece.len < SHARE_LEAST) {
+        http_stream_write(h->req, piece);
+        return;
+    }
+    struct evbuffer *shared = evbuffer_new();
+    evbuffer_add_reference(shared, piece.ptr, piece.len, sent, window_hold(window));
+    http_stream_write_evbuffer(h->req, shared);
+    evbuffer_free(shared);
+}
+
+static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct http_subscriber *h = arg;
     struct buf text = {0};
     h->sent += piece.len;
     stats_add(h->app->sent_bytes, piece.len);
-    stats_add(h->app->sent_lines, line_index_count(piece));
+    stats_add(h->app->sent_lines, window_lines(window, piece));
     if (h->form == SUB_RAW) {
-        http_stream_write(h->req, piece);
+        write_raw(h, piece, window);
         return;
     }
     if (h->form == SUB_EVENTS)

@@ -3,11 +3,13 @@
 #include "line_index.h"
 #include "subscriber.h"
 #include "subscriber_list.h"
+#include "tail.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #define STREAM_MAGIC 0x5354524d
+#define READING_MOST 8
 
 struct stream {
     unsigned magic;
@@ -17,6 +19,10 @@ struct stream {
     size_t n_subscribers;
     uint64_t lines, bytes, publishes, duplicates;
     struct line_index index;
+    struct tail *tail;
+    size_t reading;          /* subscribers that read for themselves */
+    struct subscriber *line; /* those that wait for it to be their turn */
+    struct subscriber **line_tail;
     struct stream_limits limits;
     uint64_t disk;  /* bytes of files when last looked at */
     uint64_t since; /* bytes of text appended from then on */
@@ -30,16 +36,25 @@ struct publish {
     void *arg;
 };
 
-static void wake_subscribers(struct journal *j, void *arg)
+static void wake_all(struct stream *s)
 {
-    (void)j;
-    struct stream *s = arg;
     assert(s->magic == STREAM_MAGIC);
     struct subscriber *next;
     for (struct subscriber *sub = s->subscribers; sub; sub = next) {
         next = subscriber_link(sub)->next; /* waking may end and free it, but no other */
         subscriber_wake(sub);
     }
+}
+
+static void committed(struct journal *j, void *arg)
+{
+    (void)j;
+    wake_all(arg);
+}
+
+static void tail_grown(void *arg)
+{
+    wake_all(arg);
 }
 
 enum journal_result stream_open(struct journal_set *set, const char *name,
@@ -54,7 +69,9 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->name = mem_strdup(name);
     s->journal = journal;
     line_index_begin(&s->index, journal_committed_end(journal));
-    journal_on_commit(journal, wake_subscribers, s);
+    s->line_tail = &s->line;
+    s->tail = tail_new(journal, tail_grown, s);
+    journal_on_commit(journal, committed, s);
     *out = s;
     return JOURNAL_OK;
 }
@@ -64,6 +81,7 @@ void stream_close(struct stream **s)
     if (!*s)
         return;
     assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
+    tail_free(&(*s)->tail);
     journal_close(&(*s)->journal);
     line_index_free(&(*s)->index);
     (*s)->magic = 0;
@@ -85,6 +103,20 @@ struct journal *stream_journal(struct stream *s)
 struct line_index *stream_line_index(struct stream *s)
 {
     return &s->index;
+}
+
+struct tail *stream_tail(struct stream *s)
+{
+    return s->tail;
+}
+
+void stream_tidy(struct stream *s)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (struct subscriber *sub = s->subscribers; sub; sub = subscriber_link(sub)->next)
+        if (subscriber_offset(sub) < lowest)
+            lowest = subscriber_offset(sub);
+    tail_forget(s->tail, lowest);
 }
 
 /* ---- retention ---- */
@@ -124,7 +156,10 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     if (earliest == before)
         return 0;
     line_index_trim(&s->index, earliest);
-    return pass_subscribers(s, earliest);
+    size_t passed = pass_subscribers(s, earliest);
+    tail_trim(s->tail, earliest);
+    look_at_disk(s);
+    return passed;
 }
 
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
@@ -240,6 +275,46 @@ void stream_subscribe(struct stream *s, struct subscriber *sub)
         subscriber_link(link->next)->previous = sub;
     s->subscribers = sub;
     s->n_subscribers++;
+}
+
+bool stream_may_read(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (s->reading < READING_MOST) {
+        s->reading++;
+        return true;
+    }
+    link->in_line = true;
+    link->next_in_line = NULL;
+    *s->line_tail = sub;
+    s->line_tail = &link->next_in_line;
+    return false;
+}
+
+void stream_leave_line(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (!link->in_line)
+        return;
+    struct subscriber **place = &s->line;
+    while (*place != sub)
+        place = &subscriber_link(*place)->next_in_line;
+    *place = link->next_in_line;
+    if (s->line_tail == &link->next_in_line)
+        s->line_tail = place;
+    link->in_line = false;
+}
+
+void stream_has_read(struct stream *s)
+{
+    struct subscriber *next = s->line;
+    assert(s->reading > 0);
+    s->reading--;
+    if (!next)
+        return;
+    stream_leave_line(s, next);
+    s->reading++;
+    subscriber_turn(next);
 }
 
 void stream_unsubscribe(struct stream *s, struct subscriber *sub)

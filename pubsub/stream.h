@@ -38,6 +38,7 @@ void stream_close(struct stream **s);
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
 struct line_index *stream_line_index(struct stream *s);
+struct tail *stream_tail(struct stream *s);
 
 /* At first there are none. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
@@ -80,6 +81,9 @@ struct stream_numbers {
     usec_t last_time;
 };
 struct stream_numbers stream_numbers(const struct stream *s);
+
+/* Lets go of what every subscriber has passed; call it now and then. */
+void stream_tidy(struct stream *s);
 
 /* For subscriber.c: who is to be woken. */
 void stream_subscribe(struct stream *s, struct subscriber *sub);

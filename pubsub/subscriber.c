@@ -11,8 +11,9 @@ enum subscriber_state {
     SUBSCRIBER_NEW,
     SUBSCRIBER_CHECKING, /* reading the byte before the cursor */
     SUBSCRIBER_PROBING,  /* reading the first window, before start */
+    SUBSCRIBER_IN_LINE,  /* to read for itself */
     SUBSCRIBER_READING,
-    SUBSCRIBER_AT_HEAD, /* waiting for a commit */
+    SUBSCRIBER_WAITING, /* for a commit, or for the tail */
     SUBSCRIBER_FULL,    /* waiting for the sink */
     SUBSCRIBER_ENDED,
 };
@@ -26,8 +27,10 @@ struct subscriber {
     enum subscriber_state state;
     uint64_t offset; /* of the next byte to write */
     uint64_t last;   /* where it ends when not following */
+    size_t burst;    /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
     bool started;
-    bool at_part; /* the cursor is where lines are known to begin: nothing to check */
+    bool has_turn; /* to read for itself */
+    bool at_part;  /* the cursor is where lines are known to begin: nothing to check */
 };
 
 static void read_on(struct subscriber *sub);
@@ -39,7 +42,12 @@ struct subscriber_link *subscriber_link(struct subscriber *sub)
 
 static void let_go(struct subscriber *sub)
 {
+    struct stream *s = sub->config.stream;
     journal_reader_close(&sub->reader);
+    stream_leave_line(s, sub);
+    if (sub->has_turn)
+        stream_has_read(s);
+    sub->has_turn = false;
     if (sub->state != SUBSCRIBER_ENDED)
         stream_unsubscribe(sub->config.stream, sub);
     sub->state = SUBSCRIBER_ENDED;
@@ -68,6 +76,7 @@ struct subscriber *subscriber_new(const struct subscriber_config *config)
     sub->magic = SUBSCRIBER_MAGIC;
     sub->config = *config;
     sub->journal = stream_journal(config->stream);
+    sub->burst = SUBSCRIBER_LOW;
     stream_subscribe(config->stream, sub);
     return sub;
 }
@@ -94,13 +103,21 @@ static bool start(struct subscriber *sub)
     return false;
 }
 
+static void write_piece(struct subscriber *sub, struct bytes piece, struct window *window)
+{
+    sub->offset += piece.len;
+    sub->config.sink.write(sub->config.sink.arg, piece, window);
+}
+
 /* Writes what was read; the first window starts the sink. */
 static void take(struct subscriber *sub, struct bytes data)
 {
     if (!sub->started && !start(sub))
         return;
-    sub->offset += data.len;
-    sub->config.sink.write(sub->config.sink.arg, data);
+    struct window *window = window_new(sub->offset);
+    window_add(window, data);
+    write_piece(sub, window_bytes(window), window);
+    window_release(window);
     read_on(sub);
 }
 
@@ -125,6 +142,10 @@ static void window_read(const struct journal_window *w, void *arg)
 {
     struct subscriber *sub = arg;
     assert(sub->magic == SUBSCRIBER_MAGIC);
+    if (sub->has_turn) {
+        sub->has_turn = false;
+        stream_has_read(sub->config.stream);
+    }
     switch (w->result) {
     case JOURNAL_OK:
         assert(w->offset == sub->offset);
@@ -142,26 +163,86 @@ static void window_read(const struct journal_window *w, void *arg)
     }
 }
 
-static size_t window_size(const struct subscriber *sub)
+/* The largest piece that may be written now. */
+static size_t bound(const struct subscriber *sub, size_t most)
 {
-    size_t most = sub->config.window ? sub->config.window : SUBSCRIBER_WINDOW;
+    if (sub->config.window && most > sub->config.window)
+        most = sub->config.window;
     uint64_t left = sub->last - sub->offset;
     return !sub->config.follow && left < most ? (size_t)left : most;
 }
 
-/* Asks for the next window, or finds what to wait for. */
+static void read_alone(struct subscriber *sub)
+{
+    sub->has_turn = stream_may_read(sub->config.stream, sub);
+    if (sub->has_turn)
+        subscriber_turn(sub);
+    else
+        sub->state = SUBSCRIBER_IN_LINE;
+}
+
+/* With a reader of its own. Where it was the tail's before, it has to find its place again. */
+void subscriber_turn(struct subscriber *sub)
+{
+    struct journal_edges edges;
+    sub->has_turn = true;
+    enum journal_result r =
+        sub->reader ? JOURNAL_OK : journal_reader_open(sub->journal, sub->offset, &sub->reader, &edges);
+    if (r == JOURNAL_OK) {
+        sub->state = SUBSCRIBER_READING;
+        journal_reader_read(sub->reader, bound(sub, WINDOW_BYTES), window_read, sub);
+    } else if (r == JOURNAL_GONE) {
+        met_hole(sub, &edges);
+    } else {
+        cannot_read(sub, r);
+    }
+}
+
+/* From the tail what it has. True when the sink may take more. */
+static bool write_from_tail(struct subscriber *sub, enum tail_answer *answer)
+{
+    struct bytes piece;
+    struct window *window;
+    *answer = tail_ask(stream_tail(sub->config.stream), sub->offset, &piece, &window);
+    if (*answer != TAIL_HAS)
+        return false;
+    journal_reader_close(&sub->reader);
+    piece.len = bound(sub, piece.len);
+    write_piece(sub, piece, window);
+    return true;
+}
+
+static void adapt_burst(struct subscriber *sub)
+{
+    if (sub->state == SUBSCRIBER_FULL || pending(sub) > 0)
+        sub->burst = SUBSCRIBER_LOW;
+    else if (sub->burst < SUBSCRIBER_BURST)
+        sub->burst *= 2;
+}
+
+/* Writes what there is, asks for more, or finds what to wait for. */
 static void read_on(struct subscriber *sub)
 {
-    if (!sub->config.follow && sub->offset >= sub->last) {
-        end(sub, SUBSCRIBER_AT_END, NULL);
-    } else if (pending(sub) > SUBSCRIBER_LOW) {
-        sub->state = SUBSCRIBER_FULL;
-    } else if (sub->offset >= journal_committed_end(sub->journal)) {
-        sub->state = SUBSCRIBER_AT_HEAD;
-    } else {
-        sub->state = SUBSCRIBER_READING;
-        journal_reader_read(sub->reader, window_size(sub), window_read, sub);
-    }
+    enum tail_answer answer;
+    adapt_burst(sub);
+    do {
+        if (!sub->config.follow && sub->offset >= sub->last) {
+            end(sub, SUBSCRIBER_AT_END, NULL);
+            return;
+        }
+        if (pending(sub) > sub->burst) {
+            sub->state = SUBSCRIBER_FULL;
+            return;
+        }
+        if (sub->offset >= journal_committed_end(sub->journal)) {
+            sub->state = SUBSCRIBER_WAITING;
+            return;
+        }
+    } while (write_from_tail(sub, &answer));
+    if (answer == TAIL_WAITS)
+        sub->state = SUBSCRIBER_WAITING;
+    else
+        read_alone(sub);
 }
 
 /* The cursor stands where a line begins. With nothing there yet the sink starts at once; else with the first
@@ -175,7 +256,7 @@ static void cursor_is_good(struct subscriber *sub)
         return;
     }
     sub->state = SUBSCRIBER_PROBING;
-    journal_reader_read(sub->reader, window_size(sub), window_read, sub);
+    journal_reader_read(sub->reader, bound(sub, WINDOW_BYTES), window_read, sub);
 }
 
 static void open_at_cursor(struct subscriber *sub)
@@ -245,7 +326,7 @@ void subscriber_begin(struct subscriber *sub)
 void subscriber_wake(struct subscriber *sub)
 {
     assert(sub->magic == SUBSCRIBER_MAGIC);
-    if (sub->state == SUBSCRIBER_AT_HEAD)
+    if (sub->state == SUBSCRIBER_WAITING)
         read_on(sub);
 }
 

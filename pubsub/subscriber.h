@@ -11,8 +11,9 @@
  *
  * Invariants
  * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once.
- * 2. A window is read only while the sink holds less than SUBSCRIBER_LOW bytes, and one at a time: a slow sink
- *    costs at most SUBSCRIBER_LOW + SUBSCRIBER_WINDOW bytes and delays nobody else.
+ * 2. A piece is written only while the sink holds no more than SUBSCRIBER_LOW bytes: a slow sink costs at most
+ *    SUBSCRIBER_LOW and one window, its own or shared with others, and delays nobody else. One that took all that
+ *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not.
  * 3. The cursor is judged before start: the byte before it must be an LF, or it must be where a part of the
  *    stream begins. The first window is read before start too, so that a cursor at the near edge of a hole
  *    is refused (it can never yield a byte) rather than answered with nothing.
@@ -24,16 +25,17 @@
  * 7. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
  *    The sink may free the subscriber in refuse and end, not in start and write.
  *
- * Readers at the head each read the same few committed bytes, from the page cache; `read_on` is the one place
- * that asks for bytes, where a window shared between them would come in.
+ * Who is near the end gets its bytes from the stream's tail, which reads them once for all (tail.h); who is further
+ * behind has a reader of its own.
  */
 #ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_SUBSCRIBER_H
 
 #include "stream.h"
+#include "tail.h"
 
-#define SUBSCRIBER_WINDOW ((size_t)256 * 1024)
-#define SUBSCRIBER_LOW ((size_t)64 * 1024)
+#define SUBSCRIBER_LOW ((size_t)16 * 1024)
+#define SUBSCRIBER_BURST ((size_t)256 * 1024) /* at most at a time, to a sink that took all before */
 
 enum subscriber_end {
     SUBSCRIBER_AT_END,  /* not following, and all was written */
@@ -55,7 +57,8 @@ struct subscriber_sink {
     size_t (*pending)(void *arg); /* bytes written and not yet taken on */
     void (*refuse)(void *arg, enum subscriber_refusal why, const struct journal_edges *edges);
     void (*start)(void *arg, uint64_t offset, uint64_t end); /* end: committed at this moment */
-    void (*write)(void *arg, struct bytes piece);            /* borrowed */
+    /* Borrowed; whoever needs it longer holds the window. */
+    void (*write)(void *arg, struct bytes piece, struct window *window);
     /* edges: of AT_HOLE and PASSED, else NULL */
     void (*end)(void *arg, enum subscriber_end why, const struct journal_edges *edges);
 };
@@ -64,7 +67,7 @@ struct subscriber_config {
     struct stream *stream;
     struct stream_from from;
     bool follow;
-    size_t window;               /* bytes to read at a time; 0: SUBSCRIBER_WINDOW */
+    size_t window;               /* of the largest piece; 0: as comes */
     bool start_only;             /* ends right after start: for those who only ask where a cursor stands */
     struct subscriber_sink sink; /* copied */
 };

@@ -133,7 +133,8 @@ class Retention(CursorTest):
         self.assertLessEqual(self.earliest(), held)
         self.assertEqual(self.sub(held).body, BLOCK * 42)
         gone = self.assertProblem(self.sub(0), 410, "cursor-gone")
-        self.assertEqual((gone["before"], int(gone["after"])), ("0", self.earliest()))
+        self.assertEqual(gone["before"], "0")
+        self.assertEqual(self.sub(gone["after"]).body, (BLOCK * 46)[int(gone["after"]):])
         self.assertProblem(self.move(0, name="late"), 410, "cursor-gone")
         self.move("latest")
         wait_until(lambda: self.listed()["disk_bytes"] <= 512 * 1024, "the rest to go")
@@ -143,7 +144,8 @@ class Retention(CursorTest):
         self.pubsub("--retain-age=1s")
         self.fill(10)
         wait_until(lambda: self.earliest() > 4 * len(BLOCK), "old segments to go")
-        self.assertEqual(self.sub("earliest").body, (BLOCK * 10)[self.earliest():])
+        reply = self.sub("earliest")
+        self.assertEqual(reply.body, (BLOCK * 10)[int(reply.header("X-Millrace-Offset")):])
 
     def test_per_stream(self):
         config = self.write("p.conf", "[pubsub]\nretain_bytes = 320K\n[stream keep]\nretain_bytes = 0\n"
@@ -219,7 +221,6 @@ class Retention(CursorTest):
         self.assertEqual(body, text[:len(body)], "all that was sent is the stream's")
         cursor = body.rfind(b"\n") + 1
         gone = self.assertProblem(self.sub(cursor), 410, "cursor-gone")
-        self.assertEqual(int(gone["after"]), self.earliest())
         self.assertGreater(int(gone["after"]), cursor)
         self.assertEqual(self.stat("cursors_gone_total"), 1)
         self.assertEqual(self.stat("kicked_clients"), 1)

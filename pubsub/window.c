@@ -1,0 +1,95 @@
+#include "window.h"
+
+#include "line_index.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct window {
+    size_t refs; /* 0: a spare block */
+    union {
+        uint64_t offset;
+        struct window *next_spare;
+    } u;
+    size_t len;
+    size_t fresh;   /* where what was added last begins */
+    uint64_t lines; /* of that: most pieces asked about are just that */
+    char data[];
+};
+_Static_assert(sizeof(struct window) <= WINDOW_BLOCK - WINDOW_BYTES, "a window fits its block");
+
+static struct window *spares;
+static size_t n_spares;
+
+static struct window *take_block(void)
+{
+    struct window *w = spares;
+    if (w) {
+        spares = w->u.next_spare;
+        n_spares--;
+        return w;
+    }
+    w = mmap(NULL, WINDOW_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (w != MAP_FAILED)
+        return w;
+    fprintf(stderr, "out of memory: %zu bytes\n", WINDOW_BLOCK);
+    abort();
+}
+
+struct window *window_new(uint64_t offset)
+{
+    struct window *w = take_block();
+    *w = (struct window){.refs = 1, .u.offset = offset};
+    return w;
+}
+
+size_t window_add(struct window *w, struct bytes data)
+{
+    size_t room = WINDOW_BYTES - w->len, n = data.len < room ? data.len : room;
+    if (n == 0)
+        return 0;
+    memcpy(w->data + w->len, data.ptr, n);
+    w->fresh = w->len;
+    w->lines = line_index_count(bytes_of(data.ptr, n));
+    w->len += n;
+    return n;
+}
+
+struct window *window_hold(struct window *w)
+{
+    assert(w->refs > 0);
+    w->refs++;
+    return w;
+}
+
+void window_release(struct window *w)
+{
+    assert(w->refs > 0);
+    if (--w->refs > 0)
+        return;
+    if (n_spares == WINDOW_SPARES) {
+        munmap(w, WINDOW_BLOCK);
+        return;
+    }
+    w->u.next_spare = spares;
+    spares = w;
+    n_spares++;
+}
+
+uint64_t window_offset(const struct window *w)
+{
+    return w->u.offset;
+}
+
+struct bytes window_bytes(const struct window *w)
+{
+    return bytes_of(w->data, w->len);
+}
+
+uint64_t window_lines(const struct window *w, struct bytes piece)
+{
+    bool is_fresh = piece.ptr == w->data + w->fresh && piece.len == w->len - w->fresh;
+    return is_fresh ? w->lines : line_index_count(piece);
+}

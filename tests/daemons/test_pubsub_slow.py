@@ -1,0 +1,127 @@
+"""One hundred subscribers, one of them slow and one stopped: the others get everything meanwhile, memory stays small, and
+the two lose nothing."""
+import selectors
+import socket
+import threading
+import time
+import unittest
+import zlib
+
+import harness
+from harness import wait_until
+from pubsub_case import PubsubTest
+
+FAST = 98
+BLOCK = b"".join(b"%04d %s\n" % (i, b"z" * 444) for i in range(220))  # about 100 KB
+BLOCKS = 200
+
+
+class Reader:
+    """A subscriber on HTTP/1.0: after the head nothing but the stream's bytes."""
+
+    def __init__(self, path, received=None):
+        self.socket = socket.socket(socket.AF_UNIX)
+        if received:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
+        self.socket.connect(path)
+        self.socket.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.0\r\n\r\n")
+        self.head, self.n, self.sum = b"", 0, 0
+
+    def take(self, data):
+        if self.head is not None:
+            self.head += data
+            if b"\r\n\r\n" not in self.head:
+                return
+            data, self.head = self.head.split(b"\r\n\r\n", 1)[1], None
+        self.n += len(data)
+        self.sum = zlib.crc32(data, self.sum)
+
+
+class Slow(PubsubTest):
+    def reader(self, **kw):
+        r = Reader(self.path("p.sock"), **kw)
+        self.addCleanup(r.socket.close)
+        return r
+
+    def resident(self, p):
+        with open("/proc/%d/status" % p.pid) as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+    def drain(self, readers, length):
+        """Reads all of them until each has `length` bytes."""
+        with selectors.DefaultSelector() as s:
+            for r in readers:
+                r.socket.setblocking(False)
+                s.register(r.socket, selectors.EVENT_READ, r)
+            left, end = len(readers), time.monotonic() + harness.PATIENCE * 3
+            while left and time.monotonic() < end:
+                for key, _ in s.select(1):
+                    r = key.data
+                    data = r.socket.recv(1 << 18)
+                    if not data:
+                        raise AssertionError("a response ended after %d bytes" % r.n)
+                    r.take(data)
+                    if r.n >= length:
+                        s.unregister(r.socket)
+                        left -= 1
+            self.assertEqual(left, 0, "readers that did not get everything")
+
+    def creep(self, r, stop):
+        """1 KB/s."""
+        r.socket.settimeout(harness.PATIENCE)
+        while not stop.wait(0.1):
+            r.take(r.socket.recv(102))
+
+    def test_a_hundred(self):
+        p = self.pubsub("--write-timeout=1s")
+        self.pub(b"start\n")
+        before = self.resident(p)
+        fast = [self.reader() for _ in range(FAST)]
+        slow, stopped = self.reader(received=4096), self.reader(received=4096)
+        wait_until(lambda: p.stats()["current_connections"] == FAST + 2, "all to be there")
+        stop = threading.Event()
+        creeper = threading.Thread(target=self.creep, args=(slow, stop))
+        creeper.start()
+        text = b"start\n" + BLOCK * BLOCKS
+
+        def publish():
+            for _ in range(BLOCKS):
+                self.pub(BLOCK)
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            self.drain(fast, len(text))
+        finally:
+            publisher.join()
+            stop.set()
+            creeper.join()
+        expected = zlib.crc32(text)
+        self.assertEqual({(r.n, r.sum) for r in fast}, {(len(text), expected)})
+        states = {c["state"] for c in p.get("/clients?format=json").json()["clients"]}
+        self.assertEqual(states, {"waiting", "blocked"})
+        if not harness.SANITIZED:
+            grown = (self.resident(p) - before) / (FAST + 2)
+            print("memory: %.1f KiB a subscriber" % grown)
+            self.assertLess(grown, 64)
+        self.assertLess(slow.n, len(text) // 2)
+        self.drain([slow, stopped], len(text))
+        self.assertEqual({(r.n, r.sum) for r in (slow, stopped)}, {(len(text), expected)})
+
+    def test_all_stopped_cost_a_bounded_buffer(self):
+        """Every buffer between is full: what the daemon holds for each is bounded."""
+        p = self.pubsub()
+        for _ in range(20):
+            self.pub(BLOCK)
+        before = self.resident(p)
+        readers = [self.reader(received=4096) for _ in range(40)]
+        wait_until(lambda: sum(c["state"] == "blocked" for c in p.get("/clients?format=json").json()["clients"]) == 40,
+                   "all to be blocked")
+        unsent = [c["unsent_bytes"] for c in p.get("/clients?format=json").json()["clients"]]
+        self.assertLessEqual(max(unsent), 64 * 1024)
+        print("memory: %.1f KiB a stopped subscriber" % ((self.resident(p) - before) / 40))
+        self.drain(readers, 20 * len(BLOCK))
+        self.assertEqual({r.sum for r in readers}, {zlib.crc32(BLOCK * 20)})
+
+
+if __name__ == "__main__":
+    unittest.main()
