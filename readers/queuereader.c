@@ -173,11 +173,13 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
     plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
 
-/* Another process reads under the same name: it may be its turn (a takeover), or a mistake; /health shows it. */
-static void superseded(struct queuereader *qr)
+/* Another process reads under the same name: it may be its turn (a takeover), or a mistake; /health shows it. A queue that
+ * names no epoch was started anew. */
+static void superseded(struct queuereader *qr, bool by_another)
 {
-    qr->numbers.superseded++;
-    set_trouble(qr, "queue", "another process has taken over this reader's name");
+    qr->numbers.superseded += by_another;
+    set_trouble(
+        qr, "queue", by_another ? "another process has taken over this reader's name" : "was started anew");
     plan_superseded(qr->plan, clock_monotonic());
 }
 
@@ -187,7 +189,7 @@ static void not_reserved(struct queuereader *qr, const struct http_reply_view *r
     if (bytes_equal_str(code, "lease-lost")) {
         plan_lease_lost(qr->plan);
     } else if (bytes_equal_str(code, "stale-epoch")) {
-        superseded(qr);
+        superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
     } else {
         struct bytes who = queuereader_reply_member(reply->body, "reader");
         char why[160];
@@ -392,7 +394,7 @@ void queuereader_conflict(struct queuereader *qr)
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
     qr->numbers.conflicts++;
-    plan_conflict(qr->plan);
+    plan_conflict(qr->plan, clock_monotonic());
 }
 
 static bool refuses_everything(struct queuereader *qr)

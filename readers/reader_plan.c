@@ -41,6 +41,7 @@ struct plan {
     usec_t pause[PLAN_LANES]; /* no try before */
     struct backoff rival;     /* rule 10 */
     usec_t works_since;       /* 0: nothing was reserved since the release */
+    unsigned conflicts;       /* in a row, with nothing delivered between */
 
     char queue_id[NAME_MAX_BYTES + 1];
     uint64_t next_id; /* of the queue, when last released */
@@ -485,19 +486,23 @@ void plan_delivered(struct plan *p)
     if (p->config.marks)
         p->mark = step->next;
     p->unresolved = false;
-    if (step->count)
+    if (step->count) {
+        p->conflicts = 0;
         run_is_settled(p, step->first, step->count, MESSAGE_DONE);
-    else if (p->phase == PHASE_FENCE)
+    } else if (p->phase == PHASE_FENCE) {
         p->phase = PHASE_WORK;
-    else if (p->phase == PHASE_LAST_FENCE)
+    } else if (p->phase == PHASE_LAST_FENCE) {
         p->over = true;
+    }
 }
 
 /* The mark is past what any delivery of ours needs, so none of them can be stored any more. */
-void plan_conflict(struct plan *p)
+void plan_conflict(struct plan *p, usec_t now)
 {
     went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
     p->unresolved = false;
+    if (++p->conflicts > 1)
+        p->pause[PLAN_DESTINATION] = now + backoff_failed(&p->rival);
     if (p->phase == PHASE_FENCE)
         p->phase = PHASE_ASK;
     else

@@ -115,7 +115,8 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
 void plan_superseded(struct plan *p, usec_t now); /* said to RESERVE: another process has released since */
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
-void plan_conflict(struct plan *p); /* the mark is another, or past: nothing was stored by this delivery */
+void plan_conflict(
+    struct plan *p, usec_t now); /* the mark is another, or past: nothing was stored by this delivery */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
 void plan_acknowledged(struct plan *p); /* or nothing was left to acknowledge, or it is refused for good */

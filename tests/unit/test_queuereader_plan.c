@@ -334,7 +334,7 @@ static void a_fence_counts_only_when_it_was_stored(void **state)
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, PLAN_MARK(4, 0));
     expect_run(p, 0, 0, 0, PLAN_MARK(4, 0), PLAN_MARK(4, 1));
-    plan_conflict(p);
+    plan_conflict(p, 0);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, PLAN_MARK(4, 1));
     expect_run(p, 0, 0, 0, PLAN_MARK(4, 1), PLAN_MARK(4, 2));
@@ -362,6 +362,32 @@ static void nothing_is_buried_while_a_delivery_may_still_arrive(void **state)
     expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_free(&p);
+}
+
+static void one_conflict_after_another_slows_down(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    usec_t now = 0;
+    for (int i = 0; i < 8; i++) {
+        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
+        give(p, "q", "1 1 1\na\n", now);
+        expect_run(p, now, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+        plan_conflict(p, now);
+        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        struct plan_step s = next(p, PLAN_DESTINATION, now);
+        if (s.action == PLAN_PAUSE) {
+            now = s.until;
+            s = next(p, PLAN_DESTINATION, now);
+        }
+        assert_int_equal(s.action, PLAN_ASK);
+        plan_asked(p, 0);
+        next(p, PLAN_DESTINATION, now);
+        plan_delivered(p);
+    }
+    assert_in_range(now, usual.backoff_min * 60, usual.backoff_min * 130);
     plan_free(&p);
 }
 
@@ -575,6 +601,7 @@ int main(void)
         cmocka_unit_test(marks_that_are_not_ours_or_at_their_end_stop_it),
         cmocka_unit_test(a_fence_counts_only_when_it_was_stored),
         cmocka_unit_test(nothing_is_buried_while_a_delivery_may_still_arrive),
+        cmocka_unit_test(one_conflict_after_another_slows_down),
         cmocka_unit_test(the_superseded_one_waits_longer_each_time),
         cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
         cmocka_unit_test(halving_finds_the_poison),

@@ -262,14 +262,14 @@ static void tell_reserved(struct world *w, const struct request *r)
     }
 }
 
-static void tell_delivered(const struct request *r)
+static void tell_delivered(const struct world *w, const struct request *r)
 {
     if (r->answer == ANSWER_OK)
         plan_delivered(r->plan);
     else if (r->answer == ANSWER_REFUSED)
         plan_refused(r->plan, "400");
     else
-        plan_conflict(r->plan);
+        plan_conflict(r->plan, w->now * STEP);
 }
 
 static void tell(struct world *w, const struct request *r)
@@ -286,7 +286,7 @@ static void tell(struct world *w, const struct request *r)
     else if (r->action == PLAN_ASK)
         plan_asked(r->plan, r->mark);
     else if (r->action == PLAN_DELIVER)
-        tell_delivered(r);
+        tell_delivered(w, r);
     else if (r->answer == ANSWER_LOST)
         plan_lease_lost(r->plan);
     else if (r->action == PLAN_TOUCH)
