@@ -136,13 +136,21 @@ void stats_gauge(
     m->ctx = ctx;
 }
 
+void stats_counter_read(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
+{
+    struct member *m = member_of(family_of(s, name, COUNTER, help), labels);
+    m->read = read;
+    m->ctx = ctx;
+}
+
 void stats_remove_gauges(struct stats *s, const void *ctx)
 {
     for (struct family *f = s->first; f != NULL; f = f->next) {
         struct member **at = &f->first;
         while (*at != NULL) {
             struct member *m = *at;
-            if (f->kind == GAUGE && m->ctx == ctx) {
+            if (m->read != NULL && m->ctx == ctx) {
                 *at = m->next;
                 free_member(m);
             } else {
@@ -257,12 +265,12 @@ static void print_histogram(
     buf_append_char(out, '\n');
 }
 
-static void append_value(const struct family *f, const struct member *m, struct buf *out)
+static void append_value(const struct member *m, struct buf *out)
 {
-    if (f->kind == COUNTER)
-        buf_append_u64(out, stats_read(&m->counter));
-    else
+    if (m->read != NULL)
         append_number(out, m->read(m->ctx));
+    else
+        buf_append_u64(out, stats_read(&m->counter));
 }
 
 static void print_family(const struct stats *s, const struct family *f, struct buf *out)
@@ -277,7 +285,7 @@ static void print_family(const struct stats *s, const struct family *f, struct b
             continue;
         }
         metric_line(s, f->name, "", m->labels, "", out);
-        append_value(f, m, out);
+        append_value(m, out);
         buf_append_char(out, '\n');
     }
 }
@@ -345,7 +353,7 @@ void stats_print_text(const struct stats *s, struct buf *out)
             if (f->kind == HISTOGRAM)
                 append_summary(&m->histogram, out);
             else
-                append_value(f, m, out);
+                append_value(m, out);
             buf_append_char(out, '\n');
         }
     for (size_t i = 0; i < N_PROCESS_ROWS; i++)
@@ -358,7 +366,7 @@ static void append_member_json(const struct family *f, const struct member *m, s
     if (f->kind == HISTOGRAM)
         append_summary(&m->histogram, out);
     else
-        append_value(f, m, out);
+        append_value(m, out);
 }
 
 static void family_json(const struct family *f, struct buf *out)

@@ -6,7 +6,7 @@
  * 1. Adding to a counter or histogram is one relaxed atomic add or two: any thread may, nothing is locked.
  * 2. Names are without the prefix: `messages_put_total` is shown as millrace_<daemon>_messages_put_total.
  *    Counters end in _total, times in _seconds, sizes in _bytes (asserted on registration).
- * 3. What was registered stays until stats_free; a handle is valid as long.
+ * 3. What was registered stays until stats_free, but for what is read from elsewhere; a handle is valid as long.
  * 4. Histograms have fixed bounds from 10 us to 60 s, two or three a decade, the same everywhere.
  */
 #ifndef MILLRACE_STATS_H
@@ -50,7 +50,10 @@ uint64_t stats_observations(const struct stats_histogram *h);
 typedef double stats_gauge_fn(void *ctx);
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
-void stats_remove_gauges(struct stats *s, const void *ctx); /* all whose ctx this is */
+/* A counter that somebody else keeps: read when shown, as a gauge is, and never less than before. */
+void stats_counter_read(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
+void stats_remove_gauges(struct stats *s, const void *ctx); /* all, of both, whose ctx this is */
 
 /* Appends every family in order of registration, with # HELP and # TYPE once each, then
  * millrace_<daemon>_build_info and the process's uptime, resident memory and open descriptors. */

@@ -63,6 +63,7 @@ extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 void app_reset_stats(void *ctx);
 void app_register_queue(struct app *app, struct named_queue *q);
+void app_register_numbers(struct app *app); /* those of the daemon; the queues must be open */
 
 /* ---- for the handlers ---- */
 

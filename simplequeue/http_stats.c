@@ -128,13 +128,50 @@ GAUGE(leased)
 GAUGE(delayed)
 GAUGE(buried)
 GAUGE(paused)
+GAUGE(all_puts)
+GAUGE(all_gets)
+GAUGE(expired)
+
+static double limit_depth(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_depth;
+}
+
+static double limit_bytes(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_bytes;
+}
+
+static double limit_memory(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_memory;
+}
+
+static double number_waiting(void *app)
+{
+    return (double)((struct app *)app)->waiting.n;
+}
+
+void app_register_numbers(struct app *app)
+{
+    struct stats *s = daemon_stats(app->daemon);
+    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, app);
+    stats_gauge(s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, app);
+    stats_gauge(s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, app);
+    stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, app);
+}
 
 void app_register_queue(struct app *app, struct named_queue *q)
 {
-    static const struct {
+    static const struct number {
         const char *name, *help;
         stats_gauge_fn *read;
-    } gauges[] = {
+    } counters[] = {
+        {"messages_put_total", "messages stored by puts", gauge_all_puts},
+        {"messages_got_total", "messages given out: taken or leased", gauge_all_gets},
+        {"leases_expired_total", "leases that ran out holding messages", gauge_expired},
+    };
+    static const struct number gauges[] = {
         {"queue_depth", "messages ready, leased and delayed", gauge_depth},
         {"queue_bytes", "bytes of messages held", gauge_bytes},
         {"queue_ready", "messages ready", gauge_ready},
@@ -149,6 +186,9 @@ void app_register_queue(struct app *app, struct named_queue *q)
         "messages that went to the overflow log for want of room");
     front_of(q)->rejected = stats_counter(
         daemon_stats(app->daemon), "rejected_total", labels, "puts refused because the queue was full");
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(
+            daemon_stats(app->daemon), counters[i].name, labels, counters[i].help, counters[i].read, q);
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
         stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
 }

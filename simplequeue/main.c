@@ -283,6 +283,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
         return -1;
     if (!(w->app.queues = open_queues(w, o, error)))
         return -1;
+    app_register_numbers(&w->app);
     const char *urls = options_string(o, "nng_listen");
     return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : -1;
 }
@@ -303,6 +304,7 @@ static void stop(void *ctx)
         free(front_of(queues_at(app->queues, i)));
         named_queue_set_data(queues_at(app->queues, i), NULL);
     }
+    stats_remove_gauges(daemon_stats(app->daemon), app);
     queues_free(&app->queues);
     if (w->timer)
         event_free(w->timer);

@@ -118,6 +118,8 @@ class Acts:
         q = self.queue("--allow-exit")
         q.post("/mput", b"a\nb\nc")
         q.get("/mget?items=2")
+        self.reserve(q, "lease=20")
+        wait_until(lambda: self.numbers(q)["expired"] == 1, "the lease to end")
         stats = q.get("/stats?reset=1&format=json").json()
         self.assertEqual([stats[k] for k in ("puts", "gets", "depth", "depth_high_water", "bytes")], [0, 0, 1, 1, 1])
         q.post("/put", b"d")
@@ -125,6 +127,9 @@ class Acts:
         for line in ("puts:1\n", "gets:0\n", "depth:2\n", "depth_high_water:2\n"):
             self.assertIn(line, text)
         self.expect(q.get("/stats?reset=2"), 400, "bad-parameter")
+        for name, value in (("messages_put", 4), ("messages_got", 3), ("leases_expired", 1)):
+            self.assertEqual(self.metric(q, name + "_total"), value, "what Prometheus sees never goes back")
+        self.assertIn("\n# TYPE millrace_simplequeue_messages_put_total counter\n", q.get("/metrics").text)
 
     def test_a_delayed_put(self):
         q = self.queue()

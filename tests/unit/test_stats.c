@@ -35,6 +35,7 @@ static void test_metrics(void **state)
     (void)state;
     stats_add(stats_counter(s, "lines_total", "stream=\"a\"", "Lines."), 3);
     stats_gauge(s, "depth", NULL, "Depth.", forty_two, s);
+    stats_counter_read(s, "reads_total", "of=\"a\"", "Reads.", forty_two, s);
     stats_add(stats_counter(s, "lines_total", "stream=\"b\"", "Lines."), 1);
     assert_ptr_equal(stats_counter(s, "lines_total", "stream=\"a\"", "Lines."),
         stats_counter(s, "lines_total", "stream=\"a\"", "Lines."));
@@ -47,6 +48,7 @@ static void test_metrics(void **state)
         "# HELP millrace_pubsub_lines_total Lines.\n# TYPE millrace_pubsub_lines_total counter\n"
         "millrace_pubsub_lines_total{stream=\"a\"} 3\nmillrace_pubsub_lines_total{stream=\"b\"} 1\n");
     must_hold(text, "millrace_pubsub_depth 42\n");
+    must_hold(text, "# TYPE millrace_pubsub_reads_total counter\nmillrace_pubsub_reads_total{of=\"a\"} 42\n");
     must_hold(text, "millrace_pubsub_sync_seconds_bucket{le=\"1e-05\"} 1\n");
     must_hold(text, "millrace_pubsub_sync_seconds_bucket{le=\"2.5e-05\"} 2\n");
     must_hold(text, "millrace_pubsub_sync_seconds_bucket{le=\"60\"} 2\n");
@@ -57,6 +59,7 @@ static void test_metrics(void **state)
     stats_remove_gauges(s, s);
     text = printed(s, stats_print_metrics);
     assert_null(strstr(text, "millrace_pubsub_depth"));
+    assert_null(strstr(text, "millrace_pubsub_reads"));
     free(text);
     stats_free(&s);
 }
