@@ -1,4 +1,5 @@
 """Full queues: what is refused, what goes to the overflow log, and that nothing is lost on the way unseen."""
+# full: MILLRACE_ROUNDS=100
 import os
 import signal
 import threading
