@@ -84,4 +84,8 @@ int daemon_own_directory(const char *dir, struct config_error *error);
 /* As many open files as the system allows the process; daemon_main does it for daemons. */
 void daemon_raise_file_limit(void);
 
+/* The token that a file holds, for talking to a daemon that asks for one: *token is from malloc, NULL when path is. 0, or
+ * an exit status with the error filled: no such file, one that everybody may read, one without a token. */
+int daemon_read_token(const char *path, char **token, struct config_error *error);
+
 #endif

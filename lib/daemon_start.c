@@ -65,7 +65,8 @@ static const struct option_row common_rows[] = {
         .min = 1 << 20,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are closed"},
+        .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are "
+                "closed"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -212,9 +213,8 @@ static int read_token(int fd, const char *path, char **token, struct config_erro
     return 0;
 }
 
-int daemon_take_token(const struct options *o, char **token, struct config_error *error)
+int daemon_read_token(const char *path, char **token, struct config_error *error)
 {
-    const char *path = options_string(o, "auth_token_file");
     struct stat st;
     *token = NULL;
     if (path == NULL)
@@ -232,6 +232,11 @@ int daemon_take_token(const struct options *o, char **token, struct config_error
         status = read_token(fd, path, token, error);
     close(fd);
     return status;
+}
+
+int daemon_take_token(const struct options *o, char **token, struct config_error *error)
+{
+    return daemon_read_token(options_string(o, "auth_token_file"), token, error);
 }
 
 /* ---- data directories ---- */

@@ -137,7 +137,6 @@ static char *const *argv_of(struct executor *x, struct options *o)
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
-    (void)error;
     struct options *o = daemon_options(d);
     struct executor *x = mem_zalloc(sizeof(*x));
     *ctx = x;
@@ -164,8 +163,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .rate = (uint64_t)options_int(o, "rate"),
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
-    x->program = reader_program_new(d, &destination);
-    return 0;
+    x->program = reader_program_new(d, &destination, error);
+    return x->program ? 0 : 78;
 }
 
 static void drain(void *ctx)

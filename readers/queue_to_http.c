@@ -26,6 +26,9 @@ static const struct option_row option_rows[] = {
         .help =
             "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces: they take turns; a %s in the "
             "target stands for the message, escaped"},
+    {.name = "destination_token_file",
+        .type = OPTION_STRING,
+        .help = "sent as Authorization: Bearer to each"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
@@ -54,7 +57,8 @@ static const struct option_row option_rows[] = {
 
 /* ---- settings ---- */
 
-static struct http_pool *make_pool(struct options *o, struct event_base *base, char *error, size_t size)
+static struct http_pool *make_pool(
+    struct options *o, struct event_base *base, const char *token, char *error, size_t size)
 {
     struct http_pool_config config = {
         .base = base,
@@ -65,6 +69,7 @@ static struct http_pool *make_pool(struct options *o, struct event_base *base, c
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
         .max_reply = 1 << 20,
+        .auth_token = token,
     };
     return http_pool_new(&config, error, size);
 }
@@ -104,7 +109,7 @@ static int check(struct options *o, struct config_error *error)
             options_source(o, "content_type"));
         return -1;
     }
-    struct http_pool *pool = make_pool(o, NULL, why, sizeof(why));
+    struct http_pool *pool = make_pool(o, NULL, NULL, why, sizeof(why));
     if (!pool) {
         snprintf(
             error->text, sizeof(error->text), "%s: destination: %s", options_source(o, "destination"), why);
@@ -237,11 +242,15 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof(*s));
     size_t batch = (size_t)options_int(o, "batch");
+    char *token;
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;
     s->lines = batch > 1;
     s->content_type = options_string(o, "content_type");
-    s->pool = make_pool(o, daemon_base(d), error->text, sizeof(error->text));
+    if (daemon_read_token(options_string(o, "destination_token_file"), &token, error) != 0)
+        return 78;
+    s->pool = make_pool(o, daemon_base(d), token, error->text, sizeof(error->text));
+    free(token);
     if (!s->pool)
         return 78;
     http_pool_register_stats(s->pool, daemon_stats(d));
@@ -254,8 +263,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .rate = (uint64_t)options_int(o, "rate"),
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
-    s->program = reader_program_new(d, &destination);
-    return 0;
+    s->program = reader_program_new(d, &destination, error);
+    return s->program ? 0 : 78;
 }
 
 static void drain(void *ctx)

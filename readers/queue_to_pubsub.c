@@ -20,6 +20,7 @@ struct relay {
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_pubsub", "2000"),
     {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},
     {.name = "stream",
         .type = OPTION_STRING,
         .fallback = "clicks",
@@ -168,23 +169,27 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
-    (void)error;
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof(*r));
+    char *token;
     struct queuereader_destination pubsub = {
         .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = MAX_PUBLISH};
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");
+    if (daemon_read_token(options_string(o, "pubsub_token_file"), &token, error) != 0)
+        return 78;
     struct http_client_config client = {
         .base = daemon_base(d),
         .url = pubsub_url(o),
+        .auth_token = token,
         .max_connections = 1,
         .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
     };
     r->pubsub = http_client_new(&client);
-    r->program = reader_program_new(d, &pubsub);
-    return 0;
+    free(token);
+    r->program = reader_program_new(d, &pubsub, error);
+    return r->program ? 0 : 78;
 }
 
 static void drain(void *ctx)

@@ -113,15 +113,20 @@ static void on_stopped(enum queuereader_end end, void *arg)
     daemon_fail(p->daemon, EX_DATAERR); /* trying again cannot help: an operator has to say what is right */
 }
 
-struct reader_program *reader_program_new(struct daemon *d, const struct queuereader_destination *destination)
+struct reader_program *reader_program_new(
+    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error)
 {
     struct options *o = daemon_options(d);
+    char *token;
+    if (daemon_read_token(options_string(o, "queue_token_file"), &token, error) != 0)
+        return NULL;
     struct reader_program *p = mem_zalloc(sizeof(*p));
     struct queuereader_config config = {
         .base = daemon_base(d),
         .queue_url = queue_url(o),
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
+        .auth_token = token,
         .items = (uint64_t)options_int(o, "items"),
         .lease = options_int(o, "lease") * USEC_PER_MSEC,
         .wait = options_int(o, "wait") * USEC_PER_MSEC,
@@ -135,6 +140,7 @@ struct reader_program *reader_program_new(struct daemon *d, const struct queuere
     };
     p->daemon = d;
     p->reader = queuereader_new(&config);
+    free(token);
     register_stats(p);
     daemon_set_not_ready(d, "%s", queuereader_trouble(p->reader));
     return p;

@@ -21,6 +21,7 @@
 #define READER_OPTIONS(READER_NAME, ITEMS)                                                                          \
     {.name = "queue_url", .type = OPTION_STRING,                                                             \
         .help = "where simplequeue is (default: the configuration's)"},                                      \
+    {.name = "queue_token_file", .type = OPTION_STRING, .help = "the token that simplequeue asks for"},      \
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "the queue that is read"},       \
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "this reader's name at the queue"},                                                          \
@@ -43,9 +44,9 @@ int reader_program_check(struct options *o, struct config_error *error);
 /* A setting that must be a name. */
 int reader_program_check_name(struct options *o, const char *name, struct config_error *error);
 
-/* Starts to read. */
+/* Starts to read. NULL, with the error filled, when a file cannot be used. */
 struct reader_program *reader_program_new(
-    struct daemon *d, const struct queuereader_destination *destination);
+    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
 void reader_program_free(struct reader_program **p);

@@ -114,6 +114,24 @@ class NoAcks(RelayTest):
         self.assertEqual(self.queue_numbers()["depth"], 12)
 
 
+class Tokens(RelayTest):
+    def test_a_queue_and_a_pubsub_that_ask_for_tokens(self):
+        for name in "qp":
+            os.chmod(self.write(name + ".token", "secret-" + name), 0o600)
+        self.start("simplequeue", "--auth-token-file=" + self.path("q.token"), listen=self.queue_url)
+        self.start("pubsub", "--data-dir=" + self.path("p"), "--auth-token-file=" + self.path("p.token"),
+                   listen=self.pubsub_url)
+        relay = self.relay().wait_listening()
+        wait_until(lambda: b"answered 401" in relay.get("/health").body, "it to be refused")
+        relay.stop()
+        self.start_relay("--queue-token-file=" + self.path("q.token"), "--pubsub-token-file=" + self.path("p.token"))
+        request(self.queue_url, "POST", "/put", b"x", headers={"Authorization": "Bearer secret-q"})
+        wait_until(lambda: request(self.pubsub_url, "GET", "/sub?from=earliest&follow=0&stream=clicks", headers={
+            "Authorization": "Bearer secret-p"}).body == b"x\n", "it to be relayed")
+        done = self.run_program("queue_to_pubsub", "--queue-token-file=" + self.path("none"))
+        self.assertEqual(done.returncode, 78, done)
+
+
 class OldCopy(RelayTest):
     def flow(self, messages):
         queue, relay = self.start_queue(), self.relay()
