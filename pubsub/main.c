@@ -3,6 +3,8 @@
 #include "limits.h"
 #include "log.h"
 #include "loop_notify.h"
+#include "nng_listen.h"
+#include "tap.h"
 
 #include <event2/event.h>
 #include <pthread.h>
@@ -16,6 +18,9 @@ struct pubsub {
     struct loop_notify *notify;
     struct limits *limits;
     struct event *tick;
+    struct tap *tap;           /* NULL: none */
+    struct tap_numbers tapped; /* as the counters have it */
+    struct stats_counter *tap_messages, *tap_bytes, *tap_dropped, *tap_gaps;
     pthread_t recovery;
     bool recovery_started, recovery_joined;
     enum streams_result recovered;
@@ -94,6 +99,10 @@ static const struct option_row option_rows[] = {
         .max = 3600000,
         .unit = "s",
         .help = "an event stream with no lines for so long gets a comment"},
+    {.name = TAP_SETTING,
+        .type = OPTION_STRING,
+        .help = "repeats streams on nng's PUB, a lossy live tap: ipc://PATH or tcp://ADDRESS:PORT, several "
+                "separated by commas"},
     {.name = NULL},
 };
 
@@ -123,6 +132,10 @@ static int check(struct options *o, struct config_error *error)
             options_source(o, "streams"), (int)name.len, name.ptr);
         return -1;
     }
+    const char *urls = options_string(o, TAP_SETTING);
+    bool token = options_string(o, "auth_token_file") != NULL;
+    if (urls && nng_listen_check(TAP_SETTING, urls, token, error) != 0)
+        return -1;
     struct limits *limits = NULL;
     int result = limits_read(o, option_rows, &limits, error);
     limits_free(&limits);
@@ -170,6 +183,44 @@ static void join_recovery(struct pubsub *p)
     p->recovery_joined = true;
 }
 
+static void count_tapped(struct pubsub *p)
+{
+    struct tap_numbers now = tap_numbers(p->tap);
+    stats_add(p->tap_messages, now.messages - p->tapped.messages);
+    stats_add(p->tap_bytes, now.bytes - p->tapped.bytes);
+    stats_add(p->tap_dropped, now.dropped - p->tapped.dropped);
+    stats_add(p->tap_gaps, now.gaps - p->tapped.gaps);
+    p->tapped = now;
+}
+
+static double tap_peers(void *ctx)
+{
+    return (double)tap_numbers(ctx).peers;
+}
+
+static bool open_tap(struct pubsub *p)
+{
+    struct stats *s = daemon_stats(p->app.daemon);
+    struct config_error error;
+    const char *urls = options_string(daemon_options(p->app.daemon), TAP_SETTING);
+    if (!urls)
+        return true;
+    p->tap = tap_open(p->app.streams, urls, &error);
+    if (!p->tap) {
+        log_error("cannot publish over nng", LOG_S("error", error.text));
+        return false;
+    }
+    p->tap_messages =
+        stats_counter(s, "tap_messages_total", NULL, "Messages given to nng while it had peers");
+    p->tap_bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
+    p->tap_dropped = stats_counter(
+        s, "tap_dropped_total", NULL, "Messages that nng dropped for a peer that did not keep up, at least");
+    p->tap_gaps =
+        stats_counter(s, "tap_gaps_total", NULL, "Runs of lines that were gone before the tap had read them");
+    stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", tap_peers, p->tap);
+    return true;
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct pubsub *p = arg;
@@ -178,6 +229,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     app_retain(&p->app);
     cursors_tick(p->app.cursors);
     app_heartbeats(&p->app);
+    if (p->tap) {
+        tap_tick(p->tap);
+        count_tapped(p);
+    }
 }
 
 /* Half a heartbeat, so that none is more than half too late; but at most TICK_MOST. */
@@ -196,6 +251,10 @@ static void recovery_over(void *arg)
     join_recovery(p);
     if (p->recovered != STREAMS_OK) {
         log_error("cannot recover the streams", LOG_S("error", p->error));
+        daemon_fail(p->app.daemon, 78);
+        return;
+    }
+    if (!open_tap(p)) {
         daemon_fail(p->app.daemon, 78);
         return;
     }
@@ -303,6 +362,9 @@ static void stop(void *ctx)
     p->app.drained = true; /* the loop has ended: nobody is to be told */
     if (p->tick)
         event_free(p->tick);
+    if (p->tap)
+        stats_remove_gauges(daemon_stats(p->app.daemon), p->tap);
+    tap_close(&p->tap);
     cursors_close(&p->app.cursors);
     streams_free(&p->app.streams);
     limits_free(&p->limits);

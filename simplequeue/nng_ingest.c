@@ -2,9 +2,9 @@
 
 #include "app.h"
 #include "log.h"
+#include "nng_listen.h"
 
 #include <event2/event.h>
-#include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,43 +37,13 @@ struct batch {
     usec_t began;
 };
 
+#define SETTING "nng_listen"
+
 /* ---- listening ---- */
-
-static int fail(struct config_error *error, const char *what, const char *why)
-{
-    snprintf(error->text, sizeof error->text, "nng_listen: %s: %s", what, why);
-    return -1;
-}
-
-/* The next URL of the list; NULL at its end. The caller frees it. */
-static char *next_url(const char **list)
-{
-    *list += strspn(*list, ", ");
-    size_t n = strcspn(*list, ", ");
-    char *url = n ? bytes_dup(bytes_of(*list, n)) : NULL;
-    *list += n;
-    return url;
-}
-
-static const char *why_not(const char *url, bool token)
-{
-    bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
-    if (!tcp && !ipc)
-        return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
-    if (tcp && token)
-        return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "
-               "directory says who may";
-    return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
-}
 
 int nng_ingest_check(const char *urls, bool token, struct config_error *error)
 {
-    int failed = 0;
-    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
-        const char *why = why_not(url, token);
-        failed = why ? fail(error, url, why) : 0;
-    }
-    return failed;
+    return nng_listen_check(SETTING, urls, token, error);
 }
 
 /* Called by nng's threads. Before it is added is where nng lets a connection be refused, and one that got there is told
@@ -86,29 +56,6 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
         stats_add(in->closed, 1);
         nng_pipe_close(pipe);
     }
-}
-
-static void tell_listening(nng_listener listener, const char *url)
-{
-    int port;
-    if (strncmp(url, "tcp://", 6) != 0 || nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) != 0)
-        log_info("nng listening", LOG_S("url", url));
-    else
-        log_info("nng listening", LOG_S("url", url), LOG_I("bound_port", port));
-}
-
-static int listen_on(struct nng_ingest *in, const char *urls, struct config_error *error)
-{
-    int failed = 0;
-    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
-        nng_listener listener;
-        int why = nng_listen(in->socket, url, &listener, 0);
-        if (why == 0)
-            tell_listening(listener, url);
-        else
-            failed = fail(error, url, nng_strerror(why));
-    }
-    return failed;
 }
 
 /* The send buffer holds a reply to everything that may be received, so that sending never waits. */
@@ -412,8 +359,9 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
         why = set_socket(in);
     if (why == 0)
         why = nng_socket_get_int(in->socket, NNG_OPT_RECVFD, &fd);
-    int failed = why ? fail(error, "socket", nng_strerror(why)) : listen_on(in, urls, error);
-    if (failed) {
+    if (why)
+        snprintf(error->text, sizeof error->text, SETTING ": socket: %s", nng_strerror(why));
+    if (why || nng_listen_on(SETTING, urls, in->socket, error) != 0) {
         nng_ingest_close(&in);
         return NULL;
     }

@@ -5,6 +5,8 @@ add_executable(count_lines support/count_lines.c)
 target_link_libraries(count_lines PRIVATE millrace_flags millrace_records)
 add_executable(nng_put support/nng_put.c)
 target_link_libraries(nng_put PRIVATE millrace_flags millrace_base nng::nng)
+add_executable(nng_sub support/nng_sub.c)
+target_link_libraries(nng_sub PRIVATE millrace_flags millrace_base nng::nng)
 # What keeps files of its own, once more, logging their file operations: for crash/test_power_cut.py.
 foreach(name simplequeue pubsub ps_to_file)
   if(TARGET ${name})

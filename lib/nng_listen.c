@@ -1,0 +1,66 @@
+#include "nng_listen.h"
+
+#include "log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int fail(struct config_error *error, const char *setting, const char *what, const char *why)
+{
+    snprintf(error->text, sizeof error->text, "%s: %s: %s", setting, what, why);
+    return -1;
+}
+
+/* The next URL of the list; NULL at its end. The caller frees it. */
+static char *next_url(const char **list)
+{
+    *list += strspn(*list, ", ");
+    size_t n = strcspn(*list, ", ");
+    char *url = n ? bytes_dup(bytes_of(*list, n)) : NULL;
+    *list += n;
+    return url;
+}
+
+static const char *why_not(const char *url, bool token)
+{
+    bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
+    if (!tcp && !ipc)
+        return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
+    if (tcp && token)
+        return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "
+               "directory says who may";
+    return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
+}
+
+int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error)
+{
+    int failed = 0;
+    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
+        const char *why = why_not(url, token);
+        failed = why ? fail(error, setting, url, why) : 0;
+    }
+    return failed;
+}
+
+static void tell_listening(nng_listener listener, const char *url)
+{
+    int port;
+    if (strncmp(url, "tcp://", 6) != 0 || nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) != 0)
+        log_info("nng listening", LOG_S("url", url));
+    else
+        log_info("nng listening", LOG_S("url", url), LOG_I("bound_port", port));
+}
+
+int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error)
+{
+    int failed = 0;
+    for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
+        nng_listener listener;
+        int why = nng_listen(socket, url, &listener, 0);
+        if (why == 0)
+            tell_listening(listener, url);
+        else
+            failed = fail(error, setting, url, nng_strerror(why));
+    }
+    return failed;
+}

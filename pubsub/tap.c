@@ -1,0 +1,284 @@
+#include "tap.h"
+
+#include "log.h"
+#include "nng_listen.h"
+#include "subscriber.h"
+
+#include <inttypes.h>
+#include <nng/protocol/pubsub0/pub.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One stream that is repeated. */
+struct tapped {
+    struct tapped *next;
+    struct tap *tap;
+    struct stream *stream;
+    struct subscriber *subscriber; /* NULL: to be begun again, from `from` */
+    struct stream_from from;
+    struct buf cut;  /* the beginning of a line whose end has not come */
+    uint64_t offset; /* of that */
+};
+
+/* What is known of a peer: how many messages were sent when it was first seen, less those it had got by then. */
+struct peer {
+    uint64_t id;
+    uint64_t base, dropped;
+    bool is_there;
+};
+
+struct tap {
+    struct streams *streams;
+    nng_socket socket;
+    struct tapped *list;
+    _Atomic int n_pipes; /* counted by nng's threads */
+    bool begun;          /* the streams there were at the start are repeated */
+    struct peer *peers;
+    size_t n_peers, cap_peers;
+    struct tap_numbers numbers;
+};
+
+/* ---- messages ---- */
+
+static void send_lines(struct tapped *d, struct bytes lines)
+{
+    struct tap *t = d->tap;
+    nng_msg *msg;
+    char head[NAME_MAX_BYTES + 32];
+    int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
+    if (nng_msg_alloc(&msg, 0) != 0)
+        return;
+    int why = nng_msg_append(msg, head, (size_t)n);
+    if (why == 0)
+        why = nng_msg_append(msg, d->cut.ptr, d->cut.len);
+    if (why == 0)
+        why = nng_msg_append(msg, lines.ptr, lines.len);
+    if (why == 0)
+        why = nng_sendmsg(t->socket, msg, NNG_FLAG_NONBLOCK);
+    if (why != 0) {
+        nng_msg_free(msg);
+        t->numbers.dropped++;
+        return;
+    }
+    t->numbers.messages++;
+    t->numbers.bytes += d->cut.len + lines.len;
+}
+
+static void sink_write(void *arg, struct bytes piece, struct window *window)
+{
+    struct tapped *d = arg;
+    const char *lf = memrchr(piece.ptr, '\n', piece.len);
+    size_t whole = lf ? (size_t)(lf - piece.ptr) + 1 : 0;
+    (void)window;
+    if (whole) {
+        if (d->tap->n_pipes > 0)
+            send_lines(d, bytes_of(piece.ptr, whole));
+        d->offset += d->cut.len + whole;
+        buf_clear(&d->cut);
+    }
+    buf_append(&d->cut, piece.ptr + whole, piece.len - whole);
+}
+
+/* ---- a stream ---- */
+
+static size_t nothing_pending(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void begin_again(struct tapped *d, const struct journal_edges *edges)
+{
+    subscriber_free(&d->subscriber);
+    buf_clear(&d->cut);
+    d->tap->numbers.gaps += edges != NULL;
+    if (edges)
+        d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
+    else
+        d->from = (struct stream_from){.kind = STREAM_FROM_LATEST};
+}
+
+static void sink_refuse(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    begin_again(arg, why == SUBSCRIBER_GONE ? edges : NULL);
+}
+
+static void sink_start(void *arg, uint64_t offset, uint64_t end)
+{
+    (void)end;
+    ((struct tapped *)arg)->offset = offset;
+}
+
+static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
+{
+    (void)why;
+    begin_again(arg, edges);
+}
+
+static void subscribe(struct tapped *d)
+{
+    struct subscriber_config config = {
+        .stream = d->stream,
+        .from = d->from,
+        .follow = true,
+        .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
+    };
+    d->subscriber = subscriber_new(&config);
+    subscriber_begin(d->subscriber);
+}
+
+static struct tapped *find(const struct tap *t, const struct stream *s)
+{
+    struct tapped *d = t->list;
+    while (d && d->stream != s)
+        d = d->next;
+    return d;
+}
+
+static void look_for_streams(struct tap *t)
+{
+    for (size_t i = 0; i < streams_count(t->streams); i++) {
+        struct stream *s = streams_at(t->streams, i);
+        struct tapped *d = find(t, s);
+        if (!d) {
+            d = mem_zalloc(sizeof *d);
+            *d = (struct tapped){.next = t->list, .tap = t, .stream = s};
+            d->from.kind = t->begun ? STREAM_FROM_EARLIEST : STREAM_FROM_LATEST;
+            t->list = d;
+        }
+        if (!d->subscriber)
+            subscribe(d);
+    }
+    t->begun = true;
+}
+
+/* ---- peers ---- */
+
+static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
+{
+    for (size_t i = 0; i < t->n_peers; i++)
+        if (t->peers[i].id == id)
+            return &t->peers[i];
+    if (t->n_peers == t->cap_peers) {
+        t->cap_peers = t->cap_peers ? t->cap_peers * 2 : 8;
+        t->peers = mem_realloc(t->peers, t->cap_peers * sizeof *t->peers);
+    }
+    struct peer *p = &t->peers[t->n_peers++];
+    *p = (struct peer){
+        .id = id, .base = t->numbers.messages - (got < t->numbers.messages ? got : t->numbers.messages)};
+    return p;
+}
+
+/* What it was sent, less what it got, less what may still wait for it. */
+static void count_dropped(struct tap *t, uint64_t id, uint64_t got)
+{
+    struct peer *p = peer_of(t, id, got);
+    uint64_t sent = t->numbers.messages - p->base, may_come = TAP_QUEUE + 1;
+    uint64_t dropped = sent > got + may_come ? sent - got - may_come : 0;
+    p->is_there = true;
+    if (dropped <= p->dropped)
+        return;
+    t->numbers.dropped += dropped - p->dropped;
+    p->dropped = dropped;
+}
+
+static uint64_t number_of(nng_stat *s, const char *name)
+{
+    for (nng_stat *c = nng_stat_child(s); c; c = nng_stat_next(c))
+        if (strcmp(nng_stat_name(c), name) == 0)
+            return nng_stat_value(c);
+    return 0;
+}
+
+static void forget_those_gone(struct tap *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n_peers; i++)
+        if (t->peers[i].is_there) {
+            t->peers[kept] = t->peers[i];
+            t->peers[kept++].is_there = false;
+        }
+    t->n_peers = kept;
+}
+
+static void look_at_peers(struct tap *t)
+{
+    nng_stat *all;
+    if ((t->n_pipes == 0 && t->n_peers == 0) || nng_stats_get(&all) != 0)
+        return;
+    for (nng_stat *s = nng_stat_child(all); s; s = nng_stat_next(s))
+        if (strcmp(nng_stat_name(s), "pipe") == 0 &&
+            number_of(s, "socket") == (uint64_t)nng_socket_id(t->socket))
+            count_dropped(t, number_of(s, "id"), number_of(s, "tx_msgs"));
+    nng_stats_free(all);
+    forget_those_gone(t);
+}
+
+/* ---- life ---- */
+
+/* Called by nng's threads. */
+static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
+{
+    struct tap *t = arg;
+    (void)pipe;
+    t->n_pipes += what == NNG_PIPE_EV_ADD_POST ? 1 : -1;
+}
+
+static int set_socket(struct tap *t)
+{
+    int why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, TAP_QUEUE);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_POST, on_pipe, t);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
+    return why;
+}
+
+struct tap *tap_open(struct streams *streams, const char *urls, struct config_error *error)
+{
+    struct tap *t = mem_zalloc(sizeof *t);
+    t->streams = streams;
+    int why = nng_pub0_open(&t->socket);
+    if (why == 0)
+        why = set_socket(t);
+    if (why)
+        snprintf(error->text, sizeof error->text, TAP_SETTING ": socket: %s", nng_strerror(why));
+    if (why || nng_listen_on(TAP_SETTING, urls, t->socket, error) != 0) {
+        tap_close(&t);
+        return NULL;
+    }
+    log_info("the nng tap is lossy: a peer that does not keep up misses lines; offsets tell which");
+    tap_tick(t);
+    return t;
+}
+
+void tap_close(struct tap **p)
+{
+    struct tap *t = *p;
+    if (!t)
+        return;
+    nng_close(t->socket);
+    while (t->list) {
+        struct tapped *d = t->list;
+        t->list = d->next;
+        subscriber_free(&d->subscriber);
+        buf_free(&d->cut);
+        free(d);
+    }
+    free(t->peers);
+    free(t);
+    *p = NULL;
+}
+
+void tap_tick(struct tap *t)
+{
+    look_at_peers(t);
+    look_for_streams(t);
+}
+
+struct tap_numbers tap_numbers(const struct tap *t)
+{
+    struct tap_numbers n = t->numbers;
+    n.peers = (size_t)t->n_pipes;
+    return n;
+}

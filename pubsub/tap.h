@@ -1,0 +1,38 @@
+/* tap: repeats what is published on an nng PUB socket: a live look at the streams that may lose messages, and says so.
+ *
+ * A message is `NAME OFFSET` LF, and then whole lines of the stream NAME from OFFSET on. Who subscribes to "NAME " gets
+ * that stream. nng's PUB never waits: a peer that does not keep up loses the oldest messages that wait for it. The peer
+ * sees it by the offset, which is then not the end of the message before, and reads what it missed by /sub.
+ *
+ * 1. Only committed lines are repeated, those of one stream in their order.
+ * 2. Streams are repeated from their end at the start on, those made later from their beginning.
+ * 3. tap_numbers.dropped counts what nng has dropped for its peers: at least so many, since what is in its buffers may go
+ *    either way. What retention or a hole took before the tap had read it counts as a gap.
+ *
+ * The loop thread only; nng's own threads send.
+ */
+#ifndef MILLRACE_PUBSUB_TAP_H
+#define MILLRACE_PUBSUB_TAP_H
+
+#include "options.h"
+#include "streams.h"
+
+struct tap;
+
+#define TAP_SETTING "nng_publish"
+#define TAP_QUEUE 128 /* messages that wait for a peer */
+
+/* The streams are recovered. NULL with the error. */
+struct tap *tap_open(struct streams *streams, const char *urls, struct config_error *error);
+void tap_close(struct tap **t);
+/* Begins with streams that are new, and looks at what was dropped. Call it about once a second. */
+void tap_tick(struct tap *t);
+
+struct tap_numbers {
+    size_t peers;
+    uint64_t messages, bytes; /* given to nng while it had peers */
+    uint64_t dropped, gaps;
+};
+struct tap_numbers tap_numbers(const struct tap *t);
+
+#endif

@@ -1,0 +1,116 @@
+"""What may be odd or wrong with a request to pubsub, and its one answer, which docs/streams.md and docs/protocol.md give."""
+import time
+import unittest
+
+import harness
+from harness import query, request
+from pubsub_case import PubsubTest
+
+NUL = b"\x00"
+OK = 200, None
+
+# body -> status, code, and what is then in the stream
+BODIES = [
+    ("one line without its LF", b"a", OK, b"a\n"),
+    ("lines", b"a\nb\n", OK, b"a\nb\n"),
+    ("CR before LF is dropped, one", b"a\r\nb\r\r\n", OK, b"a\nb\r\n"),
+    ("CR before the LF that is added", b"a\r", OK, b"a\n"),
+    ("CR elsewhere", b"a\rb\n", OK, b"a\rb\n"),
+    ("NUL", b"a" + NUL + b"b\n" + NUL + b"\n", OK, b"a" + NUL + b"b\n" + NUL + b"\n"),
+    ("no UTF-8", b"\xff\xc0\n", OK, b"\xff\xc0\n"),
+    ("a line of max_line bytes", b"x" * 100, OK, b"x" * 100 + b"\n"),
+    ("its CR does not count", b"x" * 100 + b"\r\n", OK, b"x" * 100 + b"\n"),
+    ("a line of one more", b"ok\n" + b"x" * 101 + b"\n", (413, "line-too-large"), b""),
+    ("nothing", b"", (400, "empty-body"), b""),
+    ("one LF", b"\n", (400, "empty-line"), b""),
+    ("CR LF", b"\r\n", (400, "empty-line"), b""),
+    ("one CR", b"\r", (400, "empty-line"), b""),
+    ("an empty line in the middle", b"a\n\nb\n", (400, "empty-line"), b""),
+    ("an empty line at the end", b"a\n\n", (400, "empty-line"), b""),
+    ("more than max_body", b"xx\n" * 30000, (413, "too-large"), b""),
+]
+
+# what follows /pub? -> status and code, for a good body
+PUBLISHES = [
+    ("stream=", (400, "bad-parameter")), ("stream=a/b", (400, "bad-parameter")), ("stream=..", (400, "bad-parameter")),
+    ("stream=a%00b", (400, "bad-parameter")), ("stream=" + "x" * 65, (400, "bad-parameter")), ("stream=%C3%BC", (400, "bad-parameter")),
+    ("stream=t&producer=p", (400, "bad-parameter")), ("stream=t&mark=0&next=1", (400, "bad-parameter")),
+    ("stream=t&producer=a/b&mark=0&next=1", (400, "bad-parameter")), ("stream=t&producer=p&mark=1&next=1", (400, "bad-parameter")),
+    ("stream=t&producer=p&mark=-1&next=1", (400, "bad-parameter")), ("stream=t&producer=p&mark=x&next=1", (400, "bad-parameter")),
+    ("stream=t&producer=p&mark=0&next=18446744073709551616", (400, "bad-parameter")),
+    ("stream=t&producer=p&mark=5&next=6", (409, "mark-conflict")),
+]
+
+# The stream holds b"one\ntwo\nthree\n". from -> status and code, or the text.
+CURSORS = [
+    ("earliest", b"one\ntwo\nthree\n"), ("latest", b""), ("0", b"one\ntwo\nthree\n"), ("4", b"two\nthree\n"), ("8", b"three\n"),
+    ("14", b""), ("00004", b"two\nthree\n"), ("1", (416, "cursor-inside-line")), ("3", (416, "cursor-inside-line")),
+    ("13", (416, "cursor-inside-line")), ("15", (416, "cursor-beyond-end")), ("18446744073709551615", (416, "cursor-beyond-end")),
+    ("18446744073709551616", (400, "bad-parameter")), ("", (400, "bad-parameter")), ("-1", (400, "bad-parameter")),
+    ("4x", (400, "bad-parameter")), ("Earliest", (400, "bad-parameter")), ("@0", b"one\ntwo\nthree\n"),
+    ("@1", b"one\ntwo\nthree\n"), ("@4102444800", b""), ("@", (400, "bad-parameter")), ("@-1", (400, "bad-parameter")),
+    ("@1.5", (400, "bad-parameter")), ("@99999999999999999999", (400, "bad-parameter")),
+]
+
+SUBSCRIPTIONS = [
+    ("stream=s&follow=2", (400, "bad-parameter")), ("stream=a/b", (400, "bad-parameter")), ("stream=none", (404, "unknown-stream")),
+    ("stream=s&id=x", (409, "wrong-stream")), ("stream=s&multipart=x", (400, "bad-parameter")),
+]
+
+METHODS = [("GET", "/pub", 405), ("PUT", "/pub", 405), ("POST", "/sub", 405), ("DELETE", "/streams", 405), ("PUT", "/cursors", 405),
+           ("POST", "/clients", 405), ("GET", "/nothing", 404)]
+
+
+class BadInput(PubsubTest):
+    def problem(self, reply):
+        if reply.status == 200:
+            return OK
+        body = reply.json()
+        self.assertEqual(body["status"], reply.status)
+        self.assertTrue(body["detail"])
+        return reply.status, body["code"]
+
+    def test_bodies(self):
+        self.pubsub("--max-line=100", "--max-body=64K")
+        for n, (name, body, answer, text) in enumerate(BODIES):
+            with self.subTest(name):
+                stream = "s%d" % n
+                reply = self.pub(body, stream=stream)
+                self.assertEqual(self.problem(reply), answer)
+                self.assertEqual(self.sub(stream=stream).body if answer == OK else b"", text)
+                if answer != OK:
+                    self.assertProblem(self.sub(stream=stream), 404, "unknown-stream")
+
+    def test_publishes(self):
+        self.pubsub()
+        for target, answer in PUBLISHES:
+            with self.subTest(target):
+                self.assertEqual(self.problem(request(self.url, "POST", "/pub?" + target, b"line\n")), answer)
+
+    def test_cursors(self):
+        self.pubsub()
+        self.pub(b"one\ntwo\nthree\n")
+        for from_, answer in CURSORS:
+            with self.subTest(from_):
+                reply = self.sub(from_)
+                self.assertEqual(reply.body if reply.status == 200 else self.problem(reply), answer)
+                if isinstance(answer, bytes):
+                    self.assertEqual(int(reply.header("X-Millrace-Offset")), 14 - len(answer))
+        self.assertEqual(self.sub("@%d" % (time.time() + 3600)).body, b"")
+
+    def test_subscriptions_and_methods(self):
+        self.pubsub()
+        self.pub(b"line\n")
+        for target, answer in SUBSCRIPTIONS:
+            with self.subTest(target):
+                self.assertEqual(self.problem(request(self.url, "GET", "/sub?" + target)), answer)
+        for method, path, status in METHODS:
+            with self.subTest(method + path):
+                self.assertEqual(request(self.url, method, path, b"" if method == "PUT" else None).status, status)
+        self.assertProblem(request(self.url, "GET", "/producer?" + query(stream="s")), 400, "missing-parameter")
+        self.assertProblem(request(self.url, "GET", "/producer?" + query(stream="s", producer="a/b")), 400, "bad-parameter")
+        self.assertEqual(harness.request(self.url, "GET", "/streams").json()["streams"][0]["lines_published"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
