@@ -1,14 +1,9 @@
-/* follower: keeps one stream of a pubsub flowing into the aggregate.
+/* follower: keeps one stream of a pubsub flowing into the aggregate, by a stream client (stream_client.h).
  *
- * Asks /sub from the aggregate's cursor and never ends: what breaks is asked again, from the cursor, with backoff.
- *
- * 1. Only whole lines are counted; the cursor stands behind the last one, so asking again from it repeats nothing.
- * 2. The stream's id goes with every request: bytes of another stream are never counted under this one's offsets.
- * 3. A hole (410) is crossed and reported. A stream that is another (409), shorter than what is counted (416),
- *    or gone after it was counted (404) is refused: nothing of it is counted, follower_trouble says why, and it
- *    is asked again now and then, since an operator may put the right one in its place.
- * 4. Caught up, once and for all, is: counted up to the end that the first answer told. A stream that does not
- *    exist and never was counted is caught up.
+ * 1. Only whole lines are counted; the aggregate's cursor and the stream client's are the same at every callback's end.
+ * 2. A hole is crossed and reported. What the stream client refuses (another stream, one that is shorter or gone) is not
+ *    counted: follower_trouble says why.
+ * 3. While aggregate_is_full nothing is read.
  */
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H

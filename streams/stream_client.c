@@ -3,6 +3,7 @@
 #include "backoff.h"
 #include "http_client.h"
 #include "json_fields.h"
+#include "line_splitter.h"
 #include "log.h"
 
 #include <event2/event.h>
@@ -24,8 +25,7 @@ struct stream_client {
     struct http_call *call;
     struct event *timer;
     struct backoff backoff;
-    struct buf partial;    /* the beginning of a line whose LF has not come, at most max_line + 1 bytes */
-    uint64_t partial_size; /* all of it that has come */
+    struct line_splitter lines;
     bool stopped, paused, caught_up, has_target, ignoring, refused;
     uint64_t target;     /* the end that the first answer told */
     uint64_t asked_from; /* the cursor when asked */
@@ -94,92 +94,27 @@ static void refuse(struct stream_client *c, const char *text)
 
 /* ---- lines ---- */
 
-static void forget_partial(struct stream_client *c)
+static void on_lines(void *arg, struct bytes lines)
 {
-    buf_clear(&c->partial);
-    c->partial_size = 0;
-}
-
-static void hand_out(struct stream_client *c, struct bytes lines)
-{
+    struct stream_client *c = arg;
     c->cursor.offset += lines.len;
     c->config.on_lines(lines, c->config.arg);
 }
 
-/* One line, of which no more than max_line + 1 bytes need be there. size counts its LF. */
-static void hand_out_overlong(struct stream_client *c, struct bytes head, uint64_t size)
+static void on_overlong(void *arg, struct bytes head, uint64_t length)
 {
+    struct stream_client *c = arg;
     char text[120];
     if (c->config.on_overlong != NULL) {
-        c->cursor.offset += size;
-        c->config.on_overlong(
-            bytes_of(head.ptr, head.len < c->config.max_line ? head.len : c->config.max_line), size - 1,
-            c->config.arg);
+        c->cursor.offset += length + 1;
+        c->config.on_overlong(head, length, c->config.arg);
         return;
     }
-    snprintf(text, sizeof text, "a line of %" PRIu64 " bytes is over max_line (%zu)", size - 1,
-        c->config.max_line);
+    snprintf(
+        text, sizeof text, "a line of %" PRIu64 " bytes is over max_line (%zu)", length, c->config.max_line);
     set_trouble(c, true, text);
     c->ignoring = true;
-}
-
-static void keep_partial(struct stream_client *c, struct bytes part)
-{
-    size_t most = c->config.max_line + 1, room = c->partial.len < most ? most - c->partial.len : 0;
-    buf_append(&c->partial, part.ptr, part.len < room ? part.len : room);
-    c->partial_size += part.len;
-}
-
-/* The piece's first LF ends the line that was begun before; what is behind it is returned. */
-static struct bytes finish_partial(struct stream_client *c, struct bytes piece)
-{
-    const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
-    size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
-    keep_partial(c, bytes_of(piece.ptr, n));
-    if (lf == NULL)
-        return BYTES_NONE;
-    if (c->partial_size > c->config.max_line + 1)
-        hand_out_overlong(c, buf_bytes(&c->partial), c->partial_size);
-    else
-        hand_out(c, buf_bytes(&c->partial));
-    forget_partial(c);
-    return bytes_of(piece.ptr + n, piece.len - n);
-}
-
-/* A run of whole lines in which one may be over max_line: what is between such lines goes out whole. */
-static void hand_out_checked(struct stream_client *c, struct bytes run)
-{
-    size_t begin = 0, at = 0;
-    while (at < run.len && !c->ignoring) {
-        const char *lf = memchr(run.ptr + at, '\n', run.len - at);
-        size_t n = (size_t)(lf - (run.ptr + at)) + 1;
-        if (n > c->config.max_line + 1) {
-            if (at > begin)
-                hand_out(c, bytes_of(run.ptr + begin, at - begin));
-            hand_out_overlong(c, bytes_of(run.ptr + at, n), n);
-            begin = at + n;
-        }
-        at += n;
-    }
-    if (at > begin && !c->ignoring)
-        hand_out(c, bytes_of(run.ptr + begin, at - begin));
-}
-
-static void take(struct stream_client *c, struct bytes piece)
-{
-    if (c->partial_size > 0)
-        piece = finish_partial(c, piece);
-    const char *lf = piece.len > 0 && !c->ignoring ? memrchr(piece.ptr, '\n', piece.len) : NULL;
-    if (lf != NULL) {
-        struct bytes run = bytes_of(piece.ptr, (size_t)(lf - piece.ptr) + 1);
-        if (run.len > c->config.max_line)
-            hand_out_checked(c, run);
-        else
-            hand_out(c, run);
-        piece = bytes_of(piece.ptr + run.len, piece.len - run.len);
-    }
-    if (piece.len > 0 && !c->ignoring)
-        keep_partial(c, piece);
+    line_splitter_reset(&c->lines);
 }
 
 static void on_body(struct http_call *call, struct bytes piece, void *arg)
@@ -188,7 +123,7 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
     (void)call;
     if (c->stopped || c->ignoring)
         return;
-    take(c, piece);
+    line_splitter_feed(&c->lines, piece);
     if (c->stopped)
         return;
     check_caught_up(c);
@@ -304,7 +239,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     struct stream_client *c = arg;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
     c->call = NULL;
-    forget_partial(c);
+    line_splitter_reset(&c->lines);
     if (c->stopped)
         return;
     if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused))
@@ -352,6 +287,8 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
     c->config = *config;
     if (c->config.max_line == 0)
         c->config.max_line = STREAM_MAX_LINE;
+    c->lines = (struct line_splitter){
+        .max_line = c->config.max_line, .lines = on_lines, .overlong = on_overlong, .arg = c};
     c->stream = mem_strdup(config->stream);
     c->begin = mem_strdup(config->begin != NULL ? config->begin : "earliest");
     c->cursor = config->from;
@@ -364,6 +301,7 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
 void stream_client_stop(struct stream_client *c)
 {
     c->stopped = c->ignoring = true;
+    line_splitter_reset(&c->lines);
     evtimer_del(c->timer);
     if (c->call != NULL)
         http_call_cancel(c->call);
@@ -376,7 +314,7 @@ void stream_client_free(struct stream_client **cp)
         return;
     stream_client_stop(c);
     event_free(c->timer);
-    buf_free(&c->partial);
+    line_splitter_free(&c->lines);
     free(c->stream);
     free(c->begin);
     free(c);

@@ -10,11 +10,13 @@
 
 static struct buf seen;
 
-static void on_line(void *arg, struct bytes line)
+/* Whatever the runs are, their lines. */
+static void on_lines(void *arg, struct bytes run)
 {
     (void)arg;
-    buf_append_bytes(&seen, line);
-    buf_append_char(&seen, '|');
+    assert_int_equal(run.ptr[run.len - 1], '\n');
+    for (size_t i = 0; i < run.len; i++)
+        buf_append_char(&seen, run.ptr[i] == '\n' ? '|' : run.ptr[i]);
 }
 
 static void on_overlong(void *arg, struct bytes head, uint64_t length)
@@ -28,7 +30,7 @@ static void lines_come_out_however_they_are_cut(void **state)
     (void)state;
     struct bytes text = BYTES_LITERAL("one\n\nthree\nfourfive\nsix\nunfinished");
     for (size_t cut = 1; cut <= text.len; cut++) {
-        struct line_splitter s = {.max_line = 5, .line = on_line, .overlong = on_overlong};
+        struct line_splitter s = {.max_line = 5, .lines = on_lines, .overlong = on_overlong};
         buf_clear(&seen);
         for (size_t at = 0; at < text.len; at += cut)
             line_splitter_feed(&s, bytes_of(text.ptr + at, at + cut < text.len ? cut : text.len - at));
