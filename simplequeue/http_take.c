@@ -36,14 +36,9 @@ struct take {
     struct app *app;
     struct named_queue *q;
     size_t items;
-    struct buf separator;
+    struct bytes separator; /* the request's; in `kept` while it waits */
+    struct buf kept;
 };
-
-static void take_free(struct take *t)
-{
-    buf_free(&t->separator);
-    free(t);
-}
 
 /* The messages are set aside, and gone when the client's reply is written: at most once. */
 static void take_ready(struct take *t, struct http_request *req)
@@ -56,7 +51,7 @@ static void take_ready(struct take *t, struct http_request *req)
         return;
     }
     struct pending *p = pending_new(t->app, req, t->q);
-    join(named_queue_core(t->q), &ids, t->items, buf_bytes(&t->separator), &p->body);
+    join(named_queue_core(t->q), &ids, t->items, t->separator, &p->body);
     http_set_aside(req, p->body.len);
     enum queue_result r = named_queue_remove(t->q, &ids, app_now(), take_done, p);
     if (r == QUEUE_OK)
@@ -67,19 +62,26 @@ static void take_ready(struct take *t, struct http_request *req)
     reply_refused(t->app, req, r, 0);
 }
 
+/* QUEUE_LOADING: not answered yet. */
+static enum queue_result try_take(struct take *t, struct http_request *req)
+{
+    enum queue_result r = named_queue_prepare(t->q, t->items, APP_REPLY_BYTES);
+    if (r == QUEUE_OK)
+        take_ready(t, req);
+    else if (r != QUEUE_LOADING)
+        reply_refused(t->app, req, r, 0);
+    return r;
+}
+
 static void take_on(struct http_request *req, void *arg)
 {
     struct take *t = arg;
-    enum queue_result r = req ? named_queue_prepare(t->q, t->items, APP_REPLY_BYTES) : QUEUE_CLOSED;
-    if (r == QUEUE_LOADING) {
+    if (req && try_take(t, req) == QUEUE_LOADING) {
         parked_add(&front_of(t->q)->parked, t->app, req, take_on, t);
         return;
     }
-    if (r == QUEUE_OK)
-        take_ready(t, req);
-    else if (req)
-        reply_refused(t->app, req, r, 0);
-    take_free(t);
+    buf_free(&t->kept);
+    free(t);
 }
 
 static void take(struct app *app, struct http_request *req, size_t items, struct bytes separator)
@@ -87,15 +89,18 @@ static void take(struct app *app, struct http_request *req, size_t items, struct
     char name[NAME_MAX_BYTES + 1];
     if (refuse_head(req) || !param_queue(req, name))
         return;
-    struct named_queue *q = queues_find(app->queues, name);
-    if (!q) {
+    struct take t = {.app = app, .q = queues_find(app->queues, name), .items = items, .separator = separator};
+    if (!t.q) {
         http_reply(req, 200, OCTETS, BYTES_NONE);
         return;
     }
-    struct take *t = mem_zalloc(sizeof *t);
-    *t = (struct take){.app = app, .q = q, .items = items};
-    buf_append_bytes(&t->separator, separator);
-    take_on(req, t);
+    if (try_take(&t, req) != QUEUE_LOADING)
+        return;
+    struct take *waits = mem_alloc(sizeof *waits);
+    buf_append_bytes(&t.kept, separator);
+    t.separator = buf_bytes(&t.kept);
+    *waits = t;
+    parked_add(&front_of(t.q)->parked, app, req, take_on, waits);
 }
 
 void http_get(struct http_request *req, void *ctx)

@@ -9,6 +9,7 @@ target_link_libraries(bench_load PRIVATE millrace_flags PUBLIC millrace_base)
 
 millrace_bench(queue bench_load)
 millrace_bench(streams bench_load)
+millrace_bench(service bench_load)
 millrace_bench(journal millrace_journal)
 if(TARGET sortdb_core)
   millrace_bench(sorted sortdb_core)
