@@ -250,6 +250,30 @@ static void shed(struct buf *b)
         buf_clear(b);
 }
 
+/* Most bodies come whole with their head and are answered at once, so one large buffer serves them in turn. */
+static void shed_body(struct http_conn *c)
+{
+    struct buf *body = &c->req.body, *spare = &c->server->spare_body;
+    if (body->cap > HTTP_KEEP_BUFFER && body->cap <= 2 * HTTP_BODY_AHEAD && spare->cap == 0) {
+        *spare = *body;
+        *body = (struct buf){0};
+    }
+    shed(body);
+}
+
+void http_conn_expect_body(struct http_conn *c, uint64_t length)
+{
+    struct buf *body = &c->req.body, *spare = &c->server->spare_body;
+    size_t room = length < HTTP_BODY_AHEAD ? (size_t)length : HTTP_BODY_AHEAD;
+    if (room > HTTP_KEEP_BUFFER && spare->cap > body->cap) {
+        buf_free(body);
+        *body = *spare;
+        *spare = (struct buf){0};
+        buf_clear(body);
+    }
+    buf_reserve(body, room);
+}
+
 /* The reply is whole: on to the next request, or to the end. */
 static void end_request(struct http_conn *c)
 {
@@ -260,7 +284,7 @@ static void end_request(struct http_conn *c)
     req->refusal = HTTP_REFUSED_NOT;
     http_request_clear(req);
     shed(&req->text);
-    shed(&req->body);
+    shed_body(c);
     shed(&req->extra);
     c->message_complete = false;
     c->first = false;

@@ -31,6 +31,7 @@
 #define HTTP_WRITE_AHEAD (64 * 1024) /* with as much unsent, no further request is begun */
 #define HTTP_KEEP_BUFFER (4 * 1024)  /* buffers larger than this are freed between requests */
 #define HTTP_COPY_MAX (16 * 1024)    /* no more is copied to leave with what is beside it */
+#define HTTP_BODY_AHEAD (64 * 1024)  /* no more room is made for a body on the word of its length */
 #define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
 #define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
 
@@ -208,6 +209,7 @@ struct http_server {
     usec_t looked_at;
     struct stats_counter *evicted;
     struct event *scheduled_event, *sweep_event;
+    struct buf spare_body; /* memory of a body that was answered, for the next large one */
     struct buf spare; /* memory for a connection's large `staged`, which it gives back when that is written */
     char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
     struct buf top;    /* what every reply with status 200 begins with, and when it was made */
@@ -225,6 +227,8 @@ void http_conn_schedule(struct http_conn *c);
 void http_conn_run_scheduled(struct http_server *s);
 void http_conn_enter(struct http_conn *c, enum http_conn_state state);
 size_t http_conn_pending(const struct http_conn *c);
+/* Room for a body of that length as far as it is sure to come. */
+void http_conn_expect_body(struct http_conn *c, uint64_t length);
 /* Appends to what is to be written. */
 struct buf *http_conn_stage(
     struct http_conn *c, size_t room); /* the caller appends, and adds that to `queued` */

@@ -255,6 +255,8 @@ static void end_head(struct http_conn *c)
     req->keep_alive &= !req->asks_close;
     c->chunk = HTTP_CHUNK_SIZE;
     judge_headers(c);
+    if (req->refusal == HTTP_REFUSED_NOT && !req->endpoint->row->on_body)
+        http_conn_expect_body(c, c->body_left);
     req->live = true;
     http_conn_enter(c, HTTP_CONN_BODY);
     c->message_complete = !req->has_body;

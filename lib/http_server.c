@@ -268,6 +268,7 @@ void http_server_free(struct http_server **sp)
     buf_free(&s->server_line);
     buf_free(&s->top);
     buf_free(&s->spare);
+    buf_free(&s->spare_body);
     free(s->auth_token);
     free(s->read_buffer);
     free(s);
