@@ -122,6 +122,9 @@ struct journal_append {
     uint64_t mark, next;
     const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
     size_t n_pieces;            /* 0 with a producer: only the mark moves */
+    size_t
+        reserve; /* bytes of disk allocated behind it, or it is refused (JOURNAL_NO_SPACE): for later appends whose own
+                     * reserve is 0, which may use them. So what must be said of it later can be said on a full disk */
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */

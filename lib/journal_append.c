@@ -75,6 +75,7 @@ static void append_frame(struct journal *j, struct batch *b, const struct journa
         .payload = {NULL, size},
     };
     frame_append(&b->frames, &f, a->pieces, a->n_pieces);
+    b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
     j->accepted_end += size;
     b->end = j->accepted_end;
     b->time = j->accepted_time;

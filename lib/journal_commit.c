@@ -63,6 +63,7 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
     w->seed = segment_seed(h);
     w->base = w->end = h->base;
     w->position = w->filled = w->durable_position = position;
+    w->reserved = 0;
     w->announced = true;
     w->prepared = w->recycled = false;
     if (w->durable == h->previous_end)
@@ -110,14 +111,56 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     return 0;
 }
 
+/* ---- space for appends that must not fail ---- */
+
+/* Blocks beyond the file's end, so that its bytes stay what they are. */
+static int allocate(struct writer *w, uint64_t end)
+{
+    if (io->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)w->position, (off_t)(end - w->position)) != 0)
+        return -1;
+    w->reserved = end;
+    return 0;
+}
+
+/* After the file was cut: what that gave back is taken again as far as it is still there. */
+static void reserve_again(struct journal *j, size_t bytes)
+{
+    struct writer *w = &j->writer;
+    w->reserved = 0;
+    w->no_space = bytes > 0;
+    while (bytes >= FRAME_HEADER && allocate(w, w->position + bytes) != 0)
+        bytes /= 2;
+}
+
+/* Allocates what the batch wants behind it. A file system that cannot do it gets nothing reserved. */
+static enum journal_result reserve_behind(struct journal *j, const struct batch *b)
+{
+    struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
+    if (b->reserve == 0)
+        return JOURNAL_OK;
+    w->no_space = false;
+    if (w->filled >= end || w->reserved >= end || allocate(w, end + b->reserve) == 0 || allocate(w, end) == 0)
+        return JOURNAL_OK;
+    if (!is_no_space(errno))
+        return JOURNAL_OK;
+    spare_drop(j);
+    if (allocate(w, end) == 0)
+        return JOURNAL_OK;
+    w->no_space = true;
+    return JOURNAL_NO_SPACE;
+}
+
 /* Cuts the zeros off the segment that ends here and, unless the policy is never to sync, makes it durable
  * before anything stands in the next: so only the newest segment can have a torn tail. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
-    if (w->filled > w->position && io->ftruncate(w->fd, (off_t)w->position) != 0)
+    if ((w->filled > w->position || w->reserved > w->position) &&
+        io->ftruncate(w->fd, (off_t)w->position) != 0)
         return writer_latch(j, "ftruncate", errno);
     w->filled = w->position;
+    w->reserved = 0;
     if (never(j->set))
         return JOURNAL_OK;
     if (io->fdatasync(w->fd) != 0)
@@ -138,7 +181,7 @@ static bool better_place_ready(struct journal *j)
  * ends above every offset that was ever shown. */
 static bool must_roll(struct journal *j, const struct batch *b)
 {
-    if (b->frames.len == 0)
+    if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
         return false;
     return j->writer.position >= j->segment_bytes || better_place_ready(j) ||
            (never(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE);
@@ -155,7 +198,10 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     b->old_size = w->position;
     if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
         return JOURNAL_OK;
-    return is_no_space(errno) ? JOURNAL_NO_SPACE : writer_latch(j, "begin a segment after", errno);
+    if (!is_no_space(errno))
+        return writer_latch(j, "begin a segment after", errno);
+    reserve_again(j, b->reserve);
+    return JOURNAL_NO_SPACE;
 }
 
 /* ---- one batch ---- */
@@ -208,7 +254,7 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 
 /* Takes back a write that found no room. What it left behind would be valid frames once the bytes before them are
  * written again, so the file is cut and the cut made durable before anything else is written. */
-static enum journal_result undo_write(struct journal *j)
+static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
     if (io->ftruncate(w->fd, (off_t)w->position) != 0)
@@ -217,6 +263,7 @@ static enum journal_result undo_write(struct journal *j)
         return writer_latch(j, "fsync", errno);
     w->filled = w->position;
     spare_drop(j);
+    reserve_again(j, reserve);
     return JOURNAL_NO_SPACE;
 }
 
@@ -264,10 +311,13 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     struct writer *w = &j->writer;
     if (!w->announced)
         announce(j, b);
+    enum journal_result r = reserve_behind(j, b);
+    if (r != JOURNAL_OK)
+        return r;
     seal_frames(w, b);
     if (write_ended(w, &b->frames) != 0)
-        return is_no_space(errno) ? undo_write(j) : writer_latch(j, "write", errno);
-    enum journal_result r = fill_ahead(j, w->position + b->frames.len);
+        return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
+    r = fill_ahead(j, w->position + b->frames.len);
     if (r != JOURNAL_OK)
         return r;
     bool sync = must_sync(j);

@@ -110,6 +110,7 @@ struct batch {
     size_t count, capacity;
     uint64_t start, end; /* offsets */
     usec_t time;         /* of the last frame */
+    size_t reserve; /* the most that one of its appends wants behind it; 0: it may use what was reserved */
     enum journal_result result;
     struct segment *rolled;  /* a segment was begun for it; it may be so even when the batch is refused */
     uint64_t old_size, size; /* of the segment before (when rolled) and of the current file */
@@ -143,6 +144,8 @@ struct writer {
     uint64_t sequence, seed;
     uint64_t base;
     uint64_t position;         /* where the next frame goes */
+    uint64_t reserved;         /* position up to which blocks are allocated beyond the file's end */
+    bool no_space;             /* what was last to be reserved could not be */
     uint64_t filled;           /* the file's size: from position to here there are zeros, or old bytes */
     bool recycled;             /* old bytes: each write ends with the zeros that end a segment */
     bool prepared;             /* the segment began in a file filled ahead of use */

@@ -3,6 +3,11 @@
 
 #include <stdlib.h>
 
+#define REFUSED_MOST 3
+#define FULL_RETRY (1 * USEC_PER_SEC)      /* puts are refused without asking the journal for so long */
+#define RESERVE_EACH 96                    /* a frame with the removal of one message */
+#define RESERVE_LEAST ((uint64_t)64 << 10) /* for what else must be said */
+
 static enum queue_result result_of(enum journal_result r)
 {
     switch (r) {
@@ -138,6 +143,25 @@ void op_free_spare(struct named_queue *q)
     }
 }
 
+/* A removal that was refused together with a put that found no room has room of its own: it is appended again. */
+static bool append_again(struct op *o, const struct journal_commit *c)
+{
+    struct named_queue *q = o->q;
+    if (c->result != JOURNAL_NO_SPACE || o->kind != OP_REMOVE || o->refused++ >= REFUSED_MOST)
+        return false;
+    buf_clear(&q->record);
+    queue_log_remove(&q->record, queue_state(q->core)->next_id, &o->ids);
+    return op_append_record(o, q->now) == QUEUE_OK;
+}
+
+static void note_space(struct op *o, const struct journal_commit *c)
+{
+    if (o->kind != OP_PUT && o->kind != OP_MOVE)
+        return;
+    o->q->full = c->result == JOURNAL_NO_SPACE;
+    o->q->full_until = o->q->now.monotonic + FULL_RETRY;
+}
+
 void op_finish(const struct journal_commit *c, void *arg)
 {
     struct op *o = arg;
@@ -149,6 +173,9 @@ void op_finish(const struct journal_commit *c, void *arg)
         .count = o->n,
     };
     q->under_way--;
+    if (append_again(o, c))
+        return;
+    note_space(o, c);
     if (c->result == JOURNAL_OK && !c->duplicate)
         q->last_record = c->start;
     finishes[o->kind](o, c, &outcome);
@@ -166,6 +193,16 @@ void op_finish(const struct journal_commit *c, void *arg)
 }
 
 /* ---- appending ---- */
+
+size_t op_reserve(const struct named_queue *q, size_t n)
+{
+    const uint64_t *held = queue_state(q->core)->n;
+    uint64_t bytes = RESERVE_LEAST;
+    for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
+        n += held[s];
+    bytes += n * RESERVE_EACH;
+    return (size_t)(bytes < q->config.trim_step ? bytes : q->config.trim_step);
+}
 
 static struct bytes *pieces(struct named_queue *q, size_t n)
 {

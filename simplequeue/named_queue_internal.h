@@ -36,6 +36,7 @@ struct op {
     struct queue_now now; /* MOVE: when it was asked for */
     struct op *next_gathering;
     struct store_span page; /* KEEP */
+    unsigned refused;       /* REMOVE: how often for want of room */
     queue_done_fn *done;
     void *arg;
 };
@@ -70,6 +71,8 @@ struct named_queue {
     bool had_wanted;           /* it had its turn */
     size_t demand_items;       /* what requests wait for; 0: none does */
     size_t demand_bytes;
+    bool full;            /* the disk was, for the last put */
+    usec_t full_until;    /* monotonic: when a put may try again */
     bool keeping;         /* a KEEP record is under way */
     size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
     uint64_t keep_end;    /* and of the journal */
@@ -94,6 +97,8 @@ void op_finish(const struct journal_commit *c, void *arg);
 /* Appends q->record followed by `texts`. The op is the journal's from then on, or refused and untouched. */
 enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
     struct queue_now now, uint64_t *mark);
+/* What a record that adds messages reserves, so that each can be removed on a full disk. */
+size_t op_reserve(const struct named_queue *q, size_t n);
 enum queue_result op_append_record(struct op *o, struct queue_now now);
 
 /* ---- named_queue_put.c ---- */

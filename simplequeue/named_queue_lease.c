@@ -156,7 +156,7 @@ static enum queue_result append_move(struct op *o)
         queue_set_tries(core, first + i, o->items[i].tries);
     buf_clear(&o->q->record);
     queue_log_move(&o->q->record, first, o->items, n);
-    struct journal_append a = {0};
+    struct journal_append a = {.reserve = op_reserve(o->q, 0)};
     enum queue_result result = op_append(o, &a, texts, n, o->now, NULL);
     if (result != QUEUE_OK)
         queue_add_abort(core, first, n);

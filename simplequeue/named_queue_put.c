@@ -204,7 +204,8 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
 {
     bool duplicate = false;
     struct op *o = op_new(q, OP_PUT, done, arg);
-    struct journal_append a = {.producer = put->producer, .mark = put->mark, .next = put->next};
+    struct journal_append a = {
+        .producer = put->producer, .mark = put->mark, .next = put->next, .reserve = op_reserve(q, put->n)};
     enum queue_result r = QUEUE_OK;
     if (put->producer.len) {
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
@@ -213,6 +214,8 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
     }
     if (r == QUEUE_OK && !duplicate && !has_room(q, amount_of(put), (struct amount){0}))
         r = QUEUE_FULL;
+    else if (r == QUEUE_OK && !duplicate && q->full && now.monotonic < q->full_until)
+        r = QUEUE_NO_SPACE;
     if (r != QUEUE_OK) {
         op_free(o);
         return r;

@@ -120,7 +120,7 @@ static void append_new(void)
     for (size_t i = 0; i < e.length; i++)
         payload[i] = (char)(e.fill + i);
     struct bytes piece = bytes_of(payload, e.length);
-    struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1};
+    struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1, 0};
     enum journal_result r = journal_append(m.j, &a, 1, on_commit, (void *)(uintptr_t)m.count, NULL);
     CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)));
     if (r != JOURNAL_OK)
@@ -135,10 +135,10 @@ static void append_stale(void)
     int p = (int)model_below(PRODUCERS);
     uint64_t mark = mark_at(m.count, p), known;
     struct bytes piece = BYTES_LITERAL("stale");
-    struct journal_append a = {producer_name(p), mark ? model_below((unsigned)mark) : 0, mark, &piece, 1};
+    struct journal_append a = {producer_name(p), mark ? model_below((unsigned)mark) : 0, mark, &piece, 1, 0};
     if (mark && !journal_failure(m.j))
         CHECK(journal_append(m.j, &a, 1, on_duplicate, NULL, NULL) == JOURNAL_OK);
-    a = (struct journal_append){producer_name(p), mark + 1, mark + 2, &piece, 1};
+    a = (struct journal_append){producer_name(p), mark + 1, mark + 2, &piece, 1, 0};
     CHECK(journal_failure(m.j) || journal_append(m.j, &a, 1, on_duplicate, NULL, &known) == JOURNAL_CONFLICT);
 }
 

@@ -90,7 +90,7 @@ static enum journal_result append(struct fixture *f, const char *producer, uint6
     const char *text, struct answer *answer)
 {
     struct bytes piece = bytes_str(text);
-    struct journal_append a = {bytes_str(producer), mark, next, &piece, piece.len ? 1 : 0};
+    struct journal_append a = {bytes_str(producer), mark, next, &piece, piece.len ? 1 : 0, 0};
     *answer = (struct answer){0};
     return journal_append(f->j, &a, 1000, on_commit, answer, NULL);
 }
@@ -474,7 +474,7 @@ static void test_a_producer_back_from_a_backup(void **state)
     journal_set_flush(f->set);
     assert_true(a.commit.duplicate);
     struct bytes piece = BYTES_LITERAL("straddles");
-    struct journal_append straddling = {bytes_str("p"), 60, 120, &piece, 1};
+    struct journal_append straddling = {bytes_str("p"), 60, 120, &piece, 1, 0};
     assert_int_equal(journal_append(f->j, &straddling, 1, on_commit, &a, &mark), JOURNAL_CONFLICT);
     assert_int_equal(mark, 100);
     assert_content(f, "all");

@@ -97,11 +97,13 @@ static const struct queue_state *state_of(void)
     return queue_state(named_queue_core(q));
 }
 
+static usec_t put_at = 2;
+
 static void put_marked(const char *text, const char *producer, uint64_t mark, uint64_t next)
 {
     struct bytes message = bytes_str(text);
     struct queue_put put = {&message, 1, bytes_str(producer), mark, next, 0};
-    assert_int_equal(named_queue_put(q, &put, at(2), note, NULL, NULL), QUEUE_OK);
+    assert_int_equal(named_queue_put(q, &put, at(put_at), note, NULL, NULL), QUEUE_OK);
 }
 
 static void put(const char *text)
@@ -154,6 +156,10 @@ static void full_disk(void **state)
         assert_int_equal(outcomes[i].result, QUEUE_NO_SPACE);
     assert_int_equal(queue_depth(named_queue_core(q)), 1);
     fail_with = 0;
+    struct bytes soon = BYTES_LITERAL("soon");
+    struct queue_put again = {.messages = &soon, .n = 1};
+    assert_int_equal(named_queue_put(q, &again, at(put_at), note, NULL, NULL), QUEUE_NO_SPACE);
+    put_at += 2;
     put_marked("d", "p", 0, 5);
     put_marked("d", "p", 0, 5);
     flush();

@@ -1,0 +1,63 @@
+"""A full disk: puts are refused, what is there can be taken and acknowledged, and all heals without a restart."""
+import os
+import subprocess
+
+import harness
+from harness import wait_until
+from queue_test import QueueTest, message, number
+
+
+class DiskFullTest(QueueTest):
+    def setUp(self):
+        super().setUp()
+        self.disk = self.path("disk")
+        os.mkdir(self.disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.disk], capture_output=True).returncode:
+            self.skipTest("no right to mount a tmpfs")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+
+    def fill_up(self, q, size):
+        """Puts until one is refused; how many were not."""
+        for i in range(100000):
+            reply = q.post("/put", message(i, size))
+            if reply.status != 200:
+                self.expect(reply, 503, "storage-full")
+                return i
+        raise AssertionError("the disk is never full")
+
+    def drain(self, q, n):
+        """Everything comes out and is acknowledged, one by one, while puts go on being tried."""
+        seen = []
+        while len(seen) < n:
+            lease, got = self.reserve(q, "items=10")
+            self.assertTrue(got)
+            for i, _, text in got:
+                seen.append(number(text))
+                self.assertEqual(self.expect(q.post("/ack?lease=%s&id=%d" % (lease, i)), 200).json(), {"acked": 1})
+            if len(seen) < n // 20:
+                self.expect(q.post("/put", b"x" * 5000), 503, "storage-full")
+        self.assertEqual(seen[:n], list(range(n)))
+
+    def check(self, *args):
+        q = self.start("simplequeue", "--data-dir=" + os.path.join(self.disk, "data"), "--segment-bytes=1M", *args)
+        n = self.fill_up(q, 4000)
+        with open(os.path.join(self.disk, "other"), "wb", buffering=0) as other:
+            try:
+                while True:
+                    other.write(b"x" * 4096)
+            except OSError:
+                pass
+        self.drain(q, n)
+        os.unlink(os.path.join(self.disk, "other"))
+        wait_until(lambda: q.post("/put", b"again").status == 200, "puts to be taken again")
+        self.expect(q.get("/health"), 200)
+
+    def test_synced(self):
+        self.check("--sync=0")
+
+    def test_not_synced(self):
+        self.check("--sync=never")
+
+
+if __name__ == "__main__":
+    harness.main()
