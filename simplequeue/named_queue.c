@@ -174,9 +174,8 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
 {
     struct journal *j = q->config.journal;
     struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
-    q->trimmed = journal_earliest(j);
     q->readback = readback_new(j);
-    enum journal_result scan = journal_scan(j, q->trimmed, replay, &r);
+    enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
     if (r.failed)
         return false;
     if (scan == JOURNAL_OK || scan == JOURNAL_END)

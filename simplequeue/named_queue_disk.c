@@ -108,13 +108,12 @@ static void trim(struct named_queue *q)
 {
     uint64_t lowest = queue_lowest_offset(q->core);
     uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
-    if (keep < q->trimmed + q->config.trim_step)
+    if (keep < journal_earliest_end(q->config.journal))
         return;
     if (q->open_record < keep) {
         named_queue_append_open(q);
         return;
     }
-    q->trimmed = keep;
     readback_rest(q->readback, keep);
     journal_trim(q->config.journal, keep);
 }

@@ -55,11 +55,11 @@ struct named_queue {
     struct buf record;    /* reused by every append */
     struct bytes *pieces; /* likewise */
     size_t pieces_cap;
-    struct mark *marks;            /* memory only */
-    struct op *oldest, *newest;    /* puts under way that move a mark */
-    uint64_t last_record, trimmed; /* offsets */
-    uint64_t open_record;          /* where the journal says lease_base, or that of an opening before */
-    uint64_t lease_base;           /* this opening's */
+    struct mark *marks;         /* memory only */
+    struct op *oldest, *newest; /* puts under way that move a mark */
+    uint64_t last_record;       /* its offset */
+    uint64_t open_record;       /* where the journal says lease_base, or that of an opening before */
+    uint64_t lease_base;        /* this opening's */
     struct queue_now opened;
     struct queue_now now;       /* of the last operation */
     bool opening, open_missing; /* the OPEN record is under way; was refused */
