@@ -28,8 +28,8 @@
  * 9. A directory written by a newer format version is JOURNAL_NEWER and left untouched.
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
- * journal_set_poll. One committer thread a set writes and syncs: what arrives during a sync rides the next.
- * One reader thread a set reads and verifies. Neither calls the owner back directly: they call `notify`,
+ * journal_set_poll. Two committer threads a set take turns: one syncs while the other writes what arrives, which rides the
+ * next sync. One reader thread a set reads and verifies. None of them calls the owner back directly: they call `notify`,
  * which must only arrange that the owner calls journal_set_poll soon (an eventfd). A filler thread a set fills
  * the next segment's file with zeros ahead of use; nobody waits for it.
  */

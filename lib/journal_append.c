@@ -49,19 +49,32 @@ static void make_dirty(struct journal *j)
     j->next_dirty = NULL;
     *set->dirty_tail = j;
     set->dirty_tail = &j->next_dirty;
-    if (set->committer_waits)
-        pthread_cond_signal(&set->work);
 }
 
-/* Under the lock. */
-static struct batch *pending_batch(struct journal *j)
+/* The pending batch is the owner's while it is being added to: so that the copying keeps no committer waiting. */
+static struct batch *take_pending(struct journal *j)
 {
-    if (!j->pending) {
-        j->pending = batch_new(j->set, j);
-        j->pending->start = j->pending->end = j->accepted_end;
-        j->pending->time = j->accepted_time;
-    }
-    return j->pending;
+    pthread_mutex_lock(&j->set->lock);
+    struct batch *b = j->pending;
+    j->pending = NULL;
+    pthread_mutex_unlock(&j->set->lock);
+    if (b)
+        return b;
+    b = batch_new(j->set, j);
+    b->start = b->end = j->accepted_end;
+    b->time = j->accepted_time;
+    return b;
+}
+
+static void put_pending(struct journal *j, struct batch *b)
+{
+    pthread_mutex_lock(&j->set->lock);
+    j->pending = b;
+    make_dirty(j);
+    pthread_cond_t *wake = set_committer_to_wake(j->set);
+    pthread_mutex_unlock(&j->set->lock);
+    if (wake)
+        pthread_cond_signal(wake);
 }
 
 static void append_frame(struct journal *j, struct batch *b, const struct journal_append *a, size_t size)
@@ -84,8 +97,7 @@ static void append_frame(struct journal *j, struct batch *b, const struct journa
 static void enqueue(struct journal *j, const struct journal_append *a, size_t size, bool duplicate,
     journal_append_fn *done, void *arg)
 {
-    pthread_mutex_lock(&j->set->lock);
-    struct batch *b = pending_batch(j);
+    struct batch *b = take_pending(j);
     struct entry *e = batch_entry(b);
     *e = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
     if (!duplicate) {
@@ -96,8 +108,7 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
         append_frame(j, b, a, size);
         j->set->pending_bytes += e->size;
     }
-    make_dirty(j);
-    pthread_mutex_unlock(&j->set->lock);
+    put_pending(j, b);
     j->unfinished++;
 }
 

@@ -1,5 +1,11 @@
-/* The committer: takes each dirty journal's pending batch, writes it with one pwrite, syncs as the policy says
- * and hands it back. What arrives meanwhile gathers in the next batch, so the slower a sync, the more share it. */
+/* The committers: two threads that take turns. One takes each dirty journal's pending batch, writes it with one pwrite and
+ * lays it on set->written; if nobody syncs it then syncs what lies there, as the policy says, and hands it back, until
+ * nothing does. Meanwhile the other writes. So what arrives during a sync rides the next, the slower a sync, the more
+ * share it, and when one is over the next can begin at once, its bytes written.
+ *
+ * There is one turn to write and one to sync, and set->written is first in, first out: so batches are written, synced and
+ * handed back in the order of the appends. Nobody begins a segment while there is something to sync (wait_for_sync), so
+ * a sync never meets a descriptor that is going away. */
 #include "journal_internal.h"
 
 #include "io.h"
@@ -12,6 +18,9 @@
 
 #define FILL_LEAST (UINT64_C(64) << 10)
 #define FILL_MOST (UINT64_C(4) << 20)
+#define FILL_WORTH ((size_t)128 << 10) /* bytes of a commit from which on zeros cost more than they save */
+
+size_t journal_write_piece = (size_t)256 << 10;
 
 static bool never(const struct journal_set *set)
 {
@@ -23,13 +32,36 @@ static bool is_no_space(int system)
     return system == ENOSPC || system == EDQUOT;
 }
 
+/* The first failure is the one that is told. */
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
 {
-    j->writer.latched = true;
     char *path = segment_path(j->dir, j->writer.sequence, "");
-    failure_set(j->writer.failure, path, what, system);
+    pthread_mutex_lock(&j->set->lock);
+    if (!j->writer.latched)
+        failure_set(j->writer.failure, path, what, system);
+    j->writer.latched = true;
+    pthread_mutex_unlock(&j->set->lock);
     free(path);
     return JOURNAL_LATCHED;
+}
+
+static bool is_latched(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    bool is = j->writer.latched;
+    pthread_mutex_unlock(&j->set->lock);
+    return is;
+}
+
+static void wait_for_sync(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    while (set->syncing) {
+        set->writer_waits = true;
+        pthread_cond_wait(&set->synced, &set->lock);
+    }
+    set->writer_waits = false;
+    pthread_mutex_unlock(&set->lock);
 }
 
 /* ---- the next segment ---- */
@@ -62,7 +94,7 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
     w->sequence = h->sequence;
     w->seed = segment_seed(h);
     w->base = w->end = h->base;
-    w->position = w->filled = w->durable_position = position;
+    w->position = w->size = w->filled = w->durable_position = position;
     w->reserved = 0;
     w->announced = true;
     w->prepared = w->recycled = false;
@@ -104,10 +136,12 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     writer_enter(w, fd, &h, position);
     w->recycled = h.recycled;
     w->prepared = spare.size >= j->segment_bytes;
-    if (spare.size > w->filled)
-        w->filled = spare.size;
+    if (spare.size > w->size)
+        w->size = spare.size;
+    if (spare.filled > w->filled)
+        w->filled = spare.filled;
     *out = segment_new(j->dir, &h);
-    (*out)->size = w->filled;
+    (*out)->size = w->size;
     return 0;
 }
 
@@ -140,7 +174,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     if (b->reserve == 0)
         return JOURNAL_OK;
     w->no_space = false;
-    if (w->filled >= end || w->reserved >= end || allocate(w, end + b->reserve) == 0 || allocate(w, end) == 0)
+    if (w->size >= end || w->reserved >= end || allocate(w, end + b->reserve) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
     if (!is_no_space(errno))
         return JOURNAL_OK;
@@ -156,10 +190,9 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
-    if ((w->filled > w->position || w->reserved > w->position) &&
-        io->ftruncate(w->fd, (off_t)w->position) != 0)
+    if ((w->size > w->position || w->reserved > w->position) && io->ftruncate(w->fd, (off_t)w->position) != 0)
         return writer_latch(j, "ftruncate", errno);
-    w->filled = w->position;
+    w->size = w->filled = w->position;
     w->reserved = 0;
     if (never(j->set))
         return JOURNAL_OK;
@@ -192,6 +225,9 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     struct writer *w = &j->writer;
     if (!must_roll(j, b))
         return JOURNAL_OK;
+    wait_for_sync(j->set);
+    if (is_latched(j))
+        return JOURNAL_LATCHED;
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
@@ -223,31 +259,55 @@ static void announce(struct journal *j, struct batch *b)
     b->frames = whole;
 }
 
-static void seal_frames(struct writer *w, struct batch *b)
+/* Seals and writes piece by piece: what was read for its checksum is still in the processor's cache when it is copied. In a
+ * recycled file the frames are followed by as many zeros as end a segment, or what stood there before would look like a
+ * torn frame. The next write overwrites them. */
+static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
 {
-    for (size_t at = 0; at < b->frames.len;) {
-        struct frame_place place = {w->seed, w->position + at, w->durable, w->durable_position};
-        at += frame_seal(b->frames.ptr + at, &place);
+    struct frame_place place = *synced;
+    size_t tail = w->recycled ? FRAME_HEADER : 0;
+    buf_reserve(frames, tail);
+    memset(frames->ptr + frames->len, 0, tail);
+    for (size_t done = 0, at = 0; done < frames->len; done = at) {
+        while (at < frames->len && at - done < journal_write_piece) {
+            place.position = w->position + at;
+            at += frame_seal(frames->ptr + at, &place);
+        }
+        size_t n = at - done + (at == frames->len ? tail : 0);
+        if (io_write_all(w->fd, frames->ptr + done, n, (off_t)(w->position + done)) != 0)
+            return -1;
     }
+    uint64_t end = w->position + frames->len + tail;
+    w->filled = w->filled < end ? end : w->filled;
+    w->size = w->size < end ? end : w->size;
+    return 0;
 }
 
-/* Zeros beyond the batch, so that the syncs of the next commits change no metadata. Failing for want of room is
- * no failure: what was asked is written. */
-static enum journal_result fill_ahead(struct journal *j, uint64_t end)
+/* How far zeros shall reach beyond a batch that ends at `end`. As much again as the segment holds, so that a small journal
+ * stays small. */
+static uint64_t fill_target(const struct journal *j, uint64_t end)
+{
+    uint64_t more = end < FILL_LEAST ? FILL_LEAST : end > FILL_MOST ? FILL_MOST : end;
+    uint64_t target = (end + more) & ~UINT64_C(4095);
+    return target < j->segment_bytes ? target : j->segment_bytes;
+}
+
+/* Zeros beyond the batch, so that the syncs of the next commits change no metadata. That saves time a commit and costs
+ * time a byte, so large commits are better off without. Failing for want of room is no failure: what was asked is
+ * written. */
+static enum journal_result fill_ahead(struct journal *j, uint64_t end, size_t commit)
 {
     static const char zeros[1 << 16];
     struct writer *w = &j->writer;
-    if (never(j->set) || w->prepared || w->filled > end + FRAME_HEADER)
+    if (never(j->set) || commit >= FILL_WORTH || w->filled > end + FRAME_HEADER)
         return JOURNAL_OK;
-    uint64_t more = end < FILL_LEAST ? FILL_LEAST : end > FILL_MOST ? FILL_MOST : end;
-    uint64_t target = (end + more) & ~UINT64_C(4095);
-    if (target > j->segment_bytes)
-        target = j->segment_bytes;
+    uint64_t target = fill_target(j, end);
     while (w->filled < target) {
         uint64_t step = target - w->filled < sizeof zeros ? target - w->filled : sizeof zeros;
         if (io_write_all(w->fd, zeros, step, (off_t)w->filled) != 0)
             return is_no_space(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
         w->filled += step;
+        w->size = w->size < w->filled ? w->filled : w->size;
     }
     return JOURNAL_OK;
 }
@@ -261,7 +321,7 @@ static enum journal_result undo_write(struct journal *j, size_t reserve)
         return writer_latch(j, "ftruncate", errno);
     if (io->fsync(w->fd) != 0)
         return writer_latch(j, "fsync", errno);
-    w->filled = w->position;
+    w->size = w->filled = w->position;
     spare_drop(j);
     reserve_again(j, reserve);
     return JOURNAL_NO_SPACE;
@@ -274,8 +334,9 @@ static bool must_sync(const struct journal *j)
     return !never(j->set) || !j->writer.announced;
 }
 
-static void written(struct writer *w, struct batch *b)
+static void written(struct journal *j, struct batch *b)
 {
+    struct writer *w = &j->writer;
     struct frame f;
     size_t size;
     for (size_t at = 0; at < b->frames.len; at += size) {
@@ -285,58 +346,51 @@ static void written(struct writer *w, struct batch *b)
         if (f.name.len)
             marks_commit(&w->marks, f.name, f.mark);
     }
-    w->position += b->frames.len;
-    w->end = b->end;
     w->last_time = b->time;
     w->announced = true;
+    pthread_mutex_lock(&j->set->lock);
+    w->position += b->frames.len;
+    w->end = b->end;
+    b->position = w->position;
+    pthread_mutex_unlock(&j->set->lock);
 }
 
-/* In a recycled file the frames are followed by as many zeros as end a segment, or what stood there before would look
- * like a torn frame. The next write overwrites them. */
-static int write_ended(struct writer *w, struct buf *frames)
+static struct frame_place what_is_synced(struct journal *j)
 {
-    size_t tail = w->recycled ? FRAME_HEADER : 0;
-    buf_reserve(frames, tail);
-    memset(frames->ptr + frames->len, 0, tail);
-    uint64_t end = w->position + frames->len + tail;
-    if (io_write_all(w->fd, frames->ptr, frames->len + tail, (off_t)w->position) != 0)
-        return -1;
-    if (w->filled < end)
-        w->filled = end;
-    return 0;
+    const struct writer *w = &j->writer;
+    pthread_mutex_lock(&j->set->lock);
+    struct frame_place place = {w->seed, 0, w->durable, w->durable_position};
+    pthread_mutex_unlock(&j->set->lock);
+    return place;
 }
 
 static enum journal_result write_frames(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
+    b->sync = must_sync(j);
     if (!w->announced)
         announce(j, b);
     enum journal_result r = reserve_behind(j, b);
     if (r != JOURNAL_OK)
         return r;
-    seal_frames(w, b);
-    if (write_ended(w, &b->frames) != 0)
+    struct frame_place synced = what_is_synced(j);
+    if (write_sealed(w, &b->frames, &synced) != 0)
         return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
-    r = fill_ahead(j, w->position + b->frames.len);
+    r = fill_ahead(j, w->position + b->frames.len, b->frames.len);
     if (r != JOURNAL_OK)
         return r;
-    bool sync = must_sync(j);
-    if (sync && io->fdatasync(w->fd) != 0)
-        return writer_latch(j, "fdatasync", errno);
-    written(w, b);
-    if (sync) {
-        w->durable = w->end;
-        w->durable_position = w->position;
-    }
+    written(j, b);
     if (!never(j->set) && w->position >= j->segment_bytes / 8)
         spare_ask(j);
     return JOURNAL_OK;
 }
 
-static void commit_batch(struct journal *j, struct batch *b)
+/* A refused batch halts its journal at once: what would be written behind it relied on it. */
+static void write_batch(struct batch *b)
 {
+    struct journal *j = b->journal;
     int failed = spare_failed(j);
-    if (j->writer.latched)
+    if (is_latched(j))
         b->result = JOURNAL_LATCHED;
     else if (failed)
         b->result = writer_latch(j, "fill the next segment's file", failed);
@@ -344,32 +398,88 @@ static void commit_batch(struct journal *j, struct batch *b)
         b->result = roll_when_due(j, b);
     if (b->result == JOURNAL_OK && b->frames.len > 0)
         b->result = write_frames(j, b);
-    b->size = j->writer.filled;
+    b->size = j->writer.size;
+    pthread_mutex_lock(&j->set->lock);
+    j->halted = b->result != JOURNAL_OK;
+    pthread_mutex_unlock(&j->set->lock);
 }
 
-/* ---- the thread ---- */
+/* ---- one sync ---- */
+
+/* Perhaps the sync of one before it covered it. */
+static bool needs_sync(const struct writer *w, const struct batch *b)
+{
+    return b->sync && b->position > w->durable_position;
+}
+
+/* What it covers is what was written when it began: the other committer may be writing behind that. One that only repeats
+ * what a sync before it lost fails with it. */
+static void sync_batch(struct batch *b)
+{
+    struct journal *j = b->journal;
+    struct writer *w = &j->writer;
+    if (b->result != JOURNAL_OK)
+        return;
+    pthread_mutex_lock(&j->set->lock);
+    bool latched = w->latched, needed = needs_sync(w, b);
+    uint64_t end = w->end, position = w->position;
+    pthread_mutex_unlock(&j->set->lock);
+    if (latched)
+        b->result = JOURNAL_LATCHED;
+    else if (needed && io->fdatasync(w->fd) != 0)
+        b->result = writer_latch(j, "fdatasync", errno);
+    if (b->result != JOURNAL_OK || !needed)
+        return;
+    pthread_mutex_lock(&j->set->lock);
+    w->durable = end;
+    w->durable_position = position;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+/* ---- the threads ---- */
 
 static struct timespec monotonic_at(usec_t t)
 {
     return (struct timespec){.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
 }
 
-/* Under the lock: waits for work and, with sync_ms, until the next sync is due. False: stop. */
-static bool wait_for_work(struct journal_set *set, usec_t not_before)
+/* With sync_ms nothing is written while something is being synced, so that syncs are never closer than that. */
+static bool may_write(const struct journal_set *set)
 {
-    struct timespec due = monotonic_at(not_before);
+    bool spaced = set->config.sync_ms > 0;
+    return set->dirty && !set->writing && !(spaced && set->syncing);
+}
+
+/* Under the lock: waits for work and, with sync_ms, until the next sync is due. False: stop. */
+static bool wait_for_work(struct committer *c)
+{
+    struct journal_set *set = c->set;
     for (;;) {
-        if (!set->dirty && set->stop)
-            return false;
-        if (set->dirty && (set->hurry || set->stop || clock_monotonic() >= not_before))
+        struct timespec due = monotonic_at(set->not_before);
+        bool may = may_write(set);
+        if (may && (set->hurry || set->stop || clock_monotonic() >= set->not_before))
             return true;
-        set->committer_waits = !set->dirty;
-        if (set->dirty)
-            pthread_cond_timedwait(&set->work, &set->lock, &due);
+        if (set->stop && !set->dirty)
+            return false;
+        c->idle = true;
+        set->latest_idle = c;
+        if (may)
+            pthread_cond_timedwait(&c->wake, &set->lock, &due);
         else
-            pthread_cond_wait(&set->work, &set->lock);
-        set->committer_waits = false;
+            pthread_cond_wait(&c->wake, &set->lock);
+        c->idle = false;
     }
+}
+
+/* The one that fell asleep last: its processor is the likeliest to be awake. */
+pthread_cond_t *set_committer_to_wake(struct journal_set *set)
+{
+    struct committer *c = set->latest_idle;
+    if (!may_write(set) || !c)
+        return NULL;
+    if (!c->idle)
+        c = c == set->committers ? set->committers + 1 : set->committers;
+    return c->idle ? &c->wake : NULL;
 }
 
 /* Under the lock: the pending batches of all dirty journals, in a list. */
@@ -389,42 +499,77 @@ static struct batch *take_dirty(struct journal_set *set)
     return first;
 }
 
-/* From here on the batch and, unless the owner appends again, its journal are the owner's. */
-static void hand_back(struct journal_set *set, struct batch *b)
+/* Under the lock, with the turn to write. */
+static void write_what_is_pending(struct journal_set *set)
 {
+    struct batch *first = take_dirty(set), *last = NULL;
+    pthread_mutex_unlock(&set->lock);
+    for (struct batch *b = first; b; b = b->next) {
+        write_batch(b);
+        last = b;
+    }
+    pthread_mutex_lock(&set->lock);
+    if (!last)
+        return;
+    *set->written_tail = first;
+    set->written_tail = &last->next;
+}
+
+/* Under the lock, with the turn to sync; whether that goes on. From its handing back on the batch and, unless the owner appends again, its
+ * journal are the owner's; so in the same step the turn ends if nothing more lies on set->written. */
+static bool sync_first(struct journal_set *set)
+{
+    struct batch *b = set->written;
+    set->written = b->next;
+    if (!set->written)
+        set->written_tail = &set->written;
+    b->next = NULL;
+    pthread_mutex_unlock(&set->lock);
+    sync_batch(b);
     pthread_mutex_lock(&set->lock);
     if (b->result != JOURNAL_OK)
         b->journal->halted = true;
     bool was_empty = !set->finished;
-    b->next = NULL;
     *set->finished_tail = b;
     set->finished_tail = &b->next;
     set_announce(set, was_empty);
+    bool more = set->written != NULL;
+    set->syncing = more;
+    if (!more && set->writer_waits)
+        pthread_cond_signal(&set->synced);
     pthread_mutex_unlock(&set->lock);
     if (was_empty)
         set->config.notify(set->config.notify_arg);
+    pthread_mutex_lock(&set->lock);
+    return more;
+}
+
+static void wake_another(struct journal_set *set)
+{
+    pthread_cond_t *wake = set_committer_to_wake(set);
+    if (wake)
+        pthread_cond_signal(wake);
 }
 
 void *committer_main(void *arg)
 {
-    struct journal_set *set = arg;
-    usec_t not_before = 0;
-    for (;;) {
-        pthread_mutex_lock(&set->lock);
-        bool go = wait_for_work(set, not_before);
-        struct batch *b = go ? take_dirty(set) : NULL;
-        pthread_mutex_unlock(&set->lock);
-        if (!go)
-            return NULL;
+    struct committer *c = arg;
+    struct journal_set *set = c->set;
+    pthread_mutex_lock(&set->lock);
+    while (wait_for_work(c)) {
+        set->writing = true;
         if (set->config.sync_ms > 0)
-            not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
-        while (b) {
-            struct batch *next = b->next;
-            commit_batch(b->journal, b);
-            hand_back(set, b);
-            b = next;
-        }
+            set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
+        write_what_is_pending(set);
+        set->writing = false;
+        wake_another(set);
+        bool mine = !set->syncing && set->written;
+        set->syncing = set->syncing || mine;
+        while (mine)
+            mine = sync_first(set);
     }
+    pthread_mutex_unlock(&set->lock);
+    return NULL;
 }
 
 /* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. */
@@ -463,9 +608,8 @@ static void leave_close_frame(struct journal *j)
     struct frame f = {.kind = FRAME_CLOSE, .offset = w->end, .time = w->last_time};
     struct buf b = {0};
     frame_append(&b, &f, NULL, 0);
-    struct frame_place place = {w->seed, w->position, w->durable, w->durable_position};
-    frame_seal(b.ptr, &place);
-    uint64_t end = w->position + (write_ended(w, &b) == 0 ? b.len : 0);
+    struct frame_place synced = what_is_synced(j);
+    uint64_t end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
     buf_free(&b);
     if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0)
         (void)!io->fdatasync(w->fd);

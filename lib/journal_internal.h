@@ -2,8 +2,9 @@
  *
  * Who may touch what
  *   owner      the thread that calls journal.h: segments, `marks`, ends, readers; anything not named below
- *   committer  `struct writer`; the owner only while nothing of the journal is pending (opening, closing)
- *   set->lock  journal.pending, .dirty, .halted, and the lists between the threads
+ *   committer  `struct writer`, whoever has the turn to write; the owner only while nothing of the journal is pending
+ *              (opening, closing). What both committers need (position, end, durable, latched) changes under the lock
+ *   set->lock  journal.pending, .dirty, .halted, the committers' turns, and the lists between the threads
  * A batch belongs to the owner while it is pending (under the lock), to the committer from when it takes it
  * until it puts it on set->finished, and then to the owner again. A job likewise, with the reader thread.
  */
@@ -112,6 +113,8 @@ struct batch {
     usec_t time;         /* of the last frame */
     size_t reserve; /* the most that one of its appends wants behind it; 0: it may use what was reserved */
     enum journal_result result;
+    bool sync;               /* must be synced before it is handed back */
+    uint64_t position;       /* where its frames end in the file */
     struct segment *rolled;  /* a segment was begun for it; it may be so even when the batch is refused */
     uint64_t old_size, size; /* of the segment before (when rolled) and of the current file */
 };
@@ -128,14 +131,14 @@ enum spare_state {
 };
 struct spare {
     enum spare_state state;
-    bool recycled;  /* holds old bytes, not zeros */
-    bool abandon;   /* the journal is being closed */
-    bool allocated; /* SPARE_MAKING, and good enough to be taken at once */
-    bool hurry;     /* the committer waits for it */
-    usec_t busy;    /* when there was a commit last */
-    bool trimmed;   /* a segment was trimmed since zeros were last asked for */
-    uint64_t size;
-    int failed; /* errno of a write or sync that failed: the committer latches on it */
+    bool recycled;         /* holds old bytes, not zeros */
+    bool abandon;          /* the journal is being closed */
+    bool allocated;        /* SPARE_MAKING, and good enough to be taken at once */
+    bool hurry;            /* the committer waits for it */
+    usec_t busy;           /* when there was a commit last */
+    bool trimmed;          /* a segment was trimmed since zeros were last asked for */
+    uint64_t size, filled; /* the file's; up to where it was written to, not only allocated */
+    int failed;            /* errno of a write or sync that failed: the committer latches on it */
 };
 
 /* The committer's side of a journal. */
@@ -143,13 +146,15 @@ struct writer {
     int fd;
     uint64_t sequence, seed;
     uint64_t base;
-    uint64_t position;         /* where the next frame goes */
-    uint64_t reserved;         /* position up to which blocks are allocated beyond the file's end */
-    bool no_space;             /* what was last to be reserved could not be */
-    uint64_t filled;           /* the file's size: from position to here there are zeros, or old bytes */
-    bool recycled;             /* old bytes: each write ends with the zeros that end a segment */
-    bool prepared;             /* the segment began in a file filled ahead of use */
-    uint64_t end;              /* logical, of what is written */
+    uint64_t position; /* where the next frame goes */
+    uint64_t reserved; /* position up to which blocks are allocated beyond the file's end */
+    bool no_space;     /* what was last to be reserved could not be */
+    uint64_t size;     /* of the file */
+    uint64_t
+        filled;    /* from position to here it holds zeros, or old bytes; behind, blocks at most allocated */
+    bool recycled; /* old bytes: each write ends with the zeros that end a segment */
+    bool prepared; /* the segment began in a file made ahead of use */
+    uint64_t end;  /* logical, of what is written */
     uint64_t durable;          /* logical, of what is synced */
     uint64_t durable_position; /* of this file: what is synced */
     usec_t last_time;
@@ -212,6 +217,14 @@ struct job {
     char failure[JOURNAL_ERROR_TEXT];
 };
 
+#define COMMITTERS 2
+struct committer {
+    struct journal_set *set;
+    pthread_t thread;
+    pthread_cond_t wake;
+    bool idle; /* on `wake` */
+};
+
 struct journal_set {
     struct journal_set_config config;
     uint8_t boot[16];
@@ -223,17 +236,22 @@ struct journal_set {
     size_t spares;
 
     pthread_mutex_t lock;
-    pthread_cond_t work;     /* for the committer */
+    pthread_cond_t synced;   /* for the committer that would begin a segment */
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t progress; /* for an owner that waits */
-    bool committer_waits, reader_waits, owner_waits, stop, hurry;
+    bool reader_waits, owner_waits, stop, hurry;
+    bool writing, syncing;                 /* a committer has the turn to write, to sync */
+    bool writer_waits;                     /* on `synced` */
+    usec_t not_before;                     /* with sync_ms: when the next sync may be */
+    struct batch *written, **written_tail; /* to be synced; there are some only while `syncing` */
+    struct committer committers[COMMITTERS], *latest_idle;
     struct journal *dirty, **dirty_tail;
     struct batch *finished, **finished_tail;
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
     struct journal *to_fill, **to_fill_tail;
     pthread_cond_t fills; /* for the filler */
-    pthread_t committer, reader, filler;
+    pthread_t reader, filler;
 };
 
 /* journal_set.c */
@@ -245,7 +263,10 @@ void batch_release(struct journal_set *set, struct batch *b);
 extern void (*journal_boot_id)(uint8_t out[16]);
 
 /* journal_commit.c */
-void *committer_main(void *set);
+extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
+void *committer_main(void *committer);
+/* Under the lock: whom to signal (best once it is free again) because there is something to write; NULL: nobody. */
+pthread_cond_t *set_committer_to_wake(struct journal_set *set);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);

@@ -342,9 +342,9 @@ static enum journal_result enter_last(struct opening *o)
     w->seed = segment_seed(h);
     w->base = h->base;
     w->position = w->durable_position = o->position;
-    w->filled = o->j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
+    w->size = w->filled = o->j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
     w->recycled = h->recycled;
-    w->prepared = w->filled >= o->j->segment_bytes;
+    w->prepared = w->size >= o->j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
     return JOURNAL_OK;
@@ -397,7 +397,7 @@ static enum journal_result make_hole(struct opening *o, uint64_t reach)
 {
     struct writer *w = &o->j->writer;
     uint64_t above = o->end > reach ? o->end : reach;
-    if (w->filled > w->position && io->ftruncate(w->fd, (off_t)w->position) != 0)
+    if (w->size > w->position && io->ftruncate(w->fd, (off_t)w->position) != 0)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot cut the last segment", errno);
     return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
 }

@@ -117,6 +117,9 @@ static void init_lists(struct journal_set *set)
     set->jobs_tail = &set->jobs;
     set->jobs_done_tail = &set->jobs_done;
     set->to_fill_tail = &set->to_fill;
+    set->written_tail = &set->written;
+    for (size_t i = 0; i < COMMITTERS; i++)
+        set->committers[i].set = set;
 }
 
 static void init_conditions(struct journal_set *set)
@@ -124,7 +127,9 @@ static void init_conditions(struct journal_set *set)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&set->work, &monotonic);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_init(&set->committers[i].wake, &monotonic);
+    pthread_cond_init(&set->synced, NULL);
     pthread_cond_init(&set->reads, NULL);
     pthread_cond_init(&set->fills, &monotonic);
     pthread_cond_init(&set->progress, NULL);
@@ -143,8 +148,10 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     journal_boot_id(set->boot);
     init_lists(set);
     init_conditions(set);
-    if (pthread_create(&set->committer, NULL, committer_main, set) != 0 ||
-        pthread_create(&set->reader, NULL, reader_main, set) != 0 ||
+    int failed = 0;
+    for (size_t i = 0; i < COMMITTERS; i++)
+        failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
+    if (failed || pthread_create(&set->reader, NULL, reader_main, set) != 0 ||
         pthread_create(&set->filler, NULL, filler_main, set) != 0) {
         fprintf(stderr, "millrace: cannot start a thread\n");
         abort();
@@ -187,11 +194,18 @@ void journal_set_poll(struct journal_set *set)
     }
 }
 
+/* Under the lock. */
+static void wake_committers(struct journal_set *set)
+{
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_signal(&set->committers[i].wake);
+}
+
 void set_wait(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);
     set->hurry = true;
-    pthread_cond_signal(&set->work);
+    wake_committers(set);
     set->owner_waits = true;
     while (!set->finished && !set->jobs_done && !set->answered)
         pthread_cond_wait(&set->progress, &set->lock);
@@ -224,11 +238,12 @@ static void stop_threads(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);
     set->stop = true;
-    pthread_cond_signal(&set->work);
+    wake_committers(set);
     pthread_cond_signal(&set->reads);
     pthread_cond_signal(&set->fills);
     pthread_mutex_unlock(&set->lock);
-    pthread_join(set->committer, NULL);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_join(set->committers[i].thread, NULL);
     pthread_join(set->reader, NULL);
     pthread_join(set->filler, NULL);
 }
@@ -252,7 +267,9 @@ void journal_set_free(struct journal_set **p)
         batch_free(b);
     }
     pthread_mutex_destroy(&set->lock);
-    pthread_cond_destroy(&set->work);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_destroy(&set->committers[i].wake);
+    pthread_cond_destroy(&set->synced);
     pthread_cond_destroy(&set->reads);
     pthread_cond_destroy(&set->fills);
     pthread_cond_destroy(&set->progress);

@@ -42,11 +42,11 @@ static void set_allocated(struct journal *j)
     pthread_mutex_unlock(&j->set->lock);
 }
 
-/* 0, or an errno. */
-static int write_zeros(struct journal *j, int fd)
+/* 0, or an errno; *filled: how far it came. */
+static int write_zeros(struct journal *j, int fd, uint64_t *filled)
 {
     static const char zeros[FILL_STEP];
-    for (uint64_t size = 0; size < j->segment_bytes;) {
+    for (uint64_t size = 0; size < j->segment_bytes; *filled = size) {
         uint64_t left = j->segment_bytes - size, step = left < FILL_STEP ? left : FILL_STEP;
         enum leave leave = wait_for_idle(j);
         if (leave != LEAVE_NO)
@@ -62,13 +62,13 @@ static int write_zeros(struct journal *j, int fd)
 
 /* Allocated first, which costs no time: a commit into allocated blocks is already cheaper than one that grows the file.
  * A file system that cannot do it gets zeros only. */
-static int fill_file(struct journal *j, int fd)
+static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     if (io->fallocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
         set_allocated(j);
     else if (errno == ENOSPC || errno == EDQUOT)
         return errno;
-    int failed = write_zeros(j, fd);
+    int failed = write_zeros(j, fd, filled);
     if (failed == 0 && sync_or_eio(io->fsync(fd)) != 0)
         failed = errno;
     return failed;
@@ -82,10 +82,11 @@ static struct spare make_spare(struct journal *j)
     char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
     int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd >= 0) {
-        int failed = fill_file(j, fd);
+        uint64_t filled = 0;
+        int failed = fill_file(j, fd, &filled);
         io->close(fd);
         if (failed == 0 && io->rename(fresh, path) == 0)
-            made = (struct spare){.state = SPARE_READY, .size = j->segment_bytes};
+            made = (struct spare){.state = SPARE_READY, .size = j->segment_bytes, .filled = filled};
         else
             io->unlink(fresh);
         if (failed && failed != ENOSPC && failed != EDQUOT && failed != ECANCELED)
@@ -228,7 +229,7 @@ int spare_recycle(struct journal *j, const struct segment *s)
     pthread_mutex_lock(&set->lock);
     j->spare.state = done ? SPARE_READY : SPARE_REFUSED;
     j->spare.recycled = true;
-    j->spare.size = s->size;
+    j->spare.size = j->spare.filled = s->size;
     pthread_cond_broadcast(&set->progress);
     pthread_mutex_unlock(&set->lock);
     errno = system;
@@ -243,7 +244,10 @@ void spare_adopt(struct journal *j)
         io->unlink(fresh);
     if (stat(path, &st) == 0) {
         if (j->set->config.sync_ms != JOURNAL_SYNC_NEVER && (uint64_t)st.st_size >= j->segment_bytes)
-            j->spare = (struct spare){.state = SPARE_READY, .recycled = true, .size = (uint64_t)st.st_size};
+            j->spare = (struct spare){.state = SPARE_READY,
+                .recycled = true,
+                .size = (uint64_t)st.st_size,
+                .filled = (uint64_t)st.st_size};
         else
             io->unlink(path);
     }

@@ -1,7 +1,9 @@
 /* bench_journal: appends of 450-byte lines, 100 a batch, against bare loops that write the same bytes in the same commit
- * sizes; opening a long journal; memory against length. Every round measures all of them in turn.
+ * sizes; opening a long journal; memory against length. Every round measures all of them in turn, and where a pause does
+ * the journal no favour it and the bare loop take turns every SLICE bytes, so that what else the machine does meets both.
+ * Nothing is pinned.
  *
- *     bench_journal DIRECTORY [ROUNDS]
+ *     bench_journal DIRECTORY [ROUNDS [PART]]     PART of a name: only those
  */
 #include "bytes.h"
 #include "clock.h"
@@ -11,6 +13,7 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -20,6 +23,7 @@
 #define LINES 100
 #define BATCH ((size_t)LINE * LINES)
 #define TOTAL ((uint64_t)128 << 20)
+#define SLICE ((uint64_t)16 << 20)
 #define FILE_SIZE ((uint64_t)64 << 20)
 #define MOST_COMMITS 65536
 #define MAX_ROUNDS 25
@@ -29,16 +33,31 @@
 static char batch[BATCH];
 static char dir[1024];
 
-/* The sizes of the journal's commits, for the bare loop to use. */
+/* The sizes of the journal's commits, for the bare loop to use: the bytes of batches written from one sync to the next. Two
+ * threads commit in turn. Zeros written ahead, headers and tables are no batches. */
 static struct io_ops counting;
-static uint32_t commits[MOST_COMMITS];
+static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t commits[MOST_COMMITS], unsynced;
 static size_t n_commits;
 
 static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    if (n >= BATCH && *(const char *)p != 0 && n_commits < MOST_COMMITS)
-        commits[n_commits++] = (uint32_t)n;
-    return pwrite(fd, p, n, at);
+    ssize_t did = pwrite(fd, p, n, at);
+    pthread_mutex_lock(&counting_lock);
+    if (n >= BATCH && *(const char *)p != 0)
+        unsynced += (uint32_t)n;
+    pthread_mutex_unlock(&counting_lock);
+    return did;
+}
+
+static int counting_fdatasync(int fd)
+{
+    pthread_mutex_lock(&counting_lock);
+    if (unsynced && n_commits < MOST_COMMITS)
+        commits[n_commits++] = unsynced;
+    unsynced = 0;
+    pthread_mutex_unlock(&counting_lock);
+    return fdatasync(fd);
 }
 
 static void clear_directory(void)
@@ -80,8 +99,10 @@ static void appended(const struct journal_commit *c, void *arg)
 
 static void append_next(struct appender *a)
 {
-    struct bytes piece = bytes_of(batch, BATCH);
-    struct journal_append append = {.pieces = &piece, .n_pieces = 1};
+    struct bytes lines[LINES];
+    struct journal_append append = {.pieces = lines, .n_pieces = LINES};
+    for (size_t i = 0; i < LINES; i++)
+        lines[i] = bytes_of(batch + i * LINE, LINE);
     a->left -= a->left < BATCH ? a->left : BATCH;
     a->under_way++;
     if (journal_append(a->j, &append, clock_wall(), appended, a, NULL) != JOURNAL_OK)
@@ -125,7 +146,7 @@ static struct appender begin(int64_t sync_ms, bool trims)
     return a;
 }
 
-enum life { TRIMMED, KEPT, BURSTS };
+enum life { TRIMMED, KEPT, BURSTS, NEW };
 
 /* A journal in use: trimmed ones have a file to use again; after a pause the next segment has been filled with zeros. */
 static void get_going(struct appender *a, int64_t sync_ms, unsigned appenders, enum life life)
@@ -141,74 +162,78 @@ static void get_going(struct appender *a, int64_t sync_ms, unsigned appenders, e
     }
 }
 
-/* Bytes a second. */
-static double journal_rate(int64_t sync_ms, unsigned appenders, enum life life)
-{
-    uint64_t total = life == BURSTS ? BURST : TOTAL;
-    clear_directory();
-    struct appender a = begin(sync_ms, life == TRIMMED);
-    get_going(&a, sync_ms, appenders, life);
-    n_commits = 0;
-    usec_t start = clock_monotonic();
-    append_all(&a, total, appenders);
-    double seconds = since(start);
-    journal_set_free(&a.set);
-    return (double)total / seconds;
-}
-
 /* ---- the bare loops ---- */
 
-static int bare_file(bool zeros)
+struct bare {
+    int fd;
+    enum life life;
+    char *bytes;
+    size_t most;
+    uint64_t at;
+};
+
+static void write_zeros(int fd)
 {
     static const char zero[1 << 20];
+    if (ftruncate(fd, 0) != 0)
+        exit(1);
+    for (uint64_t at = 0; at < FILE_SIZE + (8 << 20); at += sizeof zero)
+        if (pwrite(fd, zero, sizeof zero, (off_t)at) < 0)
+            exit(1);
+    if (fsync(fd) != 0)
+        exit(1);
+}
+
+static struct bare bare_begin(enum life life)
+{
     char path[4200];
     snprintf(path, sizeof path, "%s/bare", dir);
     unlink(path);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    for (uint64_t at = 0; zeros && at < FILE_SIZE + (8 << 20); at += sizeof zero)
-        if (pwrite(fd, zero, sizeof zero, (off_t)at) < 0)
-            exit(1);
-    if (fd < 0 || fsync(fd) != 0)
+    struct bare b = {.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), .life = life};
+    if (b.fd < 0)
         exit(1);
-    return fd;
+    if (life == TRIMMED || life == BURSTS)
+        write_zeros(b.fd);
+    return b;
 }
 
-static double bare_synced_rate(void)
+static void bare_room(struct bare *b, size_t n)
 {
-    static char *bytes;
-    size_t most = 0;
-    for (size_t i = 0; i < n_commits; i++)
-        most = commits[i] > most ? commits[i] : most;
-    bytes = mem_alloc(most + 1);
-    memset(bytes, 'x', most);
-    int fd = bare_file(true);
-    uint64_t at = 0, total = 0;
-    usec_t start = clock_monotonic();
-    for (size_t i = 0; i < n_commits; i++) {
-        if (pwrite(fd, bytes, commits[i], (off_t)at) != (ssize_t)commits[i] || fdatasync(fd) != 0)
-            exit(1);
-        at = at + commits[i] > FILE_SIZE ? 0 : at + commits[i];
-        total += commits[i];
-    }
-    double rate = (double)total / since(start);
-    close(fd);
-    free(bytes);
-    return rate;
+    if (n <= b->most)
+        return;
+    b->bytes = mem_realloc(b->bytes, n);
+    memset(b->bytes, 'x', n);
+    b->most = n;
 }
 
-static double bare_writev_rate(void)
+/* In the sizes of the journal's last commits. A stream that never pauses has no file ready: then the bare loop has to fill
+ * its file with zeros too, before it begins at its start. */
+static void bare_synced(struct bare *b)
+{
+    for (size_t i = 0; i < n_commits; i++) {
+        if (b->at == 0 && b->life == KEPT)
+            write_zeros(b->fd);
+        bare_room(b, commits[i]);
+        if (pwrite(b->fd, b->bytes, commits[i], (off_t)b->at) != (ssize_t)commits[i] || fdatasync(b->fd) != 0)
+            exit(1);
+        b->at = b->at + commits[i] > FILE_SIZE ? 0 : b->at + commits[i];
+    }
+}
+
+static void bare_writev(struct bare *b, uint64_t bytes)
 {
     struct iovec lines[LINES];
     for (int i = 0; i < LINES; i++)
         lines[i] = (struct iovec){batch + (size_t)i * LINE, LINE};
-    int fd = bare_file(false);
-    usec_t start = clock_monotonic();
-    for (uint64_t done = 0; done < TOTAL; done += BATCH)
-        if (writev(fd, lines, LINES) != (ssize_t)BATCH)
+    for (uint64_t done = 0; done < bytes; done += BATCH)
+        if (writev(b->fd, lines, LINES) != (ssize_t)BATCH)
             exit(1);
-    double rate = (double)TOTAL / since(start);
-    close(fd);
-    return rate;
+}
+
+static void bare_end(struct bare *b)
+{
+    close(b->fd);
+    free(b->bytes);
 }
 
 /* ---- medians ---- */
@@ -233,42 +258,64 @@ struct contest {
     unsigned appenders;
     enum life life;
     double wanted;
+    uint64_t total, slice;
     double ours[MAX_ROUNDS], bare[MAX_ROUNDS], ratio[MAX_ROUNDS], size[MAX_ROUNDS];
 };
 
 static struct contest contests[] = {
-    {"sync=0, 1 appender, trimmed", 0, 1, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 8 appenders, trimmed", 0, 8, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 64 appenders, trimmed", 0, 64, TRIMMED, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 1 appender, bursts", 0, 1, BURSTS, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 8 appenders, bursts", 0, 8, BURSTS, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 64 appenders, bursts", 0, 64, BURSTS, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 1 appender, kept", 0, 1, KEPT, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 8 appenders, kept", 0, 8, KEPT, 0.85, {0}, {0}, {0}, {0}},
-    {"sync=0, 64 appenders, kept", 0, 64, KEPT, 0.85, {0}, {0}, {0}, {0}},
-    {"never, 8 appenders", JOURNAL_SYNC_NEVER, 8, KEPT, 0.5, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, trimmed", 0, 1, TRIMMED, 0.85, TOTAL, SLICE, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, trimmed", 0, 8, TRIMMED, 0.85, TOTAL, SLICE, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, trimmed", 0, 64, TRIMMED, 0.85, TOTAL, SLICE, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, bursts", 0, 1, BURSTS, 0.85, BURST, BURST, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, bursts", 0, 8, BURSTS, 0.85, BURST, BURST, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, bursts", 0, 64, BURSTS, 0.85, BURST, BURST, {0}, {0}, {0}, {0}},
+    {"sync=0, 1 appender, kept", 0, 1, KEPT, 0.85, TOTAL, TOTAL, {0}, {0}, {0}, {0}},
+    {"sync=0, 8 appenders, kept", 0, 8, KEPT, 0.85, TOTAL, TOTAL, {0}, {0}, {0}, {0}},
+    {"sync=0, 64 appenders, kept", 0, 64, KEPT, 0.85, TOTAL, TOTAL, {0}, {0}, {0}, {0}},
+    {"never, 1 appender", JOURNAL_SYNC_NEVER, 1, KEPT, 0.5, TOTAL, SLICE, {0}, {0}, {0}, {0}},
+    {"never, 8 appenders", JOURNAL_SYNC_NEVER, 8, KEPT, 0.5, TOTAL, SLICE, {0}, {0}, {0}, {0}},
+    {"never, 64 appenders", JOURNAL_SYNC_NEVER, 64, KEPT, 0.5, TOTAL, SLICE, {0}, {0}, {0}, {0}},
 };
 #define CONTESTS (sizeof contests / sizeof *contests)
 
-static double mean_commit(void)
+/* Measured are the two loops, not what gets them going. Seconds. */
+static void slice(const struct contest *c, struct appender *a, struct bare *b, double *ours, double *bare)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n_commits; i++)
-        sum += commits[i];
-    return n_commits ? (double)sum / (double)n_commits / 1024 : 0;
+    n_commits = 0;
+    usec_t start = clock_monotonic();
+    append_all(a, c->slice, c->appenders);
+    *ours += since(start);
+    start = clock_monotonic();
+    if (c->sync_ms < 0)
+        bare_writev(b, c->slice);
+    else
+        bare_synced(b);
+    *bare += since(start);
 }
 
 static void contest(struct contest *c, size_t round)
 {
-    c->ours[round] = journal_rate(c->sync_ms, c->appenders, c->life);
-    c->size[round] = mean_commit();
-    c->bare[round] = c->sync_ms < 0 ? bare_writev_rate() : bare_synced_rate();
-    c->ratio[round] = c->ours[round] / c->bare[round];
+    double ours = 0, bare = 0;
+    size_t count = 0;
+    clear_directory();
+    struct appender a = begin(c->sync_ms, c->life == TRIMMED);
+    struct bare b = bare_begin(c->sync_ms < 0 ? NEW : c->life);
+    get_going(&a, c->sync_ms, c->appenders, c->life);
+    for (uint64_t done = 0; done < c->total; done += c->slice) {
+        slice(c, &a, &b, &ours, &bare);
+        count += n_commits;
+    }
+    journal_set_free(&a.set);
+    bare_end(&b);
+    c->ours[round] = (double)c->total / ours;
+    c->bare[round] = (double)c->total / bare;
+    c->ratio[round] = bare / ours;
+    c->size[round] = count ? (double)c->total / (double)count / 1024 : 0;
 }
 
 static void print_contest(const struct contest *c, size_t rounds)
 {
-    printf("%-31s %7.0f MB/s  bare %7.0f MB/s  commits of %5.0f KiB  ratio %.2f (asked: %.2f)\n", c->name,
+    printf("%-31s %7.0f MB/s  bare %7.0f MB/s  a sync of %5.0f KiB  ratio %.2f (asked: %.2f)\n", c->name,
         median(c->ours, rounds) / 1e6, median(c->bare, rounds) / 1e6, median(c->size, rounds),
         median(c->ratio, rounds), c->wanted);
 }
@@ -303,6 +350,7 @@ static void open_long(uint64_t bytes, size_t rounds)
 int main(int argc, char **argv)
 {
     size_t rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 5;
+    const char *part = argc > 3 ? argv[3] : "";
     if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || pipe2(notify_pipe, O_CLOEXEC) != 0)
         return 64;
     snprintf(dir, sizeof dir, "%s", argv[1]);
@@ -310,15 +358,20 @@ int main(int argc, char **argv)
     log_init("bench_journal", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     counting = io_system;
     counting.pwrite = counting_pwrite;
+    counting.fdatasync = counting_fdatasync;
     io = &counting;
     for (size_t i = 0; i < rounds; i++)
         for (size_t k = 0; k < CONTESTS; k++)
-            contest(&contests[k], i);
+            if (strstr(contests[k].name, part))
+                contest(&contests[k], i);
     for (size_t k = 0; k < CONTESTS; k++)
-        print_contest(&contests[k], rounds);
+        if (strstr(contests[k].name, part))
+            print_contest(&contests[k], rounds);
     clear_directory();
-    open_long(LONG_JOURNAL / 16, rounds);
-    open_long(LONG_JOURNAL, rounds);
+    if (strstr("opening", part)) {
+        open_long(LONG_JOURNAL / 16, rounds);
+        open_long(LONG_JOURNAL, rounds);
+    }
     clear_directory();
     return 0;
 }

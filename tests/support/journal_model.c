@@ -184,6 +184,9 @@ void model_check(bool may_lose)
     size_t n = m.count, least = may_lose ? 0 : m.acked;
     while (n > least && !fits(n, scanned))
         n--;
+    if (!fits(n, scanned))
+        fprintf(stderr, "%zu entries, %zu acknowledged; the journal holds %zu, up to %llu\n", m.count,
+            m.acked, s.at, (unsigned long long)scanned);
     CHECK(fits(n, scanned));
     CHECK(journal_committed_end(m.j) >= m.shown);
     m.count = m.acked = n;
@@ -310,6 +313,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
     rand_r(&m.seed);
     journal_boot_id = pretend_boot;
     journal_idle_after = 0;
+    journal_write_piece = 600;
     strcpy(m.dir, "/tmp/test-journal-XXXXXX");
     CHECK(mkdtemp(m.dir) != NULL);
 }

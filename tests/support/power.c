@@ -19,6 +19,7 @@ struct change {
     enum change_kind kind;
     char *path, *to;
     off_t at, old_size, new_size;
+    unsigned long serial;
     bool stranded; /* a sync of it failed: the kernel calls it clean, the disk does not have it */
     struct buf old, new;
 };
@@ -30,6 +31,7 @@ static struct change *changes;
 static size_t n_changes;
 static enum power_fault fault;
 static unsigned countdown, operations;
+static unsigned long serial;
 static bool cut;
 
 static bool is_name(const struct change *c)
@@ -48,7 +50,7 @@ static void change_free(struct change *c)
 static struct change *add(enum change_kind kind, const char *path)
 {
     changes = mem_realloc(changes, (n_changes + 1) * sizeof *changes);
-    changes[n_changes] = (struct change){.kind = kind, .path = mem_strdup(path)};
+    changes[n_changes] = (struct change){.kind = kind, .path = mem_strdup(path), .serial = ++serial};
     return &changes[n_changes++];
 }
 
@@ -70,34 +72,34 @@ static void absorb(struct change *stranded, const struct change *later)
         stranded->old.ptr + (from - stranded->at), later->new.ptr + (from - later->at), (size_t)(to - from));
 }
 
-static void absorb_synced(const char *path)
+static void absorb_synced(const char *path, unsigned long begun)
 {
     for (size_t i = 0; i < n_changes; i++)
         for (size_t k = i + 1; k < n_changes && changes[i].stranded; k++) {
             const struct change *d = &changes[k];
             bool same = strcmp(changes[i].path, path) == 0 && strcmp(d->path, path) == 0;
-            if (same && d->kind == WRITE && !d->stranded)
+            if (same && d->kind == WRITE && !d->stranded && d->serial <= begun)
                 absorb(&changes[i], d);
         }
 }
 
-static void strand(const char *path)
+static void strand(const char *path, unsigned long begun)
 {
     for (size_t i = 0; i < n_changes; i++)
-        if (changes[i].kind == WRITE && strcmp(changes[i].path, path) == 0)
+        if (changes[i].kind == WRITE && changes[i].serial <= begun && strcmp(changes[i].path, path) == 0)
             changes[i].stranded = true;
 }
 
-/* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names. */
-static void forget(const char *path)
+/* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names, as of when the sync began. */
+static void forget(const char *path, unsigned long begun)
 {
     size_t kept = 0;
     if (path)
-        absorb_synced(path);
+        absorb_synced(path, begun);
     for (size_t i = 0; i < n_changes; i++) {
         struct change *c = &changes[i];
         bool drop = path ? !is_name(c) && strcmp(c->path, path) == 0 : is_name(c);
-        drop = drop && !c->stranded;
+        drop = drop && !c->stranded && c->serial <= begun;
         if (drop && c->kind == UNLINK)
             unlink(c->to);
         if (drop)
@@ -156,18 +158,28 @@ static ssize_t power_pwrite(int fd, const void *p, size_t n, off_t at)
     return failed ? -1 : (ssize_t)n;
 }
 
+/* Takes its time: what is written meanwhile is not covered. */
 static int power_sync(int fd)
 {
     bool part;
+    struct stat st;
     pthread_mutex_lock(&lock);
     bool failed = faults(&part);
     int system = errno;
-    struct stat st;
+    unsigned long begun = serial;
+    pthread_mutex_unlock(&lock);
+    if (begun % 8 == 0)
+        usleep(20);
     fstat(fd, &st);
+    pthread_mutex_lock(&lock);
+    if (!failed && cut) {
+        failed = true;
+        system = EIO;
+    }
     if (!failed)
-        forget(S_ISDIR(st.st_mode) ? NULL : names[fd]);
+        forget(S_ISDIR(st.st_mode) ? NULL : names[fd], begun);
     else if (!cut && !S_ISDIR(st.st_mode))
-        strand(names[fd]);
+        strand(names[fd], begun);
     pthread_mutex_unlock(&lock);
     errno = system;
     return failed ? -1 : 0;
