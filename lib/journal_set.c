@@ -162,7 +162,7 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
 void set_announce(struct journal_set *set, bool was_empty)
 {
     if (was_empty && set->owner_waits)
-        pthread_cond_signal(&set->progress);
+        pthread_cond_broadcast(&set->progress);
 }
 
 void journal_set_poll(struct journal_set *set)
