@@ -19,8 +19,9 @@ struct archive_part {
     bool named;        /* a state that is safe names it */
     bool unsynced;     /* written to since the last sync began */
     usec_t last_taken; /* monotonic */
-    enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHED } stage;
-    /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. */
+    enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHED, PART_DROPPED } stage;
+    /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. DROPPED: finished, and the
+     * state that is being written knows it no more; until that one is safe its name is in use. */
 };
 
 struct archive_part *archive_part_new(const char *name, const char *period, uint64_t first);

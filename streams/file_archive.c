@@ -277,7 +277,9 @@ static int commit_all(struct file_archive *a)
     a->commit.fds = mem_alloc((a->n_parts + 1) * sizeof *a->commit.fds);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
-        if (p->stage != PART_FINISHED)
+        if (p->stage == PART_FINISHED)
+            p->stage = PART_DROPPED;
+        if (p->stage != PART_DROPPED)
             archive_state_add(&a->commit.state, &p->state);
         if (p->unsynced)
             a->commit.fds[a->commit.n_fds++] = p->fd;
@@ -296,12 +298,13 @@ static struct archive_part *part_named(struct file_archive *a, const char *name)
     return NULL;
 }
 
-/* A crash before the next commit finds them in the state, and finishing them once more does nothing. */
-static void forget_finished(struct file_archive *a)
+/* The safe state knows them no more. Before that their names must not be given again: an empty file that was removed leaves
+ * no trace on the disk, and a new one of its name would be taken for it, also by the next life. */
+static void forget_dropped(struct file_archive *a)
 {
     size_t kept = 0;
     for (size_t i = 0; i < a->n_parts; i++) {
-        if (a->parts[i]->stage == PART_FINISHED)
+        if (a->parts[i]->stage == PART_DROPPED)
             archive_part_free(&a->parts[i]);
         else
             a->parts[kept++] = a->parts[i];
@@ -318,7 +321,7 @@ static void settle(struct file_archive *a)
         if (p == NULL)
             continue;
         p->named = true;
-        if (p->stage == PART_CLOSED && s->finishing)
+        if (p->stage == PART_CLOSED && s->finishing && s->length == p->state.length)
             p->stage = PART_SETTLED;
     }
 }
@@ -342,6 +345,8 @@ static void finish_commit(struct file_archive *a)
     c->state = (struct archive_state){.n_files = 0};
     a->numbers.commits++;
     settle(a);
+    if (!c->names_only)
+        forget_dropped(a);
 }
 
 /* ---- finishing ---- */
@@ -423,8 +428,6 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         finish_commit(a);
     if (a->finishing.part != NULL && worker_is_idle(a->finisher))
         take_finished(a);
-    if (!a->committing)
-        forget_finished(a);
     close_what_is_over(a, wall);
     if (a->failed)
         return;
