@@ -1,0 +1,162 @@
+#include "journal_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int64_t sync_ms;
+size_t segment_bytes;
+size_t max_producers;
+
+enum journal_result try_open(struct fixture *f)
+{
+    struct journal_set_config sc = {.sync_ms = sync_ms};
+    struct journal_config jc = {
+        .dir = f->dir, .segment_bytes = segment_bytes, .max_producers = max_producers};
+    f->set = journal_set_new(&sc);
+    enum journal_result r = journal_open(f->set, &jc, &f->j, f->error, sizeof f->error);
+    if (r != JOURNAL_OK)
+        journal_set_free(&f->set);
+    return r;
+}
+
+void reopen(struct fixture *f)
+{
+    journal_set_free(&f->set);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+}
+
+int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    sync_ms = 0;
+    segment_bytes = 0;
+    max_producers = 0;
+    strcpy(f->dir, "/tmp/test-journal-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    *state = f;
+    return 0;
+}
+
+int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[128];
+    io = &io_system;
+    journal_set_free(&f->set);
+    snprintf(command, sizeof command, "rm -r %s", f->dir);
+    assert_int_equal(system(command), 0);
+    free(f);
+    return 0;
+}
+
+void on_commit(const struct journal_commit *c, void *arg)
+{
+    struct answer *a = arg;
+    a->calls++;
+    a->commit = *c;
+}
+
+enum journal_result append(struct fixture *f, const char *producer, uint64_t mark, uint64_t next,
+    const char *text, struct answer *answer)
+{
+    struct bytes piece = bytes_str(text);
+    struct journal_append a = {bytes_str(producer), mark, next, &piece, piece.len ? 1 : 0, 0};
+    *answer = (struct answer){0};
+    return journal_append(f->j, &a, 1000, on_commit, answer, NULL);
+}
+
+struct answer put(struct fixture *f, const char *text)
+{
+    struct answer a;
+    assert_int_equal(append(f, "", 0, 0, text, &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(a.calls, 1);
+    return a;
+}
+
+static bool gather(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    (void)offset;
+    (void)time;
+    buf_append_bytes(arg, payload);
+    return true;
+}
+
+void assert_content(struct fixture *f, const char *text)
+{
+    struct buf b = {0};
+    assert_int_equal(journal_scan(f->j, journal_earliest(f->j), gather, &b), JOURNAL_OK);
+    buf_append_char(&b, 0);
+    assert_string_equal(b.ptr, text);
+    buf_free(&b);
+}
+
+void on_window(const struct journal_window *w, void *arg)
+{
+    struct seen *s = arg;
+    s->calls++;
+    s->w = *w;
+    buf_append_bytes(&s->data, w->data);
+}
+
+void wait_read(struct fixture *f, struct journal_reader *r, size_t max, struct seen *s)
+{
+    int before = s->calls;
+    journal_reader_read(r, max, on_window, s);
+    while (s->calls == before)
+        set_wait(f->set);
+}
+
+char *last_segment_path(struct fixture *f)
+{
+    return mem_strdup(journal_last_segment(f->j)->path);
+}
+
+void kill_into_copy(struct fixture *f)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cp -r %s %s.copy", f->dir, f->dir);
+    assert_int_equal(system(command), 0);
+    journal_set_free(&f->set);
+    snprintf(command, sizeof command, "rm -r %s && mv %s.copy %s", f->dir, f->dir, f->dir);
+    assert_int_equal(system(command), 0);
+}
+
+void open_killed_copy(struct fixture *f)
+{
+    kill_into_copy(f);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+}
+
+void flip(const char *path, off_t at)
+{
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, at, SEEK_SET);
+    int c = fgetc(file);
+    fseek(file, at, SEEK_SET);
+    fputc(c ^ 4, file);
+    fclose(file);
+}
+
+void fill_segments(struct fixture *f, int lines, usec_t time)
+{
+    char line[1001];
+    memset(line, 'a', 1000);
+    line[1000] = 0;
+    struct bytes piece = bytes_str(line);
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+    struct answer answer = {0};
+    for (int i = 0; i < lines; i++) {
+        assert_int_equal(journal_append(f->j, &a, time + i, on_commit, &answer, NULL), JOURNAL_OK);
+        journal_set_flush(f->set);
+    }
+}
+
+void settle(struct fixture *f)
+{
+    while (f->j->jobs)
+        set_wait(f->set);
+}

@@ -1,0 +1,62 @@
+/* journal_fixture: a journal on real files in a directory of its own, as its owner sees it; for the test_journal*.c. */
+#ifndef MILLRACE_TEST_JOURNAL_FIXTURE_H
+#define MILLRACE_TEST_JOURNAL_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "io.h"
+#include "journal.h"
+#include "journal_internal.h"
+#include "log.h"
+
+struct fixture {
+    char dir[64];
+    char error[256];
+    struct journal_set *set;
+    struct journal *j;
+};
+struct answer {
+    int calls;
+    struct journal_commit commit;
+};
+struct seen {
+    int calls;
+    struct journal_window w;
+    struct buf data;
+};
+
+/* What the next opening takes. */
+extern int64_t sync_ms;
+extern size_t segment_bytes;
+extern size_t max_producers;
+
+int setup(void **state);
+int teardown(void **state);
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+enum journal_result try_open(struct fixture *f);
+void reopen(struct fixture *f);
+/* The files as they are now, as if the process had been killed. */
+void kill_into_copy(struct fixture *f);
+void open_killed_copy(struct fixture *f);
+
+void on_commit(const struct journal_commit *c, void *arg); /* arg: struct answer */
+enum journal_result append(struct fixture *f, const char *producer, uint64_t mark, uint64_t next,
+    const char *text, struct answer *answer);
+struct answer put(struct fixture *f, const char *text);
+/* Lines of 1000 bytes, each committed, from `time` on. */
+void fill_segments(struct fixture *f, int lines, usec_t time);
+/* Until the reader thread has nothing to do. */
+void settle(struct fixture *f);
+
+void assert_content(struct fixture *f, const char *text);
+void on_window(const struct journal_window *w, void *arg); /* arg: struct seen */
+void wait_read(struct fixture *f, struct journal_reader *r, size_t max, struct seen *s);
+char *last_segment_path(struct fixture *f); /* the caller frees it */
+void flip(const char *path, off_t at);      /* a bit */
+
+#endif

@@ -1,0 +1,111 @@
+/* Producers and their marks: decided rightly or refused, never guessed. */
+#include "journal_fixture.h"
+
+#include <stdio.h>
+
+static void test_marks_make_retries_harmless(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a, again, later;
+    assert_int_equal(append(f, "p", 0, 5, "abc", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 0, 5, "abc", &again), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 3, 6, "def", &later), JOURNAL_CONFLICT);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    journal_set_flush(f->set);
+    assert_false(a.commit.duplicate);
+    assert_true(again.calls == 1 && again.commit.duplicate && again.commit.result == JOURNAL_OK);
+    assert_int_equal(append(f, "p", 1, 5, "abc", &again), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 4, 6, "abc", &later), JOURNAL_CONFLICT);
+    assert_int_equal(append(f, "p", 7, 9, "abc", &later), JOURNAL_CONFLICT);
+    assert_int_equal(append(f, "q", 1, 2, "abc", &later), JOURNAL_CONFLICT);
+    assert_int_equal(append(f, "p", 5, 8, "", &later), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_true(again.commit.duplicate);
+    reopen(f);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 8);
+    assert_content(f, "abc");
+}
+
+static void test_more_producers_than_the_bound_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    max_producers = 2;
+    reopen(f);
+    assert_int_equal(append(f, "a", 0, 1, "x", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "b", 0, 1, "x", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
+    journal_set_flush(f->set);
+    reopen(f);
+    assert_int_equal(journal_producers(f->j), 2);
+    assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
+    assert_int_equal(append(f, "b", 1, 2, "y", &a), JOURNAL_OK);
+    put(f, "nobody's");
+    assert_content(f, "xxynobody's");
+}
+
+/* Its numbers are behind: what it sends again is known, what straddles the mark is nobody's guess. */
+static void test_a_producer_back_from_a_backup(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    uint64_t mark;
+    assert_int_equal(append(f, "p", 0, 100, "all", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(append(f, "p", 40, 60, "old", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_true(a.commit.duplicate);
+    struct bytes piece = BYTES_LITERAL("straddles");
+    struct journal_append straddling = {bytes_str("p"), 60, 120, &piece, 1, 0};
+    assert_int_equal(journal_append(f->j, &straddling, 1, on_commit, &a, &mark), JOURNAL_CONFLICT);
+    assert_int_equal(mark, 100);
+    assert_content(f, "all");
+}
+
+static void test_two_processes_with_one_name(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, second;
+    assert_int_equal(append(f, "p", 0, 10, "first", &first), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 0, 20, "second", &second), JOURNAL_CONFLICT);
+    journal_set_flush(f->set);
+    assert_int_equal(append(f, "p", 0, 20, "second", &second), JOURNAL_CONFLICT);
+    assert_int_equal(append(f, "p", 10, 20, "goes on", &first), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 10, 30, "no", &second), JOURNAL_CONFLICT);
+    journal_set_flush(f->set);
+    assert_content(f, "firstgoes on");
+}
+
+static void test_retention_keeps_marks(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = 4096;
+    reopen(f);
+    assert_int_equal(append(f, "gone", 0, 7, "its only line", &a), JOURNAL_OK);
+    fill_segments(f, 40, 1);
+    struct journal_retention keep = {.max_bytes = 5000, .hold = UINT64_MAX};
+    assert_int_equal(journal_retain(f->j, &keep, 1), JOURNAL_OK);
+    settle(f);
+    assert_true(journal_earliest(f->j) > 30000);
+    for (int i = 0; i < 2; i++, reopen(f)) {
+        assert_int_equal(journal_mark(f->j, bytes_str("gone"), NULL), 7);
+        assert_int_equal(append(f, "gone", 0, 7, "its only line", &a), JOURNAL_OK);
+        journal_set_flush(f->set);
+        assert_true(a.commit.duplicate);
+        assert_int_equal(append(f, "gone", 3, 9, "x", &a), JOURNAL_CONFLICT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_marks_make_retries_harmless),
+        T(test_more_producers_than_the_bound_are_refused),
+        T(test_a_producer_back_from_a_backup),
+        T(test_two_processes_with_one_name),
+        T(test_retention_keeps_marks),
+    };
+    log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,389 @@
+/* Storage that fails or fills up, two committers, and files made ahead of use. */
+#include "journal_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+static struct io_ops faulty;
+static int fault_errno, fault_countdown;
+
+static int failing_fdatasync(int fd)
+{
+    if (fault_countdown > 0 && --fault_countdown == 0) {
+        errno = fault_errno;
+        return -1;
+    }
+    return fdatasync(fd);
+}
+
+/* The first write waits until the test has appended more; the second leaves all its bytes and says there is no room. */
+static sem_t appended;
+
+static ssize_t failing_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    ssize_t did = pwrite(fd, p, n, at);
+    if (fault_countdown == 2)
+        sem_wait(&appended);
+    if (fault_countdown == 0 || --fault_countdown > 0)
+        return did;
+    errno = fault_errno;
+    return -1;
+}
+
+static void test_no_space_heals(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, a, b, c;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    reopen(f);
+    sem_init(&appended, 0, 0);
+    faulty = io_system;
+    faulty.pwrite = failing_pwrite;
+    fault_errno = ENOSPC;
+    fault_countdown = 2;
+    io = &faulty;
+    assert_int_equal(append(f, "", 0, 0, "kept", &first), JOURNAL_OK);
+    for (bool taken = false; !taken; sched_yield()) {
+        pthread_mutex_lock(&f->set->lock);
+        taken = f->j->pending == NULL;
+        pthread_mutex_unlock(&f->set->lock);
+    }
+    assert_int_equal(append(f, "p", 0, 1, "refused", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 1, 2, "behind", &b), JOURNAL_OK);
+    sem_post(&appended);
+    journal_set_flush(f->set);
+    assert_int_equal(first.commit.result, JOURNAL_OK);
+    assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
+    assert_int_equal(b.commit.result, JOURNAL_NO_SPACE);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    assert_int_equal(append(f, "p", 0, 1, " again.", &c), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(c.commit.result, JOURNAL_OK);
+    assert_int_equal(journal_set_pending(f->set), 0);
+    open_killed_copy(f);
+    assert_content(f, "kept again.");
+    io = &io_system;
+}
+
+static void test_a_failed_sync_latches(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a, b;
+    put(f, "kept");
+    faulty = io_system;
+    faulty.fdatasync = failing_fdatasync;
+    fault_errno = EIO;
+    fault_countdown = 1;
+    io = &faulty;
+    assert_int_equal(append(f, "", 0, 0, "refused", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(a.commit.result, JOURNAL_LATCHED);
+    assert_int_equal(append(f, "", 0, 0, "more", &b), JOURNAL_LATCHED);
+    assert_non_null(journal_failure(f->j));
+    assert_content(f, "kept");
+}
+
+/* ---- one commit is written while another is synced ---- */
+
+static sem_t sync_begun, sync_may_end;
+static unsigned syncs;
+
+/* The first sync takes until it is told to end, and then fails if there is a fault. */
+static int slow_fdatasync(int fd)
+{
+    if (__atomic_add_fetch(&syncs, 1, __ATOMIC_SEQ_CST) > 1)
+        return fdatasync(fd);
+    sem_post(&sync_begun);
+    sem_wait(&sync_may_end);
+    errno = fault_errno;
+    return fault_errno ? -1 : fdatasync(fd);
+}
+
+static uint64_t written_position(struct fixture *f)
+{
+    pthread_mutex_lock(&f->set->lock);
+    uint64_t position = f->j->writer.position;
+    pthread_mutex_unlock(&f->set->lock);
+    return position;
+}
+
+/* Two appends: the second is in the file while the first is being synced, and neither is told yet. */
+static void write_behind_a_sync(struct fixture *f, int fault, struct answer *first, struct answer *second)
+{
+    put(f, "kept");
+    sem_init(&sync_begun, 0, 0);
+    sem_init(&sync_may_end, 0, 0);
+    syncs = 0;
+    fault_errno = fault;
+    faulty = io_system;
+    faulty.fdatasync = slow_fdatasync;
+    io = &faulty;
+    assert_int_equal(append(f, "p", 0, 1, "first", first), JOURNAL_OK);
+    sem_wait(&sync_begun);
+    uint64_t before = written_position(f);
+    assert_int_equal(append(f, "p", 1, 2, "second", second), JOURNAL_OK);
+    while (written_position(f) == before)
+        sched_yield();
+    journal_set_poll(f->set);
+    assert_true(first->calls == 0 && second->calls == 0);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    sem_post(&sync_may_end);
+    journal_set_flush(f->set);
+}
+
+/* The sync that was under way when it was written says nothing of it. */
+static void test_what_is_written_during_a_sync_waits_for_the_next(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, second;
+    write_behind_a_sync(f, 0, &first, &second);
+    assert_int_equal(first.commit.result, JOURNAL_OK);
+    assert_int_equal(second.commit.result, JOURNAL_OK);
+    assert_int_equal(syncs, 2);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 2);
+    io = &io_system;
+    reopen(f);
+    assert_content(f, "keptfirstsecond");
+}
+
+/* Nothing behind a failed sync is told to be well, though its own sync would say so. */
+static void test_a_failed_sync_takes_what_was_written_behind_it(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, second, third;
+    write_behind_a_sync(f, EIO, &first, &second);
+    assert_int_equal(first.commit.result, JOURNAL_LATCHED);
+    assert_int_equal(second.commit.result, JOURNAL_LATCHED);
+    assert_int_equal(append(f, "", 0, 0, "third", &third), JOURNAL_LATCHED);
+    assert_int_equal(syncs, 1);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    assert_content(f, "kept");
+}
+
+/* ---- what latches ---- */
+
+enum failing { FAIL_WRITE, FAIL_FSYNC, FAIL_RENAME, FAIL_TRUNCATE };
+static enum failing failing_what;
+
+static bool fails_now(enum failing what)
+{
+    if (what != failing_what || fault_countdown == 0 || --fault_countdown > 0)
+        return false;
+    errno = fault_errno;
+    return true;
+}
+
+static ssize_t maybe_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    return fails_now(FAIL_WRITE) ? -1 : pwrite(fd, p, n, at);
+}
+
+static int maybe_fsync(int fd)
+{
+    return fails_now(FAIL_FSYNC) ? -1 : fsync(fd);
+}
+
+static int maybe_fdatasync(int fd)
+{
+    return fails_now(FAIL_FSYNC) ? -1 : fdatasync(fd);
+}
+
+static int maybe_rename(const char *from, const char *to)
+{
+    return fails_now(FAIL_RENAME) ? -1 : rename(from, to);
+}
+
+/* The nth such operation from now fails so. What then comes of three appends, each of which fills a segment. */
+static enum journal_result after_failure(struct fixture *f, enum failing what, int nth, int system)
+{
+    enum journal_result worst = JOURNAL_OK;
+    char line[5001];
+    memset(line, 'x', 5000);
+    line[5000] = 0;
+    faulty = io_system;
+    faulty.pwrite = maybe_pwrite;
+    faulty.fsync = maybe_fsync;
+    faulty.fdatasync = maybe_fdatasync;
+    faulty.rename = maybe_rename;
+    failing_what = what;
+    fault_errno = system;
+    fault_countdown = nth;
+    io = &faulty;
+    for (int i = 0; i < 3; i++) {
+        struct answer a;
+        enum journal_result r = append(f, "", 0, 0, line, &a);
+        journal_set_flush(f->set);
+        r = r == JOURNAL_OK ? a.commit.result : r;
+        worst = r != JOURNAL_OK ? r : worst;
+    }
+    journal_set_free(&f->set);
+    io = &io_system;
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    return worst;
+}
+
+/* Whichever of a commit's and a roll's operations it is: with no room a write is refused and the next one works; a sync
+ * never heals, not even one that says that there is no room. */
+static void test_what_latches_and_what_heals(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 10, 1);
+    for (int nth = 1; nth <= 4; nth++) {
+        enum journal_result full = after_failure(f, FAIL_WRITE, nth, ENOSPC);
+        assert_true(full == JOURNAL_OK || full == JOURNAL_NO_SPACE);
+        full = after_failure(f, FAIL_WRITE, nth, EDQUOT);
+        assert_true(full == JOURNAL_OK || full == JOURNAL_NO_SPACE);
+        assert_int_equal(after_failure(f, FAIL_WRITE, nth, EIO), JOURNAL_LATCHED);
+        assert_int_equal(after_failure(f, FAIL_FSYNC, nth, EIO), JOURNAL_LATCHED);
+        assert_int_equal(after_failure(f, FAIL_FSYNC, nth, ENOSPC), JOURNAL_LATCHED);
+    }
+    put(f, "well again");
+}
+
+/* The real thing, where a file system may be mounted. */
+static void test_a_full_file_system_heals(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    char line[10001], ballast[128];
+    memset(line, 'x', 10000);
+    line[10000] = 0;
+    journal_set_free(&f->set);
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", f->dir, "tmpfs", 0, "size=1m") != 0) {
+        print_message("no file system can be mounted here; the fault layer stands in for it\n");
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        return;
+    }
+    segment_bytes = 100000;
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    put(f, "first");
+    snprintf(ballast, sizeof ballast, "%s/ballast", f->dir);
+    FILE *file = fopen(ballast, "w");
+    for (int i = 0; i < 300 && fwrite(line, 1, 1000, file) == 1000; i++)
+        continue;
+    fclose(file);
+    uint64_t kept = 5;
+    enum journal_result r = JOURNAL_OK;
+    for (int i = 0; i < 200 && r == JOURNAL_OK; i++) {
+        assert_int_equal(append(f, "", 0, 0, line, &a), JOURNAL_OK);
+        journal_set_flush(f->set);
+        r = a.commit.result;
+        kept += r == JOURNAL_OK ? 10000 : 0;
+    }
+    assert_int_equal(r, JOURNAL_NO_SPACE);
+    assert_int_equal(journal_committed_end(f->j), kept);
+    assert_null(journal_failure(f->j));
+    assert_int_equal(unlink(ballast), 0);
+    put(f, "after");
+    assert_int_equal(journal_committed_end(f->j), kept + 5);
+    reopen(f);
+    assert_int_equal(journal_committed_end(f->j), kept + 5);
+    journal_set_free(&f->set);
+    assert_int_equal(umount(f->dir), 0);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+}
+
+static void wait_spare(struct fixture *f, enum spare_state wanted)
+{
+    for (;;) {
+        pthread_mutex_lock(&f->set->lock);
+        enum spare_state is = f->j->spare.state;
+        pthread_mutex_unlock(&f->set->lock);
+        if (is == wanted)
+            return;
+        assert_int_not_equal(is, SPARE_REFUSED);
+        sched_yield();
+    }
+}
+
+static void test_a_trimmed_segment_is_used_again(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 20000;
+    reopen(f);
+    for (int i = 0; i < 200; i++) {
+        fill_segments(f, 1, 1);
+        journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+    }
+    assert_true(f->j->writer.recycled && f->j->writer.prepared);
+    uint64_t end = journal_committed_end(f->j), position = f->j->writer.position;
+    assert_true(journal_disk_bytes(f->j) < 3 * 22000);
+    open_killed_copy(f);
+    assert_int_equal(journal_committed_end(f->j), end);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+    assert_int_equal(f->j->writer.position, position);
+    put(f, "goes on");
+    reopen(f);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+    assert_int_equal(journal_committed_end(f->j), end + 7);
+}
+
+static void test_a_torn_write_in_a_used_file_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 20000;
+    reopen(f);
+    for (int i = 0; i < 205; i++) {
+        fill_segments(f, 1, 1);
+        journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+    }
+    assert_true(f->j->writer.recycled);
+    char *path = last_segment_path(f);
+    uint64_t end = journal_committed_end(f->j);
+    fill_segments(f, 1, 1);
+    off_t inside = (off_t)f->j->writer.position - 500;
+    kill_into_copy(f);
+    flip(path, inside);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_int_equal(journal_committed_end(f->j), end);
+    assert_true(journal_cut_bytes(f->j) > 0);
+    put(f, "goes on");
+    open_killed_copy(f);
+    assert_int_equal(journal_committed_end(f->j), end + 7);
+    free(path);
+}
+
+static void test_the_filler_works_ahead(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 40000;
+    reopen(f);
+    for (int i = 0; i < 30 && f->j->n_segments == 1; i++)
+        fill_segments(f, 1, 1);
+    assert_int_equal(f->j->n_segments, 2);
+    assert_true(f->j->writer.prepared && !f->j->writer.recycled && f->j->writer.filled == 40000);
+    fill_segments(f, 8, 1);
+    wait_spare(f, SPARE_READY);
+    assert_int_equal(f->j->n_segments, 2);
+    assert_true(f->j->spare.size == 40000 && !f->j->spare.recycled);
+    reopen(f);
+    assert_true(f->j->writer.prepared && f->j->writer.filled == 40000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_no_space_heals),
+        T(test_a_failed_sync_latches),
+        T(test_what_is_written_during_a_sync_waits_for_the_next),
+        T(test_a_failed_sync_takes_what_was_written_behind_it),
+        T(test_what_latches_and_what_heals),
+        T(test_a_full_file_system_heals),
+        T(test_a_trimmed_segment_is_used_again),
+        T(test_a_torn_write_in_a_used_file_is_cut),
+        T(test_the_filler_works_ahead),
+    };
+    log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
