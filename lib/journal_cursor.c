@@ -58,7 +58,7 @@ static void keep_from_position(struct cursor *c)
 static struct bytes at_position(const struct cursor *c)
 {
     size_t skip = (size_t)(c->position - c->in_position);
-    return bytes_of(c->in.ptr + skip, c->in.len - skip);
+    return c->in.len > 0 ? bytes_of(c->in.ptr + skip, c->in.len - skip) : BYTES_NONE;
 }
 
 /* Makes `need` bytes from the position on be in memory, or fewer where the file ends. */
