@@ -158,6 +158,11 @@ bool http_param_u64(
         return true;
     if (bytes_to_u64(text, out) && *out >= min && *out <= max)
         return true;
+    if (max == UINT64_MAX) {
+        http_problem(req, 400, "bad-parameter", NULL, "%s must be a number, at least %llu", name,
+            (unsigned long long)min);
+        return false;
+    }
     http_problem(req, 400, "bad-parameter", NULL, "%s must be a number from %llu to %llu", name,
         (unsigned long long)min, (unsigned long long)max);
     return false;

@@ -38,7 +38,8 @@ void reply_refused(struct app *app, struct http_request *req, enum queue_result 
         return;
     }
     struct buf members = {0};
-    buf_printf(&members, "\"mark\":\"%llu\"", (unsigned long long)mark);
+    buf_printf(&members, "\"mark\":\"%llu\",\"hint\":\"what is below the mark is stored: go on from it\"",
+        (unsigned long long)mark);
     buf_append_char(&members, '\0');
     http_problem_with(req, r->status, r->code, members.ptr, "%s", queue_strerror(result));
     buf_free(&members);
@@ -50,6 +51,7 @@ void reply_held(struct http_request *req, struct named_queue *q)
     struct buf members = {0};
     buf_append_str(&members, "\"reader\":");
     buf_append_json(&members, bytes_str(reader));
+    buf_append_str(&members, ",\"hint\":\"its leases end by themselves, or at once with /release?reader=\"");
     buf_append_char(&members, '\0');
     add_queue_id(req, q);
     http_problem_with(req, 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s", reader,

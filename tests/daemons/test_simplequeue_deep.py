@@ -40,7 +40,7 @@ class DeepTest(Deep):
         q.post("/release")
         self.assertEqual(self.dump(q)[0], list(range(4051, 8000)) + list(range(8050, n)) + list(range(4000, 4050)) +
                          list(range(8000, 8010)))
-        self.assertLess(self.resident(q, "VmHWM"), 100 << 20)
+        self.assert_small(q, 100 << 20)
 
     def test_delays_come_due_from_disk(self):
         q = self.queue("--max-memory=2M")

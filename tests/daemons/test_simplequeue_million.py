@@ -9,13 +9,13 @@ class MillionTest(Deep):
         q = self.queue("--max-memory=64M")
         self.fill(q, 0, n)
         self.assertEqual(self.numbers(q)["depth"], n)
-        self.assertLess(self.resident(q, "VmHWM"), 128 << 20)
+        self.assert_small(q, 128 << 20)
         q.kill9()
         q = self.queue("--max-memory=64M")
         self.assertEqual(self.numbers(q)["depth"], n)
         self.assertEqual(self.numbers(q)["bytes"], n * 450)
         self.drain(q, 0, n)
-        self.assertLess(self.resident(q, "VmHWM"), 128 << 20)
+        self.assert_small(q, 128 << 20)
         self.assertEqual(self.numbers(q)["bytes"], 0)
 
 
