@@ -195,6 +195,35 @@ static int sync_directory(struct finish *f)
     return rc;
 }
 
+/* The finished name is there already: an earlier try got so far, perhaps one that was asked for another compression. It is
+ * of this file, since a name is given only when none of those it may take is in use. */
+static bool has_name(struct finish *f)
+{
+    struct buf final = {0};
+    bool there = false;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        there = there || access(path_of(&final, f->spec->file->name, suffixes[i], ""), F_OK) == 0;
+    buf_free(&final);
+    return there;
+}
+
+/* Durably: the state that is written next knows it no more, so nobody would remove it if it came back. */
+static int remove_part(struct finish *f)
+{
+    if (io->unlink(f->part.ptr) != 0)
+        return errno == ENOENT ? 0 : fail_system(f, f->part.ptr);
+    return sync_directory(f);
+}
+
+/* What was packed in vain gives its room back. */
+static void remove_packed(struct finish *f)
+{
+    int saved = errno;
+    if (f->fresh.len > 0)
+        io->unlink(f->fresh.ptr);
+    errno = saved;
+}
+
 /* The manifest's name is made durable before the file's: rename keeps its order on no file system that promises none. */
 static int give_name(struct finish *f)
 {
@@ -206,25 +235,10 @@ static int give_name(struct finish *f)
         rc = fail_system(f, final.ptr);
     if (rc == 0)
         rc = sync_directory(f);
-    if (rc == 0 && !plain && io->unlink(f->part.ptr) != 0)
-        rc = fail_system(f, f->part.ptr);
+    if (rc == 0 && !plain)
+        rc = remove_part(f);
     buf_free(&final);
     return rc;
-}
-
-/* The finished name is there already: an earlier try got so far. */
-static bool has_name(struct finish *f)
-{
-    struct buf final = {0};
-    path_of(&final, f->spec->file->name, suffixes[f->spec->compression], "");
-    bool there = access(final.ptr, F_OK) == 0;
-    buf_free(&final);
-    return there;
-}
-
-static int remove_part(struct finish *f)
-{
-    return io->unlink(f->part.ptr) == 0 || errno == ENOENT ? 0 : fail_system(f, f->part.ptr);
 }
 
 int archive_finish(const struct archive_finish_spec *spec, bool *full, char error[ARCHIVE_ERROR_TEXT])
@@ -240,6 +254,8 @@ int archive_finish(const struct archive_finish_spec *spec, bool *full, char erro
         rc = remove_part(&f);
     else
         rc = pack(&f) == 0 ? give_name(&f) : -1;
+    if (rc != 0)
+        remove_packed(&f);
     *full = rc != 0 && (errno == ENOSPC || errno == EDQUOT);
     XXH3_freeState(f.hash);
     buf_free(&f.part);

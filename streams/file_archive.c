@@ -16,6 +16,8 @@
 #define NAME_TEXT 4096
 /* Files that wait to be finished, each with a descriptor. */
 #define MAX_FINISHING 32
+/* Each try packs the whole file again, so want of room is waited out. */
+#define FINISH_AGAIN (1 * USEC_PER_SEC)
 
 /* What the committing thread gets and gives back. */
 struct commit {
@@ -46,6 +48,7 @@ struct file_archive {
     struct finishing finishing;
     bool committing, changed; /* a commit is under way; there is something to commit */
     usec_t committed_at, now;
+    usec_t finish_at; /* not before */
     int lock_fd;
     bool no_room, failed;
     char trouble[ARCHIVE_ERROR_TEXT];
@@ -367,6 +370,7 @@ static void take_finished(struct file_archive *a)
     a->finishing.part = NULL;
     if (a->finishing.rc != 0) {
         set_trouble(a, a->finishing.full, a->finishing.error);
+        a->finish_at = a->now + FINISH_AGAIN;
         return;
     }
     clear_want_of_room(a);
@@ -433,7 +437,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         return;
     if (!a->committing)
         start_due_commit(a);
-    if (a->finishing.part == NULL && worker_is_idle(a->finisher))
+    if (a->finishing.part == NULL && worker_is_idle(a->finisher) && a->now >= a->finish_at)
         start_finishing(a);
 }
 

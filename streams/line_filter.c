@@ -58,8 +58,10 @@ static int compile(struct line_filter *f, const char *pattern, char *error)
     int code;
     PCRE2_SIZE at;
     unsigned char why[120];
+    /* Patterns come from strangers too: one that is no UTF-8 must not be read as if it were, and \C would leave the
+     * matcher inside a character. */
     f->pattern = pcre2_compile(
-        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (f->pattern == NULL) {
         pcre2_get_error_message(code, why, sizeof why);
         snprintf(
@@ -161,6 +163,18 @@ static bool is_among(const struct words *words, struct bytes text)
     return false;
 }
 
+/* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none
+ * judges it. The text is known to be UTF-8. */
+static bool matches(struct line_filter *f, struct bytes text)
+{
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    PCRE2_SPTR at = (PCRE2_SPTR)text.ptr;
+    int rc = pcre2_match(f->pattern, at, text.len, 0, options, f->match, f->bounds);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(f->pattern, at, text.len, 0, options | PCRE2_NO_JIT, f->match, f->bounds);
+    return rc >= 0;
+}
+
 static bool holds(struct line_filter *f, const struct json_value *subject)
 {
     struct bytes text;
@@ -169,8 +183,7 @@ static bool holds(struct line_filter *f, const struct json_value *subject)
     if (!text_of(f, subject, &text) || (f->has_values && !is_among(&f->values, text)) ||
         (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
         return false;
-    return f->pattern == NULL || pcre2_match(f->pattern, (PCRE2_SPTR)text.ptr, text.len, 0,
-                                     PCRE2_NO_UTF_CHECK, f->match, f->bounds) >= 0;
+    return f->pattern == NULL || matches(f, text);
 }
 
 /* ---- what is left ---- */

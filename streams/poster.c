@@ -120,7 +120,8 @@ static void failed(struct batch *b, enum http_client_result result, int status)
     set_trouble(p, text);
 }
 
-/* A host that fails is set aside by the pool; one that refuses is not, and is not to be asked over and over. */
+/* A host that fails is set aside by the pool; one that refuses, or answers what is no answer (302, 408), is not, and is not
+ * to be asked over and over. */
 #define REFUSED_AGAIN (1 * USEC_PER_SEC)
 
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -128,7 +129,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     struct batch *b = arg;
     struct poster *p = b->poster;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
-    bool refused = blames_request(result, status);
+    bool refused = blames_request(result, status), again_later = false;
     p->under_way--;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
@@ -136,10 +137,12 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         delivered(b);
     else if (refused && p->config.skip_refused)
         leave_out(b, status);
-    else
+    else {
         failed(b, result, status);
+        again_later = !http_pool_is_fault(result, status);
+    }
     drop_done(p);
-    if (refused && !p->config.skip_refused)
+    if (again_later)
         wake_after(p, REFUSED_AGAIN);
     else
         start_what_waits(p);

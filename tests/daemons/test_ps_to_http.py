@@ -158,6 +158,19 @@ class ToStrangers(Base):
         self.assertIn("left out", p.log)
         p.stop()
 
+    def test_what_is_no_answer_is_asked_again_after_a_while(self):
+        for status in (302, 408):
+            asked = []
+            self.server.mood = lambda body: asked.append(body) or status
+            p = self.post("--port=0", port=False).wait_listening()
+            self.publish(1)
+            wait_until(lambda: len(asked) >= 2, "another try")
+            # A second lies between two, so that no more than these fit between the first and the second.
+            self.assertLessEqual(len(asked), 3)
+            self.server.mood = 200
+            wait_until(lambda: self.server.lines() == self.sent(), "all to arrive")
+            p.stop()
+
     def test_settings(self):
         def refused(*args):
             p = self.to_http(*args)

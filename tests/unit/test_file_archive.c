@@ -1,6 +1,8 @@
 #include "cm.h"
 #include "file_archive.h"
+#include "io.h"
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 static char directory[40];
 static char format[100], state_path[100];
 static usec_t now = USEC_PER_SEC, commit_every = 1;
+static enum archive_compression compression;
 
 static void ignore(void *arg)
 {
@@ -22,6 +25,7 @@ static struct file_archive *open_archive(size_t max_open)
     struct file_archive_config config = {.format = format,
         .state_path = state_path,
         .stream = "s",
+        .compression = compression,
         .by_event_time = true,
         .commit_every = commit_every,
         .close_after = 3600 * USEC_PER_SEC,
@@ -114,6 +118,114 @@ static void test_a_name_is_free_when_the_state_forgot_it(void **state)
     commit_every = 1;
 }
 
+static void write_file(const char *name, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void remove_file(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    unlink(path);
+}
+
+static bool is_there(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static int finish_file(enum archive_compression how)
+{
+    char name[200], error[ARCHIVE_ERROR_TEXT];
+    bool full;
+    snprintf(name, sizeof name, "%s/x", directory);
+    struct archive_file_state file = {.name = name, .period = name, .length = 3, .lines = 1, .end = 3};
+    return archive_finish(
+        &(struct archive_finish_spec){.file = &file, .stream = "s", .id = "i", .compression = how}, &full,
+        error);
+}
+
+/* Killed behind the rename and started again with another --compress: the file is finished, and stays as it is. */
+static void test_finished_is_finished_whatever_the_compression(void **state)
+{
+    static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD};
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        write_file("x.part", "{}\n");
+        assert_int_equal(finish_file(all[i / 3]), 0);
+        if (i % 2 == 0 && all[i / 3] != ARCHIVE_PLAIN)
+            write_file("x.part", "{}\n"); /* not removed yet */
+        assert_int_equal(finish_file(all[i % 3]), 0);
+        assert_int_equal(is_there("x") + is_there("x.gz") + is_there("x.zst"), 1);
+        assert_false(is_there("x.part"));
+        remove_file("x");
+        remove_file("x.gz");
+        remove_file("x.zst");
+        remove_file("x.manifest.json");
+    }
+}
+
+static int opened_for_writing;
+static const struct io_ops *real_io;
+
+static int count_opens(const char *path, int flags, mode_t mode)
+{
+    opened_for_writing += strstr(path, ".gz.new") != NULL;
+    return real_io->open(path, flags, mode);
+}
+
+static ssize_t no_room_for_packed(int fd, const void *data, size_t n, off_t at)
+{
+    char link[40], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".gz.new") != NULL) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real_io->pwrite(fd, data, n, at);
+}
+
+/* While the disk is full each try to finish reads and packs the whole file: it is tried once a second, not at every turn,
+ * and what it could not finish holds no room. */
+static void test_finishing_waits_for_room(void **state)
+{
+    (void)state;
+    struct io_ops full = *io;
+    real_io = io;
+    full.open = count_opens;
+    full.pwrite = no_room_for_packed;
+    compression = ARCHIVE_GZIP;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    take_minutes(a, 1);
+    io = &full;
+    file_archive_roll(a);
+    while (opened_for_writing == 0)
+        tick(a);
+    usec_t first = now;
+    while (now - first < 500 * USEC_PER_MSEC)
+        tick(a);
+    assert_int_equal(opened_for_writing, 1);
+    assert_true(file_archive_is_full(a));
+    assert_false(is_there("0000.gz.new"));
+    io = real_io;
+    while (file_archive_numbers(a).finished == 0)
+        tick(a);
+    assert_true(now - first < 2 * USEC_PER_SEC);
+    assert_true(is_there("0000.gz"));
+    assert_false(file_archive_is_full(a));
+    compression = ARCHIVE_PLAIN;
+    file_archive_close(&a);
+}
+
 static int make_directory(void **state)
 {
     (void)state;
@@ -143,6 +255,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_more_open_files_than_may_be, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
-            test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory)};
+            test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

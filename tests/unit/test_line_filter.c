@@ -144,10 +144,26 @@ static void test_a_costly_pattern(void **state)
     become(&spec, "{\"s\":\"aaa\"}", LINE_PASSED);
 }
 
+/* A text that is long costs a group more of PCRE2's stack, and is judged all the same. */
+static void test_a_long_text(void **state)
+{
+    struct line_filter_spec spec = {.subject = "s", .pattern = "^(?:a|(b))*$"};
+    struct buf line = {0};
+    (void)state;
+    buf_append_str(&line, "{\"s\":\"");
+    for (int i = 0; i < 3000; i++)
+        buf_append_str(&line, "ab");
+    buf_append_str(&line, "\"}");
+    buf_append_char(&line, '\0');
+    become(&spec, line.ptr, LINE_PASSED);
+    buf_free(&line);
+}
+
 static void test_wrong_specs(void **state)
 {
-    static const struct line_filter_spec specs[] = {
-        {.values = "x"}, {.subject = "x"}, {.hash = "x"}, {.subject = "x", .pattern = "(a"}};
+    static const struct line_filter_spec specs[] = {{.values = "x"}, {.subject = "x"}, {.hash = "x"},
+        {.subject = "x", .pattern = "a\xc3"}, {.subject = "x", .pattern = "\xff\xff"},
+        {.subject = "x", .pattern = "a\\C"}, {.subject = "x", .pattern = "(a"}};
     char error[LINE_FILTER_ERROR_TEXT];
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -210,7 +226,7 @@ int main(void)
         cmocka_unit_test(test_no_spelling_of_a_name_escapes), cmocka_unit_test(test_hashing),
         cmocka_unit_test(test_the_token_is_hmac_sha256), cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_heartbeats_pass), cmocka_unit_test(test_what_is_no_object_is_refused),
-        cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_wrong_specs),
-        cmocka_unit_test(test_key_files)};
+        cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
+        cmocka_unit_test(test_wrong_specs), cmocka_unit_test(test_key_files)};
     return cmocka_run_group_tests(tests, make_key, drop_key);
 }
