@@ -34,6 +34,7 @@ struct daemon {
     char *auth_token;
     bool ready, draining, drained;
     char *not_ready; /* why */
+    char *unwell;    /* NULL, or why */
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -100,6 +101,18 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
     d->ready = false;
     free(d->not_ready);
     d->not_ready = text;
+}
+
+void daemon_set_unwell(struct daemon *d, const char *why)
+{
+    log_error("not well", LOG_S("why", why));
+    free(d->unwell);
+    d->unwell = mem_strdup(why);
+}
+
+static const char *why_unwell(void *arg)
+{
+    return ((const struct daemon *)arg)->unwell;
 }
 
 static const char *why_not_ready(void *arg)
@@ -237,6 +250,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .allow_acts = options_bool(o, "allow_exit"),
         .server_name = server_name,
         .not_ready = why_not_ready,
+        .unwell = why_unwell,
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
@@ -331,6 +345,7 @@ static void end(struct daemon *d)
     event_base_free(d->base);
     pthread_mutex_destroy(&d->posts_lock);
     free(d->not_ready);
+    free(d->unwell);
     free(d->auth_token);
 }
 

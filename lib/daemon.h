@@ -64,6 +64,8 @@ struct http_server *daemon_http(struct daemon *d); /* NULL without an HTTP serve
 void daemon_set_ready(struct daemon *d);
 /* The reason is copied and shown on /health and in 503s: "recovering", "storage failed: ..." */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* From now on /health says so (503) and why, though everything is served as before: damage was found. */
+void daemon_set_unwell(struct daemon *d, const char *why);
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);

@@ -11,8 +11,11 @@ static void handle_health(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
     const char *why = s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
+    const char *unwell = s->config.unwell ? s->config.unwell(s->config.not_ready_arg) : NULL;
     if (why)
         http_problem(req, 503, "not-ready", NULL, "%s", why);
+    else if (unwell)
+        http_problem(req, 503, "not-well", NULL, "%s", unwell);
     else
         http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
 }

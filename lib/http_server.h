@@ -85,6 +85,7 @@ struct http_server_config {
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
     /* NULL when ready; else why not, a text that lives until the next call. */
     const char *(*not_ready)(void *arg);
+    const char *(*unwell)(void *arg); /* likewise, but only /health says so; may be NULL */
     void *not_ready_arg;
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);

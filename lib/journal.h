@@ -182,6 +182,21 @@ enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_sca
 /* The offset of the first frame whose time is at or after `time`; the committed end when there is none. */
 enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *offset);
 
+/* ---- scrubbing ---- */
+struct journal_scrubbed {
+    uint64_t bytes, segments,
+        passes;         /* read; verified to the end; times that all the set's segments were gone through */
+    uint64_t damaged;   /* segments found damaged or unreadable, each counted once */
+    const char *damage; /* NULL, or the first of them with file and byte; lives as long as the set */
+};
+/* Reads sealed segments again, from the disk, so that damage is found before somebody needs what it took. To be called
+ * some times a second (with the monotonic clock): each call lets the reader thread verify a piece, so that at most
+ * bytes_a_second are read on the average; reads and trims wait for one piece, or one frame, at most. A pass begins an hour
+ * after the last began. What is found is logged and counted; nothing is latched: appends
+ * go on, and so do reads, up to the damage. */
+void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
+struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
+
 /* ---- letting go ---- */
 /* Unlinks segments wholly below `offset` (never the newest). Marks are kept: each segment begins with them. */
 enum journal_result journal_trim(struct journal *j, uint64_t offset);

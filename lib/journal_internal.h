@@ -79,6 +79,7 @@ struct segment {
     uint64_t size;    /* bytes of its file */
     usec_t last_time; /* of the last frame before it */
     unsigned refs;    /* readers inside it */
+    bool damaged;     /* a scrub has told so */
     char *path;
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
@@ -205,8 +206,8 @@ struct job {
     struct job *next;
     struct journal *journal;
     struct journal_reader *reader; /* owner only; NULL: closed meanwhile, or an unlink */
-    struct segment *segment;       /* an unlink: to be freed; a read: where, held by a reference */
-    bool unlink;
+    struct segment *segment;       /* an unlink: to be freed; else: where, held by a reference */
+    bool unlink, scrub;
     struct cursor *cursor;
     uint64_t offset, limit;
     size_t max_bytes;
@@ -225,8 +226,26 @@ struct committer {
     bool idle; /* on `wake` */
 };
 
+/* ---- journal_scrub.c: owner only, but for the cursor while a step is under way ---- */
+struct scrub {
+    struct journal *journal; /* where the pass is; NULL: over, or not begun */
+    uint64_t sequence;       /* of the segment it is in, or from which on it looks for one */
+    struct cursor cursor;
+    bool under_way, in_pass;
+    usec_t last, next_pass;
+    int64_t credit; /* bytes that may be read */
+    struct journal_scrubbed done;
+    char damage[JOURNAL_ERROR_TEXT];
+};
+extern usec_t
+    journal_scrub_every; /* from the beginning of a pass to that of the next; replaceable for tests */
+void scrub_run(struct job *job);
+void scrub_deliver(struct job *job);
+void scrub_forget(struct journal *j); /* it is being closed */
+
 struct journal_set {
     struct journal_set_config config;
+    struct scrub scrub;
     uint8_t boot[16];
     struct journal *journals;
     size_t pending_bytes;
@@ -294,6 +313,9 @@ void append_deliver(struct batch *b); /* owner: applies a finished batch and cal
 /* journal_read.c */
 void *reader_main(void *set);
 void job_deliver(struct job *job);
+void job_submit(struct journal *j, struct job *job);
+void job_read_failed(struct job *job, enum cursor_status status);
+void segment_leave(struct journal *j, struct segment *s); /* gives a reference back */
 void segments_reap(struct journal *j);
 struct segment *journal_last_segment(const struct journal *j);
 void journal_push_segment(struct journal *j, struct segment *s);

@@ -518,6 +518,7 @@ void journal_close(struct journal **p)
     while (j->unfinished || j->jobs)
         set_wait(j->set);
     leave_dirty_list(j);
+    scrub_forget(j);
     spare_close(j);
     writer_close(j);
     struct journal **at = &j->set->journals;

@@ -107,7 +107,7 @@ static enum journal_result find_segment(
 
 /* ---- jobs ---- */
 
-static void submit(struct journal *j, struct job *job)
+void job_submit(struct journal *j, struct job *job)
 {
     struct journal_set *set = j->set;
     job->journal = j;
@@ -139,7 +139,7 @@ static void run_unlink(struct job *job)
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
 }
 
-static void read_failed(struct job *job, enum cursor_status status)
+void job_read_failed(struct job *job, enum cursor_status status)
 {
     char what[96];
     int system = status == CURSOR_IO ? job->cursor->system : 0;
@@ -216,7 +216,7 @@ static void run_read(struct job *job)
     }
     job->result = JOURNAL_OK;
     if (status != CURSOR_FRAME && job->out.len == 0)
-        read_failed(job, status);
+        job_read_failed(job, status);
     if (c->in.cap > KEPT_INPUT)
         buf_free(&c->in);
 }
@@ -245,6 +245,8 @@ void *reader_main(void *arg)
     for (struct job *job; (job = next_job(set)) != NULL;) {
         if (job->unlink)
             run_unlink(job);
+        else if (job->scrub)
+            scrub_run(job);
         else if (job->max_bytes)
             run_read(job);
         pthread_mutex_lock(&set->lock);
@@ -296,7 +298,7 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
     return r->offset;
 }
 
-static void leave_segment(struct journal *j, struct segment *s)
+void segment_leave(struct journal *j, struct segment *s)
 {
     assert(s->refs > 0);
     s->refs--;
@@ -315,7 +317,7 @@ static bool enter_next_segment(struct journal_reader *r, struct journal_edges *e
         next->refs++;
         r->segment = next;
         cursor_close(r->cursor);
-        leave_segment(r->journal, here);
+        segment_leave(r->journal, here);
         here = next;
     }
     return true;
@@ -342,7 +344,7 @@ void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_rea
     r->job = job;
     r->done = done;
     r->arg = arg;
-    submit(r->journal, job);
+    job_submit(r->journal, job);
 }
 
 void journal_reader_close(struct journal_reader **p)
@@ -356,7 +358,7 @@ void journal_reader_close(struct journal_reader **p)
     else
         cursor_free(r->cursor);
     r->journal->readers--;
-    leave_segment(r->journal, r->segment);
+    segment_leave(r->journal, r->segment);
     free(r);
 }
 
@@ -385,12 +387,14 @@ void job_deliver(struct job *job)
     struct journal *j = job->journal;
     if (job->unlink) {
         segment_free(job->segment);
+    } else if (job->scrub) {
+        scrub_deliver(job);
     } else if (job->reader) {
-        leave_segment(j, job->segment);
+        segment_leave(j, job->segment);
         answer_read(job->reader, job);
     } else {
         cursor_free(job->cursor);
-        leave_segment(j, job->segment);
+        segment_leave(j, job->segment);
     }
     j->jobs--;
     buf_free(&job->out);
@@ -499,7 +503,7 @@ void segments_reap(struct journal *j)
         struct job *job = mem_zalloc(sizeof *job);
         job->unlink = true;
         job->segment = j->segments[n++];
-        submit(j, job);
+        job_submit(j, job);
     }
     if (n == 0)
         return;

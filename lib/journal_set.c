@@ -146,6 +146,7 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     if (!set->config.notify)
         set->config.notify = no_notify;
     journal_boot_id(set->boot);
+    set->scrub.cursor.fd = -1;
     init_lists(set);
     init_conditions(set);
     int failed = 0;

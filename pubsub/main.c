@@ -4,6 +4,7 @@
 #include "log.h"
 #include "loop_notify.h"
 #include "nng_listen.h"
+#include "scrubber.h"
 #include "tap.h"
 
 #include <event2/event.h>
@@ -18,6 +19,7 @@ struct pubsub {
     struct loop_notify *notify;
     struct limits *limits;
     struct event *tick;
+    struct scrubber *scrubber;
     struct tap *tap;           /* NULL: none */
     struct tap_numbers tapped; /* as the counters have it */
     struct stats_counter *tap_messages, *tap_bytes, *tap_dropped, *tap_gaps;
@@ -92,6 +94,7 @@ static const struct option_row option_rows[] = {
         .min = 1,
         .max = CURSOR_FILE_MOST,
         .help = "named cursors at most"},
+    SCRUBBER_SETTING,
     {.name = "heartbeat",
         .type = OPTION_DURATION,
         .fallback = "15s",
@@ -262,6 +265,7 @@ static void recovery_over(void *arg)
     report_streams(p);
     cursors_tell_all(p->app.cursors);
     start_tick(p);
+    p->scrubber = scrubber_start(p->app.daemon, streams_set(p->app.streams));
     journal_set_poll(streams_set(p->app.streams));
     if (!p->app.draining)
         daemon_set_ready(p->app.daemon);
@@ -365,6 +369,7 @@ static void stop(void *ctx)
     if (p->tap)
         stats_remove_gauges(daemon_stats(p->app.daemon), p->tap);
     tap_close(&p->tap);
+    scrubber_stop(&p->scrubber);
     cursors_close(&p->app.cursors);
     streams_free(&p->app.streams);
     limits_free(&p->limits);

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "loop_notify.h"
 #include "nng_ingest.h"
+#include "scrubber.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ static const struct option_row rows[] = {
         .max = INT64_C(1) << 32,
         .unit = "bytes",
         .help = "size of a journal's segment files"},
+    SCRUBBER_SETTING,
     {.name = "max_depth",
         .type = OPTION_INT,
         .fallback = "0",
@@ -102,6 +104,7 @@ struct wiring {
     struct app app; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct event *timer;
+    struct scrubber *scrubber;
     usec_t armed;              /* when the timer fires; INT64_MAX: it does not */
     struct nng_ingest *ingest; /* NULL: no nng */
     bool ready, failed;
@@ -189,6 +192,8 @@ static void recover_next(void *arg)
             break;
         }
         daemon_set_ready(w->app.daemon);
+        if (queues_journals(w->app.queues))
+            w->scrubber = scrubber_start(w->app.daemon, queues_journals(w->app.queues));
         nng_ingest_start(w->ingest);
         app_arm(&w->app);
         break;
@@ -305,6 +310,7 @@ static void stop(void *ctx)
         named_queue_set_data(queues_at(app->queues, i), NULL);
     }
     stats_remove_gauges(daemon_stats(app->daemon), app);
+    scrubber_stop(&w->scrubber);
     queues_free(&app->queues);
     if (w->timer)
         event_free(w->timer);

@@ -207,6 +207,11 @@ uint64_t queues_memory(const struct queues *qs)
     return qs->shared.memory.all;
 }
 
+struct journal_set *queues_journals(struct queues *qs)
+{
+    return qs->journals;
+}
+
 const char *queues_failure(const struct queues *qs)
 {
     for (size_t i = 0; i < qs->table.n; i++) {

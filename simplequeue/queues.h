@@ -56,6 +56,9 @@ uint64_t queues_memory(const struct queues *qs);
 /* NULL, or why the storage of one of them failed. */
 const char *queues_failure(const struct queues *qs);
 
+/* The set of all queues' journals; NULL without a data directory. */
+struct journal_set *queues_journals(struct queues *qs);
+
 void queues_poll(struct queues *qs);
 /* Waits until the outcome of everything under way is told: for stopping and tests. */
 void queues_flush(struct queues *qs);
