@@ -147,10 +147,12 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
 
 /* ---- space for appends that must not fail ---- */
 
-/* Blocks beyond the file's end, so that its bytes stay what they are. */
+/* Blocks beyond the file's end, so that its bytes stay what they are. Only those that are not reserved yet are asked for:
+ * tmpfs, when it cannot allocate all of a range, gives up all of it that was not written. */
 static int allocate(struct writer *w, uint64_t end)
 {
-    if (io->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)w->position, (off_t)(end - w->position)) != 0)
+    uint64_t from = w->reserved > w->position ? w->reserved : w->position;
+    if (io->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
         return -1;
     w->reserved = end;
     return 0;
@@ -317,13 +319,14 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end, size_t co
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
+    size_t had = w->reserved > w->position ? (size_t)(w->reserved - w->position) : 0;
     if (io->ftruncate(w->fd, (off_t)w->position) != 0)
         return writer_latch(j, "ftruncate", errno);
     if (io->fsync(w->fd) != 0)
         return writer_latch(j, "fsync", errno);
     w->size = w->filled = w->position;
     spare_drop(j);
-    reserve_again(j, reserve);
+    reserve_again(j, reserve > had ? reserve : had);
     return JOURNAL_NO_SPACE;
 }
 

@@ -168,7 +168,7 @@ static void append_keep(
         texts[2 * i + 1] = items[i].reason;
     }
     struct op *o = op_new(q, OP_KEEP, NULL, NULL);
-    struct journal_append a = {0};
+    struct journal_append a = {.reserve = op_reserve(q, 0)};
     o->page = *page;
     buf_clear(&q->record);
     queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
@@ -207,13 +207,15 @@ static void keep_page(struct named_queue *q, uint64_t below)
     }
 }
 
-/* Messages that keep an old segment of which little else is needed are said again, so that it can go. */
+/* Messages that keep an old segment of which little else is needed are said again, so that it can go. Not into the space
+ * that is reserved for removals: on a full disk that would leave too little for them. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
     uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
     size_t changes = queue_changes(q->core);
-    if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
+    if (q->keeping || (q->full && q->now.monotonic < q->full_until) ||
+        (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
         return;
     q->keep_changes = changes;
     q->keep_end = end;
