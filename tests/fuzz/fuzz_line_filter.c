@@ -5,6 +5,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* What bytes from 0x80 on stand for, when the first is one of them: few random bytes are JSON. */
+static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"", "\\",
+    "\"a\":", "\"b\":", "\"c\":", "\"\\u0061\":", "\"\\u0062\":", "\"\\\"\":", "\"a\"", "\"\\\\\"",
+    "\"\\\"a\"", "{\"a\":1}", "[1,{}]", "null", "true", "-1.5e3", "7", " ", "\t", "{}", "\"\"", "\\u0061",
+    "\"\\ud83d\\ude00\"", "},{", "\":1,\"a\":2,\"", "18446744073709551615"};
+
 enum { DROPPED, HASHED, KEPT, FIELDS };
 static const char *const names[FIELDS] = {"a", "b", "c"};
 
@@ -47,13 +53,27 @@ static void check(struct json_fields *fields, struct bytes line, struct bytes pa
     assert(bytes_equal(buf_bytes(&before), buf_bytes(&after)));
 }
 
+static struct bytes line_of(const uint8_t *data, size_t size)
+{
+    static struct buf text;
+    if (size == 0 || data[0] < 0x80)
+        return bytes_of(data, size);
+    buf_clear(&text);
+    for (size_t i = 0; i < size; i++)
+        if (data[i] < 0x80)
+            buf_append_char(&text, (char)data[i]);
+        else
+            buf_append_str(&text, pieces[data[i] % (sizeof pieces / sizeof *pieces)]);
+    return buf_bytes(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct json_fields *fields;
     static struct line_filter *filter;
     static struct buf out, again;
     char error[LINE_FILTER_ERROR_TEXT];
-    struct bytes line = bytes_of(data, size);
+    struct bytes line = line_of(data, size);
     if (fields == NULL) {
         struct hash_key *key = hash_key_of(BYTES_LITERAL("a key of a fuzz target"));
         fields = json_fields_new(names, FIELDS);
