@@ -139,16 +139,20 @@ class Follow(QueueTest):
     def follow(self, *args):
         """At work: it has the file open."""
         p = self.begin("--follow", "--producer=p", self.log, *args)
-        wait_until(lambda: any(os.path.realpath(fd).startswith(self.log) for fd in self.descriptors(p)) or
+        wait_until(lambda: any(name.startswith(self.log) for name in self.open_files(p)) or
                    p.poll() is not None, "the log to be open")
         return p
 
     @staticmethod
-    def descriptors(p):
+    def open_files(p):
+        """Their names; a descriptor may be gone before it is looked at."""
+        names = []
         try:
-            return ["/proc/%d/fd/%s" % (p.pid, fd) for fd in os.listdir("/proc/%d/fd" % p.pid)]
+            for fd in os.listdir("/proc/%d/fd" % p.pid):
+                names.append(os.readlink("/proc/%d/fd/%s" % (p.pid, fd)))
         except OSError:
-            return []
+            pass
+        return names
 
     def wait_stored(self):
         wait_until(lambda: self.depth() >= self.n, lambda: "%d lines, %d are there" % (self.n, self.depth()))
