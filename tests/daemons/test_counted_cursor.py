@@ -1,5 +1,7 @@
 """The aggregator's named cursor: retention never passes what is not counted, and does pass what is."""
 import os
+import signal
+import time
 import unittest
 
 import harness
@@ -78,6 +80,35 @@ class CountedCursor(PubsubTest):
         wait_until(lambda: self.total(a) == 2 * BLOCK.count(b"\n"), "the rest to be counted again")
         wait_until(lambda: self.cursor() == 2 * len(BLOCK), "the cursor to follow again")
         self.assertNotIn("does not move", a.log)
+
+    def halting(self, a):
+        """Lets it go on for moments with pauses in which its next word about the cursor comes due."""
+        a.process.send_signal(signal.SIGCONT)
+        time.sleep(0.005)
+        a.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+
+    def test_somebody_else_who_moves_it_is_named(self):
+        self.pubsub("--retain-bytes=1G")
+        a = self.aggregator("--flush-interval=10ms")
+        self.fill(1)
+        wait_until(lambda: self.cursor() == len(BLOCK), "the cursor to follow")
+        blocks = 1
+        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        for _ in range(20):
+            a.process.send_signal(signal.SIGSTOP)
+            self.fill(200)
+            blocks += 200
+            moved = harness.request(self.url, "POST", "/cursors?stream=s&name=aggregator&from=%d" % (blocks * len(BLOCK)))
+            self.assertEqual(moved.status, 200, moved.text)
+            self.halting(a)
+            a.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: self.total(a) == blocks * BLOCK.count(b"\n"), "everything to be counted all the same")
+            if "does not move" in a.log:
+                break
+        self.assertIn("cursor-ahead", a.log)
+        self.assertEqual(a.log.count("does not move"), 1, "it is said once")
+        self.assertEqual(self.cursor(), blocks * len(BLOCK))
 
     def test_the_cursors_name(self):
         self.pubsub()
