@@ -32,6 +32,11 @@
  * next sync. One reader thread a set reads and verifies. None of them calls the owner back directly: they call `notify`,
  * which must only arrange that the owner calls journal_set_poll soon (an eventfd). A filler thread a set fills
  * the next segment's file with zeros ahead of use; nobody waits for it.
+ *
+ * Under JOURNAL_SYNC_NEVER a commit is a copy into the page cache, cheaper than waking a thread for it and being woken. So
+ * journal_set_poll makes it itself, for all appends since the last, unless there is more to it: something to be synced, a
+ * segment to begin, over 1 MiB at once. One that took over 2 ms (the disk does not keep up) leaves all to the
+ * committers for ten seconds. journal_append calls `notify` then.
  */
 #ifndef MILLRACE_JOURNAL_H
 #define MILLRACE_JOURNAL_H
@@ -69,7 +74,7 @@ const char *journal_strerror(enum journal_result r);
 struct journal_set_config {
     int64_t sync_ms;    /* JOURNAL_SYNC_NEVER, 0: each commit, else at most one sync every so many ms */
     size_t max_pending; /* bytes of appends not yet committed; 0: 64 MiB */
-    void (*notify)(void *arg); /* from the threads; see above */
+    void (*notify)(void *arg); /* from the threads, and from the owner's calls; see above */
     void *notify_arg;
 };
 
@@ -77,7 +82,7 @@ struct journal_set *journal_set_new(const struct journal_set_config *config);
 /* Commits what is pending, stops the threads, runs what callbacks are left, closes the journals. A journal
  * closed so is clean: its next opening makes no hole. */
 void journal_set_free(struct journal_set **set);
-/* Runs the callbacks of what was committed and read since. */
+/* Runs the callbacks of what was committed and read since, and under JOURNAL_SYNC_NEVER of what it commits now. */
 void journal_set_poll(struct journal_set *set);
 /* Waits until everything appended so far is committed (or refused), polling meanwhile. For stopping and tests. */
 void journal_set_flush(struct journal_set *set);

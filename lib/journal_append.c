@@ -68,11 +68,14 @@ static struct batch *take_pending(struct journal *j)
 
 static void put_pending(struct journal *j, struct batch *b)
 {
+    bool mine = set_owner_writes(j->set);
     pthread_mutex_lock(&j->set->lock);
     j->pending = b;
     make_dirty(j);
-    pthread_cond_t *wake = set_committer_to_wake(j->set);
+    pthread_cond_t *wake = mine ? NULL : set_committer_to_wake(j->set);
     pthread_mutex_unlock(&j->set->lock);
+    if (mine)
+        set_call_owner(j->set);
     if (wake)
         pthread_cond_signal(wake);
 }
@@ -116,10 +119,9 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
 static void answer_duplicate(struct journal *j, journal_append_fn *done, void *arg)
 {
     struct journal_set *set = j->set;
-    if (!set->answered) {
+    if (!set->answered)
         set->answered = batch_new(set, NULL);
-        set->config.notify(set->config.notify_arg);
-    }
+    set_call_owner(set);
     *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
 }
 

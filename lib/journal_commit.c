@@ -3,6 +3,8 @@
  * nothing does. Meanwhile the other writes. So what arrives during a sync rides the next, the slower a sync, the more
  * share it, and when one is over the next can begin at once, its bytes written.
  *
+ * Under JOURNAL_SYNC_NEVER the owner takes the turn to write where that is all there is to do (owner_write).
+ *
  * There is one turn to write and one to sync, and set->written is first in, first out: so batches are written, synced and
  * handed back in the order of the appends. Nobody begins a segment while there is something to sync (wait_for_sync), so
  * a sync never meets a descriptor that is going away. */
@@ -20,7 +22,11 @@
 #define FILL_MOST (UINT64_C(4) << 20)
 #define FILL_WORTH ((size_t)128 << 10) /* bytes of a commit from which on zeros cost more than they save */
 
+#define OWNER_STAYS_AWAY (10 * USEC_PER_SEC)
+
 size_t journal_write_piece = (size_t)256 << 10;
+size_t journal_owner_most = (size_t)1 << 20;
+usec_t journal_owner_patience = 2 * USEC_PER_MSEC;
 
 static bool never(const struct journal_set *set)
 {
@@ -518,24 +524,38 @@ static void write_what_is_pending(struct journal_set *set)
     set->written_tail = &last->next;
 }
 
-/* Under the lock, with the turn to sync; whether that goes on. From its handing back on the batch and, unless the owner appends again, its
- * journal are the owner's; so in the same step the turn ends if nothing more lies on set->written. */
-static bool sync_first(struct journal_set *set)
+/* Under the lock: the first batch of those that wait for their sync. */
+static struct batch *take_written(struct journal_set *set)
 {
     struct batch *b = set->written;
     set->written = b->next;
     if (!set->written)
         set->written_tail = &set->written;
     b->next = NULL;
-    pthread_mutex_unlock(&set->lock);
-    sync_batch(b);
-    pthread_mutex_lock(&set->lock);
+    return b;
+}
+
+/* Under the lock; whether nothing waited for the owner before. */
+static bool hand_back(struct journal_set *set, struct batch *b)
+{
     if (b->result != JOURNAL_OK)
         b->journal->halted = true;
     bool was_empty = !set->finished;
     *set->finished_tail = b;
     set->finished_tail = &b->next;
     set_announce(set, was_empty);
+    return was_empty;
+}
+
+/* Under the lock, with the turn to sync; whether that goes on. From its handing back on the batch and, unless the owner appends again, its
+ * journal are the owner's; so in the same step the turn ends if nothing more lies on set->written. */
+static bool sync_first(struct journal_set *set)
+{
+    struct batch *b = take_written(set);
+    pthread_mutex_unlock(&set->lock);
+    sync_batch(b);
+    pthread_mutex_lock(&set->lock);
+    bool was_empty = hand_back(set, b);
     bool more = set->written != NULL;
     set->syncing = more;
     if (!more && set->writer_waits)
@@ -573,6 +593,63 @@ void *committer_main(void *arg)
     }
     pthread_mutex_unlock(&set->lock);
     return NULL;
+}
+
+/* ---- the owner as committer ---- */
+
+bool set_owner_writes(const struct journal_set *set)
+{
+    return never(set) && set->pending_bytes <= journal_owner_most &&
+           (set->owner_back == 0 || clock_monotonic() >= set->owner_back);
+}
+
+/* Whether writing what is pending of the journal is a copy into the page cache and no more. */
+static bool only_copies(struct journal *j)
+{
+    return !j->pending || j->halted || (j->writer.announced && !is_latched(j) && !must_roll(j, j->pending));
+}
+
+/* With the turn to write, so nobody else takes a journal off the list; and only the owner puts one on. */
+static bool all_only_copy(const struct journal_set *set)
+{
+    for (struct journal *j = set->dirty; j; j = j->next_dirty)
+        if (!only_copies(j))
+            return false;
+    return true;
+}
+
+/* A committer that is at work looks for more when it is done: then the work is left to it. */
+static bool owner_takes_turn(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    bool takes = set->dirty && !set->writing && !set->syncing;
+    set->writing = set->writing || takes;
+    pthread_mutex_unlock(&set->lock);
+    return takes;
+}
+
+/* The kernel makes whoever writes wait when too much waits for the disk. That is the committers' to bear. */
+static void stay_away_after(struct journal_set *set, usec_t began)
+{
+    usec_t now = clock_monotonic();
+    set->owner_back = now - began > journal_owner_patience ? now + OWNER_STAYS_AWAY : 0;
+}
+
+void owner_write(struct journal_set *set)
+{
+    if (!set_owner_writes(set) || !owner_takes_turn(set))
+        return;
+    usec_t began = clock_monotonic();
+    bool mine = all_only_copy(set);
+    pthread_mutex_lock(&set->lock);
+    if (mine)
+        write_what_is_pending(set);
+    while (set->written)
+        hand_back(set, take_written(set));
+    set->writing = false;
+    wake_another(set);
+    pthread_mutex_unlock(&set->lock);
+    stay_away_after(set, began);
 }
 
 /* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. */

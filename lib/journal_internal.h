@@ -2,8 +2,9 @@
  *
  * Who may touch what
  *   owner      the thread that calls journal.h: segments, `marks`, ends, readers; anything not named below
- *   committer  `struct writer`, whoever has the turn to write; the owner only while nothing of the journal is pending
- *              (opening, closing). What both committers need (position, end, durable, latched) changes under the lock
+ *   committer  `struct writer`, whoever has the turn to write; the owner while it has that turn (owner_write) and
+ *              while nothing of the journal is pending (opening, closing). What both committers need (position,
+ *              end, durable, latched) changes under the lock
  *   set->lock  journal.pending, .dirty, .halted, the committers' turns, and the lists between the threads
  * A batch belongs to the owner while it is pending (under the lock), to the committer from when it takes it
  * until it puts it on set->finished, and then to the owner again. A job likewise, with the reader thread.
@@ -253,6 +254,8 @@ struct journal_set {
     struct batch *answered; /* owner only: duplicates of what is committed already */
     struct batch *spare;    /* owner only */
     size_t spares;
+    bool called;       /* owner only: journal_set_poll was asked for */
+    usec_t owner_back; /* owner only: 0, or until when it leaves all writing to the committers */
 
     pthread_mutex_t lock;
     pthread_cond_t synced;   /* for the committer that would begin a segment */
@@ -276,6 +279,7 @@ struct journal_set {
 /* journal_set.c */
 void set_announce(struct journal_set *set, bool was_empty); /* under the lock: something is there for poll */
 void set_wait(struct journal_set *set);                     /* owner: until there is, then polls */
+void set_call_owner(struct journal_set *set);               /* owner: there will be something for poll */
 struct batch *batch_new(struct journal_set *set, struct journal *j);
 void batch_release(struct journal_set *set, struct batch *b);
 /* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
@@ -283,7 +287,14 @@ extern void (*journal_boot_id)(uint8_t out[16]);
 
 /* journal_commit.c */
 extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
+extern size_t journal_owner_most;  /* bytes pending up to which the owner writes; replaceable for tests */
+/* A write of the owner's that took longer keeps it away; replaceable for tests. */
+extern usec_t journal_owner_patience;
 void *committer_main(void *committer);
+/* Owner: whether it is to write what is pending itself, as far as things are now. */
+bool set_owner_writes(const struct journal_set *set);
+/* Owner: writes what is pending and lays it on set->finished, if nobody else is at it and it is a mere copy. */
+void owner_write(struct journal_set *set);
 /* Under the lock: whom to signal (best once it is free again) because there is something to write; NULL: nobody. */
 pthread_cond_t *set_committer_to_wake(struct journal_set *set);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */

@@ -166,8 +166,18 @@ void set_announce(struct journal_set *set, bool was_empty)
         pthread_cond_broadcast(&set->progress);
 }
 
+void set_call_owner(struct journal_set *set)
+{
+    if (set->called)
+        return;
+    set->called = true;
+    set->config.notify(set->config.notify_arg);
+}
+
 void journal_set_poll(struct journal_set *set)
 {
+    set->called = false;
+    owner_write(set);
     pthread_mutex_lock(&set->lock);
     struct batch *finished = set->finished;
     struct job *jobs = set->jobs_done;
@@ -204,6 +214,7 @@ static void wake_committers(struct journal_set *set)
 
 void set_wait(struct journal_set *set)
 {
+    owner_write(set);
     pthread_mutex_lock(&set->lock);
     set->hurry = true;
     wake_committers(set);

@@ -320,7 +320,7 @@ static struct streams *new_streams(struct pubsub *p, const struct options *o)
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
         .limits = limits_of,
         .limits_arg = p->limits,
-        .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_wake, .notify_arg = p->notify},
+        .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_this_turn, .notify_arg = p->notify},
     };
     return streams_new(&config);
 }

@@ -270,7 +270,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .restored = options_bool(o, "restored"),
         .sync_ms = options_sync(o, "sync"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
-        .notify = loop_notify_wake,
+        .notify = loop_notify_this_turn,
         .notify_arg = w->notify,
         .on_new = on_new_queue,
         .on_ready = on_ready,
