@@ -170,6 +170,15 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
+/* Behind a hole in the journal messages may be lost that were given out: their ids are not given to others, so that
+ * whoever remembers an id of this queue never takes a new message for an old one. The number of holes, which the
+ * journal keeps, counts rather than the last id: what an opening before gave out may be lost with the record of it. */
+static void skip_lost_ids(struct named_queue *q)
+{
+    uint64_t holes = journal_committed_end(q->config.journal) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
+    queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
+}
+
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -178,8 +187,10 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
     if (r.failed)
         return false;
-    if (scan == JOURNAL_OK || scan == JOURNAL_END)
+    if (scan == JOURNAL_OK || scan == JOURNAL_END) {
+        skip_lost_ids(q);
         return true;
+    }
     const char *why = journal_failure(j);
     snprintf(error, error_size, "queue %s: %s", q->name, why ? why : journal_strerror(scan));
     return false;

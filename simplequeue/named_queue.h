@@ -10,6 +10,8 @@
  * 3. A put that is a duplicate stores nothing and takes no id.
  * 4. After any crash the queue is what the committed records say: docs/simplequeue-records.md.
  * 5. The journal is trimmed to what is still held, and never loses its last record.
+ * 6. No id is given twice, also when the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind
+ *    each of its holes ids go on QUEUE_ID_HOLE higher, more than were ever given out unsynced.
  *
  * Knows neither sockets nor the event loop; `now` is given. The owner of the journal set polls it.
  */
@@ -18,6 +20,8 @@
 
 #include "journal.h"
 #include "queue.h"
+
+#define QUEUE_ID_HOLE (UINT64_C(1) << 32)
 
 enum queue_result {
     QUEUE_OK,

@@ -125,11 +125,12 @@ static void trim(struct named_queue *q)
  * more than was put. */
 static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t oldest_end, uint64_t end)
 {
-    uint64_t segment = 4 * q->config.trim_step;
-    if (end - earliest < 2 * segment)
+    const struct journal *j = q->config.journal;
+    uint64_t segment = 4 * q->config.trim_step, there = journal_bytes_between(j, earliest, end);
+    if (there < 2 * segment)
         return false;
-    return queue_bytes_below(q->core, oldest_end) <= (oldest_end - earliest) / 4 ||
-           end - earliest > 2 * queue_state(q->core)->bytes + 4 * segment;
+    return queue_bytes_below(q->core, oldest_end) <= journal_bytes_between(j, earliest, oldest_end) / 4 ||
+           there > 2 * queue_state(q->core)->bytes + 4 * segment;
 }
 
 /* What a page's messages are, for a record; false when one is being settled, or one is away: *away. */
