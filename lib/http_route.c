@@ -1,7 +1,10 @@
 /* Which row of the table answers, and who may ask. */
 #include "http_internal.h"
+#include "log.h"
 
 #include <stdlib.h>
+
+#define LOGGED_TARGET 1000 /* bytes of it in a line of the log */
 
 static const struct http_route unknown_row = {.path = "other"};
 
@@ -51,8 +54,22 @@ static struct stats_counter *counter_of(struct http_server *s, struct http_endpo
     return e->by_status[slot];
 }
 
+/* What enable_logging promises. What could not be parsed has no method and no target. */
+static void log_request(const struct http_request *req, int status, usec_t now)
+{
+    struct bytes target = http_request_target(req);
+    size_t method = req->target > 0 ? req->target - 1 : 0;
+    if (target.len > LOGGED_TARGET)
+        target.len = LOGGED_TARGET;
+    log_debug("request", LOG_B("method", bytes_of(req->text.ptr, method)), LOG_B("target", target),
+        LOG_U("body_bytes", req->body_bytes), LOG_U("status", (uint64_t)status),
+        LOG_F("ms", (double)(now - req->began) / 1000));
+}
+
 void http_route_count(struct http_request *req, int status, usec_t now)
 {
+    if (log_wants(LOG_LEVEL_DEBUG))
+        log_request(req, status, now);
     struct http_server *s = req->conn->server;
     struct http_endpoint *e = req->endpoint ? req->endpoint : s->unknown;
     stats_observe(e->seconds, now - req->began);

@@ -48,6 +48,14 @@ class BitlyTest(QueueTest):
         self.fetch(q, "/exit")
         self.assertEqual(q.process.wait(harness.PATIENCE), 0)
 
+    def test_requests_are_logged(self):
+        q = self.original()
+        self.fetch(q, "/mput", {"separator": "; "}, b"a; b")
+        self.fetch(q, "/nope?" + 2000 * "x", status=404)
+        put, nope = [line for line in q.log.splitlines() if " debug " in line and " request " in line and "health" not in line]
+        self.assertRegex(put, r" request method=POST target=\"/mput\?separator=%3B\+\" body_bytes=4 status=200 ms=[0-9.e-]+$")
+        self.assertRegex(nope, r" request method=GET target=/nope\?x{994} body_bytes=0 status=404 ")
+
     def test_what_clients_send(self):
         q = self.original()
         text = 'a b+c&d=%/"{é}'
