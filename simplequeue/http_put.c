@@ -86,18 +86,18 @@ struct named_queue *obtain_queue(
 
 /* ---- room in a full queue ---- */
 
-static void room_told(struct room_ask *ask, bool try_again)
+static void room_told(struct room_ask *ask, enum queue_result result)
 {
     struct pending *p = ask->arg;
     struct http_request *req = p->req;
     if (req)
         http_on_gone(req, NULL, NULL);
-    if (req && try_again) {
+    if (req && result == QUEUE_OK) {
         p->handler(req, p->app);
     } else if (req) {
         stats_add(front_of(p->q)->rejected, 1);
         add_queue_id(req, p->q);
-        reply_refused(p->app, req, QUEUE_FULL, 0);
+        reply_refused(p->app, req, result, 0);
     }
     pending_free(p);
 }

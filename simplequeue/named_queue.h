@@ -27,9 +27,11 @@ enum queue_result {
     QUEUE_OK,
     QUEUE_CONFLICT, /* the producer's mark is another: outcome.mark */
     QUEUE_TOO_MANY_PRODUCERS,
-    QUEUE_FULL,       /* over max_depth, max_bytes or max_memory */
-    QUEUE_TOO_LARGE,  /* more than one journal frame can hold */
-    QUEUE_OVERLOADED, /* too much is waiting to be committed */
+    QUEUE_FULL,            /* over max_depth, max_bytes or max_memory */
+    QUEUE_NEVER_FITS,      /* the put alone is over one of them */
+    QUEUE_OVERFLOW_FAILED, /* full, and the overflow log did not take what was to make room */
+    QUEUE_TOO_LARGE,       /* more than one journal frame can hold */
+    QUEUE_OVERLOADED,      /* too much is waiting to be committed */
     QUEUE_NO_SPACE,
     QUEUE_LATCHED,    /* storage failed: no more writes */
     QUEUE_CLOSED,     /* the daemon stops */
@@ -103,6 +105,10 @@ void *named_queue_data(const struct named_queue *q);
 /* On QUEUE_CONFLICT *mark is the producer's mark as far as it is committed. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
+
+/* Whether so many messages of so many bytes could be put to an empty queue: who tries again what could not would do so
+ * for ever. */
+bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes);
 
 /* What queue_take set aside is removed. On refusal it is ready again, in its place. */
 enum queue_result named_queue_remove(

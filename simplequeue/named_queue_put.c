@@ -117,6 +117,13 @@ static bool has_room(const struct named_queue *q, struct amount in, struct amoun
            has_memory(q, in, out);
 }
 
+bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes)
+{
+    const struct queue_limits *l = q->config.limits;
+    return (!l->max_depth || n <= l->max_depth) && (!l->max_bytes || bytes <= l->max_bytes) &&
+           (!l->max_memory || q->config.journal || bytes <= l->max_memory);
+}
+
 /* One at a time, because only the bounds tell how many it takes. */
 bool named_queue_make_room(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
@@ -199,6 +206,15 @@ static enum queue_result put_new(
     return r;
 }
 
+static enum queue_result may_store(
+    const struct named_queue *q, const struct queue_put *put, struct queue_now now)
+{
+    struct amount in = amount_of(put);
+    if (!has_room(q, in, (struct amount){0}))
+        return named_queue_ever_fits(q, in.n, in.bytes) ? QUEUE_FULL : QUEUE_NEVER_FITS;
+    return q->full && now.monotonic < q->full_until ? QUEUE_NO_SPACE : QUEUE_OK;
+}
+
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark)
 {
@@ -212,10 +228,8 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
         o->next = put->next;
         r = judge_mark(q, put, o->producer, &duplicate, mark);
     }
-    if (r == QUEUE_OK && !duplicate && !has_room(q, amount_of(put), (struct amount){0}))
-        r = QUEUE_FULL;
-    else if (r == QUEUE_OK && !duplicate && q->full && now.monotonic < q->full_until)
-        r = QUEUE_NO_SPACE;
+    if (r == QUEUE_OK && !duplicate)
+        r = may_store(q, put, now);
     if (r != QUEUE_OK) {
         op_free(o);
         return r;

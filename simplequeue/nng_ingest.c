@@ -165,7 +165,7 @@ static void refuse(struct batch *b, enum queue_result result, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
     stats_add(b->in->app->refused, 1);
-    if (result == QUEUE_FULL)
+    if (result == QUEUE_FULL || result == QUEUE_OVERFLOW_FAILED)
         stats_add(front_of(b->q)->rejected, 1);
     refuse_with(b, r->status, r->code, queue_strerror(result), mark);
 }
@@ -245,7 +245,7 @@ static const char *parse_header(
 
 static void put(struct batch *b, const char *name, const struct queue_put *what);
 
-static void room_told(struct room_ask *ask, bool try_again);
+static void room_told(struct room_ask *ask, enum queue_result result);
 
 static void wait_for_room(struct batch *b, const struct queue_put *what)
 {
@@ -309,13 +309,13 @@ static void handle(struct batch *b)
     url_query_free(&query);
 }
 
-static void room_told(struct room_ask *ask, bool try_again)
+static void room_told(struct room_ask *ask, enum queue_result result)
 {
     struct batch *b = ask->arg;
-    if (try_again)
+    if (result == QUEUE_OK)
         handle(b);
     else
-        refuse(b, QUEUE_FULL, 0);
+        refuse(b, result, 0);
 }
 
 static void take(struct nng_ingest *in, nng_msg *msg)

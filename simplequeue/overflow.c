@@ -19,7 +19,7 @@ struct eviction {
     struct app *app;
     struct named_queue *q;
     struct id_ranges ids;
-    bool failed;
+    enum queue_result result; /* of the batch: what those are told for whom it was */
 };
 
 int overflow_open(
@@ -89,12 +89,12 @@ static struct room_ask *line_take(struct room_line *line)
 }
 
 /* Those who are told to try may ask again, and are then at the line's end. */
-static void tell(struct room_line *line, size_t n, bool try_again)
+static void tell(struct room_line *line, size_t n, enum queue_result result)
 {
     line->telling = true;
     while (n-- > 0) {
         struct room_ask *ask = line_take(line);
-        ask->told(ask, try_again);
+        ask->told(ask, result);
     }
     line->telling = false;
 }
@@ -136,6 +136,11 @@ static bool is_loading(struct named_queue *q, const struct room_ask *ask)
            named_queue_prepare(q, SIZE_MAX, ask->bytes) == QUEUE_LOADING;
 }
 
+static enum queue_result why_never(const struct named_queue *q, const struct room_ask *ask)
+{
+    return named_queue_ever_fits(q, ask->n, ask->bytes) ? QUEUE_FULL : QUEUE_NEVER_FITS;
+}
+
 /* Sets messages aside for the first in the line. Those for whom there is room, or will never be, are told. */
 static void find_room(struct eviction *e, struct room_line *line)
 {
@@ -144,7 +149,10 @@ static void find_room(struct eviction *e, struct room_line *line)
         line->held_up = line->covered == 0 && (is_under_way(e->q) || is_loading(e->q, line->first));
         if (e->ids.count || line->held_up)
             return;
-        tell(line, line->covered ? line->covered : 1, line->covered > 0);
+        if (line->covered)
+            tell(line, line->covered, QUEUE_OK);
+        else
+            tell(line, 1, why_never(e->q, line->first));
         line->covered = 0;
     }
 }
@@ -154,9 +162,9 @@ static void serve_line(void *arg)
 {
     struct eviction *e = arg;
     struct room_line *line = &front_of(e->q)->room;
-    tell(line, line->covered, !e->failed);
+    tell(line, line->covered, e->result);
     line->covered = 0;
-    e->failed = false;
+    e->result = QUEUE_OK;
     find_room(e, line);
     if (e->ids.count)
         write_aside(e);
@@ -182,8 +190,8 @@ void overflow_on_ready(struct named_queue *q)
 static void on_removed(const struct queue_outcome *outcome, void *arg)
 {
     struct eviction *e = arg;
-    e->failed = outcome->result != QUEUE_OK;
-    if (!e->failed)
+    e->result = outcome->result;
+    if (e->result == QUEUE_OK)
         stats_add(front_of(e->q)->overflowed, outcome->count);
     serve_soon(e); /* after this commit's readers have had their turn */
 }
@@ -194,7 +202,7 @@ static void give_back(struct eviction *e, const char *why)
         LOG_S("why", why));
     stats_add(e->app->overflow->failures, 1);
     named_queue_give_back(e->q, &e->ids);
-    e->failed = true;
+    e->result = QUEUE_OVERFLOW_FAILED;
     serve_soon(e);
 }
 
@@ -205,11 +213,9 @@ static void on_written(const char *error, void *arg)
         give_back(e, error);
         return;
     }
-    enum queue_result r = named_queue_remove(e->q, &e->ids, app_now(), on_removed, e);
-    if (r == QUEUE_OK)
-        return;
-    e->failed = true;
-    serve_soon(e);
+    e->result = named_queue_remove(e->q, &e->ids, app_now(), on_removed, e);
+    if (e->result != QUEUE_OK)
+        serve_soon(e);
 }
 
 static void write_aside(struct eviction *e)

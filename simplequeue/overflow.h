@@ -21,7 +21,8 @@ struct room_ask {
     struct room_ask *next;
     size_t n;       /* messages */
     uint64_t bytes; /* of them together */
-    void (*told)(struct room_ask *ask, bool try_again);
+    /* QUEUE_OK: try again. Else there will be no room, and that is why. */
+    void (*told)(struct room_ask *ask, enum queue_result result);
     void *arg;
 };
 

@@ -42,7 +42,7 @@ class Full:
         self.assertEqual(self.log_lines(), [b"aaaa", b"bbbb"])
         self.assertEqual(q.get("/mget?items=5").body, b"cc\nddddddd\ne\n")
         self.expect(q.post("/put", b"0123456789"), 200)
-        self.expect(q.post("/put", b"0123456789a"), 503, "queue-full")
+        self.expect(q.post("/put", b"0123456789a"), 413, "too-large")
         self.assertEqual((self.log_lines(), q.stats()["depth"]), ([b"aaaa", b"bbbb"], 1))
 
     def test_leased_messages_stay(self):
@@ -66,8 +66,18 @@ class Full:
     def test_more_than_the_queue_holds_is_refused_whole(self):
         q = self.overflowing("--max-depth=3")
         q.post("/mput", b"a\nb\nc")
-        self.expect(q.post("/mput", b"1\n2\n3\n4"), 503, "queue-full")
+        self.expect(q.post("/mput", b"1\n2\n3\n4"), 413, "too-large")
         self.assertEqual((self.log_lines(), q.get("/mget?items=3").body), ([], b"a\nb\nc"))
+
+    def test_what_could_never_be_stored_is_not_to_be_tried_again(self):
+        for bound, fits, never in (("--max-depth=3", b"a\nb\nc\n", b"1\n2\n3\n4\n"), ("--max-bytes=6", b"aaa\nbbb\n", b"1234567\n")):
+            for start in (self.queue, self.overflowing):
+                q = start(bound)
+                self.expect(q.post("/mput?queue=x", fits), 200)
+                reply = self.expect(q.post("/mput?queue=x", never), 413, "too-large")
+                self.assertIn("more than the queue may hold", reply.json()["detail"])
+                self.assertEqual(q.get("/mget?queue=x&items=5").body, fits)
+                q.stop()
 
     def test_marks_and_retries(self):
         q = self.overflowing("--max-depth=1")
@@ -91,7 +101,8 @@ class Full:
         q = self.queue("--overflow-log=" + self.path("logs", "overflow"), "--max-depth=2")
         q.post("/mput", b"a\nb")
         os.rename(self.path("logs"), self.path("away"))
-        self.expect(q.post("/put", b"c"), 503, "queue-full")
+        reply = self.expect(q.post("/put", b"c"), 503, "queue-full")
+        self.assertIn("the overflow log cannot be written", reply.json()["detail"])
         self.assertIn("the overflow log failed", q.log)
         self.assertEqual(q.stats()["overflow_failures_total"], 1)
         os.rename(self.path("away"), self.path("logs"))
