@@ -101,7 +101,7 @@ struct journal_config {
  * not known to be synced). `error` gets the message for anything but JOURNAL_OK. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* What is pending is committed first. Readers of it must have been closed. Not from a callback of the same set:
+/* What is pending is committed first. Readers and seeks of it must be closed. Not from a callback of the same set:
  * it polls. */
 void journal_close(struct journal **j);
 
@@ -184,8 +184,14 @@ void journal_reader_close(
 typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
-/* The offset of the first frame whose time is at or after `time`; the committed end when there is none. */
-enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *offset);
+/* Looks for the first frame with a payload whose time is at or after `time`, on the reader thread, in steps between which
+ * others read. `done` comes once, from journal_set_poll, unless the seek is cancelled first: OK with that frame's offset,
+ * which is the end as committed when the seek began when no frame was so late, and the earliest when what was found has
+ * been trimmed since; DAMAGED, IO. The seek is gone before `done` is called. */
+struct journal_seek;
+typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
+struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);
+void journal_seek_cancel(struct journal_seek **seek); /* before the journal is closed */
 
 /* ---- scrubbing ---- */
 struct journal_scrubbed {

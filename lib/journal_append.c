@@ -224,7 +224,9 @@ static void apply_commit(struct journal *j, struct batch *b)
     }
     j->committed_end = b->end;
     j->committed_time = b->time;
-    journal_last_segment(j)->end = b->end;
+    struct segment *s = journal_last_segment(j);
+    s->end = b->end;
+    places_learn(j, s, &(struct place){b->position, b->end, b->time});
 }
 
 /* Everything accepted behind a refused batch relied on it: its offsets, perhaps its marks. The committer has

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #define CURSOR_CHUNK ((size_t)256 << 10)
@@ -39,6 +40,34 @@ void cursor_close(struct cursor *c)
         io->close(c->fd);
     c->fd = -1;
     buf_free(&c->in);
+}
+
+struct cursor *cursor_new(void)
+{
+    struct cursor *c = mem_zalloc(sizeof *c);
+    c->fd = -1;
+    return c;
+}
+
+void cursor_free(struct cursor *c)
+{
+    cursor_close(c);
+    free(c);
+}
+
+void cursor_go(struct cursor *c, const struct place *p)
+{
+    c->position = p->position;
+    c->offset = p->offset;
+}
+
+/* What will be read in its stead may be something else by then. */
+void cursor_rest(struct cursor *c)
+{
+    if (c->in.cap <= CURSOR_KEPT)
+        return;
+    buf_free(&c->in);
+    c->verified = 0;
 }
 
 /* Drops what lies before the cursor. */
@@ -115,6 +144,11 @@ enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
         return CURSOR_BAD;
     c->verified = c->position;
     return CURSOR_FRAME;
+}
+
+bool cursor_exceeds(struct cursor *c, size_t n)
+{
+    return fill(c, FRAME_HEADER) && frame_payload_length(at_position(c)) > n;
 }
 
 void cursor_skip(struct cursor *c, const struct frame *f)

@@ -193,6 +193,11 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
     return FRAME_OK;
 }
 
+size_t frame_payload_length(struct bytes at)
+{
+    return at.len < FRAME_HEADER ? 0 : get32(at.ptr + F_LENGTH);
+}
+
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out)
 {

@@ -83,6 +83,8 @@ enum frame_status { FRAME_OK, FRAME_NONE, FRAME_SHORT, FRAME_BAD };
 /* Whether a header can be one: OK with *size the whole frame's, NONE for zeros, SHORT when fewer than
  * FRAME_HEADER bytes are there (and not all zero), BAD. Nothing is proved before frame_decode says OK. */
 enum frame_status frame_measure(struct bytes at, size_t *size);
+/* What a header claims; 0 when there is none. */
+size_t frame_payload_length(struct bytes at);
 /* OK: verified; spans point into `at`. SHORT: the frame goes on past what is there. With `trusted` the checksum
  * is not computed (it was, for these very bytes in memory). */
 enum frame_status frame_decode(

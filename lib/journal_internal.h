@@ -64,6 +64,14 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
  * file's end; BAD: something else that is no frame. */
 enum cursor_status cursor_peek(struct cursor *c, struct frame *f);
 void cursor_skip(struct cursor *c, const struct frame *f);
+/* To where a frame is known to begin. */
+struct place;
+void cursor_go(struct cursor *c, const struct place *p);
+/* Gives back the memory of what was read ahead, when that is more than a little: cursors may be many. */
+#define CURSOR_KEPT ((size_t)4 << 10)
+void cursor_rest(struct cursor *c);
+/* Whether the frame at the cursor, if it is one, has more payload than that; nothing is verified. */
+bool cursor_exceeds(struct cursor *c, size_t n);
 /* A frame that was peeked and does not fit what is wanted at once: the cursor stays, its bytes need not be kept, and
  * what is read of it later is what was verified now. */
 void cursor_enter(struct cursor *c, const struct frame *f);
@@ -82,6 +90,7 @@ struct segment {
     unsigned refs;    /* readers inside it */
     bool damaged;     /* a scrub has told so */
     char *path;
+    struct places *places; /* NULL: none are known */
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
 /* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
@@ -96,6 +105,26 @@ int segment_create(
     const char *dir, const struct segment_header *h, struct bytes table, bool spare, uint64_t *end_position);
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
+
+/* ---- journal_places.c: where in a segment frames are known to begin; owner only ----
+ * Learnt from what is appended and from what readers pass, so that the next reader need not go through all that lies
+ * before its place. PLACES_SEGMENTS segments of a set have any, those used last, and PLACES_MOST each: what is known takes
+ * as much memory however long journals are. A place that is not known costs time only. */
+#define PLACES_SEGMENTS 256
+#define PLACES_MOST 128
+extern uint64_t
+    journal_places_apart; /* bytes of file, at least; more in a segment that would have too many; replaceable for tests */
+struct place {
+    uint64_t position, offset;
+    usec_t time; /* of the last frame before it */
+};
+void places_learn(struct journal *j, struct segment *s, const struct place *p);
+/* The last one that is not above the offset, or before which all frames are older than `time`: the segment's beginning when
+ * none is known. */
+struct place places_by_offset(struct journal *j, struct segment *s, uint64_t offset);
+struct place places_by_time(struct journal *j, struct segment *s, usec_t time);
+void places_forget(struct segment *s); /* it is being freed */
+size_t places_known(const struct segment *s);
 
 /* ---- batches: what one commit writes ---- */
 struct entry {
@@ -203,21 +232,30 @@ struct journal {
 #define JOURNAL_MAGIC 0x4a524e4cu
 
 /* ---- jobs of the reader thread ---- */
+#define JOB_PLACES 4
 struct job {
     struct job *next;
     struct journal *journal;
-    struct journal_reader *reader; /* owner only; NULL: closed meanwhile, or an unlink */
-    struct segment *segment;       /* an unlink: to be freed; else: where, held by a reference */
-    bool unlink, scrub;
+    void (*run)(struct job *job);     /* on the reader thread; NULL: nothing to do */
+    void (*deliver)(struct job *job); /* on the owner's, then the job is freed */
+    struct journal_reader *reader; /* owner only, as `seek`; NULL: closed meanwhile, or another kind of job */
+    struct journal_seek *seek;
+    struct segment *segment; /* an unlink: to be freed; else: where, held by a reference */
     struct cursor *cursor;
     uint64_t offset, limit;
     size_t max_bytes;
     struct buf out;
     bool frame_starts;
+    bool again; /* a step has ended before what is looked for: to be submitted again */
     usec_t time;
+    struct place begin, learned[JOB_PLACES];
+    size_t n_learned;
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
+/* Bytes of a segment that one job passes at most (and one frame) on the way to what is wanted, before others' turns come;
+ * replaceable for tests. */
+extern uint64_t journal_step_bytes;
 
 #define COMMITTERS 2
 struct committer {
@@ -256,6 +294,8 @@ struct journal_set {
     size_t spares;
     bool called;       /* owner only: journal_set_poll was asked for */
     usec_t owner_back; /* owner only: 0, or until when it leaves all writing to the committers */
+    struct places *places; /* owner only */
+    uint64_t places_used;  /* how often: a clock */
 
     pthread_mutex_t lock;
     pthread_cond_t synced;   /* for the committer that would begin a segment */
@@ -326,6 +366,17 @@ void *reader_main(void *set);
 void job_deliver(struct job *job);
 void job_submit(struct journal *j, struct job *job);
 void job_read_failed(struct job *job, enum cursor_status status);
+/* Reader thread: opens the cursor, unless it is open. */
+enum cursor_status job_enter(struct job *job);
+/* Reader thread: a step of looking for something begins at job->begin, or where the cursor is if that is further on ... */
+void job_begin(struct job *job);
+/* ... and passes the frame at the cursor. job->again: that ended the step. */
+void job_pass(struct job *job, const struct frame *f);
+void job_learn(const struct job *job);        /* owner: the places it came by */
+void job_tell_failure(const struct job *job); /* owner: for journal_failure */
+struct cursor *cursor_new(void);
+void cursor_free(struct cursor *c);
+struct segment *segment_after(const struct journal *j, const struct segment *s);
 void segment_leave(struct journal *j, struct segment *s); /* gives a reference back */
 void segments_reap(struct journal *j);
 struct segment *journal_last_segment(const struct journal *j);

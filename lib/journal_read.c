@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define KEPT_INPUT ((size_t)4 << 10) /* readers may be many */
 #define CHUNK_MOST ((size_t)256 << 10)
+
+uint64_t journal_step_bytes = (uint64_t)1 << 20;
 
 struct journal_reader {
     struct journal *journal;
@@ -50,12 +51,13 @@ static struct segment *segment_at(const struct journal *j, uint64_t offset)
     return low == j->doomed ? NULL : j->segments[low - 1];
 }
 
-static struct segment *segment_after(const struct journal *j, const struct segment *s)
+/* Their numbers have no gap. */
+struct segment *segment_after(const struct journal *j, const struct segment *s)
 {
-    for (size_t i = j->doomed; i < j->n_segments; i++)
-        if (j->segments[i]->sequence > s->sequence)
-            return j->segments[i];
-    return NULL;
+    uint64_t i = s->sequence + 1 - j->segments[0]->sequence;
+    if (s->sequence < j->segments[0]->sequence || i < j->doomed)
+        i = j->doomed;
+    return i < j->n_segments ? j->segments[i] : NULL;
 }
 
 uint64_t journal_earliest(const struct journal *j)
@@ -139,6 +141,11 @@ static void run_unlink(struct job *job)
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
 }
 
+static void deliver_unlink(struct job *job)
+{
+    segment_free(job->segment);
+}
+
 void job_read_failed(struct job *job, enum cursor_status status)
 {
     char what[96];
@@ -190,35 +197,90 @@ static enum cursor_status take_more(struct job *job)
     return status;
 }
 
+enum cursor_status job_enter(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    if (c->fd >= 0)
+        return CURSOR_FRAME;
+    return cursor_open(c, job->segment->path, job->segment->seed, job->segment->base);
+}
+
+void job_begin(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    if (job->begin.position > c->position)
+        cursor_go(c, &job->begin);
+    job->begin.position = c->position;
+    c->chunk = CHUNK_MOST;
+}
+
+void job_pass(struct job *job, const struct frame *f)
+{
+    struct cursor *c = job->cursor;
+    uint64_t last = job->n_learned ? job->learned[job->n_learned - 1].position : job->begin.position;
+    cursor_skip(c, f);
+    job->again = c->position >= job->begin.position + journal_step_bytes;
+    if (job->n_learned < JOB_PLACES && c->position >= last + journal_places_apart)
+        job->learned[job->n_learned++] = (struct place){c->position, c->offset, f->time};
+}
+
+/* Over what lies before the wanted offset. */
+static enum cursor_status approach(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    enum cursor_status status = CURSOR_FRAME;
+    job_begin(job);
+    while (status == CURSOR_FRAME && !job->again) {
+        struct frame f;
+        status = cursor_peek(c, &f);
+        if (status == CURSOR_FRAME && c->offset + frame_advance(&f) > job->offset)
+            break;
+        if (status == CURSOR_FRAME)
+            job_pass(job, &f);
+    }
+    return status;
+}
+
 /* What is wanted, some of it headers; not what lies behind, which often is zeros only. */
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - job->offset;
     size_t n = left < job->max_bytes ? (size_t)left : job->max_bytes;
-    n += n / 8 + FRAME_HEADER + KEPT_INPUT;
+    n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
     return n < CHUNK_MOST ? n : CHUNK_MOST;
+}
+
+static enum cursor_status fill_window(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    enum cursor_status status = CURSOR_FRAME;
+    c->chunk = chunk_for(job);
+    if (cursor_is_inside(c))
+        status = take_more(job);
+    while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
+        struct frame f;
+        if (job->out.len > 0 && cursor_exceeds(c, job->max_bytes - job->out.len))
+            break;
+        status = cursor_peek(c, &f);
+        if (status == CURSOR_FRAME && !take_frame(job, &f))
+            break;
+    }
+    return status;
 }
 
 static void run_read(struct job *job)
 {
     struct cursor *c = job->cursor;
-    enum cursor_status status = CURSOR_FRAME;
-    if (c->fd < 0)
-        status = cursor_open(c, job->segment->path, job->segment->seed, job->segment->base);
-    c->chunk = c->offset < job->offset && !cursor_is_inside(c) ? CHUNK_MOST : chunk_for(job);
-    if (status == CURSOR_FRAME && cursor_is_inside(c))
-        status = take_more(job);
-    while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
-        struct frame f;
-        status = cursor_peek(c, &f);
-        if (status == CURSOR_FRAME && !take_frame(job, &f))
-            break;
-    }
-    job->result = JOURNAL_OK;
-    if (status != CURSOR_FRAME && job->out.len == 0)
+    enum cursor_status status = job_enter(job);
+    if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c))
+        status = approach(job);
+    if (status == CURSOR_FRAME && !job->again)
+        status = fill_window(job);
+    if (status != CURSOR_FRAME && job->out.len == 0) {
+        job->again = false;
         job_read_failed(job, status);
-    if (c->in.cap > KEPT_INPUT)
-        buf_free(&c->in);
+    }
+    cursor_rest(c);
 }
 
 static struct job *next_job(struct journal_set *set)
@@ -243,12 +305,8 @@ void *reader_main(void *arg)
 {
     struct journal_set *set = arg;
     for (struct job *job; (job = next_job(set)) != NULL;) {
-        if (job->unlink)
-            run_unlink(job);
-        else if (job->scrub)
-            scrub_run(job);
-        else if (job->max_bytes)
-            run_read(job);
+        if (job->run)
+            job->run(job);
         pthread_mutex_lock(&set->lock);
         bool was_empty = !set->jobs_done;
         job->next = NULL;
@@ -263,19 +321,6 @@ void *reader_main(void *arg)
 }
 
 /* ---- readers ---- */
-
-static struct cursor *cursor_new(void)
-{
-    struct cursor *c = mem_zalloc(sizeof *c);
-    c->fd = -1;
-    return c;
-}
-
-static void cursor_free(struct cursor *c)
-{
-    cursor_close(c);
-    free(c);
-}
 
 enum journal_result journal_reader_open(
     struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges)
@@ -323,28 +368,41 @@ static bool enter_next_segment(struct journal_reader *r, struct journal_edges *e
     return true;
 }
 
+static void deliver_read(struct job *job);
+
+/* Begins where a frame is known to begin: on the way there, others may have learnt a better place since. */
+static void submit_read(struct journal_reader *r, size_t max_bytes, enum journal_result result)
+{
+    struct job *job = mem_zalloc(sizeof *job);
+    job->reader = r;
+    job->deliver = deliver_read;
+    job->run = result == JOURNAL_OK ? run_read : NULL;
+    job->result = result;
+    job->cursor = r->cursor;
+    job->begin = places_by_offset(r->journal, r->segment, r->offset);
+    job->segment = r->segment;
+    job->segment->refs++;
+    job->offset = r->offset;
+    job->limit = r->segment->end;
+    job->max_bytes = max_bytes;
+    r->job = job;
+    job_submit(r->journal, job);
+}
+
 /* A read that needs no file takes the same way, so that every callback comes from journal_set_poll and in
  * the order of the reads. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
-    struct job *job = mem_zalloc(sizeof *job);
     struct journal_edges edges;
-    job->reader = r;
-    job->result = JOURNAL_END;
+    enum journal_result result = JOURNAL_END;
     if (!enter_next_segment(r, &edges))
-        job->result = JOURNAL_GONE;
+        result = JOURNAL_GONE;
     else if (r->offset < r->segment->end)
-        job->max_bytes = max_bytes;
-    job->segment = r->segment;
-    job->segment->refs++;
-    job->cursor = r->cursor;
-    job->offset = r->offset;
-    job->limit = r->segment->end;
-    r->job = job;
+        result = JOURNAL_OK;
     r->done = done;
     r->arg = arg;
-    job_submit(r->journal, job);
+    submit_read(r, max_bytes, result);
 }
 
 void journal_reader_close(struct journal_reader **p)
@@ -375,28 +433,42 @@ static void answer_read(struct journal_reader *r, struct job *job)
     if (job->result == JOURNAL_GONE) {
         struct segment *next = segment_after(r->journal, r->segment);
         w.edges = (struct journal_edges){.before = r->offset, .after = next->base};
-    } else if (job->failure[0] && !r->journal->latched) {
-        memcpy(r->journal->failure, job->failure, sizeof job->failure);
     }
+    job_tell_failure(job);
     r->offset += job->out.len;
     r->done(&w, r->arg);
 }
 
-void job_deliver(struct job *job)
+void job_tell_failure(const struct job *job)
 {
     struct journal *j = job->journal;
-    if (job->unlink) {
-        segment_free(job->segment);
-    } else if (job->scrub) {
-        scrub_deliver(job);
-    } else if (job->reader) {
-        segment_leave(j, job->segment);
-        answer_read(job->reader, job);
-    } else {
+    if (job->failure[0] && !j->latched)
+        memcpy(j->failure, job->failure, sizeof j->failure);
+}
+
+void job_learn(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_learned; i++)
+        places_learn(job->journal, job->segment, &job->learned[i]);
+}
+
+static void deliver_read(struct job *job)
+{
+    struct journal_reader *r = job->reader;
+    job_learn(job);
+    segment_leave(job->journal, job->segment);
+    if (!r)
         cursor_free(job->cursor);
-        segment_leave(j, job->segment);
-    }
-    j->jobs--;
+    else if (job->again)
+        submit_read(r, job->max_bytes, JOURNAL_OK);
+    else
+        answer_read(r, job);
+}
+
+void job_deliver(struct job *job)
+{
+    job->journal->jobs--;
+    job->deliver(job);
     buf_free(&job->out);
     free(job);
 }
@@ -464,35 +536,6 @@ enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_sca
     return r;
 }
 
-struct seek {
-    usec_t time;
-    uint64_t offset;
-    bool found;
-};
-
-static bool seek_frame(const struct frame *f, void *arg)
-{
-    struct seek *s = arg;
-    if (f->kind != FRAME_DATA || f->payload.len == 0 || f->time < s->time)
-        return true;
-    s->offset = f->offset;
-    s->found = true;
-    return false;
-}
-
-enum journal_result journal_seek_time(struct journal *j, usec_t time, uint64_t *offset)
-{
-    struct seek seek = {.time = time};
-    size_t i = j->n_segments - 1;
-    while (i > j->doomed && j->segments[i]->last_time >= time)
-        i--;
-    enum journal_result r = JOURNAL_OK;
-    for (; r == JOURNAL_OK && i < j->n_segments && !seek.found; i++)
-        r = visit_segment(j, j->segments[i], seek_frame, &seek, &seek.found);
-    *offset = seek.found && seek.offset < j->committed_end ? seek.offset : j->committed_end;
-    return r;
-}
-
 /* ---- letting go ---- */
 
 /* In order, so that what is left on disk never has a gap: a segment that a reader is in keeps those after it. */
@@ -501,7 +544,8 @@ void segments_reap(struct journal *j)
     size_t n = 0;
     while (n < j->doomed && j->segments[n]->refs == 0) {
         struct job *job = mem_zalloc(sizeof *job);
-        job->unlink = true;
+        job->run = run_unlink;
+        job->deliver = deliver_unlink;
         job->segment = j->segments[n++];
         job_submit(j, job);
     }

@@ -122,7 +122,9 @@ void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t 
         return;
     s->sequence = segment->sequence;
     struct job *job = mem_zalloc(sizeof *job);
-    job->scrub = s->under_way = true;
+    job->run = scrub_run;
+    job->deliver = scrub_deliver;
+    s->under_way = true;
     job->segment = segment;
     segment->refs++;
     job->cursor = &s->cursor;

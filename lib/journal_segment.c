@@ -118,6 +118,7 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
 
 void segment_free(struct segment *s)
 {
+    places_forget(s);
     free(s->path);
     free(s);
 }

@@ -278,6 +278,7 @@ void journal_set_free(struct journal_set **p)
         set->spare = b->next;
         batch_free(b);
     }
+    free(set->places);
     pthread_mutex_destroy(&set->lock);
     for (size_t i = 0; i < COMMITTERS; i++)
         pthread_cond_destroy(&set->committers[i].wake);

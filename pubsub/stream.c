@@ -233,22 +233,12 @@ bool stream_from_parse(struct bytes text, struct stream_from *out)
     return bytes_to_u64(text, &out->offset);
 }
 
-enum journal_result stream_from_offset(struct stream *s, const struct stream_from *from, uint64_t *offset)
+uint64_t stream_from_offset(struct stream *s, const struct stream_from *from)
 {
-    switch (from->kind) {
-    case STREAM_FROM_EARLIEST:
-        *offset = journal_earliest(s->journal);
-        return JOURNAL_OK;
-    case STREAM_FROM_LATEST:
-        *offset = journal_committed_end(s->journal);
-        return JOURNAL_OK;
-    case STREAM_FROM_TIME:
-        return journal_seek_time(s->journal, from->time, offset);
-    case STREAM_FROM_OFFSET:
-        break;
-    }
-    *offset = from->offset;
-    return JOURNAL_OK;
+    assert(from->kind != STREAM_FROM_TIME);
+    if (from->kind == STREAM_FROM_EARLIEST)
+        return journal_earliest(s->journal);
+    return from->kind == STREAM_FROM_LATEST ? journal_committed_end(s->journal) : from->offset;
 }
 
 struct stream_numbers stream_numbers(const struct stream *s)

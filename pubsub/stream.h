@@ -71,8 +71,9 @@ struct stream_from {
 };
 /* False when the text is none of these. */
 bool stream_from_parse(struct bytes text, struct stream_from *out);
-/* The offset it stands for now. Only of a STREAM_FROM_OFFSET is it in doubt whether it fits the stream. */
-enum journal_result stream_from_offset(struct stream *s, const struct stream_from *from, uint64_t *offset);
+/* The offset it stands for now; that of a time has to be looked for (journal_seek_time). Only of a STREAM_FROM_OFFSET is it
+ * in doubt whether it fits the stream. */
+uint64_t stream_from_offset(struct stream *s, const struct stream_from *from);
 
 struct stream_numbers {
     uint64_t earliest, end, disk_bytes;

@@ -9,6 +9,7 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
+    SUBSCRIBER_SEEKING,  /* the place of a time: it has none yet */
     SUBSCRIBER_CHECKING, /* reading the byte before the cursor */
     SUBSCRIBER_PROBING,  /* reading the first window, before start */
     SUBSCRIBER_IN_LINE,  /* to read for itself */
@@ -24,6 +25,7 @@ struct subscriber {
     struct subscriber_config config;
     struct journal *journal;
     struct journal_reader *reader;
+    struct journal_seek *seek;
     enum subscriber_state state;
     uint64_t offset; /* of the next byte to write */
     uint64_t last;   /* where it ends when not following */
@@ -43,6 +45,7 @@ struct subscriber_link *subscriber_link(struct subscriber *sub)
 static void let_go(struct subscriber *sub)
 {
     struct stream *s = sub->config.stream;
+    journal_seek_cancel(&sub->seek);
     journal_reader_close(&sub->reader);
     stream_leave_line(s, sub);
     if (sub->has_turn)
@@ -312,14 +315,29 @@ static void check_cursor(struct subscriber *sub)
     journal_reader_read(sub->reader, 1, byte_before_read, sub);
 }
 
+static void time_found(enum journal_result r, uint64_t offset, void *arg)
+{
+    struct subscriber *sub = arg;
+    assert(sub->magic == SUBSCRIBER_MAGIC && sub->state == SUBSCRIBER_SEEKING);
+    sub->seek = NULL;
+    sub->offset = offset;
+    if (r == JOURNAL_OK)
+        open_at_cursor(sub);
+    else
+        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+}
+
 void subscriber_begin(struct subscriber *sub)
 {
     assert(sub->magic == SUBSCRIBER_MAGIC && sub->state == SUBSCRIBER_NEW);
-    sub->at_part = sub->config.from.kind != STREAM_FROM_OFFSET;
-    if (stream_from_offset(sub->config.stream, &sub->config.from, &sub->offset) != JOURNAL_OK) {
-        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+    const struct stream_from *from = &sub->config.from;
+    if (from->kind == STREAM_FROM_TIME) {
+        sub->state = SUBSCRIBER_SEEKING;
+        sub->seek = journal_seek_time(sub->journal, from->time, time_found, sub);
         return;
     }
+    sub->at_part = from->kind != STREAM_FROM_OFFSET;
+    sub->offset = stream_from_offset(sub->config.stream, from);
     check_cursor(sub);
 }
 
@@ -330,12 +348,16 @@ void subscriber_wake(struct subscriber *sub)
         read_on(sub);
 }
 
-/* One that is NEW has no place yet. */
+static bool has_place(const struct subscriber *sub)
+{
+    return sub->state != SUBSCRIBER_NEW && sub->state != SUBSCRIBER_SEEKING && sub->state != SUBSCRIBER_ENDED;
+}
+
 bool subscriber_passed(struct subscriber *sub, uint64_t earliest)
 {
     struct journal_edges edges = {.before = sub->offset, .after = earliest};
     assert(sub->magic == SUBSCRIBER_MAGIC);
-    if (sub->state == SUBSCRIBER_NEW || sub->state == SUBSCRIBER_ENDED || sub->offset >= earliest)
+    if (!has_place(sub) || sub->offset >= earliest)
         return false;
     if (sub->started)
         end(sub, SUBSCRIBER_PASSED, &edges);

@@ -127,6 +127,12 @@ static void committed(const struct journal_commit *c, void *arg)
     (void)c, (void)arg;
 }
 
+static void sought(enum journal_result r, uint64_t offset, void *arg)
+{
+    (void)r, (void)offset;
+    *(int *)arg = 1;
+}
+
 /* Whether it opened. */
 static bool use(unsigned flags)
 {
@@ -137,11 +143,14 @@ static bool use(unsigned flags)
     struct journal_set *set = journal_set_new(&sc);
     enum journal_result r = journal_open(set, &jc, &j, error, sizeof error);
     if (r == JOURNAL_OK) {
-        uint64_t sum = 0, offset;
+        uint64_t sum = 0;
+        int found = 0;
         struct bytes piece = BYTES_LITERAL("appended");
         struct journal_append a = {.pieces = &piece, .n_pieces = 1};
         journal_scan(j, journal_earliest(j), take_all, &sum);
-        journal_seek_time(j, 1000, &offset);
+        journal_seek_time(j, 1000, sought, &found);
+        while (!found)
+            set_wait(set);
         read_through(set, j);
         if (journal_append(j, &a, 1, committed, NULL, NULL) == JOURNAL_OK)
             journal_set_flush(set);

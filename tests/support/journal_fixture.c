@@ -162,3 +162,26 @@ void settle(struct fixture *f)
     while (f->j->jobs)
         set_wait(f->set);
 }
+
+struct sought {
+    int calls;
+    enum journal_result result;
+    uint64_t offset;
+};
+
+static void on_sought(enum journal_result r, uint64_t offset, void *arg)
+{
+    struct sought *s = arg;
+    *s = (struct sought){s->calls + 1, r, offset};
+}
+
+enum journal_result seek_time(struct fixture *f, usec_t time, uint64_t *offset)
+{
+    struct sought s = {0};
+    assert_non_null(journal_seek_time(f->j, time, on_sought, &s));
+    while (!s.calls)
+        set_wait(f->set);
+    assert_int_equal(s.calls, 1);
+    *offset = s.offset;
+    return s.result;
+}

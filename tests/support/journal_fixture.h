@@ -56,6 +56,8 @@ void settle(struct fixture *f);
 void assert_content(struct fixture *f, const char *text);
 void on_window(const struct journal_window *w, void *arg); /* arg: struct seen */
 void wait_read(struct fixture *f, struct journal_reader *r, size_t max, struct seen *s);
+/* Waits for the answer. */
+enum journal_result seek_time(struct fixture *f, usec_t time, uint64_t *offset);
 char *last_segment_path(struct fixture *f); /* the caller frees it */
 void flip(const char *path, off_t at);      /* a bit */
 

@@ -17,6 +17,7 @@ struct model_entry {
     int producer; /* -1: none */
     uint64_t next;
     unsigned char fill; /* byte i of the payload is fill + i */
+    usec_t time;        /* as stored: the clock may go back, this does not */
 };
 
 struct model {
@@ -121,10 +122,13 @@ static void append_new(void)
         payload[i] = (char)(e.fill + i);
     struct bytes piece = bytes_of(payload, e.length);
     struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1, 0};
-    enum journal_result r = journal_append(m.j, &a, 1, on_commit, (void *)(uintptr_t)m.count, NULL);
+    usec_t clock = 1000 + (usec_t)(m.steps % 100000) + model_below(300) - (model_below(5) ? 0 : 300);
+    enum journal_result r = journal_append(m.j, &a, clock, on_commit, (void *)(uintptr_t)m.count, NULL);
     CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)));
     if (r != JOURNAL_OK)
         return;
+    e.time = m.j->accepted_time;
+    CHECK(e.time >= clock && (m.count == 0 || e.time >= m.entries[m.count - 1].time));
     m.entries[m.count++] = e;
     m.end += e.length;
 }
@@ -149,7 +153,6 @@ struct scan_state {
 static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void *arg)
 {
     struct scan_state *s = arg;
-    (void)time;
     while (s->at < m.count && (m.entries[s->at].length == 0 || m.entries[s->at].start < offset))
         s->at++;
     CHECK(s->at < m.count);
@@ -158,7 +161,7 @@ static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void
         fprintf(stderr, "entry %zu of %zu (%zu acknowledged): [%llu, +%zu), found [%llu, +%zu)\n", s->at - 1,
             m.count, m.acked, (unsigned long long)e->start, e->length, (unsigned long long)offset,
             payload.len);
-    CHECK(e->start == offset && e->length == payload.len);
+    CHECK(e->start == offset && e->length == payload.len && e->time == time);
     for (size_t i = 0; i < payload.len; i++)
         CHECK((unsigned char)payload.ptr[i] == (unsigned char)(e->fill + i));
     return true;
@@ -242,6 +245,34 @@ static void read_some(void)
     journal_reader_close(&reader);
 }
 
+struct seeking {
+    bool answered;
+    uint64_t offset;
+};
+
+static void check_sought(enum journal_result r, uint64_t offset, void *arg)
+{
+    CHECK(r == JOURNAL_OK);
+    *(struct seeking *)arg = (struct seeking){true, offset};
+}
+
+/* The time of some line, or about. What is known of where frames begin depends on all that was done before. */
+static void seek_some(void)
+{
+    if (m.acked == 0)
+        return;
+    struct seeking s = {0};
+    uint64_t earliest = journal_earliest(m.j), expected = journal_committed_end(m.j);
+    usec_t time = m.entries[model_below((unsigned)m.acked)].time + model_below(3) - 1;
+    for (size_t i = m.acked; i-- > 0 && m.entries[i].time >= time && m.entries[i].start >= earliest;)
+        if (m.entries[i].length)
+            expected = m.entries[i].start;
+    journal_seek_time(m.j, time, check_sought, &s);
+    while (!s.answered)
+        set_wait(m.set);
+    CHECK(s.offset == expected);
+}
+
 /* Retention as a daemon asks for it, holding back for a cursor that moves now and then. */
 static void retain(void)
 {
@@ -258,7 +289,7 @@ static void retain(void)
 void model_step(void)
 {
     m.steps++;
-    switch (model_below(14)) {
+    switch (model_below(15)) {
     case 0:
         journal_set_flush(m.set);
         break;
@@ -279,6 +310,10 @@ void model_step(void)
     case 5:
         if (model_below(4) == 0)
             read_some();
+        break;
+    case 6:
+        if (model_below(4) == 0)
+            seek_some();
         break;
     default:
         append_new();
@@ -316,6 +351,8 @@ void model_begin(unsigned seed, int64_t sync_ms)
     journal_idle_after = 0;
     journal_write_piece = 600;
     journal_owner_most = owner_most[(seed / 3 + seed) % 3];
+    journal_step_bytes = 700;
+    journal_places_apart = 300;
     strcpy(m.dir, "/tmp/test-journal-XXXXXX");
     CHECK(mkdtemp(m.dir) != NULL);
 }

@@ -1,6 +1,6 @@
 /* journal_model: what a journal must hold, in memory, beside a real one in a directory of its own. Random appends with
- * producers, late copies and wrong marks; trims, retention with and without a cursor, readers in windows of any size.
- * A check aborts and prints the seed. One at a time a process. */
+ * producers, late copies and wrong marks; trims, retention with and without a cursor, readers in windows of any size,
+ * seeks by time under a clock that goes back now and then. A check aborts and prints the seed. One at a time a process. */
 #ifndef MILLRACE_TEST_JOURNAL_MODEL_H
 #define MILLRACE_TEST_JOURNAL_MODEL_H
 

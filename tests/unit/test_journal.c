@@ -123,22 +123,6 @@ static void test_a_reader_holds_its_segment(void **state)
     free(path);
 }
 
-static void test_seek_by_time(void **state)
-{
-    struct fixture *f = *state;
-    uint64_t offset;
-    segment_bytes = 4096;
-    reopen(f);
-    assert_int_equal(journal_seek_time(f->j, 5, &offset), JOURNAL_OK);
-    assert_int_equal(offset, 0);
-    fill_segments(f, 40, 1000);
-    for (usec_t t = 990; t < 1045; t++) {
-        uint64_t expected = t < 1000 ? 0 : t < 1040 ? (uint64_t)(t - 1000) * 1000 : 40000;
-        assert_int_equal(journal_seek_time(f->j, t, &offset), JOURNAL_OK);
-        assert_int_equal(offset, expected);
-    }
-}
-
 /* ---- memory ---- */
 
 static struct io_ops unsynced;
@@ -206,7 +190,6 @@ int main(void)
         T(test_readers_follow),
         T(test_retention_by_age_bytes_and_cursor),
         T(test_a_reader_holds_its_segment),
-        T(test_seek_by_time),
         T(test_memory_does_not_grow_with_what_is_kept),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
