@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
-#define SOCKET_FILE_MODE 0660
 
 static int fail(int fd, char *error, size_t error_size, const char *where, int port, const char *why)
 {
@@ -52,7 +51,7 @@ static int open_unix(const char *path, char *error, size_t error_size)
         return fail(fd, error, error_size, path, -1, strerror(errno));
     if (is_abandoned(&name))
         unlink(path);
-    if (bind(fd, (struct sockaddr *)&name, sizeof name) != 0 || chmod(path, SOCKET_FILE_MODE) != 0 ||
+    if (bind(fd, (struct sockaddr *)&name, sizeof name) != 0 || chmod(path, LISTEN_FILE_MODE) != 0 ||
         listen(fd, LISTEN_BACKLOG) != 0)
         return fail(fd, error, error_size, path, -1, strerror(errno));
     return fd;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #define LISTEN_BACKLOG 4096
+#define LISTEN_FILE_MODE 0660 /* of a socket's file, whatever the umask: the daemon's group may connect */
 
 /* A listening socket, or -1 with the reason in error: what was tried, the system's words and what to change.
  * Port 0 takes a free one. */

@@ -1,5 +1,6 @@
 #include "nng_listen.h"
 
+#include "listen.h"
 #include "log.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static const char *why_not(const char *url, bool token)
         return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
     if (tcp && token)
         return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "
-               "directory says who may";
+               "group says who may";
     return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
 }
 
@@ -51,16 +52,25 @@ static void tell_listening(nng_listener listener, const char *url)
         log_info("nng listening", LOG_S("url", url), LOG_I("bound_port", port));
 }
 
+static int listen_at(const char *url, nng_socket socket)
+{
+    nng_listener listener;
+    int why = nng_listener_create(&listener, socket, url);
+    if (why == 0 && strncmp(url, "ipc://", 6) == 0)
+        why = nng_listener_set_int(listener, NNG_OPT_IPC_PERMISSIONS, LISTEN_FILE_MODE);
+    if (why == 0)
+        why = nng_listener_start(listener, 0);
+    if (why == 0)
+        tell_listening(listener, url);
+    return why;
+}
+
 int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error)
 {
     int failed = 0;
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
-        nng_listener listener;
-        int why = nng_listen(socket, url, &listener, 0);
-        if (why == 0)
-            tell_listening(listener, url);
-        else
-            failed = fail(error, setting, url, nng_strerror(why));
+        int why = listen_at(url, socket);
+        failed = why ? fail(error, setting, url, nng_strerror(why)) : 0;
     }
     return failed;
 }

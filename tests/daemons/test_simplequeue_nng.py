@@ -2,6 +2,7 @@
 # full: MILLRACE_ROUNDS=200
 import os
 import re
+import stat
 import subprocess
 import threading
 import time
@@ -162,6 +163,11 @@ class MemoryOverTcp(Everywhere, InMemory, NngTest):
 
 class DiskOverIpc(Everywhere, OnDisk, NngTest):
     scheme = "ipc"
+
+    def test_who_may_connect(self):
+        """Not what the umask of whoever started the daemon says."""
+        self.listening()
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("socket")).st_mode), 0o660)
 
 
 class CommitTest(OnDisk, NngTest):
