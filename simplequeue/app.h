@@ -46,6 +46,7 @@ struct front {
     struct parked_line parked;
     struct room_line room;
     struct stats_counter *overflowed, *rejected;
+    bool told_full;                    /* the log says that the disk is full */
     uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
 };
 static inline struct front *front_of(const struct named_queue *q)

@@ -26,6 +26,7 @@ FIELD(buried, s->n[MESSAGE_BURIED])
 FIELD(leases, (uint64_t)s->leases)
 FIELD(expired, s->expired)
 FIELD(paused, s->paused_until != 0)
+FIELD(disk_full, named_queue_disk_is_full(q))
 
 /* A queue's numbers, as /stats calls them. */
 static const struct field {
@@ -46,6 +47,7 @@ static const struct field {
     {"expired", read_expired},
     {"paused", read_paused},
     {"rejected", read_rejected},
+    {"disk_full", read_disk_full},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 #define FIELDS_BITLY 6 /* the first ones have bitly's names, and are at the top level for the default queue */
@@ -128,6 +130,7 @@ GAUGE(leased)
 GAUGE(delayed)
 GAUGE(buried)
 GAUGE(paused)
+GAUGE(disk_full)
 GAUGE(all_puts)
 GAUGE(all_gets)
 GAUGE(expired)
@@ -179,6 +182,7 @@ void app_register_queue(struct app *app, struct named_queue *q)
         {"queue_delayed", "messages that become ready later", gauge_delayed},
         {"queue_buried", "messages put aside", gauge_buried},
         {"queue_paused", "1: nothing is taken or leased until the pause ends", gauge_paused},
+        {"queue_disk_full", "1: the disk had no room for the last put", gauge_disk_full},
     };
     char labels[NAME_MAX_BYTES + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));

@@ -6,10 +6,13 @@
 #include "nng_ingest.h"
 #include "scrubber.h"
 
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -164,12 +167,27 @@ static void watch_storage(struct wiring *w)
     daemon_set_not_ready(w->app.daemon, "storage failed: %s", why);
 }
 
+/* Puts are refused, and taken again, without anybody's doing: the log says from when to when. */
+static void watch_space(struct wiring *w)
+{
+    for (size_t i = 0; i < queues_count(w->app.queues); i++) {
+        struct named_queue *q = queues_at(w->app.queues, i);
+        bool full = named_queue_disk_is_full(q), *told = &front_of(q)->told_full;
+        if (full && !*told)
+            log_error("the disk is full: puts are refused", LOG_S("queue", named_queue_name(q)));
+        else if (!full && *told)
+            log_info("the disk has room: puts are taken again", LOG_S("queue", named_queue_name(q)));
+        *told = full;
+    }
+}
+
 static void on_journal(void *arg)
 {
     struct wiring *w = arg;
     queues_poll(w->app.queues);
     overflow_poll(&w->app);
     watch_storage(w);
+    watch_space(w);
     app_arm(&w->app);
 }
 
@@ -260,6 +278,20 @@ static int check(struct options *o, struct config_error *error)
     return -1;
 }
 
+/* A name that was mistyped would be made as an empty directory, and the copy stay as it is. */
+static int check_copy(const char *dir, struct config_error *error)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/queues", dir);
+    buf_append_char(&path, '\0');
+    int found = access(path.ptr, F_OK);
+    if (found != 0)
+        snprintf(error->text, sizeof error->text,
+            "restored: the directory is no copy of a queue's data: %s: %s", path.ptr, strerror(errno));
+    buf_free(&path);
+    return found;
+}
+
 static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
 {
     struct queues_config config = {
@@ -276,6 +308,8 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .on_ready = on_ready,
         .hook_arg = &w->app,
     };
+    if (config.restored && check_copy(config.data_dir, error) != 0)
+        return NULL;
     if (config.data_dir && daemon_own_directory(config.data_dir, error) != 0)
         return NULL;
     return queues_new(&config, error->text, sizeof error->text);

@@ -21,6 +21,7 @@
 #include "journal.h"
 #include "queue.h"
 
+#define QUEUE_REPAIR_HINT "see `millrace journal check` and `repair`"
 #define QUEUE_ID_HOLE (UINT64_C(1) << 32)
 
 enum queue_result {
@@ -139,6 +140,8 @@ enum queue_result named_queue_kick(
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
 /* Likewise for one message's bytes. */
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id);
+/* Whether the disk had no room for the last put. */
+bool named_queue_disk_is_full(const struct named_queue *q);
 /* NULL, or why the queue's storage failed. */
 const char *named_queue_failure(const struct named_queue *q);
 

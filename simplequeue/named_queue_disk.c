@@ -94,6 +94,11 @@ enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id
     return q->failure[0] ? QUEUE_LATCHED : QUEUE_LOADING;
 }
 
+bool named_queue_disk_is_full(const struct named_queue *q)
+{
+    return q->full;
+}
+
 const char *named_queue_failure(const struct named_queue *q)
 {
     const char *why = q->config.journal ? journal_failure(q->config.journal) : NULL;

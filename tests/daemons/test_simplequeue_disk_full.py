@@ -47,9 +47,13 @@ class DiskFullTest(QueueTest):
                     other.write(b"x" * 4096)
             except OSError:
                 pass
+        self.assertEqual(q.log.count(" error simplequeue the disk is full: puts are refused queue=default"), 1)
+        self.assertEqual(self.metric(q, "queue_disk_full"), 1)
         self.drain(q, n)
         os.unlink(os.path.join(self.disk, "other"))
         wait_until(lambda: q.post("/put", b"again").status == 200, "puts to be taken again")
+        self.assertEqual(q.log.count(" info simplequeue the disk has room: puts are taken again queue=default"), 1)
+        self.assertEqual(self.metric(q, "queue_disk_full"), 0)
         self.expect(q.get("/health"), 200)
 
     def test_synced(self):
