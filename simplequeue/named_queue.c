@@ -194,7 +194,8 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
         return true;
     }
     const char *why = journal_failure(j);
-    snprintf(error, error_size, "queue %s: %s", q->name, why ? why : journal_strerror(scan));
+    snprintf(error, error_size, "queue %s: %s%s", q->name, why ? why : journal_strerror(scan),
+        scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
     return false;
 }
 

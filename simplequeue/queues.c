@@ -95,6 +95,9 @@ static enum queue_result open_journal(
     enum journal_result r = journal_open(qs->journals, &config, out, error, error_size);
     if (r == JOURNAL_OK)
         return QUEUE_OK;
+    size_t used = strlen(error);
+    if (r == JOURNAL_DAMAGED && used < error_size)
+        snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
     return r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
 }
 

@@ -3,6 +3,7 @@ message, for a relay that published the old one would take the new one for publi
 import glob
 import os
 import re
+import shutil
 
 import harness
 from queue_test import OnDisk, QueueTest
@@ -20,8 +21,11 @@ class HolesTest(OnDisk, QueueTest):
     def next_id(self, q):
         return int(q.post("/put", b"new").header("X-Millrace-Id"))
 
+    def segments(self):
+        return sorted(glob.glob(self.path("data", "queues", "default", "*.seg")))
+
     def newest(self):
-        return sorted(glob.glob(self.path("data", "queues", "default", "*.seg")))[-1]
+        return self.segments()[-1]
 
     def lose(self, frames):
         """A power cut: the newest segment keeps so many of its frames with data."""
@@ -53,14 +57,19 @@ class HolesTest(OnDisk, QueueTest):
         self.assertEqual(self.numbers(q)["depth"], 20 + 41)
         self.assertEqual([i for i, _, _ in self.reserve(q, "items=100")[1]][-42:], [20] + list(range(first, first + 41)))
 
-    def test_ids_lost_in_a_repair_are_not_given_again(self):
+    def damage(self):
+        """The second of the queue's segments, which there are some of, is damaged in its middle; the highest id."""
         q = self.queue("--segment-bytes=65536")
         highest = self.fill(q, 15)
         q.stop()
-        damaged = sorted(glob.glob(self.path("data", "queues", "default", "*.seg")))[1]
+        damaged = self.segments()[1]
         with open(damaged, "r+b") as f:
             f.seek(30000)
             f.write(b"ZZZZ")
+        return highest, damaged
+
+    def test_ids_lost_in_a_repair_are_not_given_again(self):
+        highest, damaged = self.damage()
         self.assertEqual(self.run_program("millrace", "journal", "repair", os.path.dirname(damaged)).returncode, 0)
         q = self.queue("--segment-bytes=65536")
         first = self.next_id(q)
@@ -68,6 +77,26 @@ class HolesTest(OnDisk, QueueTest):
         q.stop()
         q = self.queue("--segment-bytes=65536")
         self.assertEqual(self.next_id(q), first + 1, "an opening that finds no new hole goes on")
+
+    def test_what_stands_behind_damage_can_be_had(self):
+        """As docs/operations.md says."""
+        highest, damaged = self.damage()
+        done = self.run_program("simplequeue", "--port=0", "--data-dir=" + self.path("data"))
+        self.assertEqual(done.returncode, 78)
+        self.assertIn(damaged.encode() + b": damaged at byte", done.stderr)
+        self.assertIn(b"millrace journal", done.stderr)
+        self.assertEqual(self.run_program("millrace", "journal", "repair", os.path.dirname(damaged)).returncode, 0)
+        q = self.queue()
+        kept = [i for i, _, _ in self.reserve(q, "items=1000")[1]]
+        self.assertEqual(kept, list(range(1, len(kept) + 1)))
+        shutil.copytree(glob.glob(self.path("data", "queues", "default~damaged-*"))[0], self.path("other", "queues", "rescued"))
+        os.unlink(self.path("other", "queues", "rescued", os.path.basename(damaged)))
+        done = self.run_program("simplequeue", "--restored", "--port=0", "--data-dir=" + self.path("other"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rescued = self.start("simplequeue", "--data-dir=" + self.path("other"))
+        behind = [i for i, _, _ in self.reserve(rescued, "queue=rescued&items=1000")[1]]
+        self.assertGreater(behind[0], kept[-1])
+        self.assertEqual(behind, list(range(behind[0], highest + 1)))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,12 @@ class RestoredTest(OnDisk, QueueTest):
             copy.stop()
         self.assertEqual(len(ids), 3)
 
+    def test_a_mistyped_directory_is_not_made(self):
+        done = self.restore(self.path("copi"))
+        self.assertEqual(done.returncode, 78)
+        self.assertIn(b"is no copy of a queue's data", done.stderr)
+        self.assertFalse(os.path.exists(self.path("copi")))
+
     def test_a_directory_in_use_keeps_its_ids(self):
         q = self.queue()
         before = self.id_of(q)
