@@ -20,18 +20,24 @@ static void handle_health(struct http_request *req, void *ctx)
         http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
 }
 
+static void append_extra(const struct http_server *s, bool json, struct buf *body)
+{
+    if (s->config.extra_stats)
+        s->config.extra_stats(s->config.ctx, json, body);
+}
+
+/* In text the daemon's own lines come first: those of the originals, for scripts that count lines, are among them. */
 static void append_stats(const struct http_server *s, bool json, struct buf *body)
 {
     if (json) {
         buf_append_char(body, '{');
         stats_print_json_members(s->config.stats, body);
+        append_extra(s, json, body);
+        buf_append_str(body, "}\n");
     } else {
+        append_extra(s, json, body);
         stats_print_text(s->config.stats, body);
     }
-    if (s->config.extra_stats)
-        s->config.extra_stats(s->config.ctx, json, body);
-    if (json)
-        buf_append_str(body, "}\n");
 }
 
 /* What is answered are the numbers after it. */

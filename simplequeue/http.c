@@ -82,6 +82,7 @@ bool refuse_head(struct http_request *req)
 {
     if (!http_is_head(req))
         return false;
+    http_add_header_text(req, "Allow", "GET, POST");
     http_problem(req, 405, "method-not-allowed", "use GET or POST", "HEAD would lose what it takes");
     return true;
 }

@@ -214,7 +214,7 @@ class Everywhere:
                 if target != "/put?data=%zz":
                     self.assertEqual(reply.json()["code"], code)
         self.expect(harness.request(q.url, "DELETE", "/get"), 405)
-        self.expect(harness.request(q.url, "HEAD", "/get"), 405)
+        self.assertEqual(self.expect(harness.request(q.url, "HEAD", "/get"), 405).header("Allow"), "GET, POST")
         stats = q.stats()["queues"]["default"]
         self.assertEqual((stats["ready"], stats["puts"]), (1, 1))
 

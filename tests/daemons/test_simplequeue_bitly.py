@@ -27,6 +27,7 @@ class BitlyTest(QueueTest):
         text = dict(line.split(":", 1) for line in self.fetch(q, "/stats").decode().splitlines())
         json = q.get("/stats?format=json").json()
         names = ("puts", "gets", "depth", "depth_high_water", "bytes", "overflow")
+        self.assertEqual(tuple(text)[:6], names, "the lines of the original come first, in its order")
         self.assertEqual([int(text[n]) for n in names], [json[n] for n in names])
         return {n: json[n] for n in names}
 
