@@ -14,7 +14,7 @@ struct batch {
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    usec_t since; /* when its first line came */
+    usec_t due; /* not to be sent before: what gathers may still grow, what was refused is to be left alone */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
 
@@ -36,7 +36,8 @@ static void start_what_waits(struct poster *p);
 static struct batch *batch_new(struct poster *p, uint64_t begin)
 {
     struct batch *b = mem_zalloc(sizeof *b);
-    *b = (struct batch){.poster = p, .begin = begin, .end = begin, .since = clock_monotonic()};
+    *b = (struct batch){
+        .poster = p, .begin = begin, .end = begin, .due = clock_monotonic() + p->config.gather};
     *(p->last != NULL ? &p->last->next : &p->first) = b;
     p->last = b;
     p->n_batches++;
@@ -62,10 +63,9 @@ static void drop_done(struct poster *p)
     }
 }
 
-static bool is_ripe(const struct poster *p, const struct batch *b)
+static bool is_full_batch(const struct poster *p, const struct batch *b)
 {
-    return b->n_lines >= p->config.batch_lines || b->lines.len >= p->config.batch_bytes ||
-           clock_monotonic() - b->since >= p->config.gather;
+    return b->n_lines >= p->config.batch_lines || b->lines.len >= p->config.batch_bytes;
 }
 
 /* ---- answers ---- */
@@ -77,12 +77,6 @@ static void set_trouble(struct poster *p, const char *text)
     if (*text != '\0')
         log_warn("cannot deliver", LOG_S("why", text));
     snprintf(p->trouble, sizeof p->trouble, "%s", text);
-}
-
-static void wake_after(struct poster *p, usec_t delay)
-{
-    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(p->timer, &tv);
 }
 
 static bool blames_request(enum http_client_result result, int status)
@@ -107,11 +101,16 @@ static void delivered(struct batch *b)
     set_trouble(p, "");
 }
 
+/* A host that fails is set aside by the pool; one that refuses, or answers what is no answer (302, 408), is not, and is not
+ * to be asked over and over. */
+#define REFUSED_AGAIN (1 * USEC_PER_SEC)
+
 static void failed(struct batch *b, enum http_client_result result, int status)
 {
     struct poster *p = b->poster;
     char text[200];
     b->state = WAITING;
+    b->due = http_pool_is_fault(result, status) ? 0 : clock_monotonic() + REFUSED_AGAIN;
     p->numbers.failures++;
     if (result == HTTP_CLIENT_OK)
         snprintf(text, sizeof text, "a destination answered %d", status);
@@ -120,16 +119,12 @@ static void failed(struct batch *b, enum http_client_result result, int status)
     set_trouble(p, text);
 }
 
-/* A host that fails is set aside by the pool; one that refuses, or answers what is no answer (302, 408), is not, and is not
- * to be asked over and over. */
-#define REFUSED_AGAIN (1 * USEC_PER_SEC)
-
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct batch *b = arg;
     struct poster *p = b->poster;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
-    bool refused = blames_request(result, status), again_later = false;
+    bool refused = blames_request(result, status);
     p->under_way--;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
@@ -137,15 +132,10 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         delivered(b);
     else if (refused && p->config.skip_refused)
         leave_out(b, status);
-    else {
-        failed(b, result, status);
-        again_later = !http_pool_is_fault(result, status);
-    }
-    drop_done(p);
-    if (again_later)
-        wake_after(p, REFUSED_AGAIN);
     else
-        start_what_waits(p);
+        failed(b, result, status);
+    drop_done(p);
+    start_what_waits(p);
     p->config.on_change(p->config.arg);
     if (p->was_full && !poster_is_full(p)) {
         p->was_full = false;
@@ -185,22 +175,32 @@ static void send_batch(struct batch *b, struct http_pool_host *host)
     buf_free(&target);
 }
 
+static void wake_at(struct poster *p, usec_t due, usec_t now)
+{
+    usec_t delay = due > now ? due - now : 0;
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(p->timer, &tv);
+}
+
+/* What waits for another try keeps its place among those under way: with one place nothing overtakes it. */
 static void start_what_waits(struct poster *p)
 {
-    for (struct batch *b = p->first; b != NULL && p->under_way < p->config.parallel; b = b->next) {
-        if (b->state == GATHERING && is_ripe(p, b))
-            b->state = WAITING;
-        if (b->state == GATHERING)
-            wake_after(p, p->config.gather);
-        if (b->state != WAITING)
+    usec_t now = clock_monotonic(), wake = INT64_MAX;
+    size_t places = p->config.parallel - p->under_way;
+    for (struct batch *b = p->first; b != NULL && places > 0; b = b->next) {
+        if (b->state == UNDER_WAY || b->state == DONE)
             continue;
-        struct http_pool_host *host = http_pool_next(p->config.pool);
-        if (host == NULL) {
-            wake_after(p, http_pool_wait(p->config.pool) + USEC_PER_MSEC);
-            return;
-        }
-        send_batch(b, host);
+        bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
+        struct http_pool_host *host = early ? NULL : http_pool_next(p->config.pool);
+        usec_t due = early ? b->due : now + http_pool_wait(p->config.pool) + USEC_PER_MSEC;
+        if (host != NULL)
+            send_batch(b, host);
+        else if (due < wake)
+            wake = due;
+        places--;
     }
+    if (wake < INT64_MAX)
+        wake_at(p, wake, now);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -230,8 +230,7 @@ void poster_take(struct poster *p, struct bytes lines, uint64_t end)
     while (lines.len > 0) {
         struct batch *b = p->last;
         size_t bytes;
-        if (b == NULL || b->state != GATHERING || b->n_lines >= p->config.batch_lines ||
-            b->lines.len >= p->config.batch_bytes)
+        if (b == NULL || b->state != GATHERING || is_full_batch(p, b))
             b = batch_new(p, at);
         b->n_lines += lines_that_fit(p, b, lines, &bytes);
         buf_append(&b->lines, lines.ptr, bytes);

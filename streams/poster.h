@@ -8,7 +8,8 @@
  *    is delivered again.
  * 2. A batch is tried until it is answered well. An answer that blames the request (a 4xx other than 408 and 429) is
  *    trouble, and tried again like the others, unless skip_refused: then the batch is left out, logged with its offsets and
- *    the answer, and counted.
+ *    the answer, and counted. Where the answer does not set the destination aside a second lies between two tries of a batch,
+ *    whatever others do meanwhile.
  * 3. At most `parallel` requests are under way. With one, a single destination gets the lines in order.
  * 4. It is full with more batches than parallel: then the source waits for on_room. What one read of the source brings is
  *    taken whole. */

@@ -14,18 +14,11 @@ import tempfile
 import threading
 import time
 
-import harness
+import measuring
 
 EVENT = b"x" * 449
 PER_REQUEST = 100
 DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub")
-
-
-class Bench(harness.MillraceTest):
-    """Not a test: it takes the harness's directory, daemons and clean-up."""
-
-    def runTest(self):
-        pass
 
 
 def request_bytes():
@@ -46,12 +39,6 @@ def put(url, request, pieces):
     s.close()
 
 
-def cpu_seconds(pid):
-    with open("/proc/%d/stat" % pid) as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def written_bytes(pid):
     with open("/proc/%d/io" % pid) as f:
         return int(dict(line.split(": ") for line in f.read().splitlines())["wchar"])
@@ -64,7 +51,7 @@ def stream_end(pubsub):
 
 def run(sync, events, connections):
     """Events a second from the first put to the last event in the stream; processor seconds and bytes of each daemon."""
-    bench = Bench()
+    bench = measuring.Bench()
     bench.setUp()
     try:
         queue = bench.start("simplequeue", "--data-dir=" + bench.path("q"), "--sync=" + sync, "--max-memory=4G")
@@ -72,7 +59,7 @@ def run(sync, events, connections):
         relay = bench.start("queue_to_pubsub", "--queue-url=" + queue.url, "--pubsub-url=" + pubsub.url,
                             *os.environ.get("RELAY_ARGS", "").split())
         daemons = dict(zip(DAEMONS, (queue, relay, pubsub)))
-        before = {n: (cpu_seconds(d.pid), written_bytes(d.pid)) for n, d in daemons.items()}
+        before = {n: (measuring.cpu_seconds(d.pid), written_bytes(d.pid)) for n, d in daemons.items()}
         pieces = threading.Semaphore(events // PER_REQUEST)
         putters = [threading.Thread(target=put, args=(queue.url, request_bytes(), pieces)) for _ in range(connections)]
         start = time.monotonic()
@@ -84,7 +71,7 @@ def run(sync, events, connections):
         while stream_end(pubsub) < events * (len(EVENT) + 2):
             time.sleep(0.005)
         took = time.monotonic() - start
-        used = {n: (cpu_seconds(d.pid) - before[n][0], written_bytes(d.pid) - before[n][1]) for n, d in daemons.items()}
+        used = {n: (measuring.cpu_seconds(d.pid) - before[n][0], written_bytes(d.pid) - before[n][1]) for n, d in daemons.items()}
         return events / took, events / put_took, used
     finally:
         bench.doCleanups()

@@ -15,20 +15,12 @@ import sys
 import time
 
 import harness
+import measuring
 
 DELIVERED = 1000000  # messages a measurement, at least 20,000 of them published
 
 
-class Bench(harness.MillraceTest):
-    """Not a test: it takes the harness's directory, daemons and clean-up."""
-
-    def runTest(self):
-        pass
-
-    def pin(self, pid):
-        for task in os.listdir("/proc/%d/task" % pid):
-            os.sched_setaffinity(int(task), {0})
-
+class Bench(measuring.Bench):
     def peer(self, name):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -50,7 +42,7 @@ class Bench(harness.MillraceTest):
     def pubsub(self, sync):
         p = self.start("pubsub", "--data-dir=" + self.path("data-" + sync), "--sync=" + sync, "--streams=s",
                        "--retain-bytes=512M")
-        self.pin(p.pid)
+        measuring.pin(p.pid, 0)
         return int(p.url.rsplit(":", 1)[1])
 
     def measure(self, protocol, port, subscribers):

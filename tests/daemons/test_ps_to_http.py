@@ -171,6 +171,21 @@ class ToStrangers(Base):
             wait_until(lambda: self.server.lines() == self.sent(), "all to arrive")
             p.stop()
 
+    def test_what_is_refused_is_left_alone_while_others_go_on(self):
+        tries = []
+
+        def mood(body):
+            if b'{"n":0}' not in body:
+                return 200
+            tries.append(time.monotonic())
+            return 400
+        self.server.mood = mood
+        p = self.post("--batch=1", "--parallel=2").wait_listening()
+        self.publish(300)
+        wait_until(lambda: len(self.server.bodies) == 299 and len(tries) >= 2, "the others, and another try")
+        self.assertEqual([b - a for a, b in zip(tries, tries[1:]) if b - a < 0.9], [], "a second lies between two tries")
+        p.stop()
+
     def test_settings(self):
         def refused(*args):
             p = self.to_http(*args)

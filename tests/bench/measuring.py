@@ -1,0 +1,43 @@
+"""What the measurements of daemons share."""
+import os
+
+import harness
+
+WANTED = int(os.environ.get("BYTES", 600 << 20))  # of a stream, at least
+
+
+def pin(pid, processor):
+    for task in os.listdir("/proc/%d/task" % pid):
+        os.sched_setaffinity(int(task), {processor})
+
+
+def cpu_seconds(pid):
+    """Of all its threads, whatever else the machine does."""
+    with open("/proc/%d/stat" % pid) as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Bench(harness.MillraceTest):
+    """Not a test: it takes the harness's directory, daemons and clean-up."""
+
+    def runTest(self):
+        pass
+
+
+class Streams(Bench):
+    def fill(self, clicks):
+        """A pubsub on processor 0 whose stream `s` holds the lines of the file, over and over, WANTED bytes or more."""
+        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("data"), "--sync=never", "--streams=s")
+        with open(clicks, "rb") as f:
+            lines = f.read().splitlines(keepends=True)
+        bodies = [b"".join(lines[i:i + 2000]) for i in range(0, len(lines), 2000)]
+        self.bytes = self.events = 0
+        while self.bytes < WANTED:
+            for body in bodies:
+                reply = self.pubsub.post("/pub?stream=s", body)
+                if reply.status != 200:
+                    raise AssertionError(reply)
+            self.bytes = int(reply.json()["end"])
+            self.events += len(lines)
+        pin(self.pubsub.pid, 0)
