@@ -20,8 +20,9 @@ struct filtered_sub {
     struct stream_client *source;
     struct event *ending;
     struct line_filter *filter; /* the request's own; NULL: none */
-    struct buf once, passed;
+    struct buf once, passed, refusal;
     bool started, follow;
+    int refused; /* pubsub's status; 0: none */
 };
 
 struct filtered_subs {
@@ -44,6 +45,7 @@ static void forget(struct filtered_sub *h)
     line_filter_free(&h->filter);
     buf_free(&h->once);
     buf_free(&h->passed);
+    buf_free(&h->refusal);
     free(h);
 }
 
@@ -117,7 +119,9 @@ static void on_begin(void *arg)
 static void answer_trouble(struct filtered_sub *h)
 {
     const char *why = stream_client_trouble(h->source, NULL);
-    if (why != NULL)
+    if (h->refused != 0)
+        http_reply(h->req, h->refused, "application/problem+json", buf_bytes(&h->refusal));
+    else if (why != NULL)
         http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", why);
     else
         http_problem(h->req, 404, "unknown-stream", NULL, "there is no such stream");
@@ -134,17 +138,38 @@ static void on_ending(evutil_socket_t fd, short what, void *arg)
     forget(h);
 }
 
-/* Ends from the loop's next turn: the source's callback must not free the source. A connection that breaks after the
- * answer began is mended by the source; the client sees only that nothing comes for a while. */
-static void on_change(void *arg)
+/* Ends from the loop's next turn: the source's callback must not free the source. */
+static void end_soon(struct filtered_sub *h)
 {
     static const struct timeval now = {0, 0};
-    struct filtered_sub *h = arg;
-    bool over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
-    if (!over && (h->started || stream_client_trouble(h->source, NULL) == NULL))
-        return;
     stream_client_stop(h->source);
     evtimer_add(h->ending, &now);
+}
+
+/* A connection that breaks after the answer began is mended by the source; the client sees only that nothing comes for a
+ * while. */
+static void on_change(void *arg)
+{
+    struct filtered_sub *h = arg;
+    bool over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
+    if (over || (!h->started && stream_client_trouble(h->source, NULL) != NULL))
+        end_soon(h);
+}
+
+/* The request's offset, so the request's answer. */
+static void on_refused(int status, struct bytes body, void *arg)
+{
+    struct filtered_sub *h = arg;
+    h->refused = status;
+    buf_append_bytes(&h->refusal, body);
+    end_soon(h);
+}
+
+/* As pubsub's own: an answer ends at a hole, so that what was missed is not passed over unsaid. */
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    (void)before, (void)after;
+    end_soon(arg);
 }
 
 /* ---- the request ---- */
@@ -202,6 +227,8 @@ static void begin(struct filtered_sub *h, const char *stream, const char *from)
         .on_begin = on_begin,
         .on_lines = on_lines,
         .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_refused = on_refused,
         .on_change = on_change,
         .arg = h});
 }

@@ -195,6 +195,10 @@ static void unknown_stream(struct stream_client *c)
     }
     clear_trouble(c);
     set_target(c, 0);
+    if (strcmp(c->begin, "latest") == 0) {
+        free(c->begin);
+        c->begin = mem_strdup("earliest");
+    }
     ask_after(c, RETRY_UNKNOWN);
 }
 
@@ -242,7 +246,10 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     line_splitter_reset(&c->lines);
     if (c->stopped)
         return;
-    if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused))
+    bool misfit = (status == 410 || status == 416) && c->cursor.id[0] == '\0' && c->config.on_refused != NULL;
+    if (misfit)
+        c->config.on_refused(status, reply->body, c->config.arg);
+    else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused))
         asked_again(c);
     else if (status == 404)
         unknown_stream(c);

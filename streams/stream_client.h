@@ -27,7 +27,8 @@
  * 3. What retention or a power cut took (410) is told by on_gap, with both edges, and then crossed.
  * 4. A stream that is another (409), shorter than the cursor (416) or gone though it was there (404) is refused: nothing
  *    of it is handed out, stream_client_trouble says why, and it is asked again every five seconds, since an
- *    operator may put the right one in its place. A stream that never was there is waited for.
+ *    operator may put the right one in its place. A stream that never was there is waited for, and then taken from its
+ *    beginning, also for "latest": all of it came after it was asked for.
  * 5. The loop thread only; callbacks come from the loop. No callback may free the client, any may stop or pause it.
  */
 #ifndef MILLRACE_STREAM_CLIENT_H
@@ -51,8 +52,9 @@ struct stream_client_config {
     struct http_client *pubsub; /* borrowed: outlives the stream client, or is freed first */
     const char *stream;         /* a name; copied */
     struct stream_cursor from;  /* where to go on */
-    const char *begin; /* without a cursor: "earliest" (also NULL), "latest" or "@UNIXTIME"; copied */
-    size_t max_line;   /* bytes without LF; 0: STREAM_MAX_LINE */
+    const char
+        *begin; /* without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied */
+    size_t max_line; /* bytes without LF; 0: STREAM_MAX_LINE */
     /* The first answer named the stream: the cursor is set. Not called when `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Whole lines, each with its LF, borrowed; the cursor is behind them. */
@@ -62,6 +64,8 @@ struct stream_client_config {
     void (*on_overlong)(struct bytes head, uint64_t length, void *arg);
     /* [before, after) is gone for ever; the cursor is at `after`. May be NULL. */
     void (*on_gap)(uint64_t before, uint64_t after, void *arg);
+    /* `begin` is an offset that the stream does not have (410, 416): pubsub's answer. NULL: as with a cursor. */
+    void (*on_refused)(int status, struct bytes body, void *arg);
     /* Trouble came, changed or went; it caught up. May be NULL. */
     void (*on_change)(void *arg);
     void *arg;

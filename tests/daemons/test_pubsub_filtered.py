@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import threading
 import time
 
@@ -18,9 +19,12 @@ class FilteredTest(harness.MillraceTest):
         os.chmod(key, 0o600)
         self.key = key
 
-    def start_pubsub(self, port="0"):
+    def start_pubsub(self, *args, port="0"):
         self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
-                                 "--address=127.0.0.1", "--port", port, port=False)
+                                 "--address=127.0.0.1", "--port", port, *args, port=False)
+
+    def start_pubsub_again(self, *args):
+        self.start_pubsub(*args, port=self.pubsub.url.rsplit(":", 1)[1])
 
     def publish(self, *objects, stream="s"):
         lines = b"".join(json.dumps(o).encode() + b"\n" if isinstance(o, dict) else o for o in objects)
@@ -91,7 +95,7 @@ class Republish(FilteredTest):
                 time.sleep(random.uniform(0.02, 0.3))
                 if r % 3 == 2:
                     self.pubsub.kill9()
-                    self.start_pubsub(self.pubsub.url.rsplit(":", 1)[1])
+                    self.start_pubsub_again()
                     time.sleep(random.uniform(0, 0.1))
                 f.kill9()
         finally:
@@ -126,6 +130,17 @@ class Republish(FilteredTest):
         self.publish({"n": 2})
         self.wait_filtered()
         self.assertEqual(self.lines("out"), [b'{"n": 2}'])
+        f.stop()
+
+    def test_the_end_of_a_stream_that_is_not_made_yet_is_its_beginning(self):
+        f = self.daemon("pubsub_filtered", "--pubsub_url", self.pubsub.url, "--stream=later", "--to_stream=out",
+                        "--from=latest").wait_listening()
+        asked = 'requests_total{endpoint="/sub",status="404"}'
+        wait_until(lambda: asked in self.pubsub.get("/metrics").text, "it to ask for the stream")
+        self.publish({"n": 1}, stream="later")
+        self.publish({"n": 2}, stream="later")
+        wait_until(lambda: self.lines("out"), "the lines")
+        self.assertEqual(self.lines("out"), [b'{"n": 1}', b'{"n": 2}'])
         f.stop()
 
 
@@ -164,6 +179,41 @@ class Sub(FilteredTest):
             self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
         self.pubsub.stop()
         self.assertEqual(f.get("/sub").json()["code"], "upstream-unavailable")
+        f.stop()
+
+    def test_offsets_that_do_not_fit_are_answered_as_pubsub_does(self):
+        self.pubsub.stop()
+        self.start_pubsub_again("--segment_bytes=64K", "--retain_bytes=64K")
+        for i in range(200):
+            self.publish(*[{"n": i, "x": "x" * 400}] * 5)
+        f = self.filtered().wait_ready()
+        wait_until(lambda: self.pubsub.get("/streams").json()["streams"][0]["earliest"] != "0", "retention")
+        end = int(self.pubsub.get("/streams").json()["streams"][0]["end"])
+        for offset, status, code in ((0, 410, "cursor-gone"), (end - 1, 416, "cursor-inside-line"),
+                                     (end + 1, 416, "cursor-beyond-end")):
+            theirs, ours = (d.get("/sub?stream=s&from=%d&follow=0" % offset) for d in (self.pubsub, f))
+            self.assertEqual((theirs.status, theirs.json()["code"]), (status, code))
+            self.assertEqual((ours.status, ours.header("Content-Type"), ours.json()),
+                             (status, "application/problem+json", theirs.json()))
+        f.stop()
+
+    def test_an_answer_ends_where_retention_took_what_follows(self):
+        self.pubsub.stop()
+        self.start_pubsub_again("--segment_bytes=64K", "--retain_bytes=64K")
+        f = self.filtered().wait_ready()
+        c = harness.connect(f.url)
+        c.request("GET", "/sub?from=earliest")
+        self.publish({"n": 0})
+        reply = c.getresponse()
+        self.assertEqual(reply.readline(), b'{"n": 0}\n')
+        f.process.send_signal(signal.SIGSTOP)
+        for i in range(100):
+            self.publish(*[{"n": 1 + i * 100 + j, "x": "x" * 1000} for j in range(100)])
+        f.process.send_signal(signal.SIGCONT)
+        numbers = [json.loads(line)["n"] for line in reply.read().splitlines()]
+        self.assertLess(len(numbers), 10000, "more went by than anybody kept")
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)), "what was missed is not passed over unsaid")
+        c.close()
         f.stop()
 
     def test_many_clients_come_and_go(self):
