@@ -32,6 +32,8 @@ struct queuereader {
     struct event *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
+    usec_t superseded_at,
+        rival_until; /* 0: never; while others take over again and again that is the trouble */
     struct queuereader_numbers numbers;
 };
 
@@ -51,6 +53,10 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
+/* Two that take turns for good are a mistake, and to be seen while it is this one's turn too. */
+#define RIVAL_TEXT "another process takes over this reader's name again and again: two run under one name"
+#define RIVAL_TURNS 4 /* as long as this many of the longest waits for a turn */
+
 static void answered(struct queuereader *qr, enum plan_lane side)
 {
     *(side == PLAN_QUEUE ? &qr->queue_answered : &qr->destination_answered) = true;
@@ -58,6 +64,10 @@ static void answered(struct queuereader *qr, enum plan_lane side)
     bool first = !qr->trouble[0] && qr->queue_answered && qr->destination_answered;
     if (!first && !(qr->troubled && strncmp(qr->trouble, prefix, strlen(prefix)) == 0))
         return;
+    if (clock_monotonic() < qr->rival_until) {
+        set_trouble(qr, "queue", RIVAL_TEXT);
+        return;
+    }
     qr->troubled = false;
     snprintf(qr->trouble, sizeof(qr->trouble), "ok");
     if (qr->config.on_trouble && qr->queue_answered && qr->destination_answered)
@@ -177,10 +187,17 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
  * names no epoch was started anew. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
-    qr->numbers.superseded += by_another;
-    set_trouble(
-        qr, "queue", by_another ? "another process has taken over this reader's name" : "was started anew");
-    plan_superseded(qr->plan, clock_monotonic());
+    usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
+    if (by_another) {
+        bool again = qr->superseded_at > 0 && now - qr->superseded_at < memory;
+        qr->numbers.superseded++;
+        qr->superseded_at = now;
+        qr->rival_until = again ? now + memory : 0;
+    }
+    if (now >= qr->rival_until)
+        set_trouble(qr, "queue",
+            by_another ? "another process has taken over this reader's name" : "was started anew");
+    plan_superseded(qr->plan, now);
 }
 
 static void not_reserved(struct queuereader *qr, const struct http_reply_view *reply)

@@ -116,7 +116,7 @@ const char *sorted_fault_text(enum sorted_fault fault)
     case SORTED_OK:
         return "in order";
     case SORTED_NO_SEPARATOR:
-        return "has no field separator";
+        return "has no field separator (--field-separator says which byte ends a key)";
     case SORTED_OUT_OF_ORDER:
         return "is out of order (LC_ALL=C sort)";
     case SORTED_KEY_TWICE:

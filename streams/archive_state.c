@@ -82,11 +82,18 @@ static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t 
 static bool text_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
 {
     struct json_value v = json_doc_at(doc, pointer);
-    if (v.type != JSON_STRING || v.v.string.len >= size)
+    if (v.type != JSON_STRING || v.v.string.len >= size ||
+        memchr(v.v.string.ptr, '\0', v.v.string.len) != NULL)
         return false;
     memcpy(out, v.v.string.ptr, v.v.string.len);
     out[v.v.string.len] = '\0';
     return true;
+}
+
+static bool is_path(const struct json_value *v)
+{
+    return v->type == JSON_STRING && v->v.string.len > 0 &&
+           memchr(v->v.string.ptr, '\0', v->v.string.len) == NULL;
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file_state *f)
@@ -107,13 +114,68 @@ static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file
     struct json_value name = json_doc_at(doc, pointer);
     snprintf(pointer, sizeof pointer, "/files/%zu/period", i);
     struct json_value period = json_doc_at(doc, pointer);
-    if (finishing.type != JSON_BOOL || name.type != JSON_STRING || name.v.string.len == 0 ||
-        period.type != JSON_STRING)
+    if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&period))
         return false;
     f->finishing = finishing.v.boolean;
     f->name = bytes_dup(name.v.string);
     f->period = bytes_dup(period.v.string);
     return true;
+}
+
+/* ---- what it says ---- */
+
+static bool is_id(const char *id)
+{
+    size_t n = strspn(id, "0123456789abcdef");
+    return id[n] == '\0' && (n == 0 || n == STREAM_ID_TEXT - 1);
+}
+
+/* NAME, or NAME.1 and so on. */
+static bool is_of_period(const struct archive_file_state *f)
+{
+    size_t n = strlen(f->period);
+    uint64_t number;
+    return strncmp(f->name, f->period, n) == 0 &&
+           (f->name[n] == '\0' || (f->name[n] == '.' && bytes_to_u64(bytes_str(f->name + n + 1), &number)));
+}
+
+static bool is_possible(const struct archive_file_state *f, uint64_t offset)
+{
+    return is_of_period(f) && f->lines <= f->length && (f->lines > 0) == (f->length > 0) &&
+           f->first <= f->end && f->length <= f->end - f->first && (f->length == 0 || f->end <= offset);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool has_twins(const struct archive_state *s)
+{
+    const char **names = mem_alloc((s->n_files + 1) * sizeof *names);
+    bool found = false;
+    for (size_t i = 0; i < s->n_files; i++)
+        names[i] = s->files[i].name;
+    qsort(names, s->n_files, sizeof *names, by_name);
+    for (size_t i = 1; i < s->n_files; i++)
+        found = found || strcmp(names[i - 1], names[i]) == 0;
+    free(names);
+    return found;
+}
+
+/* Nobody but an operator's hand, or a disk, makes such a state; to act on it would cut files that hold lines. */
+static int check_state(const struct archive_state *s, char *error)
+{
+    if (!bytes_is_name(bytes_str(s->stream)) || !is_id(s->cursor.id))
+        return fail(error, "its stream's name or id is none");
+    if (s->cursor.id[0] == '\0' && s->cursor.offset > 0)
+        return fail(error, "it has an offset of no stream");
+    for (size_t i = 0; i < s->n_files; i++)
+        if (!is_possible(&s->files[i], s->cursor.offset)) {
+            snprintf(error, ARCHIVE_ERROR_TEXT, "what it says of %.150s cannot be", s->files[i].name);
+            return -1;
+        }
+    return has_twins(s) ? fail(error, "it names a file twice") : 0;
 }
 
 static int parse_doc(const struct json_doc *doc, struct archive_state *out, char *error)
@@ -132,7 +194,7 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
     for (; out->n_files < n; out->n_files++)
         if (!parse_file(doc, out->n_files, &out->files[out->n_files]))
             return fail(error, "a file in it lacks a member");
-    return 0;
+    return check_state(out, error);
 }
 
 int archive_state_parse(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])

@@ -6,7 +6,8 @@
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","period":"/var/clicks/clicks-05.ndjson","length":"3456","lines":"12","first":"120000","end":"123456",
  *      "finishing":false}]}
  *
- * A file of another format, or of another stream, is refused, never overwritten. */
+ * A file of another format, or of another stream, is refused, never overwritten; so is one that says what cannot be: a file
+ * twice, a name that is not its period's, more lines than bytes, bytes behind the cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,7 +22,8 @@ struct log_tail {
     struct place place;
     struct line_source *source; /* NULL: the file is not there yet */
     bool renamed;               /* its name means another file, or none */
-    bool over;                  /* renamed, and not written to for long enough */
+    usec_t renamed_at;          /* when that was seen */
+    bool over;                  /* renamed, and nobody is going to write to it */
 };
 
 static int fail(char *error, const char *path)
@@ -118,6 +120,7 @@ struct search {
     struct timespec left_at;   /* when the one that is left was last written to */
     struct timespec best_at;
     char *found;
+    bool begun; /* something is in what was found */
 };
 
 static void see_same(const char *path, const struct stat *st, void *arg)
@@ -140,6 +143,21 @@ static void see_next(const char *path, const struct stat *st, void *arg)
     free(s->found);
     s->found = mem_strdup(path);
     s->best_at = st->st_mtim;
+    s->begun = st->st_size > 0;
+}
+
+/* The file after the one that is left; .found NULL: the log is not made again yet. One that was written to when the next was
+ * begun already seems the newest: then what has the log's name is newer all the same. */
+static struct search find_next(const struct log_tail *t, const struct stat *left)
+{
+    struct search s = {.place = &t->place, .left_at = left->st_mtim};
+    struct stat st;
+    each_sibling(t->path, see_next, &s);
+    if (s.found == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place)) {
+        s.found = mem_strdup(t->path);
+        s.begun = st.st_size > 0;
+    }
+    return s;
 }
 
 /* ---- opening ---- */
@@ -242,13 +260,48 @@ uint64_t log_tail_offset(const struct log_tail *t)
     return t->place.base + (t->source != NULL ? line_source_offset(t->source) : 0);
 }
 
+enum writer { WRITER_NONE, WRITER_THERE, WRITER_UNKNOWN };
+
+/* A read lease is refused while somebody has the file open for writing. Whoever opens it while we hold it is kept waiting for
+ * as long as two calls take, and the signal that tells of him is one that nobody hears. */
+static enum writer writer_of(int fd)
+{
+    (void)fcntl(fd, F_SETSIG, SIGURG);
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0)
+        return errno == EAGAIN ? WRITER_THERE : WRITER_UNKNOWN;
+    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    return WRITER_NONE;
+}
+
+static bool next_is_begun(const struct log_tail *t, const struct stat *mine)
+{
+    struct search s = find_next(t, mine);
+    bool begun = s.found != NULL && s.begun;
+    free(s.found);
+    return begun;
+}
+
+/* Whether the renamed file has got its last byte. Who is asked first and read to the end afterwards misses nothing. */
+static bool is_over(struct log_tail *t, usec_t now)
+{
+    struct stat mine;
+    enum writer writer = writer_of(line_source_fd(t->source));
+    if (writer == WRITER_NONE || fstat(line_source_fd(t->source), &mine) != 0)
+        return true;
+    usec_t written_at = mine.st_mtim.tv_sec * USEC_PER_SEC + mine.st_mtim.tv_nsec / 1000;
+    usec_t quiet = now - (written_at > t->renamed_at ? written_at : t->renamed_at);
+    bool cut = (uint64_t)mine.st_size > line_source_offset(t->source);
+    if (writer == WRITER_UNKNOWN)
+        return quiet >= (cut ? LOG_TAIL_PATIENCE : LOG_TAIL_GRACE);
+    return quiet >= LOG_TAIL_PATIENCE && next_is_begun(t, &mine);
+}
+
 /* Nothing more is in the file now. */
 static enum log_tail_result at_end(struct log_tail *t, usec_t now)
 {
     struct stat named, mine;
     if (t->renamed) {
-        t->over = fstat(line_source_fd(t->source), &mine) != 0 ||
-                  now - (mine.st_mtim.tv_sec * USEC_PER_SEC + mine.st_mtim.tv_nsec / 1000) >= LOG_TAIL_GRACE;
+        t->over = is_over(t, now);
         return LOG_TAIL_WAIT;
     }
     if (stat(t->path, &named) == 0 && is_file(&named, &t->place)) {
@@ -257,6 +310,7 @@ static enum log_tail_result at_end(struct log_tail *t, usec_t now)
         return shorter ? LOG_TAIL_OVER : LOG_TAIL_WAIT;
     }
     t->renamed = true;
+    t->renamed_at = now;
     return at_end(t, now);
 }
 
@@ -280,14 +334,14 @@ enum log_tail_result log_tail_next(
 
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
 {
-    struct search s = {.place = &t->place};
+    struct search s = {.found = NULL};
     struct stat st;
     uint64_t base = log_tail_offset(t);
     bool truncated = !t->renamed;
-    if (fstat(line_source_fd(t->source), &st) == 0)
-        s.left_at = st.st_mtim;
+    if (!truncated && fstat(line_source_fd(t->source), &st) != 0)
+        return fail(error, t->path);
     if (!truncated)
-        each_sibling(t->path, see_next, &s);
+        s = find_next(t, &st);
     /* The log is not made again yet: its name is asked for until it is. */
     if (!truncated && s.found == NULL)
         return 1;

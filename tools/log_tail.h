@@ -6,12 +6,19 @@
  *
  *     {"format":1,"base":"1048576","device":"2049","inode":"131"}
  *
- * 1. A file is left only when its name means another file, it was not written to for LOG_TAIL_GRACE (its writer may hold
- *    it open for a while), all of it was given, and log_tail_next_file was called: by then its lines must be stored.
- *    The state names the next file before any line of that is given.
+ * 1. A file is left only when its name means another file, nobody is going to write to it any more, all of it was given, and
+ *    log_tail_next_file was called: by then its lines must be stored. The state names the next file before any line of that
+ *    is given.
+ *    Its writer may go on for a while under the new name, and in the middle of a line. The kernel tells whether
+ *    somebody has it open for writing: nobody, and it is over at once; somebody, and it is waited for, but for no longer than
+ *    LOG_TAIL_PATIENCE after the last byte once the next file has something in it (a descriptor that was left open by
+ *    mistake must not stop everything). Where the kernel does not tell (another user's file, NFS) it is over when nothing
+ *    came for LOG_TAIL_GRACE since the rename was seen, or for LOG_TAIL_PATIENCE when its last line is unfinished.
  * 2. A rename (logrotate's create) loses and repeats nothing, whenever it happens, also several while nobody looks, as
  *    long as what was rotated lies beside it uncompressed. Otherwise log_tail_open says that something is missing.
- * 3. A file that became shorter than what was read of it (copytruncate) begins again; what was written between the copy and
+ * 3. A last line without LF is none yet, however long nothing follows: it is given when its LF has come, or as it stands
+ *    when its file is over.
+ * 4. A file that became shorter than what was read of it (copytruncate) begins again; what was written between the copy and
  *    the last look is gone, as that way of rotating has it.
  */
 #ifndef MILLRACE_LOG_TAIL_H
@@ -21,6 +28,7 @@
 #include "line_source.h"
 
 #define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
+#define LOG_TAIL_PATIENCE (60 * USEC_PER_SEC)
 
 struct log_tail;
 

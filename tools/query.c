@@ -156,9 +156,47 @@ static void print_counters(const struct json_doc *d)
     }
 }
 
+/* A label as one field of CSV. */
+static void print_field(struct bytes text, char end)
+{
+    bool plain =
+        text.len == 0 || (memchr(text.ptr, ',', text.len) == NULL && memchr(text.ptr, '"', text.len) == NULL);
+    if (!plain)
+        putchar('"');
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '"')
+            putchar('"');
+        putchar(text.ptr[i]);
+    }
+    if (!plain)
+        putchar('"');
+    putchar(end);
+}
+
+/* A row for each total, and one for each way it is broken down. */
+static void print_counters_csv(const struct json_doc *d)
+{
+    puts("ns,counter,by");
+    for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
+        struct bytes label = text_at(d, "/totals", i, "label");
+        char subs[64];
+        print_field(text_at(d, "/totals", i, "ns"), ',');
+        print_field(label, ',');
+        putchar('\n');
+        snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
+        for (size_t j = 0; j < json_doc_length(d, subs); j++) {
+            print_field(text_at(d, subs, j, "ns"), ',');
+            print_field(label, ',');
+            print_field(text_at(d, subs, j, "label"), '\n');
+        }
+    }
+}
+
 static int print_answer(const struct ask *a, const struct buf *body)
 {
-    if (strcmp(a->format, "table") != 0) {
+    bool table = strcmp(a->format, "table") == 0, counters = strcmp(a->what, "counters") == 0;
+    bool as_it_is = strcmp(a->format, "json") == 0 || (!table && !counters);
+    if (as_it_is) {
         fwrite(body->ptr, 1, body->len, stdout);
         return EX_OK;
     }
@@ -171,8 +209,10 @@ static int print_answer(const struct ask *a, const struct buf *body)
         print_series(d);
     else if (strcmp(a->what, "breakdown") == 0)
         print_breakdown(d);
-    else
+    else if (table)
         print_counters(d);
+    else
+        print_counters_csv(d);
     json_doc_free(&d);
     return EX_OK;
 }
@@ -234,7 +274,7 @@ static int query_with(struct ask *a)
     }
     struct pipeline *p = pipeline_open(config, a->data_dir);
     const char *url = a->api_url ? a->api_url : pipeline_url(p, "api");
-    if (strcmp(a->format, "csv") == 0)
+    if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)
         add_param(a, BYTES_LITERAL("format"), "csv");
     buf_append_char(&a->target, '\0');
     if (a->show_curl)

@@ -226,6 +226,50 @@ static void test_finishing_waits_for_room(void **state)
     file_archive_close(&a);
 }
 
+#define STATE_ID "0123456789abcdef0123456789abcdef"
+#define STATE_FILE(name, period, length, lines, first, end)                                                  \
+    "{\"name\":\"" name "\",\"period\":\"" period "\",\"length\":\"" length "\",\"lines\":\"" lines          \
+    "\",\"first\":\"" first "\",\"end\":\"" end "\",\"finishing\":false}"
+
+/* A state cuts files and says where to go on, so what no life of ours wrote is refused. */
+static void test_a_state_that_cannot_be_is_refused(void **state)
+{
+    static const struct {
+        const char *id, *offset, *files, *why; /* why NULL: good */
+    } cases[] = {
+        {STATE_ID, "9",
+            STATE_FILE("a", "a", "6", "2", "3", "9") "," STATE_FILE("a.1", "a", "0", "0", "9", "9"), NULL},
+        {"", "0", "", NULL},
+        {"../0123456789abcdef0123456789abc", "9", "", "id is none"},
+        {"0123", "9", "", "id is none"},
+        {"0123456789abcdef\\u00000123456789ab", "9", "", "lacks"},
+        {"", "9", "", "no stream"},
+        {STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "3", "9") "," STATE_FILE("a", "a", "6", "2", "3", "9"),
+            "twice"},
+        {STATE_ID, "9", STATE_FILE("b", "a", "6", "2", "3", "9"), "cannot be"},
+        {STATE_ID, "9", STATE_FILE("a.x", "a", "6", "2", "3", "9"), "cannot be"},
+        {STATE_ID, "9", STATE_FILE("a\\u0000b", "a", "6", "2", "3", "9"), "lacks"},
+        {STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "4", "9"), "cannot be"},
+        {STATE_ID, "9", STATE_FILE("a", "a", "6", "7", "3", "9"), "cannot be"},
+        {STATE_ID, "9", STATE_FILE("a", "a", "6", "0", "3", "9"), "cannot be"},
+        {STATE_ID, "8", STATE_FILE("a", "a", "6", "2", "3", "9"), "cannot be"},
+        {STATE_ID, "9", STATE_FILE("a", "a", "0", "0", "9", "8"), "cannot be"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct archive_state s;
+        struct buf text = {0};
+        char error[ARCHIVE_ERROR_TEXT] = "";
+        buf_printf(&text, "{\"format\":1,\"stream\":\"s\",\"id\":\"%s\",\"offset\":\"%s\",\"files\":[%s]}",
+            cases[i].id, cases[i].offset, cases[i].files);
+        int rc = archive_state_parse(buf_bytes(&text), &s, error);
+        if (rc != (cases[i].why != NULL ? -1 : 0) || (rc != 0 && strstr(error, cases[i].why) == NULL))
+            fail_msg("case %zu: %s", i, error);
+        archive_state_free(&s);
+        buf_free(&text);
+    }
+}
+
 static int make_directory(void **state)
 {
     (void)state;
@@ -258,6 +302,7 @@ int main(void)
             test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory)};
+        cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
+        cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void what_is_refused_is_named(void **state)
     write_file(BYTES_LITERAL("a,1\nc,1\nb,1\n"));
     assert_refused(&config, SORTED_FILE_REFUSED, "line 3 is out of order");
     write_file(BYTES_LITERAL("a,1\nc\n"));
-    assert_refused(&config, SORTED_FILE_REFUSED, "line 2 has no field separator");
+    assert_refused(&config, SORTED_FILE_REFUSED, "line 2 has no field separator (--field-separator");
     config.cancel = &stop;
     config.path = "/dev/null";
     struct sorted_file *f = NULL;

@@ -1,0 +1,149 @@
+/* log_tail: when a rotated log is over. The wall clock is the test's: it says how long ago the last byte came. */
+#include "cm.h"
+#include "log_tail.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char directory[64], path[100], old[100], state[100];
+static int writer; /* has the log open, as its daemon does */
+static struct log_tail *tail;
+
+static void append(int fd, const char *text)
+{
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void rotate(const char *into_next)
+{
+    assert_int_equal(rename(path, old), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    append(fd, into_next);
+    close(fd);
+}
+
+static void expect(enum log_tail_result wanted, usec_t later, const char *text)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    struct bytes line = BYTES_NONE;
+    assert_int_equal(log_tail_next(tail, clock_wall() + later, &line, error), wanted);
+    if (text != NULL)
+        assert_true(bytes_equal_str(line, text));
+}
+
+static void expect_next_file(void)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    assert_int_equal(log_tail_next_file(tail, error), 0);
+}
+
+static void begin(const char *text)
+{
+    bool missing;
+    char error[LINE_SOURCE_ERROR_TEXT];
+    append(writer, text);
+    tail = log_tail_open(path, state, 0, &missing, error);
+    assert_non_null(tail);
+}
+
+static void test_a_line_is_finished_after_the_rotation(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    append(writer, "o\nlate\n");
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_LINE, 0, "late\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    close(writer);
+    writer = -1;
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+/* Its writer was killed in the middle of a line: nobody will finish it. */
+static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    close(writer);
+    writer = -1;
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    rotate("three\n");
+    expect(LOG_TAIL_LINE, 0, "tw");
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+/* logrotate makes the new file itself: as long as nothing is in it the writer has not turned to it. */
+static void test_a_writer_that_was_not_told_is_waited_for(void **unused)
+{
+    (void)unused;
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    append(writer, "two\n");
+    expect(LOG_TAIL_LINE, 0, "two\n");
+}
+
+static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+static int set_up(void **unused)
+{
+    (void)unused;
+    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
+    if (mkdtemp(directory) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/log", directory);
+    snprintf(old, sizeof old, "%s/log.1", directory);
+    snprintf(state, sizeof state, "%s/.state", directory);
+    writer = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return writer < 0;
+}
+
+static int tear_down(void **unused)
+{
+    (void)unused;
+    log_tail_close(&tail);
+    if (writer >= 0)
+        close(writer);
+    unlink(path);
+    unlink(old);
+    unlink(state);
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_line_is_finished_after_the_rotation, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_an_unfinished_line_is_given_when_nobody_can_finish_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_writer_that_was_not_told_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_descriptor_left_open_does_not_stop_everything, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
