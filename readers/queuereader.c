@@ -194,9 +194,10 @@ static void superseded(struct queuereader *qr, bool by_another)
         qr->superseded_at = now;
         qr->rival_until = again ? now + memory : 0;
     }
-    if (now >= qr->rival_until)
-        set_trouble(qr, "queue",
-            by_another ? "another process has taken over this reader's name" : "was started anew");
+    set_trouble(qr, "queue",
+        now < qr->rival_until ? RIVAL_TEXT
+        : by_another          ? "another process has taken over this reader's name"
+                              : "was started anew");
     plan_superseded(qr->plan, now);
 }
 

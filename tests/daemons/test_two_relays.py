@@ -150,13 +150,13 @@ class Takeover(RelayTest):
     def test_two_that_take_turns_for_good_are_told_all_the_time(self):
         self.start_queue()
         self.start_pubsub()
-        both = [self.relay("--backoff-min=5ms").wait_listening() for _ in range(2)]
+        both = [self.relay("--backoff-min=5ms", "--backoff-max=1s").wait_listening() for _ in range(2)]
 
         def taken_turns(n):
             return all(d.stats()["superseded"] >= n for d in both)
         wait_until(lambda: taken_turns(3), "turns")
         seen = {(d.get("/health").status, b"again and again" in d.get("/health").body)
-                for _ in range(200) if not taken_turns(12) for d in both}
+                for _ in range(200) if not taken_turns(8) for d in both}
         self.assertEqual(seen, {(503, True)}, "it says so, whoever's turn it is")
         both[1].kill9()
         wait_until(lambda: both[0].get("/health").status == 200, "the one that is left to be well")
