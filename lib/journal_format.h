@@ -19,6 +19,8 @@
 #define JOURNAL_FORMAT_VERSION 1u
 #define SEGMENT_HEADER ((size_t)128)
 #define FRAME_HEADER ((size_t)56)
+#define SEGMENT_BASE_AT 40 /* for who looks into a header that is not whole */
+#define FRAME_OFFSET_AT 16
 #define JOURNAL_LAST_OFFSET (UINT64_C(1) << 62) /* a header that names a later one is damaged */
 
 struct segment_header {

@@ -157,7 +157,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     tell(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
     check_follows(n, &h);
     if (next_sequence && !read_one_header(dir, *next_sequence, &next, &next_status))
-        return false;
+        next_status = HEADER_DAMAGED; /* its own turn will tell */
     if (run_through(n, &h, &end, &system) == CURSOR_IO) {
         errno = system;
         return false;

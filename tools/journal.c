@@ -6,6 +6,7 @@
 #include "io.h"
 #include "tools.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,12 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#define HOLES_MOST 1024
 #define LOCKS_ABOVE 3 /* a journal lies at most this deep in a daemon's data directory */
 
 static const char help[] =
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
-    "  check   verify every frame of every segment; 0: intact, 65: damaged, 78: not readable or in use\n"
+    "  check   verify every frame of every segment; 0: intact, 65: damaged, 78: not readable,\n"
+    "          in use, or written by a newer version\n"
     "  dump    one line for each segment and frame: place, offset, time, producer and mark, size; --payload "
     "adds the bytes\n"
     "  repair  move what is damaged into DIR~damaged-TIME, keep the intact run around it, say what is lost\n"
@@ -35,6 +38,8 @@ static bool lock_one(const char *dir, bool *in_use)
     char path[PATH_MAX + 8];
     snprintf(path, sizeof path, "%s/lock", dir);
     int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && (errno == EACCES || errno == EROFS)) /* who may only read can lock all the same */
+        fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR;
     *in_use = flock(fd, LOCK_EX | LOCK_NB) != 0; /* held until the program ends */
@@ -66,8 +71,10 @@ static bool lock_all(const char *dir)
 
 struct found {
     uint64_t segments, frames, bytes, problems;
-    uint64_t first, end; /* offsets: the lowest, and the highest that anything names */
-    uint64_t bad_sequence, bad_position, bad_offset; /* the first damage */
+    uint64_t first, end;                 /* offsets: the lowest, and the highest that anything names */
+    uint64_t whole;                      /* where the frames before the first damage end */
+    uint64_t headless;                   /* segments of which not even the first offset is known */
+    uint64_t bad_sequence, bad_position; /* the first damage */
     uint64_t *sequences;
     size_t n_sequences;
     bool newer;
@@ -92,8 +99,8 @@ static void problem(struct found *f, const struct inspect_event *e)
     if (f->problems++ == 0) {
         f->bad_sequence = e->sequence;
         f->bad_position = e->position;
-        f->bad_offset = e->offset;
     }
+    f->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
     f->newer = f->newer || e->kind == INSPECT_NEWER;
 }
 
@@ -123,6 +130,8 @@ static void check_event(const struct inspect_event *e, void *arg)
         f->frames++;
         f->bytes += frame_advance(e->frame);
         saw_offset(f, e->offset + frame_advance(e->frame));
+        if (f->problems == 0)
+            f->whole = e->offset + frame_advance(e->frame);
     } else if (e->kind != INSPECT_END) {
         describe(e);
         if (e->kind != INSPECT_TAIL)
@@ -137,15 +146,21 @@ static int exit_status(enum journal_result r, const char *error)
     return r == JOURNAL_OK ? EX_OK : r == JOURNAL_DAMAGED ? EX_DATAERR : EX_CONFIG;
 }
 
-static int check(const char *dir)
+static const char *verdict(const struct found *f)
 {
+    return f->newer ? "not all of it can be read by this version" : f->problems ? "DAMAGED" : "intact";
+}
+
+static int check(const char *dir, bool payload)
+{
+    (void)payload;
     struct found f = {0};
     char error[PATH_MAX + 128];
     enum journal_result r = journal_inspect(dir, check_event, &f, error, sizeof error);
     if (r != JOURNAL_IO)
         printf("%" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64
                ": %s\n",
-            f.segments, f.frames, f.bytes, f.first, f.end, f.problems ? "DAMAGED" : "intact");
+            f.segments, f.frames, f.bytes, f.first, f.end, verdict(&f));
     free(f.sequences);
     return exit_status(r, error);
 }
@@ -214,12 +229,14 @@ static int dump(const char *dir, bool payload)
 /* ---- repair ---- */
 
 /* A journal is an unbroken run of segments. What can be kept of a damaged one is the run before the damage. It goes on
- * after a hole above every offset that the rest names: no offset is given out twice. */
+ * after a hole above every offset that the rest may hold: no offset is given out twice. */
 struct repair {
     const char *dir;
     const struct found *found;
     char aside[PATH_MAX];
     uint64_t cut_at; /* bytes of the damaged segment to keep; 0: nothing of it */
+    uint64_t moved;  /* bytes of the files that were moved */
+    uint64_t hint;   /* the highest offset at which one of them seems to begin */
 };
 
 static int copy_start(const char *from, const char *to, uint64_t n)
@@ -242,14 +259,36 @@ static int copy_start(const char *from, const char *to, uint64_t n)
     return failed;
 }
 
-/* One segment's file, whole, beside the journal; of the damaged one an intact beginning takes its place. */
-static bool move_aside(const struct repair *r, uint64_t sequence)
+/* Where a segment says that it begins, in its header and in its table, though neither may be whole. What cannot be true is
+ * passed over: no journal has so many holes. */
+static void take_hint(struct repair *r, const char *path)
 {
+    static const off_t places[] = {SEGMENT_BASE_AT, SEGMENT_HEADER + FRAME_OFFSET_AT};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (size_t i = 0; fd >= 0 && i < sizeof places / sizeof *places; i++) {
+        uint64_t offset;
+        if (io->pread(fd, &offset, sizeof offset, places[i]) != sizeof offset)
+            continue;
+        offset = le64toh(offset);
+        if (offset > r->hint && offset < r->found->end + HOLES_MOST * JOURNAL_HOLE)
+            r->hint = offset;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* One segment's file, whole, beside the journal; of the damaged one an intact beginning takes its place. */
+static bool move_aside(struct repair *r, uint64_t sequence)
+{
+    struct stat st;
     char from[PATH_MAX + 32], to[PATH_MAX + 32], kept[PATH_MAX + 64];
     bool cut = sequence == r->found->bad_sequence && r->cut_at > 0;
     snprintf(from, sizeof from, "%s/%016" PRIx64 ".seg", r->dir, sequence);
     snprintf(to, sizeof to, "%s/%016" PRIx64 ".seg", r->aside, sequence);
     snprintf(kept, sizeof kept, "%s.kept", to);
+    if (stat(from, &st) == 0)
+        r->moved += (uint64_t)st.st_size;
+    take_hint(r, from);
     if ((cut && copy_start(from, kept, r->cut_at) != 0) || rename(from, to) != 0 ||
         (cut && rename(kept, from) != 0)) {
         fprintf(stderr, "millrace journal: cannot move %s to %s: %s\n", from, to, strerror(errno));
@@ -265,15 +304,17 @@ static bool make_aside(struct repair *r)
     struct tm tm;
     char stamp[32];
     strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
-    snprintf(r->aside, sizeof r->aside, "%s~damaged-%s", r->dir, stamp);
-    if (mkdir(r->aside, 0777) == 0)
+    int n = snprintf(r->aside, sizeof r->aside, "%s~damaged-%s", r->dir, stamp), made = -1;
+    for (int again = 2; (made = mkdir(r->aside, 0777)) != 0 && errno == EEXIST && again < 100; again++)
+        snprintf(r->aside + n, sizeof r->aside - (size_t)n, "-%d", again);
+    if (made == 0)
         return true;
     fprintf(stderr, "millrace journal: %s: %s\n", r->aside, strerror(errno));
     return false;
 }
 
 /* Newest first, so that an interrupted repair leaves an unbroken run. */
-static bool move_from_damage_on(const struct repair *r)
+static bool move_from_damage_on(struct repair *r)
 {
     const struct found *f = r->found;
     for (size_t i = f->n_sequences; i-- > 0 && f->sequences[i] >= f->bad_sequence;)
@@ -282,12 +323,21 @@ static bool move_from_damage_on(const struct repair *r)
     return io_sync_dir(r->dir) == 0 && io_sync_dir(r->aside) == 0;
 }
 
+/* What was lost and is named by nothing is no longer than its files; and where a segment's header is lost, it may have
+ * begun after a hole. */
+static uint64_t lost_below(const struct repair *r)
+{
+    const struct found *f = r->found;
+    uint64_t known = f->end > r->hint ? f->end : r->hint;
+    return known + r->moved + f->headless * JOURNAL_HOLE + 1;
+}
+
 static bool go_on_after_hole(const struct repair *r)
 {
     char error[PATH_MAX + 128];
     struct journal *j;
     struct journal_set_config sc = {0};
-    struct journal_config jc = {.dir = r->dir, .lost_below = r->found->end};
+    struct journal_config jc = {.dir = r->dir, .lost_below = lost_below(r)};
     struct journal_set *set = journal_set_new(&sc);
     enum journal_result result = journal_open(set, &jc, &j, error, sizeof error);
     if (result == JOURNAL_OK)
@@ -309,13 +359,14 @@ static int mend(const char *dir, const struct found *f)
         return EX_OK;
     }
     printf("kept: offsets %" PRIu64 " to %" PRIu64 "\n"
-           "lost: what stands above, up to offset %" PRIu64 ", with the marks that were set there\n",
-        f->first, f->bad_offset, f->end);
+           "lost: what stands above, up to offset %" PRIu64 "%s, with the marks that were set there\n",
+        f->first, f->whole, f->end, f->end > f->whole ? "" : " and perhaps more");
     return go_on_after_hole(&r) ? EX_OK : EX_TEMPFAIL;
 }
 
-static int repair(const char *dir)
+static int repair(const char *dir, bool payload)
 {
+    (void)payload;
     struct found f = {0};
     char error[PATH_MAX + 128];
     enum journal_result r = journal_inspect(dir, check_event, &f, error, sizeof error);
@@ -328,25 +379,51 @@ static int repair(const char *dir)
     return status;
 }
 
+static const struct {
+    const char *name;
+    int (*run)(const char *dir, bool payload);
+    bool takes_payload;
+} acts[] = {{"check", check, false}, {"dump", dump, true}, {"repair", repair, false}};
+
+/* What was asked for must also have arrived. */
+static int flushed(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "millrace journal: cannot write: %s\n", strerror(errno));
+    return EX_IOERR;
+}
+
+static int act_on(const char *act, char *dir, bool payload)
+{
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        if (strcmp(acts[i].name, act) != 0 || (payload && !acts[i].takes_payload))
+            continue;
+        for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
+            dir[--n] = 0;
+        return lock_all(dir) ? flushed(acts[i].run(dir, payload)) : EX_CONFIG;
+    }
+    fputs(help, stderr);
+    return EX_USAGE;
+}
+
+/* The options may stand anywhere. */
 int tool_journal(int argc, char **argv)
 {
-    bool payload = argc == 4 && strcmp(argv[3], "--payload") == 0;
-    bool is_dump = argc >= 3 && strcmp(argv[1], "dump") == 0;
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(help, stdout);
-        return EX_OK;
+    char none[] = "", *words[2] = {none, none};
+    bool payload = false;
+    int n = 0, wrong = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(help, stdout);
+            return EX_OK;
+        }
+        if (strcmp(argv[i], "--payload") == 0)
+            payload = true;
+        else if (argv[i][0] != '-' && n < 2)
+            words[n++] = argv[i];
+        else
+            wrong++;
     }
-    bool known = argc >= 3 && (is_dump || strcmp(argv[1], "check") == 0 || strcmp(argv[1], "repair") == 0);
-    if (!known || (argc > 3 && !(is_dump && payload))) {
-        fputs(help, stderr);
-        return EX_USAGE;
-    }
-    size_t n = strlen(argv[2]);
-    while (n > 1 && argv[2][n - 1] == '/')
-        argv[2][--n] = 0;
-    if (!lock_all(argv[2]))
-        return EX_CONFIG;
-    if (is_dump)
-        return dump(argv[2], payload);
-    return strcmp(argv[1], "check") == 0 ? check(argv[2]) : repair(argv[2]);
+    return act_on(n == 2 && !wrong ? words[0] : none, words[1], payload);
 }

@@ -2,6 +2,9 @@
 import glob
 import os
 import re
+import shutil
+import subprocess
+import unittest
 
 import harness
 from harness import MillraceTest
@@ -96,6 +99,98 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(reply.status, 200)
         self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % (kept + 1)).status, 410)
         self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % 2**40).body, b"after\n")
+
+    def goes_on_above(self, directory, given_out):
+        """Repairs; what is kept is told rightly, and the next offset is above all that were given out."""
+        status, text = self.tool("repair", directory)
+        self.assertEqual(status, 0, text)
+        kept = int(re.search(r"kept: offsets 0 to (\d+)", text).group(1))
+        at = int(re.search(r"it goes on at offset (\d+)", text).group(1))
+        self.assertGreaterEqual(at, given_out, text)
+        self.assertEqual(at % 2**40, 0)
+        p = self.pubsub()
+        self.assertEqual(p.post("/pub?stream=s", b"after\n").json()["start"], str(at))
+        self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % (kept + 1)).status, 410)
+        p.stop()
+        return kept, at
+
+    def test_no_offset_is_given_out_twice_whatever_is_damaged(self):
+        directory, segments, lines = self.filled()
+        bases = [int(b) for b in re.findall(r" base=(\d+)", self.tool("dump", directory)[1])]
+        for damage in ("all of the last", "its header", "its middle", "its first frame"):
+            with self.subTest(damage):
+                shutil.rmtree(self.path("saved"), ignore_errors=True)
+                shutil.copytree(directory, self.path("saved"))
+                if damage == "all of the last":
+                    os.truncate(segments[-1], 0)
+                else:
+                    self.flip(segments[-1], {"its header": 40, "its middle": 20000, "its first frame": 150}[damage])
+                kept, _ = self.goes_on_above(directory, len(lines))
+                if damage == "its middle":
+                    self.assertTrue(bases[-1] < kept < len(lines))
+                else:
+                    self.assertEqual(kept, bases[-1])
+                shutil.rmtree(directory)
+                shutil.copytree(self.path("saved"), directory)
+
+    def test_nor_when_the_damaged_header_began_after_a_hole(self):
+        directory, segments, lines = self.filled()
+        os.truncate(segments[-1], 0)
+        _, at = self.goes_on_above(directory, len(lines))
+        newest = sorted(glob.glob(directory + "/*.seg"))[-1]
+        os.truncate(newest, 100)
+        _, later = self.goes_on_above(directory, at + len(b"after\n"))
+        self.assertGreater(later, at)
+
+    def test_a_newer_version_is_not_called_damaged(self):
+        directory, segments, _ = self.filled()
+        with open(segments[0], "r+b") as f:
+            f.seek(8)
+            f.write(b"\x02")
+        before = [harness.read_file(s) for s in segments]
+        for act in "check", "dump", "repair":
+            status, text = self.tool(act, directory)
+            self.assertEqual(status, 78, text)
+            self.assertIn("newer version", text)
+            self.assertNotIn("DAMAGED", text)
+        self.assertEqual([harness.read_file(s) for s in segments], before)
+
+    def test_it_is_asked_in_any_order_and_says_when_it_cannot_write(self):
+        directory, _, _ = self.filled()
+        self.assertEqual(self.tool("dump", "--payload", directory), self.tool("dump", directory, "--payload"))
+        status, text = self.tool("check", "--help")
+        self.assertEqual((status, text.split(" ")[0]), (0, "usage:"))
+        self.assertEqual(self.tool("check", directory, "--payload")[0], 64)
+        self.assertEqual(self.tool("dump", directory, "--hex")[0], 64)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([harness.program("millrace"), "journal", "dump", directory], stdout=full,
+                                  stderr=subprocess.PIPE, timeout=harness.PATIENCE)
+        self.assertEqual(done.returncode, 74)
+        self.assertIn(b"No space left", done.stderr)
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "needs to become somebody else")
+    def test_who_may_only_read_may_check(self):
+        directory, segments, _ = self.filled()
+        def as_nobody(*args):
+            done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                                   harness.program("millrace"), "journal", *args],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=harness.PATIENCE)
+            return done.returncode, done.stdout.decode()
+        for where, dirs, files in os.walk(self.dir):
+            os.chmod(where, 0o755)
+            for name in files:
+                os.chmod(os.path.join(where, name), 0o444)
+        status, text = as_nobody("check", directory)
+        self.assertEqual(status, 0, text)
+        os.chmod(segments[1], 0)
+        status, text = as_nobody("check", directory)
+        self.assertEqual(status, 78, text)
+        self.assertIn(os.path.basename(segments[1]) + ": cannot read: Permission denied", text)
+        os.chmod(directory, 0)
+        status, text = as_nobody("check", directory)
+        self.assertEqual(status, 78, text)
+        self.assertIn("Permission denied", text)
+        os.chmod(directory, 0o755)
 
     def test_a_missing_segment(self):
         directory, segments, lines = self.filled()

@@ -253,9 +253,36 @@ static void test_a_flipped_bit_is_found_and_never_served(void **state)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
+/* A window that has room for one frame has seen the next one; what it saw is not what the next window reads. */
+static void test_what_is_read_again_is_verified_again(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    char text[5001];
+    memset(text, 'x', 5000);
+    text[5000] = 0;
+    put(f, text);
+    uint64_t first_end = f->j->writer.position;
+    put(f, text);
+    for (size_t room = 5000; room <= 9999; room += 4999) {
+        assert_int_equal(journal_reader_open(f->j, 0, &r, &edges), JOURNAL_OK);
+        wait_read(f, r, room, &s);
+        assert_true(s.w.result == JOURNAL_OK && s.w.data.len == 5000);
+        flip(f->j->segments[0]->path, (off_t)first_end + 1000);
+        wait_read(f, r, room, &s);
+        assert_int_equal(s.w.result, JOURNAL_DAMAGED);
+        flip(f->j->segments[0]->path, (off_t)first_end + 1000);
+        journal_reader_close(&r);
+    }
+    buf_free(&s.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(test_what_is_read_again_is_verified_again),
         T(test_a_tail_is_cut_anywhere),
         T(test_never_makes_a_hole_only_after_a_reboot),
         T(test_damage_below_the_durable_offset_is_refused),
