@@ -1,6 +1,7 @@
 """`millrace up`: order, readiness, restarts, Ctrl-C, and what it refuses."""
 import json
 import os
+import resource
 import socket
 
 import harness
@@ -82,6 +83,17 @@ class Up(harness.MillraceTest):
             wait_until(lambda: pipeline.run_file()["daemons"][name]["state"] == "ready", name + " to be ready again")
             self.assertNotEqual(pipeline.daemon_pid(name), before)
             self.assertEqual(pipeline.daemon_url(name), url, "a restart keeps the address")
+        pipeline.interrupt()
+
+    def test_without_descriptors_it_tries_again_until_there_are_some(self):
+        pipeline = self.up().wait_ready()
+        limits = resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        pipeline.kill9_daemon("sortdb")
+        wait_until(lambda: "no pipe" in pipeline.log, lambda: pipeline.log)
+        resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, limits)
+        pipeline.wait_ready()
+        self.assertEqual(pipeline.ask("sortdb", "GET", "/ping").status, 200)
         pipeline.interrupt()
 
     def status_of(self, name):
