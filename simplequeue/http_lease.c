@@ -172,6 +172,8 @@ void http_touch(struct http_request *req, void *ctx)
         return;
     usec_t deadline = app_now().monotonic + (usec_t)extend * USEC_PER_MSEC;
     if (!q || !queue_touch(named_queue_core(q), lease, deadline)) {
+        if (q)
+            add_queue_id(req, q);
         reply_refused(app, req, QUEUE_LEASE_LOST, 0);
         return;
     }

@@ -112,7 +112,8 @@ class Everywhere:
         self.assertEqual(got, [(1, 2, b"a")])
         self.expect(q.post("/ack?lease=%s&id=1" % first), 409, "lease-lost")
         self.assertEqual(q.post("/ack?lease=%s&id=2" % kept).json(), {"acked": 1})
-        self.expect(q.post("/touch?lease=%s" % kept), 409, "lease-lost")
+        late = self.expect(q.post("/touch?lease=%s" % kept), 409, "lease-lost")
+        self.assertEqual(late.header("X-Millrace-Queue-Id"), self.numbers(q)["queue_id"])
 
     def test_ack_rides_a_reserve(self):
         q = self.queue()
