@@ -115,10 +115,15 @@ bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
+enum queue_room {
+    QUEUE_ROOM, /* there is, once they are gone */
+    QUEUE_PART, /* there can be: more must follow them, but this is enough at once, or what follows is away */
+    QUEUE_NO_ROOM, /* nothing was changed: it cannot be made, or the first of them is away */
+};
 /* Sets the oldest ready messages aside until `n` messages of so many `bytes` would fit besides those in *evicted, the
- * new ones being added to it, and their bytes to *evicted_bytes. False when they cannot be made to fit: then nothing is
- * changed. Next comes named_queue_remove or named_queue_give_back. */
-bool named_queue_make_room(
+ * new ones being added to it, and their bytes to *evicted_bytes. Next comes named_queue_remove or
+ * named_queue_give_back. */
+enum queue_room named_queue_make_room(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
 /* What was set aside is ready again, in its place; *ids is empty then. */
 void named_queue_give_back(struct named_queue *q, struct id_ranges *ids);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #define PRODUCERS_MAX 4096 /* without a journal */
+#define EVICT_ITEMS 50000  /* set aside at once, */
+#define EVICT_BYTES (4u << 20)
 
 /* ---- marks ---- */
 
@@ -98,13 +100,18 @@ static struct amount amount_of(const struct queue_put *put)
     return a;
 }
 
+static uint64_t cost_of(struct amount a)
+{
+    return a.bytes + a.n * QUEUE_MESSAGE_COST;
+}
+
 /* With a journal messages go to disk before memory is full: then only what is kept of those counts. */
 static bool has_memory(const struct named_queue *q, struct amount in, struct amount out)
 {
     uint64_t most = q->config.limits->max_memory;
     const struct queue_shared *shared = q->config.shared;
-    return !most ||
-           (q->config.journal ? shared->memory.away < most : shared->bytes - out.bytes + in.bytes <= most);
+    return !most || (q->config.journal ? queue_shared_fixed(shared) < most
+                                       : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= most);
 }
 
 static bool has_room(const struct named_queue *q, struct amount in, struct amount out)
@@ -121,29 +128,54 @@ bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes
 {
     const struct queue_limits *l = q->config.limits;
     return (!l->max_depth || n <= l->max_depth) && (!l->max_bytes || bytes <= l->max_bytes) &&
-           (!l->max_memory || q->config.journal || bytes <= l->max_memory);
+           (!l->max_memory || q->config.journal || cost_of((struct amount){n, bytes}) <= l->max_memory);
 }
 
-/* One at a time, because only the bounds tell how many it takes. */
-bool named_queue_make_room(
+/* False when it is plain that no eviction helps. */
+static bool may_have_room(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
+    return (!l->max_depth || stays + in.n <= l->max_depth) && (!l->max_bytes || in.bytes <= l->max_bytes) &&
+           (!q->config.journal || has_memory(q, in, out));
+}
+
+/* Whether there would be room with everything gone that is ready or set aside. */
+static bool will_have_room(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct queue_state *s = queue_state(q->core);
+    out.n += s->n[MESSAGE_READY];
+    out.bytes += s->bytes - queue_bytes_not_ready(q->core);
+    return has_room(q, in, out);
+}
+
+/* One at a time, because only the bounds tell how many it takes. False when that was not enough. */
+static bool evict(struct named_queue *q, struct amount in, struct amount *out, struct id_ranges *more)
+{
+    uint64_t most = out->bytes + EVICT_BYTES;
+    while (!has_room(q, in, *out)) {
+        uint64_t before = more->count;
+        if (before == EVICT_ITEMS || out->bytes >= most)
+            return false;
+        queue_evict(q->core, 1, UINT64_MAX, false, more);
+        if (more->count == before)
+            return false;
+        out->n++;
+        out->bytes += queue_message(q->core, more->at[more->n - 1].last, NULL).len;
+    }
+    return true;
+}
+
+enum queue_room named_queue_make_room(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
 {
     struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
     struct id_ranges more = {0};
-    const struct queue_limits *l = q->config.limits;
-    const struct queue_state *s = queue_state(q->core);
-    uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
-    bool possible = (!l->max_depth || stays + n <= l->max_depth) &&
-                    (!l->max_bytes || bytes <= l->max_bytes) &&
-                    (!q->config.journal || has_memory(q, in, out));
-    while (possible && !has_room(q, in, out)) {
-        queue_evict(q->core, 1, UINT64_MAX, false, &more);
-        possible = evicted->count + more.count > out.n;
-        out.n = evicted->count + more.count;
-        if (possible)
-            out.bytes += queue_message(q->core, more.at[more.n - 1].last, NULL).len;
-    }
-    if (!possible) {
+    enum queue_room room = may_have_room(q, in, out) ? QUEUE_ROOM : QUEUE_NO_ROOM;
+    if (room == QUEUE_ROOM && !evict(q, in, &out, &more))
+        room = more.count && will_have_room(q, in, out) ? QUEUE_PART : QUEUE_NO_ROOM;
+    if (room == QUEUE_NO_ROOM) {
         queue_abort(q->core, &more);
     } else {
         for (size_t i = 0; i < more.n; i++)
@@ -151,7 +183,7 @@ bool named_queue_make_room(
         *evicted_bytes = out.bytes;
     }
     id_ranges_free(&more);
-    return possible;
+    return room;
 }
 
 /* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and

@@ -99,7 +99,8 @@ static void tell(struct room_line *line, size_t n, enum queue_result result)
     line->telling = false;
 }
 
-/* What the first in the line need is set aside; how many of them that is. */
+/* What the first in the line need is set aside; how many of them that is. The last part may be for nobody yet: whoever
+ * needs more than one batch holds is covered once the rest has left too. */
 static size_t set_aside(struct named_queue *q, const struct room_line *line, struct id_ranges *ids)
 {
     size_t covered = 0, n = 0;
@@ -107,7 +108,7 @@ static size_t set_aside(struct named_queue *q, const struct room_line *line, str
     for (const struct room_ask *ask = line->first; ask; ask = ask->next, covered++) {
         n += ask->n;
         bytes += ask->bytes;
-        if (!named_queue_make_room(q, n, bytes, ids, &gone))
+        if (named_queue_make_room(q, n, bytes, ids, &gone) != QUEUE_ROOM)
             break;
     }
     return covered;
@@ -146,8 +147,10 @@ static void find_room(struct eviction *e, struct room_line *line)
 {
     while (line->first) {
         line->covered = set_aside(e->q, line, &e->ids);
+        if (e->ids.count)
+            return;
         line->held_up = line->covered == 0 && (is_under_way(e->q) || is_loading(e->q, line->first));
-        if (e->ids.count || line->held_up)
+        if (line->held_up)
             return;
         if (line->covered)
             tell(line, line->covered, QUEUE_OK);
@@ -162,7 +165,7 @@ static void serve_line(void *arg)
 {
     struct eviction *e = arg;
     struct room_line *line = &front_of(e->q)->room;
-    tell(line, line->covered, e->result);
+    tell(line, line->covered == 0 && e->result != QUEUE_OK ? 1 : line->covered, e->result);
     line->covered = 0;
     e->result = QUEUE_OK;
     find_room(e, line);
@@ -306,7 +309,9 @@ void overflow_save(struct app *app)
     if (!app->overflow || queues_count(app->queues) == 0 || named_queue_journal(queues_at(app->queues, 0)))
         return;
     struct queue_now late = {INT64_MAX / 2, app_now().wall}; /* leases and delays are over */
-    queues_tick(app->queues, late);
+    usec_t deadline;
+    while (queues_next_deadline(app->queues, &deadline) && deadline <= late.monotonic)
+        queues_tick(app->queues, late);
     for (size_t i = 0; i < queues_count(app->queues); i++)
         save_queue(app->overflow, queues_at(app->queues, i));
 }

@@ -1,66 +1,12 @@
-#include "queue.h"
-
-#include "epochs.h"
+#include "queue_internal.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <uthash.h>
-
-/* What message.owner points to begins with this. A ready or pending message has no owner. */
-enum owner_kind { OWNER_LEASE, OWNER_DELAY, OWNER_BURIAL };
-
-struct lease {
-    enum owner_kind kind;
-    struct queue_timer timer; /* timer.id is the number */
-    UT_hash_handle hh;        /* by timer.id */
-    bool ended;               /* only waits for what is busy */
-    size_t leased, busy;      /* messages under it, by state */
-    size_t n;
-    uint64_t ids[]; /* rising */
-};
-
-struct delay {
-    enum owner_kind kind;
-    struct queue_timer timer; /* timer.id is the message's id */
-};
-
-struct burial {
-    enum owner_kind kind;
-    struct queue_burial told;
-    char reason[];
-};
-
-/* A binary min-heap of ids. */
-struct id_heap {
-    uint64_t *ids;
-    size_t n, cap;
-};
-
-#define QUEUE_MAGIC 0x7175e0e1u
 
 static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
                   (int)MESSAGE_READY == (int)STORE_RESTING,
     "the store knows these states");
-
-struct queue {
-    unsigned magic;
-    struct queue_shared *shared;
-    void *owner;
-    struct store store;
-    struct queue_state state;
-    uint64_t frontier; /* no message below it is ready */
-    struct id_heap
-        taken; /* set aside by queue_take or queue_bar; an id whose message is not busy any more is passed over */
-    uint64_t demanded; /* what demand was before something was loaded */
-    uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
-    uint64_t spill_at; /* memory at which spilling is worth another try */
-    struct lease *leases;
-    struct epochs epochs;
-    struct queue_timer pause;
-    uint64_t last_lease;
-    char reader[NAME_MAX_BYTES + 1];
-};
 
 /* ---- ranges of ids ---- */
 
@@ -137,6 +83,28 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     return q;
 }
 
+/* What an owner takes, with its place in the heap. */
+static size_t owner_cost(const void *owner)
+{
+    const struct lease *l = owner;
+    const struct burial *b = owner;
+    switch (*(const enum owner_kind *)owner) {
+    case OWNER_LEASE:
+        return sizeof *l + l->n * sizeof *l->ids + sizeof(void *);
+    case OWNER_DELAY:
+        return sizeof(struct delay) + sizeof(void *);
+    case OWNER_BURIAL:
+        return sizeof *b + b->told.reason.len;
+    }
+    return 0;
+}
+
+static void forget_owner(struct queue *q, void *owner)
+{
+    q->shared->owners -= owner_cost(owner);
+    free(owner);
+}
+
 static void free_owner(struct queue *q, struct message *m)
 {
     if (!m->owner)
@@ -144,7 +112,7 @@ static void free_owner(struct queue *q, struct message *m)
     if (*(enum owner_kind *)m->owner == OWNER_DELAY)
         heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
     if (*(enum owner_kind *)m->owner != OWNER_LEASE)
-        free(m->owner);
+        forget_owner(q, m->owner);
     m->owner = NULL;
 }
 
@@ -163,9 +131,11 @@ void queue_free(struct queue **qp)
     {
         heap_remove(&q->shared->deadlines, &l->timer.node);
         HASH_DEL(q->leases, l);
-        free(l);
+        forget_owner(q, l);
     }
     q->shared->bytes -= q->state.bytes + q->state.pending_bytes;
+    for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
+        q->shared->messages -= q->state.n[s];
     store_free(&q->store);
     free(q->taken.ids);
     epochs_free(&q->epochs);
@@ -226,6 +196,7 @@ static void make_ready(struct queue *q, uint64_t id, struct message *m)
 static void uncount(struct queue *q, const struct message *m)
 {
     q->state.n[m->state]--;
+    q->shared->messages--;
     q->shared->bytes -= m->len;
     if (m->state == MESSAGE_PENDING)
         q->state.pending_bytes -= m->len;
@@ -257,6 +228,7 @@ uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
     q->state.n[MESSAGE_PENDING] += n;
     q->state.pending_bytes += bytes;
     q->shared->bytes += bytes;
+    q->shared->messages += n;
     return first;
 }
 
@@ -356,6 +328,15 @@ void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_r
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
+uint64_t queue_bytes_not_ready(struct queue *q)
+{
+    uint64_t bytes = 0, id = 0;
+    struct message *m;
+    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
+        bytes += m->state != MESSAGE_PENDING ? m->len : 0;
+    return bytes;
+}
+
 void queue_count_given(struct queue *q, uint64_t n)
 {
     q->state.gets += n;
@@ -409,7 +390,7 @@ static void settle(struct queue *q, struct lease *l)
         return;
     heap_remove(&q->shared->deadlines, &l->timer.node);
     HASH_DEL(q->leases, l);
-    free(l);
+    forget_owner(q, l);
     q->state.leases--;
 }
 
@@ -430,6 +411,7 @@ static struct lease *lease_new(struct queue *q, const struct id_ranges *ids, use
             l->ids[l->n++] = id;
             store_find(&q->store, id)->owner = l;
         }
+    q->shared->owners += owner_cost(l);
     heap_node_init(&l->timer.node);
     heap_put(&q->shared->deadlines, &l->timer.node, deadline);
     HASH_ADD(hh, q->leases, timer.id, sizeof l->timer.id, l);
@@ -632,6 +614,7 @@ static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg
     d->timer.id = id;
     heap_node_init(&d->timer.node);
     heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
+    q->shared->owners += owner_cost(d);
     m->owner = d;
     set_state(q, id, m, MESSAGE_DELAYED);
 }
@@ -657,6 +640,7 @@ static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
     b->kind = OWNER_BURIAL;
     memcpy(b->reason, told->reason.ptr ? told->reason.ptr : "", told->reason.len);
     b->told = (struct queue_burial){told->buried_at, bytes_of(b->reason, told->reason.len)};
+    q->shared->owners += owner_cost(b);
     m->owner = b;
     set_state(q, id, m, MESSAGE_BURIED);
 }
@@ -717,124 +701,6 @@ bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
     return store_next_resting(&q->store, from, id);
 }
 
-/* ---- what is away ---- */
-
-/* Of what will be read next: kept, and read ahead. */
-static uint64_t window(uint64_t limit)
-{
-    uint64_t share = limit / 64;
-    return share < QUEUE_WINDOW_LEAST ? QUEUE_WINDOW_LEAST : share > QUEUE_WINDOW ? QUEUE_WINDOW : share;
-}
-
-void queue_spill(struct queue *q, uint64_t limit)
-{
-    const struct store_memory *memory = &q->shared->memory;
-    struct store_span unused;
-    uint64_t through;
-    if (memory->all <= limit || memory->all < q->spill_at)
-        return;
-    store_at_hand(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
-    uint64_t demand = q->demand > q->demanded ? q->demand : q->demanded;
-    if (through < demand)
-        through = demand;
-    store_spill(&q->store, q->frontier, through, memory->all - limit);
-    q->spill_at = memory->all > limit ? memory->all + STORE_PAGE_BYTES : 0;
-}
-
-bool queue_is_away(struct queue *q, uint64_t id)
-{
-    return q->store.away > 0 && store_is_away(&q->store, id);
-}
-
-bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out)
-{
-    uint64_t through;
-    if (q->store.away == 0 || q->state.n[MESSAGE_READY] == 0)
-        return true;
-    bool there = store_at_hand(&q->store, q->frontier, items, bytes, window(limit), out, &through);
-    if (q->demand < through)
-        q->demand = through;
-    return there;
-}
-
-bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out)
-{
-    uint64_t through;
-    return q->store.away > 0 && q->state.n[MESSAGE_READY] > 0 &&
-           !store_at_hand(
-               &q->store, q->frontier, SIZE_MAX, window(limit), window(limit) / 2, out, &through) &&
-           out->last_id > 0;
-}
-
-void queue_demand_turn(struct queue *q)
-{
-    q->demanded = q->demand;
-    q->demand = 0;
-}
-
-bool queue_span_of(struct queue *q, uint64_t id, struct store_span *out)
-{
-    return queue_is_away(q, id) && store_span_of(&q->store, id, out);
-}
-
-void queue_load_begin(struct queue *q, const struct store_span *span)
-{
-    store_load_begin(&q->store, span);
-}
-
-bool queue_load(struct queue *q, uint64_t id, struct bytes text)
-{
-    return store_load(&q->store, id, text);
-}
-
-bool queue_load_end(struct queue *q, const struct store_span *span)
-{
-    return store_load_end(&q->store, span);
-}
-
-/* ---- what keeps the journal ---- */
-
-bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
-{
-    *out = (struct queue_view){0};
-    if (!store_next_held(&q->store, from, &out->id))
-        return false;
-    const struct message *m = store_find(&q->store, out->id);
-    out->state = m->state;
-    out->tries = m->tries;
-    out->text = message_bytes(m);
-    if (m->state == MESSAGE_DELAYED)
-        out->due = ((const struct delay *)m->owner)->timer.node.priority;
-    if (m->state == MESSAGE_BURIED)
-        out->burial = &((const struct burial *)m->owner)->told;
-    return true;
-}
-
-size_t queue_changes(const struct queue *q)
-{
-    return q->store.freed;
-}
-
-uint64_t queue_bytes_below(const struct queue *q, uint64_t offset)
-{
-    return store_bytes_below(&q->store, offset);
-}
-
-bool queue_next_below(const struct queue *q, uint64_t offset, uint64_t from, struct store_span *out)
-{
-    return store_next_below(&q->store, offset, from, out);
-}
-
-void queue_set_kept(struct queue *q, const struct store_span *page, uint64_t offset)
-{
-    store_set_kept(&q->store, page, offset);
-}
-
-bool queue_load_misses(struct queue *q, const struct store_span *span)
-{
-    return store_load_misses(&q->store, span);
-}
-
 /* ---- recovery ---- */
 
 bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)
@@ -846,6 +712,7 @@ bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint
     q->state.n[MESSAGE_READY]++;
     q->state.bytes += message.len;
     q->shared->bytes += message.len;
+    q->shared->messages++;
     if (id < q->frontier)
         q->frontier = id;
     return true;

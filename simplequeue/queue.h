@@ -57,9 +57,20 @@ void id_ranges_free(struct id_ranges *r);
 /* What the queues of one daemon share: a heap of every deadline, and counts. */
 struct queue_shared {
     struct heap deadlines;
-    uint64_t bytes;             /* of messages held, wherever they are */
-    struct store_memory memory; /* that they cost */
+    uint64_t bytes, messages;   /* held, wherever they are */
+    uint64_t owners;            /* bytes that leases, delays and burials take */
+    struct store_memory memory; /* that the messages cost */
 };
+#define QUEUE_MESSAGE_COST sizeof(struct message) /* beside its bytes */
+/* What all messages would take in memory; and what they take of it although all that can be is on disk. */
+static inline uint64_t queue_shared_cost(const struct queue_shared *s)
+{
+    return s->bytes + s->messages * QUEUE_MESSAGE_COST + s->owners;
+}
+static inline uint64_t queue_shared_fixed(const struct queue_shared *s)
+{
+    return s->memory.away + s->owners;
+}
 
 enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY, QUEUE_TIMER_PAUSE };
 /* What is in the heap of deadlines; `node` is its first member. */
@@ -108,8 +119,8 @@ void queue_add_commit_delayed(
     struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due);
 
 /* ---- reading ---- */
-/* The message's bytes, good until it is removed or spilled; and its tries. It must be held. ptr is NULL when it is
- * away. */
+/* The message's bytes, good until a message is removed or spilled; and its tries. It must be held. ptr is NULL when it
+ * is away. */
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
 /* Up to max_items ready messages, the lowest ids first, as long as their bytes together are within max_bytes
@@ -127,6 +138,8 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
  * given to anybody: they count neither as gets nor as tries, and a pause does not hold them back. `away`: also those
  * whose bytes are away. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out);
+/* Of messages that are committed and not ready. Looks at each of them. */
+uint64_t queue_bytes_not_ready(struct queue *q);
 /* So many that queue_take set aside have been given out. */
 void queue_count_given(struct queue *q, uint64_t n);
 

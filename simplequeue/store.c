@@ -191,10 +191,26 @@ void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned s
     m->state = state & 0xff;
 }
 
+static void compact(struct store *s, size_t i)
+{
+    struct store_page *p = s->pages[i];
+    if (i == s->n - 1 || !page_is_sparse(p))
+        return;
+    uncharge(s, p);
+    page_compact(p);
+    charge(s, p);
+}
+
+/* What is taken in order empties the first page, which is never worth a copy: it goes. What is left behind is found when
+ * the next page empties; now and then, so that each drop costs little. */
 static void drop_from(struct store *s, size_t i, uint64_t id)
 {
     struct store_page *p = s->pages[i];
     page_drop(p, id);
+    if (i > s->head && (p->held & (p->held - 1)) == 0) {
+        compact(s, i - 1);
+        compact(s, i);
+    }
     if (p->held == 0 && i != s->n - 1)
         pages_remove(s, i);
 }

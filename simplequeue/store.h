@@ -11,9 +11,10 @@
  * the journal from span.offset on, and each is handed to store_load. So a deep queue costs four bytes a message
  * and a page's head for each run of 64 KiB.
  *
- * 1. Bytes never move while their message is held and its page is not spilled; nothing but store_spill and
- *    store_load changes whether they are there. A `struct message *` is good until the next call for the store.
- * 2. A page is freed when none of its messages is held any more. One that is held keeps its page.
+ * 1. Bytes move only when a message is dropped or a page spilled; nothing but store_spill and store_load changes whether
+ *    they are there. A `struct message *` is good until the next call for the store.
+ * 2. A page is freed when none of its messages is held any more. When few are, behind the first page, they move to a
+ *    smaller piece of memory: so what is held of messages that outlive those around them is in proportion to them.
  * 3. store.next_id only grows, but for store_undo, which takes back ids that nobody was shown.
  * 4. Every committed message of a page stands in the journal at or above the page's offset. Pages that were not
  *    kept (store_set_kept) have theirs in the order of ids.

@@ -180,6 +180,40 @@ uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
+/* ---- becoming smaller ---- */
+
+#define SPARSE 4 /* times what is needed */
+
+bool page_is_sparse(const struct store_page *p)
+{
+    uint64_t need = sizeof *p + p->bytes + p->held * sizeof *p->slots;
+    return p->held > 0 && p->pending == 0 && p->memory && !p->loading && page_cost(p) > SPARSE * need &&
+           !page_is_partial(p);
+}
+
+void page_compact(struct store_page *p)
+{
+    struct page_slot *slots = mem_alloc(p->held * sizeof *slots);
+    char *memory = mem_alloc(p->bytes);
+    size_t n = 0, used = 0;
+    for (size_t i = 0; n < p->held; i++) {
+        const struct message *m = p->form == PAGE_BLOCK ? block_record(p, i) : &p->slots[i].m;
+        uint64_t id = p->form == PAGE_BLOCK ? p->first_id + i : p->slots[i].id;
+        if (m->state == STORE_GONE)
+            continue;
+        slots[n] = (struct page_slot){id, *m};
+        slots[n++].m.ptr = memcpy(memory + used, m->ptr, m->len);
+        used += m->len;
+    }
+    free(p->memory);
+    free(p->slots);
+    p->memory = memory;
+    p->size = p->used = used;
+    p->slots = slots;
+    p->n_slots = n;
+    p->form = PAGE_SLOTS;
+}
+
 /* ---- going away ---- */
 
 static bool is_bare(const struct message *m)

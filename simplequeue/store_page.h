@@ -67,6 +67,11 @@ void page_insert(struct store_page *p, uint64_t id, size_t len);
 /* Whether a message held is away. */
 bool page_is_partial(const struct store_page *p);
 
+/* Whether it costs much more than what is held of it, and can be made smaller. */
+bool page_is_sparse(const struct store_page *p);
+/* SLOTS of what is held, in memory of their own. */
+void page_compact(struct store_page *p);
+
 void page_spill(struct store_page *p);
 void page_load_begin(struct store_page *p);
 bool page_load(struct store_page *p, uint64_t id, struct bytes text);

@@ -7,7 +7,7 @@ import time
 
 import harness
 from harness import wait_until
-from queue_test import Deep, InMemory, OnDisk, QueueTest, number
+from queue_test import Deep, InMemory, OnDisk, QueueTest, message, number
 
 
 class Full:
@@ -177,7 +177,7 @@ class Full:
 
 class MemoryTest(Full, InMemory, QueueTest):
     def test_of_all_queues_together(self):
-        q = self.overflowing("--max-memory=100")
+        q = self.overflowing("--max-memory=180")
         for _ in range(2):
             self.expect(q.post("/put?queue=a", b"a" * 40), 200)
         self.expect(q.post("/put?queue=b", b"b" * 30), 503, "queue-full")
@@ -214,6 +214,22 @@ class MemoryTest(Full, InMemory, QueueTest):
         q.stop()
         self.assertEqual(self.log_lines(), [b"3", b"4", b"5", b"2", b"1"])
         self.assertEqual(self.log_lines("overflow.other"), [b"6"])
+
+
+    def test_a_stop_writes_however_much_is_delayed_or_leased(self):
+        n = 3500
+        q = self.overflowing()
+        self.expect(q.post("/mput?delay=600000", b"\n".join(b"%d" % i for i in range(n, 2 * n))), 200)
+        self.expect(q.post("/mput", b"\n".join(b"%d" % i for i in range(n))), 200)
+        c = harness.connect(q.url)
+        for _ in range(n):
+            c.request("GET", "/reserve?lease=600000")
+            self.assertTrue(c.getresponse().read())
+        c.close()
+        self.expect(q.post("/put?queue=late&delay=600000", b"other"), 200)
+        q.stop()
+        self.assertEqual(self.log_lines(), [b"%d" % i for i in range(2 * n)])
+        self.assertEqual(self.log_lines("overflow.late"), [b"other"])
 
 
 class DiskTest(Full, OnDisk, QueueTest):
@@ -280,6 +296,48 @@ class DeepFullTest(Deep):
             self.assertEqual([number(m) for m in f.read().splitlines()], list(range(n // 2)))
         self.assertEqual((q.stats()["overflow"], q.stats()["depth"]), (n // 2, n // 2))
         self.drain(q, n // 2, n)
+
+    def lowered(self, memory, *bounds):
+        """A restart with a bound far below what is there: all that is too much goes to the log, in parts, with the first put.
+        What cannot be enough is not begun."""
+        n, log = 30000, self.path("overflow")
+        q = self.queue("--max-memory=" + memory)
+        self.fill(q, 0, n)
+        q.kill9()
+        q = self.queue("--max-memory=" + memory, "--overflow-log=" + log, *bounds)
+        lease, got = self.reserve(q, "items=150&lease=600000")
+        self.expect(q.post("/put", message(n)), 503, "queue-full")
+        with open(log, "rb") as f:
+            self.assertEqual(f.read(), b"")
+        self.assertEqual(q.post("/nack?lease=%s&id=1-100" % lease).json(), {"nacked": 100})
+        self.expect(q.post("/put", message(n)), 200)
+        with open(log, "rb") as f:
+            gone = [number(m) for m in f.read().splitlines()]
+        self.assertEqual(gone, list(range(100)) + list(range(150, n - 49)))
+        self.assertEqual((q.stats()["overflow"], q.stats()["depth"]), (len(gone), 100))
+        self.assertEqual(q.post("/release").json()["released"], 50)
+        left = [number(m) for m in q.get("/mget?items=101").body.split(b"\n")[:-1]]
+        self.assertEqual(left, list(range(100, 150)) + list(range(n - 49, n + 1)))
+
+    def test_a_lower_bound_by_number(self):
+        self.lowered("1M", "--max-depth=100")
+
+    def test_a_lower_bound_by_bytes(self):
+        self.lowered("1M", "--max-bytes=%d" % (450 * 100))
+
+    def test_a_lower_bound_in_memory(self):
+        self.lowered("1G", "--max-depth=100")
+
+    def test_a_log_that_fails_in_the_middle_of_it(self):
+        """Whoever asked is refused, once, and what had not left is in its place."""
+        n = 30000
+        q = self.queue()
+        self.fill(q, 0, n)
+        q.kill9()
+        q = self.queue("--overflow-log=/dev/full", "--max-depth=100")
+        self.expect(q.post("/put", b"x"), 503, "queue-full")
+        self.assertEqual(q.stats()["overflow_failures_total"], 1)
+        self.drain(q, 0, n)
 
     def test_messages_on_disk_overflow_by_number(self):
         self.overflow("--max-depth=10000")
