@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #define REFUSED_MOST 3
+#define KEEP_PIECES 4096
+#define KEEP_RECORD 65536
 #define FULL_RETRY (1 * USEC_PER_SEC)      /* puts are refused without asking the journal for so long */
 #define RESERVE_EACH 96                    /* a frame with the removal of one message */
 #define RESERVE_LEAST ((uint64_t)64 << 10) /* for what else must be said */
@@ -160,6 +162,8 @@ static void note_space(struct op *o, const struct journal_commit *c)
         return;
     o->q->full = c->result == JOURNAL_NO_SPACE;
     o->q->full_until = o->q->now.monotonic + FULL_RETRY;
+    if (!o->q->full)
+        o->q->kept_when_full = 0;
 }
 
 void op_finish(const struct journal_commit *c, void *arg)
@@ -204,6 +208,18 @@ size_t op_reserve(const struct named_queue *q, size_t n)
     return (size_t)(bytes < q->config.trim_step ? bytes : q->config.trim_step);
 }
 
+/* What one append of very many messages needed is not kept for all that follow. */
+static void shed(struct named_queue *q)
+{
+    if (q->pieces_cap > KEEP_PIECES) {
+        free(q->pieces);
+        q->pieces = NULL;
+        q->pieces_cap = 0;
+    }
+    if (q->record.cap > KEEP_RECORD)
+        buf_free(&q->record);
+}
+
 static struct bytes *pieces(struct named_queue *q, size_t n)
 {
     if (n > q->pieces_cap) {
@@ -230,6 +246,7 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     a->pieces = all;
     a->n_pieces = n + 1;
     enum journal_result r = journal_append(q->config.journal, a, now.wall, op_finish, o, mark);
+    shed(q);
     if (r != JOURNAL_OK)
         q->under_way--;
     return result_of(r);

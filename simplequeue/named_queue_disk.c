@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define KEEP_WHEN_FULL ((uint64_t)32 << 10) /* half of what is reserved at least */
+
 /* ---- reading back ---- */
 
 /* What to load next: a message that something waits for, what requests will find first, what will be read then. All
@@ -169,20 +171,23 @@ static void append_keep(
     struct named_queue *q, const struct store_span *page, const struct queue_record_item *items, size_t n)
 {
     struct bytes *texts = mem_alloc(2 * n * sizeof *texts);
+    buf_clear(&q->record);
+    queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
+    size_t size = q->record.len;
     for (size_t i = 0; i < n; i++) {
         texts[2 * i] = items[i].message;
         texts[2 * i + 1] = items[i].reason;
+        size += items[i].message.len + items[i].reason.len;
     }
     struct op *o = op_new(q, OP_KEEP, NULL, NULL);
-    struct journal_append a = {.reserve = op_reserve(q, 0)};
+    struct journal_append a = {.reserve = q->full ? 0 : op_reserve(q, 0)};
     o->page = *page;
-    buf_clear(&q->record);
-    queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
-    q->keeping = true;
-    if (op_append(o, &a, texts, 2 * n, q->now, NULL) != QUEUE_OK) {
-        q->keeping = false;
+    q->keeping = !q->full || q->kept_when_full + size <= KEEP_WHEN_FULL;
+    q->keeping = q->keeping && op_append(o, &a, texts, 2 * n, q->now, NULL) == QUEUE_OK;
+    if (q->keeping)
+        q->kept_when_full += q->full ? size : 0;
+    else
         op_free(o);
-    }
     free(texts);
 }
 
@@ -213,26 +218,34 @@ static void keep_page(struct named_queue *q, uint64_t below)
     }
 }
 
-/* Messages that keep an old segment of which little else is needed are said again, so that it can go. Not into the space
- * that is reserved for removals: on a full disk that would leave too little for them. */
+/* On a full disk what is said again takes of the space that is reserved for removals. So little of it, until a put has
+ * reserved again, leaves them enough; and were the oldest segment to stay, all behind it would, and they could use up
+ * theirs while nothing is given back. */
+static bool may_keep(const struct named_queue *q, uint64_t oldest_end)
+{
+    return !q->full || queue_bytes_below(q->core, oldest_end) + q->kept_when_full <= KEEP_WHEN_FULL;
+}
+
+/* Messages that keep an old segment of which little else is needed are said again, so that it can go. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
     uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
     size_t changes = queue_changes(q->core);
-    if (q->keeping || (q->full && q->now.monotonic < q->full_until) ||
-        (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
+    if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
         return;
     q->keep_changes = changes;
     q->keep_end = end;
     uint64_t oldest_end = journal_earliest_end(j);
-    if (queue_lowest_offset(q->core) < oldest_end && is_sparse(q, earliest, oldest_end, end))
+    if (queue_lowest_offset(q->core) < oldest_end && is_sparse(q, earliest, oldest_end, end) &&
+        may_keep(q, oldest_end))
         keep_page(q, oldest_end);
 }
 
 void named_queue_kept(struct op *o, const struct journal_commit *c)
 {
     o->q->keeping = false;
+    o->q->full |= c->result == JOURNAL_NO_SPACE;
     if (c->result == JOURNAL_OK)
         queue_set_kept(o->q->core, &o->page, c->start);
 }

@@ -71,13 +71,14 @@ struct named_queue {
     bool had_wanted;           /* it had its turn */
     size_t demand_items;       /* what requests wait for; 0: none does */
     size_t demand_bytes;
-    bool full;            /* the disk was, for the last put */
-    usec_t full_until;    /* monotonic: when a put may try again */
-    bool keeping;         /* a KEEP record is under way */
-    size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
-    uint64_t keep_end;    /* and of the journal */
-    struct op *gathering; /* moves that wait for messages that are away */
-    struct id_ranges due; /* set aside by their timers in this turn */
+    bool full;               /* the disk was, for the last that asked for room of its own */
+    usec_t full_until;       /* monotonic: when a put may try again */
+    uint64_t kept_when_full; /* bytes of KEEP records since it is */
+    bool keeping;            /* a KEEP record is under way */
+    size_t keep_changes;     /* of the queue, when it was last seen whether something should be kept */
+    uint64_t keep_end;       /* and of the journal */
+    struct op *gathering;    /* moves that wait for messages that are away */
+    struct id_ranges due;    /* set aside by their timers in this turn */
     size_t due_bytes;
     char failure[256]; /* messages could not be read back: nothing more is */
     void *data;

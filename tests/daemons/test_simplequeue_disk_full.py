@@ -38,15 +38,21 @@ class DiskFullTest(QueueTest):
                 self.expect(q.post("/put", b"x" * 5000), 503, "storage-full")
         self.assertEqual(seen[:n], list(range(n)))
 
-    def check(self, *args):
-        q = self.start("simplequeue", "--data-dir=" + os.path.join(self.disk, "data"), "--segment-bytes=1M", *args)
-        n = self.fill_up(q, 4000)
+    def open(self, *args):
+        return self.start("simplequeue", "--data-dir=" + os.path.join(self.disk, "data"), *args)
+
+    def take_the_rest(self):
         with open(os.path.join(self.disk, "other"), "wb", buffering=0) as other:
             try:
                 while True:
                     other.write(b"x" * 4096)
             except OSError:
                 pass
+
+    def check(self, *args):
+        q = self.open("--segment-bytes=1M", *args)
+        n = self.fill_up(q, 4000)
+        self.take_the_rest()
         self.assertEqual(q.log.count(" error simplequeue the disk is full: puts are refused queue=default"), 1)
         self.assertEqual(self.metric(q, "queue_disk_full"), 1)
         self.drain(q, n)
@@ -61,6 +67,32 @@ class DiskFullTest(QueueTest):
 
     def test_not_synced(self):
         self.check("--sync=never")
+
+    def test_what_keeps_old_segments_waits_for_room(self):
+        """A buried message is said again so that its segment can go. There is no room for that on a full disk: what is
+        acknowledged needs it. Nothing is lost by that, and the segments go later."""
+        args = ("--segment-bytes=256K", "--max-memory=256K", "--sync=never")
+        q = self.open(*args)
+        self.expect(q.post("/put", message(10**6, 4000)), 200)
+        lease, _ = self.reserve(q, "items=1")
+        self.expect(q.post("/bury?lease=%s&id=1&reason=kept" % lease), 200)
+        n = self.fill_up(q, 4000)
+        self.take_the_rest()
+        self.drain(q, n)
+        self.assertEqual(self.numbers(q)["depth"], 0)
+        q.kill9()
+        os.unlink(os.path.join(self.disk, "other"))
+        q = self.open(*args)
+        wait_until(lambda: q.post("/put", message(0, 4000)).status == 200, "puts to be taken again")
+        for i in range(300):
+            self.expect(q.post("/put", message(i, 4000)), 200)
+            self.assertTrue(q.get("/get").body)
+        wait_until(lambda: self.numbers(q)["disk_bytes"] < 1300 << 10, lambda: "old segments to go: %s" % self.numbers(q))
+        q.kill9()
+        q = self.open(*args)
+        dead = q.get("/dead").json()["buried"]
+        self.assertEqual([(b["id"], b["reason"], b["message"].encode()) for b in dead],
+                         [("1", "kept", message(10**6, 4000))])
 
 
 if __name__ == "__main__":
