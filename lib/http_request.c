@@ -128,6 +128,12 @@ void http_set_long_poll(struct http_request *req)
 void http_set_aside(struct http_request *req, size_t bytes)
 {
     req->set_aside = bytes;
+    http_budget_note(req->conn);
+}
+
+bool http_has_room(const struct http_request *req)
+{
+    return http_budget_has_room(req->conn->server);
 }
 
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *, void *), void *arg)

@@ -180,8 +180,11 @@ void http_on_drain(
  * bounds what is pending. */
 void http_stream_be_patient(struct http_request *req);
 
-/* Bytes that the handler keeps for this request until it is answered, where they are many: they count to max_buffered. */
+/* Bytes that the handler keeps for this request until it is answered, where they are many: they count to max_buffered,
+ * from this call on. */
 void http_set_aside(struct http_request *req, size_t bytes);
+/* False past max_buffered: a handler that goes on gathering stops with what it has. */
+bool http_has_room(const struct http_request *req);
 /* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */

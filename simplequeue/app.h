@@ -14,6 +14,7 @@
 #include "waiting.h"
 
 #define APP_REPLY_BYTES (16u << 20) /* messages in one reply: more are left for the next, but one is given */
+#define APP_RESERVE_ITEMS (APP_REPLY_BYTES / 64) /* in one reply, so that what frames them is bounded too */
 #define APP_LEASE_DEFAULT 30000
 #define APP_LEASE_MAX (24 * 3600 * 1000)
 #define APP_WAIT_MAX (10 * 60 * 1000)

@@ -217,6 +217,7 @@ static struct waiter *new_waiter(struct app *app, struct http_request *req)
         free(w);
         return NULL;
     }
+    w->items = w->items < APP_RESERVE_ITEMS ? w->items : APP_RESERVE_ITEMS;
     w->lease = (usec_t)lease * USEC_PER_MSEC;
     w->wait = (usec_t)wait * USEC_PER_MSEC;
     w->epoch = epoch;

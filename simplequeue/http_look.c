@@ -18,7 +18,8 @@ static void look_free(struct look *l)
     free(l);
 }
 
-/* Whether the message's bytes are there. If not the look goes on later, or its request was answered. */
+/* Whether the message's bytes are there. If not the look goes on later, or its request was answered. What it holds until
+ * then counts as the client's. */
 static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parked_fn *go_on)
 {
     enum queue_result r = named_queue_prepare_message(l->q, id);
@@ -26,6 +27,7 @@ static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parke
     if (r == QUEUE_OK)
         return true;
     if (r == QUEUE_LOADING) {
+        http_set_aside(req, evbuffer_get_length(l->body));
         parked_add(&front_of(l->q)->parked, l->app, req, go_on, l);
         return false;
     }
@@ -69,7 +71,7 @@ static void dump_on(struct http_request *req, void *arg)
             return;
         struct bytes text = queue_message(named_queue_core(l->q), id, NULL);
         size_t length = evbuffer_get_length(l->body);
-        if (length && length + text.len > APP_REPLY_BYTES) {
+        if (length && (length + text.len > APP_REPLY_BYTES || !http_has_room(req))) {
             http_add_header(req, "X-Millrace-Next", "%llu", (unsigned long long)id);
             break;
         }

@@ -35,7 +35,8 @@ static void join(
 struct take {
     struct app *app;
     struct named_queue *q;
-    size_t items;
+    size_t items;           /* asked for */
+    size_t most;            /* so many at once: separators are no more than a reply's bytes either */
     struct bytes separator; /* the request's; in `kept` while it waits */
     struct buf kept;
 };
@@ -44,7 +45,7 @@ struct take {
 static void take_ready(struct take *t, struct http_request *req)
 {
     struct id_ranges ids = {0};
-    queue_take(named_queue_core(t->q), t->items, APP_REPLY_BYTES, &ids);
+    queue_take(named_queue_core(t->q), t->most, APP_REPLY_BYTES, &ids);
     if (ids.count == 0) {
         add_queue_id(req, t->q);
         http_reply(req, 200, OCTETS, BYTES_NONE);
@@ -65,7 +66,7 @@ static void take_ready(struct take *t, struct http_request *req)
 /* QUEUE_LOADING: not answered yet. */
 static enum queue_result try_take(struct take *t, struct http_request *req)
 {
-    enum queue_result r = named_queue_prepare(t->q, t->items, APP_REPLY_BYTES);
+    enum queue_result r = named_queue_prepare(t->q, t->most, APP_REPLY_BYTES);
     if (r == QUEUE_OK)
         take_ready(t, req);
     else if (r != QUEUE_LOADING)
@@ -90,6 +91,8 @@ static void take(struct app *app, struct http_request *req, size_t items, struct
     if (refuse_head(req) || !param_queue(req, name))
         return;
     struct take t = {.app = app, .q = queues_find(app->queues, name), .items = items, .separator = separator};
+    size_t most = APP_REPLY_BYTES / (separator.len + 1);
+    t.most = items < most ? items : most;
     if (!t.q) {
         http_reply(req, 200, OCTETS, BYTES_NONE);
         return;
