@@ -55,6 +55,24 @@ class Producer(Load):
             raise AssertionError(reply)
 
 
+LATE = 10**9  # numbers from here on are put with a delay
+
+
+class LateProducer(Load):
+    """Few of its messages, and they come when they come."""
+    sent = 0
+
+    def step(self):
+        body = b"\n".join(message(LATE + i) for i in range(self.sent, self.sent + 10))
+        marks = query(producer="late", mark=self.sent, next=self.sent + 10)
+        reply = self.ask("/mput?delay=%d&%s" % (self.sent % 400, marks), body)
+        if reply and reply.status == 200:
+            self.sent += 10
+            time.sleep(0.01)
+        elif reply and reply.status != 503:
+            raise AssertionError(reply)
+
+
 class Consumer(Load):
     newest = -1  # of the numbers seen: each is seen for the first time in the order of the puts
 
@@ -71,8 +89,8 @@ class Consumer(Load):
             assert text == message(n), text
             assert self.numbers.setdefault(i, n) == n, "id %d is %d and %d" % (i, self.numbers[i], n)
             if n not in self.last_id:
-                assert n > self.newest, "%d comes after %d" % (n, self.newest)
-                self.newest = n
+                assert n >= LATE or n > self.newest, "%d comes after %d" % (n, self.newest)
+                self.newest = max(n, self.newest) if n < LATE else self.newest
             assert self.last_id.setdefault(n, i) <= i, "%d has id %d after %d" % (n, i, self.last_id[n])
             self.last_id[n] = i
             assert n not in self.acked, "%d is back, id %d" % (n, i)
@@ -111,7 +129,12 @@ class Consumer(Load):
 
 
 class KillQueue(OnDisk, QueueTest):
+    """Each life has a policy of its own: none forgets at kill -9."""
     ARGS = ("--max-memory=512K", "--segment-bytes=512K")
+
+    def queue(self, *args, **kw):
+        sync = self.rng.choice(("never", "never", "0", "3"))
+        return self.start("simplequeue", "--data-dir=" + self.path("data"), "--sync=" + sync, *args, **kw)
 
     def live(self, rng, producer):
         """A life of the daemon: some work, then its end."""
@@ -129,10 +152,10 @@ class KillQueue(OnDisk, QueueTest):
         wait_until(empty, "the queue to be empty", timeout=60)
 
     def test_killed_under_load(self):
-        rng = harness.seeded()
+        rng = self.rng = harness.seeded()
         self.q = self.queue(*self.ARGS)
         queue_id = self.q.post("/release?reader=r").json()["queue_id"]
-        producer, consumer = Producer(self), Consumer(self, rng)
+        producer, late, consumer = Producer(self), LateProducer(self), Consumer(self, rng)
         next_id = 0
         for _ in range(harness.rounds(5)):
             self.live(rng, producer)
@@ -140,11 +163,14 @@ class KillQueue(OnDisk, QueueTest):
             self.assertEqual(stats["queue_id"], queue_id)
             self.assertGreaterEqual(int(stats["next_id"]), next_id)
             next_id = int(stats["next_id"])
-            self.assertIsNone(consumer.wrong or producer.wrong)
+            self.assertIsNone(consumer.wrong or producer.wrong or late.wrong)
         producer.end()
+        late.end()
         self.finish(consumer)
         consumer.end()
-        self.assertEqual(set(range(producer.sent)) - consumer.perhaps, set())
+        put = set(range(producer.sent)) | set(range(LATE, LATE + late.sent))
+        self.assertEqual(put - consumer.perhaps, set())
+        self.assertGreater(late.sent, 0)
         self.assertLess(self.numbers(self.q)["disk_bytes"], 4 << 20)
 
 

@@ -24,6 +24,17 @@ class Acts:
         self.assertEqual(self.numbers(q)["puts"], 1)
         self.assertEqual(q.get("/get").body, b"x")
 
+    def test_what_drops_nothing_is_no_act(self):
+        """Who may read a queue may look at it and have its buried messages tried again."""
+        q = self.queue()
+        q.post("/mput", b"a\nb")
+        lease, _ = self.reserve(q, "items=1")
+        self.expect(q.post("/bury?lease=%s&id=1" % lease), 200)
+        self.assertEqual(len(self.expect(q.get("/dead"), 200).json()["buried"]), 1)
+        self.assertEqual(self.expect(q.get("/dump"), 200).body, b"b\n")
+        self.assertEqual(self.expect(q.post("/kick"), 200).json(), {"kicked": 1})
+        self.assertEqual(q.get("/mget?items=2").body, b"b\na")
+
     def test_a_token_opens_them(self):
         token = self.write("token", "secret\n")
         os.chmod(token, 0o600)

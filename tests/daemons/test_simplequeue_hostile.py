@@ -1,0 +1,232 @@
+"""Clients of simplequeue that want it to lose something, to hold memory for them, or to stand still."""
+import socket
+import threading
+import time
+
+import harness
+from queue_test import Deep, InMemory, QueueTest, message, number
+
+
+class MemoryTest(InMemory, Deep):
+    def test_small_messages_are_counted_as_what_they_take(self):
+        """A byte a message costs 25 in memory: the bound is of memory, not of bytes."""
+        q = self.queue("--max-memory=8M")
+        for _ in range(100):
+            reply = q.post("/mput", b"x\n" * 20000)
+            if reply.status != 200:
+                break
+        self.expect(reply, 503, "queue-full")
+        self.assertGreater(self.numbers(q)["depth"], 200000)
+        self.assert_small(q, 40 << 20)
+        q.get("/mget?items=10000")
+        q.get("/mget?items=10000")
+        self.expect(q.post("/mput", b"x\n" * 20000), 200)
+
+    def test_delays_are_counted_too(self):
+        q = self.queue("--max-memory=8M")
+        for _ in range(100):
+            reply = q.post("/mput?delay=3600000", b"x\n" * 10000)
+            if reply.status != 200:
+                break
+        self.expect(reply, 503, "queue-full")
+        self.assertGreater(self.numbers(q)["delayed"], 50000)
+        self.assert_small(q, 40 << 20)
+
+    def test_few_that_stay_do_not_keep_the_memory_of_the_many_that_go(self):
+        """One in a hundred is buried, in every order of acknowledging; those bytes are still what they were."""
+        q = self.queue("--max-memory=4M")
+        n, stay = 120000, []
+        for start in range(0, n, 2000):
+            self.fill(q, start, start + 2000)
+            lease, got = self.reserve(q, "items=2000")
+            stay += [number(m) for _, _, m in got[::100]]
+            self.expect(q.post("/bury?reason=no&lease=%s" % lease, b",".join(b"%d" % i for i, _, _ in got[::100])), 200)
+            ids = [i for i, _, _ in got]
+            halves = ((ids[1000], ids[-1]), (ids[0], ids[999])) if start % 4000 else ((ids[0], ids[-1]),)
+            for first, last in halves:
+                self.expect(q.post("/ack?lease=%s&id=%d-%d" % (lease, first, last)), 200)
+        self.assertEqual(len(stay), n // 100)
+        self.assert_small(q, 24 << 20)
+        for start in range(0, len(stay), 300):
+            self.assertEqual(q.post("/kick?items=300").json(), {"kicked": 300})
+            got = q.get("/mget?items=300").body.split(b"\n")
+            self.assertEqual(got, [message(i) for i in stay[start:start + 300]])
+        self.assertEqual(self.numbers(q)["bytes"], 0)
+
+    def test_a_long_separator_makes_no_long_reply(self):
+        q = self.queue()
+        q.post("/mput", b"\n".join(b"%d" % i for i in range(10000)))
+        separator, out = "s" * 20000, []
+        while len(out) < 10000:
+            reply = self.expect(q.get("/mget?items=10000&separator=" + separator), 200)
+            self.assertLess(len(reply.body), 17 << 20)
+            self.assertTrue(reply.body.endswith(b"s"), "as always when fewer came than were asked for")
+            out += reply.body.split(separator.encode())[:-1]
+        self.assertEqual(out, [b"%d" % i for i in range(10000)])
+        q.post("/mput", b"a\nb")
+        self.assertEqual(q.get("/mget?items=2&separator=" + separator).body, b"a" + separator.encode() + b"b")
+
+    def test_a_reserve_without_a_bound_has_one(self):
+        q = self.queue("--max-mget=0")
+        q.post("/mput", b"x\n" * 600000)
+        lease, got = self.reserve(q, "items=600000&lease=600000")
+        self.assertEqual(len(got), (16 << 20) // 64)
+        self.assertEqual(q.post("/ack?lease=%s&id=1-600000" % lease).json(), {"acked": len(got)})
+        self.assertEqual(self.numbers(q)["depth"], 600000 - len(got))
+
+
+class Everywhere:
+    """What holds in memory and on disk."""
+
+    def talk(self, q, text, end=False):
+        """All that comes back on one connection, whose sending side is shut first when `end`."""
+        with socket.create_connection(("127.0.0.1", int(q.url.rsplit(":", 1)[1])), harness.PATIENCE) as s:
+            s.sendall(text)
+            if end:
+                s.shutdown(socket.SHUT_WR)
+            out = b""
+            while True:
+                piece = s.recv(65536)
+                if not piece:
+                    return out
+                out += piece
+
+    def test_many_delays_due_at_once(self):
+        """They become ready in the order of their puts, and nobody else waits for that, over a kill too."""
+        n, late = 60000, 3000
+        q = self.queue("--max-memory=64M")
+        began = time.monotonic()
+        for start in range(0, n, 20000):
+            left = late - int(1000 * (time.monotonic() - began)) + start // 1000
+            self.expect(q.post("/mput?delay=%d" % left, b"\n".join(b"%d" % i for i in range(start, start + 20000))), 200)
+        q = self.survivor(q)
+        worst = 0
+        while self.numbers(q)["delayed"]:
+            since = time.monotonic()
+            self.expect(q.get("/ping"), 200)
+            worst = max(worst, time.monotonic() - since)
+        self.assertLess(worst, 1)
+        self.assertGreater(time.monotonic() - began, late / 1000 - 0.5)
+        out = []
+        while len(out) < n:
+            lease, got = self.reserve(q, "items=10000")
+            self.assertEqual([i for i, _, _ in got], list(range(n + 1 + len(out), n + 1 + len(out) + len(got))))
+            out += [int(m) for _, _, m in got]
+            self.expect(q.post("/ack?lease=%s&id=1-%d" % (lease, 2 * n)), 200)
+        self.assertEqual(out, list(range(n)))
+
+    def test_requests_behind_each_other(self):
+        """Each sees what those before it did, in one packet and with the sending side shut."""
+        q = self.queue()
+        post = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
+        get = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+        text = b"".join((post % (b"/put", 5, b"GET /"), post % (b"/mput", 3, b"b\nc"), get % b"/get",
+                         get % b"/reserve?items=2&lease=60000", get % b"/get", post % (b"/release", 0, b""), get % b"/get"))
+        out = self.talk(q, text, end=True)
+        bodies = [part.split(b"\r\n\r\n", 1)[1] for part in out.split(b"HTTP/1.1 200 OK\r\n")[1:]]
+        self.assertEqual((len(bodies), bodies[2:5], bodies[6]), (7, [b"GET /", b"2 1 1\nb\n3 1 1\nc\n", b""], b"b"))
+        self.assertIn(b'"released":2', bodies[5])
+        self.assertEqual(self.numbers(q)["depth"], 1)
+
+    def test_smuggled_requests_are_not_done(self):
+        q = self.queue()
+        q.post("/put", b"stays")
+        hidden = b"GET /get HTTP/1.1\r\nHost: x\r\n\r\n"
+        for head, body in ((b"Content-Length: 4\r\nTransfer-Encoding: chunked", b"0\r\n\r\n"),
+                           (b"Content-Length: 1\r\nContent-Length: 2", b"xx"),
+                           (b"Transfer-Encoding: chunked, identity", b"1\r\nx\r\n0\r\n\r\n"),
+                           (b"Transfer-Encoding : chunked", b"1\r\nx\r\n0\r\n\r\n"),
+                           (b"Content-Length: +1", b"x"), (b"Content-Length: 99999999999999999999", b"x"),
+                           (b"Transfer-Encoding: chunked", b"1;\r\nx\n0\r\n\r\n"), (b"X: y\r\n Content-Length: 1", b"x")):
+            out = self.talk(q, b"POST /put HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n" + body + hidden)
+            self.assertTrue(out.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ", b"HTTP/1.1 501 ")), (head, out))
+            self.assertEqual(out.count(b"\r\nServer: "), 1, (head, out))
+        self.assertEqual((self.numbers(q)["depth"], self.numbers(q)["gets"]), (1, 0))
+
+    def test_head_takes_nothing(self):
+        q = self.queue()
+        q.post("/put", b"x")
+        for target in ("/get", "/mget?items=5", "/reserve"):
+            self.assertEqual(harness.request(q.url, "HEAD", target).status, 405)
+        self.assertEqual((self.numbers(q)["ready"], self.numbers(q)["leases"]), (1, 0))
+
+    def test_a_body_that_never_ends_stores_nothing(self):
+        q = self.queue("--body-timeout=300ms")
+        for text in (b"POST /put HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
+                     b"POST /mput HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na\nb\nc\r\n"):
+            self.talk(q, text, end=True)
+            self.talk(q, text)
+        self.assertEqual(q.stats()["puts"], 0)
+
+    def test_parameters_that_are_another_endpoints_are_ignored(self):
+        q = self.queue()
+        q.post("/put?lease=x&items=y&_=1", b"x")
+        lease, _ = self.reserve(q, "items=1&lease=200&mark=none")
+        self.expect(q.post("/touch?lease=%s&extend=60000&id=77&items=z" % lease), 200)
+        self.expect(q.post("/touch?lease=%s&extend=0" % lease), 400, "bad-parameter")
+        self.expect(q.post("/ack?lease=%s&id=1&extend=no" % lease), 200)
+
+
+class EverywhereInMemory(Everywhere, InMemory, QueueTest):
+    def survivor(self, q):
+        return q
+
+
+class EverywhereOnDisk(Everywhere, Deep):
+    def survivor(self, q):
+        return self.again(q, "--max-memory=64M")
+
+
+class DeepTest(Deep):
+    def test_dumps_of_what_is_on_disk_share_their_memory(self):
+        q = self.queue("--max-memory=1M", "--max-buffered=16M")
+        self.fill(q, 0, 40000)
+        replies = []
+
+        def dump():
+            replies.append(q.get("/dump", timeout=100))
+        threads = [threading.Thread(target=dump) for _ in range(40)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertLessEqual({r.status for r in replies}, {200, 503})
+        self.assert_small(q, 120 << 20)
+        for r in replies:
+            if r.status == 200:
+                got = [number(m) for m in r.body.split(b"\n")[:-1]]
+                self.assertEqual(got, list(range(len(got))))
+                self.assertEqual(r.header("X-Millrace-Next"), str(len(got) + 1))
+        out, start = [], "1"
+        while start:
+            reply = self.expect(q.get("/dump?from=" + start), 200)
+            out += [number(m) for m in reply.body.split(b"\n")[:-1]]
+            start = reply.header("X-Millrace-Next")
+        self.assertEqual(out, list(range(40000)))
+
+    def test_empty_of_a_deep_queue_keeps_nobody_waiting(self):
+        q = self.queue("--max-memory=1M", "--allow-exit")
+        n = 60000
+        self.fill(q, 0, n)
+        lease, got = self.reserve(q, "items=5&lease=600000")
+        worst, over = [0], threading.Event()
+
+        def ping():
+            while not over.is_set():
+                began = time.monotonic()
+                q.get("/ping")
+                worst[0] = max(worst[0], time.monotonic() - began)
+        t = threading.Thread(target=ping)
+        t.start()
+        self.assertEqual(q.post("/empty").json(), {"dropped": n - 5})
+        over.set()
+        t.join()
+        self.assertLess(worst[0], 2)
+        self.fill(q, n, n + 10)
+        q = self.again(q, "--max-memory=1M")
+        got = q.get("/mget?items=100").body.split(b"\n")[:-1]
+        self.assertEqual([number(m) for m in got], list(range(5)) + list(range(n, n + 10)))
+
+
+if __name__ == "__main__":
+    harness.main()
