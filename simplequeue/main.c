@@ -54,8 +54,8 @@ static const struct option_row rows[] = {
         .fallback = "1G",
         .max = INT64_MAX,
         .unit = "bytes",
-        .help =
-            "bytes of messages in all queues; with a data directory the rest is on disk only; 0: no bound"},
+        .help = "what messages of all queues take of memory; with a data directory the rest is on disk only; "
+                "0: no bound"},
     {.name = "when_full",
         .type = OPTION_CHOICE,
         .choices = "reject|overflow",

@@ -52,7 +52,7 @@ struct queue_limits {
     uint64_t max_depth; /* messages ready, leased, delayed or pending in a queue; 0: no bound */
     uint64_t max_bytes; /* bytes held by a queue; 0: no bound */
     uint64_t
-        max_memory; /* of all queues; 0: no bound. Bytes held; with a journal what they take, and the rest is on disk */
+        max_memory; /* of all queues; 0: no bound. What messages take; with a journal the rest is on disk */
 };
 
 struct queue_outcome {

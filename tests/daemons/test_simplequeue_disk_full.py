@@ -68,9 +68,9 @@ class DiskFullTest(QueueTest):
     def test_not_synced(self):
         self.check("--sync=never")
 
-    def test_what_keeps_old_segments_waits_for_room(self):
-        """A buried message is said again so that its segment can go. There is no room for that on a full disk: what is
-        acknowledged needs it. Nothing is lost by that, and the segments go later."""
+    def test_what_keeps_old_segments_does_not_stop_acks(self):
+        """A buried message is said again so that its segment can go, on a full disk in a small part of what is reserved: were
+        it to wait for room, no segment behind it could go either, and acknowledging would use up the rest and stop."""
         args = ("--segment-bytes=256K", "--max-memory=256K", "--sync=never")
         q = self.open(*args)
         self.expect(q.post("/put", message(10**6, 4000)), 200)

@@ -24,7 +24,8 @@ static void done(struct queue *q)
 {
     queue_free(&q);
     assert_null(q);
-    assert_int_equal(shared.bytes, 0);
+    assert_true(shared.bytes == 0 && shared.messages == 0 && shared.owners == 0);
+    assert_true(shared.memory.all == 0 && shared.memory.away == 0);
     assert_null(heap_first(&shared.deadlines));
     heap_free(&shared.deadlines);
 }
