@@ -10,6 +10,7 @@
 
 #define LINGER_TIME (2 * USEC_PER_SEC)
 #define STAGED_MAX (64 * 1024)
+#define FILE_TURN ((size_t)1024 * 1024) /* sent from files in a turn, before others have theirs */
 
 static struct http_conn *conn_of(void *arg)
 {
@@ -209,6 +210,53 @@ static bool would_block(void)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
+static void file_done(const struct evbuffer_file_segment *segment, int flags, void *arg)
+{
+    struct http_file *file = arg;
+    (void)segment;
+    (void)flags;
+    file->done(file->arg);
+    free(file);
+}
+
+/* What is to go right before a file leaves with its first bytes: by itself it would be a packet, and perhaps wake the
+ * client, for a few bytes. (To cork the socket instead cost three times as much as all the rest.) */
+static void send_ahead(struct http_conn *c)
+{
+    if (c->writing || evbuffer_get_length(c->out) > 0 || c->staged.len == 0)
+        return;
+    ssize_t n = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL | MSG_MORE);
+    if (n < 0) {
+        c->broken = !would_block();
+        return;
+    }
+    c->moved += (size_t)n;
+    c->staged.len -= (size_t)n;
+    memmove(c->staged.ptr, c->staged.ptr + n, c->staged.len);
+}
+
+/* Of the descriptor all that there will ever be may be sent. A span is cut so that no call sends for long. */
+void http_conn_write_file(
+    struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n)
+{
+    struct http_file *own = mem_alloc(sizeof *own);
+    *own = *file;
+    struct evbuffer_file_segment *all = evbuffer_file_segment_new(
+        file->fd, 0, INT64_MAX / 2, EVBUF_FS_DISABLE_MMAP | EVBUF_FS_DISABLE_LOCKING);
+    evbuffer_file_segment_add_cleanup_cb(all, file_done, own);
+    send_ahead(c);
+    unstage(c);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t done = 0, len; done < spans[i].len; done += len) {
+            len = spans[i].len - done < FILE_TURN ? spans[i].len - done : FILE_TURN;
+            evbuffer_add_file_segment(c->out, all, (ev_off_t)(spans[i].position + done), (ev_off_t)len);
+        }
+        c->queued += spans[i].len;
+    }
+    evbuffer_file_segment_free(all);
+    c->has_files = true;
+}
+
 static void write_staged(struct http_conn *c)
 {
     ssize_t n = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL);
@@ -216,19 +264,51 @@ static void write_staged(struct http_conn *c)
         c->broken = !would_block();
         n = 0;
     }
-    if ((size_t)n < c->staged.len)
+    c->blocked = (size_t)n < c->staged.len;
+    if (c->blocked)
         evbuffer_add(c->out, c->staged.ptr + n, c->staged.len - (size_t)n);
     clear_staged(c);
+}
+
+/* One call sends bytes of memory or of one span. Nothing at all from a file that is not over means that it was cut off
+ * under us. */
+static void write_files(struct http_conn *c)
+{
+    size_t done = 0;
+    while (done < FILE_TURN && evbuffer_get_length(c->out) > 0) {
+        errno = 0;
+        int n = evbuffer_write(c->out, c->fd);
+        if (n <= 0) {
+            c->broken = !would_block();
+            c->blocked = true;
+            break;
+        }
+        done += (size_t)n;
+    }
+    c->has_files = evbuffer_get_length(c->out) > 0;
+}
+
+static void write_out(struct http_conn *c)
+{
+    if (c->has_files) {
+        write_files(c);
+        return;
+    }
+    if (evbuffer_write(c->out, c->fd) < 0)
+        c->broken = !would_block();
+    c->blocked = evbuffer_get_length(c->out) > 0;
 }
 
 /* `writable`: not when the last write filled the socket, and it has not drained since. */
 static void flush(struct http_conn *c)
 {
     size_t before = http_conn_pending(c);
+    c->blocked &= c->writing;
     if (evbuffer_get_length(c->out) > 0) {
-        unstage(c);
-        if (!c->writing && evbuffer_write(c->out, c->fd) < 0)
-            c->broken = !would_block();
+        if (!c->has_files) /* else it waits for what the next file has before it */
+            unstage(c);
+        if (!c->writing)
+            write_out(c);
     } else if (c->staged.len > 0) {
         write_staged(c);
     }
@@ -439,7 +519,7 @@ static void watch(struct http_conn *c)
 {
     bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_READ_AHEAD;
     bool want_read = !c->eof && room;
-    bool want_write = evbuffer_get_length(c->out) > 0;
+    bool want_write = c->blocked && evbuffer_get_length(c->out) > 0;
     if (want_read != c->reading)
         want_read ? event_add(c->read_event, NULL) : event_del(c->read_event);
     c->reading = want_read;
@@ -460,7 +540,7 @@ static void settle(struct http_conn *c)
     http_budget_note(c);
     watch(c);
     c->in_turn = false;
-    if (c->staged.len > 0 || (has_kept(c) && may_parse(c)))
+    if ((http_conn_pending(c) > 0 && !c->writing) || (has_kept(c) && may_parse(c)))
         http_conn_schedule(c);
 }
 

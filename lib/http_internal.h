@@ -170,6 +170,8 @@ struct http_conn {
 
     struct buf staged;    /* to be written after `out`, in one go at the end of the turn */
     struct evbuffer *out; /* what the socket did not take, and large bodies */
+    bool blocked;         /* the socket did not take all of it when it was last tried */
+    bool has_files;       /* some of `out` may lie in files */
     uint64_t queued;      /* bytes ever queued: queued - pending is what the client took */
     uint64_t taken;
     usec_t taken_at;
@@ -235,6 +237,8 @@ struct buf *http_conn_stage(
 void http_conn_write(struct http_conn *c, const void *p, size_t n);
 void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b);
 void http_conn_write_buf(struct http_conn *c, struct buf *b); /* takes the memory of what is large */
+void http_conn_write_file(
+    struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n);
 /* The limit that has passed at `now`, if any: the connection is to be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 

@@ -311,6 +311,20 @@ void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece
     close_piece(req);
 }
 
+void http_stream_write_file(
+    struct http_request *req, const struct http_file *file, const struct http_span *spans, size_t n)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += spans[i].len;
+    if (!open_piece(req, all)) {
+        file->done(file->arg);
+        return;
+    }
+    http_conn_write_file(req->conn, file, spans, n);
+    close_piece(req);
+}
+
 void http_stream_end(struct http_request *req)
 {
     if (req->gone)

@@ -167,6 +167,20 @@ void http_stream_start(
     struct http_request *req, int status, const char *content_type, int64_t content_length);
 void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
 void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
+/* Bytes of a file, together one piece: sent from there by sendfile, so they take no memory while they wait. They must not
+ * change before the client has them, which may be long after `done`: that is called once, when they are in the socket or
+ * will not be. The descriptor is to stay open until then. */
+struct http_file {
+    int fd;
+    void (*done)(void *arg);
+    void *arg;
+};
+struct http_span {
+    uint64_t position;
+    size_t len;
+};
+void http_stream_write_file(
+    struct http_request *req, const struct http_file *file, const struct http_span *spans, size_t n);
 void http_stream_end(struct http_request *req);
 /* Ends in the middle, so that the client sees that something is missing: the connection is reset. */
 void http_stream_abort(struct http_request *req);

@@ -24,7 +24,7 @@
  *    marks, and the next append tries again. Any other failed write and any failed sync latches: every
  *    later append gets JOURNAL_LATCHED; reads go on.
  * 8. A segment is unlinked, or its file used again, only when no reader is inside it; never truncated or
- *    punched.
+ *    punched. A file that was given out (journal_file) is not used again.
  * 9. A directory written by a newer format version is JOURNAL_NEWER and left untouched.
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
@@ -95,6 +95,7 @@ struct journal_config {
     size_t max_producers;   /* 0: 4096 */
     uint64_t
         lost_below; /* offsets below may have been given out and lost: go on above, after a hole; 0: none */
+    bool lends;     /* sessions before may have given out files (journal_file): theirs are not used again */
 };
 
 /* Opens or makes a journal. Blocking (verifies the newest segment and every segment's header; syncs what was
@@ -157,6 +158,14 @@ struct journal_edges {
     uint64_t before; /* the last offset that was good before the gap (the end of what is there) */
     uint64_t after;  /* where bytes go on */
 };
+/* Where payload of one frame lies in a segment's file, for whoever sends it from there without a copy. */
+struct journal_span {
+    uint64_t offset;   /* of its first byte */
+    uint64_t position; /* in the file */
+    size_t len;
+    uint64_t count; /* what the reader's count function said of these bytes */
+};
+struct journal_file;
 struct journal_window {
     enum journal_result result; /* OK, END, GONE (edges filled), DAMAGED, IO, CLOSED */
     uint64_t offset;            /* of data.ptr[0] */
@@ -164,6 +173,11 @@ struct journal_window {
     bool frame_starts;          /* data begins at a frame's beginning */
     usec_t time;                /* of the frame the data begins in */
     struct journal_edges edges;
+    /* journal_reader_locate only: instead of data, verified spans, valid during the callback. */
+    const struct journal_span *spans;
+    size_t n_spans;
+    struct journal_file *file; /* hold it for longer */
+    uint64_t stamp;            /* the file's before it was read */
 };
 typedef void journal_read_fn(const struct journal_window *w, void *arg);
 
@@ -175,9 +189,32 @@ enum journal_result journal_reader_open(
 /* Reads up to max_bytes (at least one) from where the reader is, and moves it on. One read at a time a reader.
  * `done` comes from journal_set_poll, unless the reader is closed first. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
+/* As journal_reader_read, but where frames are large, JOURNAL_LARGE bytes and more on the average, they are verified
+ * and not copied: spans follow each other without a gap, and end with the frame that passes JOURNAL_LOCATED bytes.
+ * `count` (may be NULL) is called on the reader thread with the bytes of each. */
+#define JOURNAL_LARGE ((size_t)16 << 10)
+#define JOURNAL_LOCATED ((size_t)1 << 20)
+struct journal_locate {
+    size_t max_bytes; /* of what is copied after all */
+    uint64_t (*count)(struct bytes payload);
+};
+void journal_reader_locate(
+    struct journal_reader *r, const struct journal_locate *how, journal_read_fn *done, void *arg);
 uint64_t journal_reader_offset(const struct journal_reader *r);
 void journal_reader_close(
     struct journal_reader **r); /* a read in flight is dropped, its callback not called */
+
+/* A segment's file, open for sendfile; the owner thread only. It may outlive the segment, and the journal. Bytes that
+ * were sent from a file lie in sockets as pages of it for as long as their receivers take, so a segment whose file was
+ * ever given out is never used again for other bytes: it is unlinked.
+ *
+ * What was verified in the file stays so as far as the system can tell while its stamp is the same: whoever writes to a
+ * file changes that, also the journal itself while the segment is its newest. What it cannot tell is a disk that gives
+ * back other bytes when the system reads them again; so nobody should rely on one check for long. */
+int journal_file_fd(const struct journal_file *f);
+struct journal_file *journal_file_hold(struct journal_file *f);
+void journal_file_release(struct journal_file *f);
+bool journal_file_is_as(const struct journal_file *f, uint64_t stamp);
 
 /* Every committed frame with a payload from `offset` on, in order, on the calling thread (it blocks: for recovery, before
  * the daemon is ready). fn returns false to stop. */

@@ -89,8 +89,10 @@ struct segment {
     usec_t last_time; /* of the last frame before it */
     unsigned refs;    /* readers inside it */
     bool damaged;     /* a scrub has told so */
+    bool lent;        /* its file was given out */
     char *path;
-    struct places *places; /* NULL: none are known */
+    struct places *places;     /* NULL: none are known */
+    struct journal_file *file; /* given out at present; it tells when it goes */
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
 /* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
@@ -202,6 +204,7 @@ struct journal {
     char *dir;
     uint64_t segment_bytes;
     size_t max_producers;
+    bool lends;
     uint8_t id[16];
     char id_text[JOURNAL_ID_TEXT];
 
@@ -250,12 +253,29 @@ struct job {
     usec_t time;
     struct place begin, learned[JOB_PLACES];
     size_t n_learned;
+    struct located *located; /* wanted without a copy; NULL: copied */
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
 /* Bytes of a segment that one job passes at most (and one frame) on the way to what is wanted, before others' turns come;
  * replaceable for tests. */
 extern uint64_t journal_step_bytes;
+
+/* ---- journal_locate.c ---- */
+struct located {
+    struct journal_locate how;
+    struct journal_span *spans;
+    size_t n, cap;
+    uint64_t bytes, stamp;
+    int fd; /* -1: none */
+};
+/* Reader thread: spans from the cursor on. False, with nothing done, where they are to be copied. */
+bool locate_fill(struct job *job, enum cursor_status *status);
+/* Owner: what was located, if anything, into the window. The file is the caller's to release. */
+void locate_answer(struct job *job, struct journal_window *w);
+struct located *located_new(const struct journal_locate *how);
+void located_free(struct located **l);
+void segment_forget_file(struct segment *s); /* it is being freed */
 
 #define COMMITTERS 2
 struct committer {
@@ -292,8 +312,8 @@ struct journal_set {
     struct batch *answered; /* owner only: duplicates of what is committed already */
     struct batch *spare;    /* owner only */
     size_t spares;
-    bool called;       /* owner only: journal_set_poll was asked for */
-    usec_t owner_back; /* owner only: 0, or until when it leaves all writing to the committers */
+    bool called;           /* owner only: journal_set_poll was asked for */
+    usec_t owner_back;     /* owner only: 0, or until when it leaves all writing to the committers */
     struct places *places; /* owner only */
     uint64_t places_used;  /* how often: a clock */
 

@@ -369,6 +369,7 @@ static void list_into_journal(struct opening *o)
         struct segment *s = segment_new(o->j->dir, &o->headers[i]);
         s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
         s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        s->lent = o->j->lends;
         journal_push_segment(o->j, s);
     }
 }
@@ -453,6 +454,7 @@ static struct journal *journal_new(struct journal_set *set, const struct journal
     j->dir = mem_strdup(config->dir);
     j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
     j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
+    j->lends = config->lends;
     j->writer.fd = -1;
     return j;
 }

@@ -20,6 +20,8 @@ struct journal_reader {
     struct cursor *cursor;
     uint64_t offset;
     struct job *job; /* the read in flight */
+    bool locates;    /* it is a journal_reader_locate, as said in `how` */
+    struct journal_locate how;
     journal_read_fn *done;
     void *arg;
 };
@@ -274,9 +276,9 @@ static void run_read(struct job *job)
     enum cursor_status status = job_enter(job);
     if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c))
         status = approach(job);
-    if (status == CURSOR_FRAME && !job->again)
+    if (status == CURSOR_FRAME && !job->again && !(job->located && locate_fill(job, &status)))
         status = fill_window(job);
-    if (status != CURSOR_FRAME && job->out.len == 0) {
+    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->located && job->located->n)) {
         job->again = false;
         job_read_failed(job, status);
     }
@@ -385,13 +387,14 @@ static void submit_read(struct journal_reader *r, size_t max_bytes, enum journal
     job->offset = r->offset;
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
+    job->located = r->locates ? located_new(&r->how) : NULL;
     r->job = job;
     job_submit(r->journal, job);
 }
 
 /* A read that needs no file takes the same way, so that every callback comes from journal_set_poll and in
  * the order of the reads. */
-void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
+static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
     struct journal_edges edges;
@@ -403,6 +406,20 @@ void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_rea
     r->done = done;
     r->arg = arg;
     submit_read(r, max_bytes, result);
+}
+
+void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
+{
+    r->locates = false;
+    begin_read(r, max_bytes, done, arg);
+}
+
+void journal_reader_locate(
+    struct journal_reader *r, const struct journal_locate *how, journal_read_fn *done, void *arg)
+{
+    r->locates = true;
+    r->how = *how;
+    begin_read(r, how->max_bytes, done, arg);
 }
 
 void journal_reader_close(struct journal_reader **p)
@@ -435,8 +452,11 @@ static void answer_read(struct journal_reader *r, struct job *job)
         w.edges = (struct journal_edges){.before = r->offset, .after = next->base};
     }
     job_tell_failure(job);
-    r->offset += job->out.len;
+    locate_answer(job, &w);
+    r->offset += job->out.len + (w.n_spans ? job->located->bytes : 0);
     r->done(&w, r->arg);
+    if (w.file)
+        journal_file_release(w.file);
 }
 
 void job_tell_failure(const struct job *job)
@@ -452,23 +472,25 @@ void job_learn(const struct job *job)
         places_learn(job->journal, job->segment, &job->learned[i]);
 }
 
+/* The segment is left last: to have given out its file must be known before it goes. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;
     job_learn(job);
-    segment_leave(job->journal, job->segment);
     if (!r)
         cursor_free(job->cursor);
     else if (job->again)
         submit_read(r, job->max_bytes, JOURNAL_OK);
     else
         answer_read(r, job);
+    segment_leave(job->journal, job->segment);
 }
 
 void job_deliver(struct job *job)
 {
     job->journal->jobs--;
     job->deliver(job);
+    located_free(&job->located);
     buf_free(&job->out);
     free(job);
 }

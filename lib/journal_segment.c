@@ -119,6 +119,7 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
 void segment_free(struct segment *s)
 {
     places_forget(s);
+    segment_forget_file(s);
     free(s->path);
     free(s);
 }

@@ -205,7 +205,8 @@ void spare_drop(struct journal *j)
 /* Under the lock. */
 static bool wants_recycled(struct journal *j, const struct segment *s)
 {
-    if (j->set->config.sync_ms == JOURNAL_SYNC_NEVER || s->size < j->segment_bytes || j->spare.abandon)
+    if (j->set->config.sync_ms == JOURNAL_SYNC_NEVER || s->size < j->segment_bytes || j->spare.abandon ||
+        s->lent)
         return false;
     j->spare.trimmed = true;
     return j->spare.state == SPARE_NONE || j->spare.state == SPARE_REFUSED;

@@ -397,7 +397,7 @@ void app_retain(struct app *app)
     for (size_t i = 0; i < streams_count(app->streams); i++) {
         struct stream *s = streams_at(app->streams, i);
         stream_retain(s, cursors_hold(app->cursors, s, NULL), now);
-        stream_tidy(s);
+        stream_tidy(s, clock_monotonic());
     }
 }
 

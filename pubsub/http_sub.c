@@ -3,6 +3,7 @@
 #include "line_index.h"
 #include "log.h"
 
+#include <assert.h>
 #include <event2/buffer.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -229,6 +230,26 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
     write_formed(h, &text);
 }
 
+static void file_sent(void *file)
+{
+    journal_file_release(file);
+}
+
+static void sink_write_spans(void *arg, struct journal_file *file, const struct journal_span *spans, size_t n)
+{
+    struct http_subscriber *h = arg;
+    struct http_span places[BACKLOG_SPANS];
+    assert(n <= BACKLOG_SPANS);
+    for (size_t i = 0; i < n; i++) {
+        places[i] = (struct http_span){spans[i].position, spans[i].len};
+        h->sent += spans[i].len;
+        stats_add(h->app->sent_bytes, spans[i].len);
+        stats_add(h->app->sent_lines, spans[i].count);
+    }
+    struct http_file from = {journal_file_fd(file), file_sent, journal_file_hold(file)};
+    http_stream_write_file(h->req, &from, places, n);
+}
+
 static void report_damage(const struct http_subscriber *h)
 {
     const char *failure = journal_failure(stream_journal(h->stream));
@@ -260,7 +281,8 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
         .follow = h->follow,
         .window = h->form == SUB_RAW ? 0 : FORMED_WINDOW,
         .start_only = http_is_head(h->req),
-        .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end},
+        .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end,
+            h->form == SUB_RAW ? sink_write_spans : NULL},
     };
     h->subscriber = subscriber_new(&config);
     subscriber_begin(h->subscriber);

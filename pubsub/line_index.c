@@ -85,7 +85,10 @@ void line_index_free(struct line_index *x)
 uint64_t line_index_count(struct bytes text)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < text.len; i++)
-        n += text.ptr[i] == '\n';
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        n++;
+        at++;
+    }
     return n;
 }

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "backlog.h"
 #include "line_index.h"
 #include "subscriber.h"
 #include "subscriber_list.h"
@@ -20,6 +21,7 @@ struct stream {
     uint64_t lines, bytes, publishes, duplicates;
     struct line_index index;
     struct tail *tail;
+    struct backlog *backlog;
     size_t reading;          /* subscribers that read for themselves */
     struct subscriber *line; /* those that wait for it to be their turn */
     struct subscriber **line_tail;
@@ -52,7 +54,7 @@ static void committed(struct journal *j, void *arg)
     wake_all(arg);
 }
 
-static void tail_grown(void *arg)
+static void shared_grown(void *arg)
 {
     wake_all(arg);
 }
@@ -70,7 +72,8 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->journal = journal;
     line_index_begin(&s->index, journal_committed_end(journal));
     s->line_tail = &s->line;
-    s->tail = tail_new(journal, tail_grown, s);
+    s->tail = tail_new(journal, shared_grown, s);
+    s->backlog = backlog_new(journal, shared_grown, s);
     journal_on_commit(journal, committed, s);
     *out = s;
     return JOURNAL_OK;
@@ -82,6 +85,7 @@ void stream_close(struct stream **s)
         return;
     assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
     tail_free(&(*s)->tail);
+    backlog_free(&(*s)->backlog);
     journal_close(&(*s)->journal);
     line_index_free(&(*s)->index);
     (*s)->magic = 0;
@@ -110,12 +114,20 @@ struct tail *stream_tail(struct stream *s)
     return s->tail;
 }
 
-void stream_tidy(struct stream *s)
+struct backlog *stream_backlog(struct stream *s)
+{
+    return s->backlog;
+}
+
+void stream_tidy(struct stream *s, usec_t now)
 {
     uint64_t lowest = UINT64_MAX;
-    for (struct subscriber *sub = s->subscribers; sub; sub = subscriber_link(sub)->next)
+    for (struct subscriber *sub = s->subscribers; sub; sub = subscriber_link(sub)->next) {
+        subscriber_tick(sub);
         if (subscriber_offset(sub) < lowest)
             lowest = subscriber_offset(sub);
+    }
+    backlog_tidy(s->backlog, now);
     tail_forget(s->tail, lowest);
 }
 
@@ -158,6 +170,7 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     line_index_trim(&s->index, earliest);
     size_t passed = pass_subscribers(s, earliest);
     tail_trim(s->tail, earliest);
+    backlog_trim(s->backlog, earliest);
     look_at_disk(s);
     return passed;
 }

@@ -39,6 +39,7 @@ const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
 struct line_index *stream_line_index(struct stream *s);
 struct tail *stream_tail(struct stream *s);
+struct backlog *stream_backlog(struct stream *s);
 
 /* At first there are none. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
@@ -83,8 +84,8 @@ struct stream_numbers {
 };
 struct stream_numbers stream_numbers(const struct stream *s);
 
-/* Lets go of what every subscriber has passed; call it now and then. */
-void stream_tidy(struct stream *s);
+/* Lets go of what every subscriber has passed; call it now and then, with the monotonic clock. */
+void stream_tidy(struct stream *s, usec_t now);
 
 /* For subscriber.c: who is to be woken. */
 void stream_subscribe(struct stream *s, struct subscriber *sub);

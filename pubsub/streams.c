@@ -60,6 +60,7 @@ static enum streams_result open_one(
         .dir = dir.ptr,
         .segment_bytes = ss->config.segment_bytes,
         .max_producers = ss->config.max_producers,
+        .lends = true,
     };
     enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
     buf_free(&dir);

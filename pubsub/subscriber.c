@@ -30,6 +30,9 @@ struct subscriber {
     uint64_t offset; /* of the next byte to write */
     uint64_t last;   /* where it ends when not following */
     size_t burst;    /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
+    bool in_backlog; /* what was written last came from there */
+    bool is_slow;    /* it took less than SUBSCRIBER_BURST since the last tick, and before */
+    uint64_t at_tick;
     bool started;
     bool has_turn; /* to read for itself */
     bool at_part;  /* the cursor is where lines are known to begin: nothing to check */
@@ -80,6 +83,7 @@ struct subscriber *subscriber_new(const struct subscriber_config *config)
     sub->config = *config;
     sub->journal = stream_journal(config->stream);
     sub->burst = SUBSCRIBER_LOW;
+    sub->is_slow = true;
     stream_subscribe(config->stream, sub);
     return sub;
 }
@@ -99,6 +103,7 @@ void subscriber_free(struct subscriber **sub)
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
+    sub->at_tick = sub->offset;
     sub->config.sink.start(sub->config.sink.arg, sub->offset, sub->last);
     if (!sub->config.start_only)
         return true;
@@ -215,6 +220,62 @@ static bool write_from_tail(struct subscriber *sub, enum tail_answer *answer)
     return true;
 }
 
+/* Of those who take much, and want the stream's bytes as they are: what they need others may need too. */
+static bool may_share(const struct subscriber *sub)
+{
+    return sub->config.sink.write_spans && !sub->is_slow;
+}
+
+static void note_pace(struct subscriber *sub)
+{
+    if (sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
+        sub->is_slow = false;
+}
+
+static void write_spans(struct subscriber *sub, const struct backlog_piece *piece)
+{
+    const struct journal_span *last = &piece->spans[piece->n_spans - 1];
+    sub->offset = last->offset + last->len;
+    sub->config.sink.write_spans(sub->config.sink.arg, piece->file, piece->spans, piece->n_spans);
+}
+
+/* From what was read for all who are behind. True when the sink may take more. */
+static bool write_from_backlog(struct subscriber *sub, enum backlog_answer *answer)
+{
+    struct backlog_piece piece;
+    uint64_t end = sub->config.follow ? journal_committed_end(sub->journal) : sub->last;
+    *answer = backlog_ask(stream_backlog(sub->config.stream), sub->offset, end, &piece);
+    if (*answer != BACKLOG_HAS)
+        return false;
+    journal_reader_close(&sub->reader);
+    sub->in_backlog = true;
+    if (piece.window)
+        write_piece(sub, piece.bytes, piece.window);
+    else
+        write_spans(sub, &piece);
+    return true;
+}
+
+/* True when the sink may take more. */
+static bool write_shared(struct subscriber *sub, bool *comes)
+{
+    enum tail_answer tail;
+    enum backlog_answer backlog = BACKLOG_NOT;
+    sub->in_backlog = false;
+    if (write_from_tail(sub, &tail))
+        return true;
+    note_pace(sub);
+    if (tail == TAIL_NOT && may_share(sub) && write_from_backlog(sub, &backlog))
+        return true;
+    *comes = tail == TAIL_WAITS || backlog == BACKLOG_WAITS;
+    return false;
+}
+
+static bool is_full(const struct subscriber *sub)
+{
+    return pending(sub) > (sub->in_backlog ? SUBSCRIBER_BURST : sub->burst);
+}
+
 static void adapt_burst(struct subscriber *sub)
 {
     if (sub->state == SUBSCRIBER_FULL || pending(sub) > 0)
@@ -226,14 +287,14 @@ static void adapt_burst(struct subscriber *sub)
 /* Writes what there is, asks for more, or finds what to wait for. */
 static void read_on(struct subscriber *sub)
 {
-    enum tail_answer answer;
+    bool comes;
     adapt_burst(sub);
     do {
         if (!sub->config.follow && sub->offset >= sub->last) {
             end(sub, SUBSCRIBER_AT_END, NULL);
             return;
         }
-        if (pending(sub) > sub->burst) {
+        if (is_full(sub)) {
             sub->state = SUBSCRIBER_FULL;
             return;
         }
@@ -241,8 +302,8 @@ static void read_on(struct subscriber *sub)
             sub->state = SUBSCRIBER_WAITING;
             return;
         }
-    } while (write_from_tail(sub, &answer));
-    if (answer == TAIL_WAITS)
+    } while (write_shared(sub, &comes));
+    if (comes)
         sub->state = SUBSCRIBER_WAITING;
     else
         read_alone(sub);
@@ -371,6 +432,14 @@ void subscriber_drained(struct subscriber *sub)
     assert(sub->magic == SUBSCRIBER_MAGIC);
     if (sub->state == SUBSCRIBER_FULL)
         read_on(sub);
+}
+
+void subscriber_tick(struct subscriber *sub)
+{
+    if (!sub->started)
+        return;
+    sub->is_slow = sub->offset - sub->at_tick < SUBSCRIBER_BURST;
+    sub->at_tick = sub->offset;
 }
 
 uint64_t subscriber_offset(const struct subscriber *sub)

@@ -13,7 +13,8 @@
  * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once.
  * 2. A piece is written only while the sink holds no more than SUBSCRIBER_LOW bytes: a slow sink costs at most
  *    SUBSCRIBER_LOW and one window, its own or shared with others, and delays nobody else. One that took all that
- *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not.
+ *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not; so does one that has read as much
+ *    of the backlog since the last tick. What is sent from a file takes no memory.
  * 3. The cursor is judged before start: the byte before it must be an LF, or it must be where a part of the
  *    stream begins. The first window is read before start too, so that a cursor at the near edge of a hole
  *    is refused (it can never yield a byte) rather than answered with nothing.
@@ -25,12 +26,14 @@
  * 7. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
  *    The sink may free the subscriber in refuse and end, not in start and write.
  *
- * Who is near the end gets its bytes from the stream's tail, which reads them once for all (tail.h); who is further
- * behind has a reader of its own.
+ * Who is near the end gets its bytes from the stream's tail, which reads them once for all (tail.h). Who is further
+ * behind, and fast, gets them from the stream's backlog, which reads them once for all who come by (backlog.h). Who is
+ * slow, and would need what all others have long passed, has a reader of its own, and so has whoever wants another form.
  */
 #ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_SUBSCRIBER_H
 
+#include "backlog.h"
 #include "stream.h"
 #include "tail.h"
 
@@ -61,6 +64,9 @@ struct subscriber_sink {
     void (*write)(void *arg, struct bytes piece, struct window *window);
     /* edges: of AT_HOLE and PASSED, else NULL */
     void (*end)(void *arg, enum subscriber_end why, const struct journal_edges *edges);
+    /* As `write`, for bytes that are to be sent from a file (journal_file): whoever needs it longer holds the file. NULL: all
+     * comes by `write`. */
+    void (*write_spans)(void *arg, struct journal_file *file, const struct journal_span *spans, size_t n);
 };
 
 struct subscriber_config {

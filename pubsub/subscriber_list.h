@@ -22,6 +22,8 @@ void stream_leave_line(struct stream *s, struct subscriber *sub);
 void subscriber_turn(struct subscriber *sub);
 /* The committed end or the tail has moved. */
 void subscriber_wake(struct subscriber *sub);
+/* Called now and then: whether it is slow is judged by what it took since. */
+void subscriber_tick(struct subscriber *sub);
 /* Retention has taken what is below `earliest`: true, and it is refused or ended, when it still wanted some of that. */
 bool subscriber_passed(struct subscriber *sub, uint64_t earliest);
 

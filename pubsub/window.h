@@ -14,7 +14,7 @@
 
 #define WINDOW_BLOCK ((size_t)32 * 1024)
 #define WINDOW_BYTES (WINDOW_BLOCK - 64) /* in one */
-#define WINDOW_SPARES 8
+#define WINDOW_SPARES 16
 
 struct window;
 

@@ -177,7 +177,7 @@ static void begin(struct world *w, struct sink *k, const char *from, bool follow
     struct subscriber_config config = {
         .stream = w->stream,
         .follow = follow,
-        .sink = {k, sink_pending, sink_refuse, sink_start, sink_write, sink_end},
+        .sink = {k, sink_pending, sink_refuse, sink_start, sink_write, sink_end, NULL},
     };
     bool hold = k->hold;
     *k = (struct sink){.hold = hold};
