@@ -1,7 +1,10 @@
 /* Producers and their marks: decided rightly or refused, never guessed. */
 #include "journal_fixture.h"
 
+#include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static void test_marks_make_retries_harmless(void **state)
 {
@@ -24,6 +27,56 @@ static void test_marks_make_retries_harmless(void **state)
     reopen(f);
     assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 8);
     assert_content(f, "abc");
+}
+
+static sem_t syncing, may_sync;
+static int sync_error;
+
+static int held_fdatasync(int fd)
+{
+    sem_post(&syncing);
+    sem_wait(&may_sync);
+    errno = sync_error;
+    return sync_error ? -1 : fdatasync(fd);
+}
+
+/* A retry that was answered earlier would tell its producer that the bytes are safe while they are not. */
+static void retry_during_the_sync(struct fixture *f, int error, struct answer *first, struct answer *again)
+{
+    put(f, "what a session begins with");
+    struct io_ops held = io_system;
+    held.fdatasync = held_fdatasync;
+    sem_init(&syncing, 0, 0);
+    sem_init(&may_sync, 0, 0);
+    sync_error = error;
+    io = &held;
+    assert_int_equal(append(f, "p", 0, 5, "abc", first), JOURNAL_OK);
+    sem_wait(&syncing);
+    assert_int_equal(append(f, "p", 0, 5, "abc", again), JOURNAL_OK);
+    for (int i = 0; i < 100; i++)
+        journal_set_poll(f->set);
+    int early = first->calls + again->calls;
+    for (int i = 0; i < 8; i++)
+        sem_post(&may_sync);
+    journal_set_flush(f->set);
+    io = &io_system;
+    assert_int_equal(early, 0);
+    assert_true(first->calls == 1 && again->calls == 1);
+}
+
+static void test_a_retry_waits_for_what_it_repeats(void **state)
+{
+    struct answer first, again;
+    retry_during_the_sync(*state, 0, &first, &again);
+    assert_int_equal(first.commit.result, JOURNAL_OK);
+    assert_true(again.commit.result == JOURNAL_OK && again.commit.duplicate);
+}
+
+static void test_a_retry_fails_with_what_it_repeats(void **state)
+{
+    struct answer first, again;
+    retry_during_the_sync(*state, EIO, &first, &again);
+    assert_true(first.commit.result == JOURNAL_LATCHED && again.commit.result == JOURNAL_LATCHED);
 }
 
 static void test_more_producers_than_the_bound_are_refused(void **state)
@@ -101,6 +154,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_marks_make_retries_harmless),
+        T(test_a_retry_waits_for_what_it_repeats),
+        T(test_a_retry_fails_with_what_it_repeats),
         T(test_more_producers_than_the_bound_are_refused),
         T(test_a_producer_back_from_a_backup),
         T(test_two_processes_with_one_name),
