@@ -528,9 +528,35 @@ static void watch(struct http_conn *c)
     c->writing = want_write;
 }
 
+/* The reply of a whole request may wait for those of the requests that came with it. Each write to a client that sleeps
+ * wakes it, which costs more than the write; once it is awake the next ones cost nothing but themselves. */
+static bool may_cork(const struct http_conn *c)
+{
+    const struct http_server *s = c->server;
+    return !s->in_scheduled && s->n_corked < HTTP_CORK_MOST && c->state == HTTP_CONN_IDLE &&
+           c->staged.len > 0 && http_conn_pending(c) <= HTTP_KEEP_BUFFER && !c->eof && !c->broken &&
+           !c->reset;
+}
+
+static void cork(struct http_server *s)
+{
+    if (s->n_corked++ == 0)
+        s->corked_since = s->now;
+}
+
+/* However long the loop's turn is: not while a handler is under way, so by less than one of them may take. */
+static bool corked_enough(const struct http_server *s)
+{
+    return s->n_corked == HTTP_CORK_MOST || (s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_TIME);
+}
+
 static void settle(struct http_conn *c)
 {
-    flush(c);
+    struct http_server *s = c->server;
+    if (may_cork(c))
+        cork(s);
+    else
+        flush(c);
     if (!c->broken && !c->reset)
         tell_drained(c);
     if (is_over(c)) {
@@ -542,6 +568,8 @@ static void settle(struct http_conn *c)
     c->in_turn = false;
     if ((http_conn_pending(c) > 0 && !c->writing) || (has_kept(c) && may_parse(c)))
         http_conn_schedule(c);
+    if (!s->in_scheduled && corked_enough(s))
+        http_conn_run_scheduled(s);
 }
 
 void http_conn_turn(struct http_conn *c, struct bytes fresh)
@@ -589,6 +617,7 @@ void http_conn_run_scheduled(struct http_server *s)
     static const struct timeval soon = {0, 0};
     struct http_conn *last = TAILQ_LAST(&s->scheduled, http_conn_list), *c;
     s->in_scheduled = true;
+    s->n_corked = 0;
     while ((c = TAILQ_FIRST(&s->scheduled))) {
         if (c->read_once_more)
             http_conn_read(c);

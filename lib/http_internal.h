@@ -32,6 +32,8 @@
 #define HTTP_KEEP_BUFFER (4 * 1024)  /* buffers larger than this are freed between requests */
 #define HTTP_COPY_MAX (16 * 1024)    /* no more is copied to leave with what is beside it */
 #define HTTP_BODY_AHEAD (64 * 1024)  /* no more room is made for a body on the word of its length */
+#define HTTP_CORK_MOST 16            /* replies that wait to leave together, */
+#define HTTP_CORK_TIME 300           /* and how long, in microseconds */
 #define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
 #define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
 
@@ -207,7 +209,9 @@ struct http_server {
     struct http_conn_list conns, scheduled;
     size_t n_conns, n_over_limit;
     bool draining, in_scheduled;
-    size_t buffered; /* bytes held for all connections */
+    unsigned n_corked;   /* connections whose replies wait to leave together, */
+    usec_t corked_since; /* and since when */
+    size_t buffered;     /* bytes held for all connections */
     usec_t looked_at;
     struct stats_counter *evicted;
     struct event *scheduled_event, *sweep_event;

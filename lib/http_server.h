@@ -21,8 +21,8 @@
  * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path), up to its
  *    headers: a stream may last for days.
  * 10. The loop thread only. No call here blocks. Handlers and callbacks are called from the loop, never from
- *    inside a reply; what is replied leaves when the loop comes round, all that is there in one write.
- *    SIGPIPE must be ignored by the program.
+ *    inside a reply; what is replied leaves when the loop comes round, all that is there in one write, and replies of
+ *    several connections one right after the other. SIGPIPE must be ignored by the program.
  * 11. A client that shuts down only its sending side (as nc does) looks like one that has left. A request in a
  *    handler is finished for it all the same. A stream, and a request that http_set_long_poll was called for,
  *    is not: they may last for ever, and what they hold (leases, a subscription) is wanted by others. Their

@@ -1,0 +1,144 @@
+/* http_server: when replies leave. Clients are plain sockets of the same thread, so that what a handler sees of them is
+ * what had been sent when it ran. */
+#include "clock.h"
+#include "cm.h"
+#include "http_internal.h"
+#include "listen.h"
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLIENTS (HTTP_CORK_MOST + 8)
+
+struct world {
+    struct event_base *base;
+    struct stats *stats;
+    struct http_server *http;
+    struct listen_name name;
+    int clients[CLIENTS];
+    unsigned asked;
+    usec_t takes; /* each request keeps its handler so long */
+    /* For each request, whether the one that was answered first had its reply by then. */
+    bool first_had[CLIENTS];
+    int first; /* its socket */
+};
+
+static bool has_reply(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+static void answer(struct http_request *req, void *ctx)
+{
+    struct world *w = ctx;
+    usec_t began = clock_monotonic();
+    struct bytes n;
+    assert_true(http_param(req, "n", &n));
+    uint64_t number;
+    assert_true(bytes_to_u64(n, &number));
+    if (w->asked == 0)
+        w->first = w->clients[number];
+    w->first_had[w->asked++] = has_reply(w->first);
+    while (clock_monotonic() - began < w->takes)
+        ;
+    http_reply(req, 200, NULL, BYTES_NONE);
+}
+
+static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .handler = answer}, {0}};
+
+static int set_up(void **state)
+{
+    static struct world w;
+    char error[200];
+    signal(SIGPIPE, SIG_IGN);
+    w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
+    struct http_server_config config = {.base = w.base,
+        .stats = w.stats,
+        .ctx = &w,
+        .routes = routes,
+        .max_body = 1000,
+        .max_connections = CLIENTS,
+        .server_name = "test"};
+    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    assert_true(fd >= 0);
+    listen_name(fd, &w.name);
+    w.http = http_server_new(&config);
+    assert_int_equal(http_server_listen_fd(w.http, fd), 0);
+    *state = &w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    http_server_free(&w->http);
+    stats_free(&w->stats);
+    event_base_free(w->base);
+    return 0;
+}
+
+static int open_client(const struct world *w)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)w->name.port),
+        .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* All of them ask before the loop goes on, so it finds their requests together; and then all have their replies. */
+static void ask_together(struct world *w, unsigned n)
+{
+    char text[64];
+    for (unsigned i = 0; i < n; i++)
+        w->clients[i] = open_client(w);
+    while (http_server_connections(w->http) < n)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    for (unsigned i = 0; i < n; i++) {
+        int len = snprintf(text, sizeof text, "GET /?n=%u HTTP/1.1\r\nHost: x\r\n\r\n", i);
+        assert_int_equal(send(w->clients[i], text, (size_t)len, 0), len);
+    }
+    while (w->asked < n)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    for (unsigned i = 0; i < n; i++) {
+        assert_true(has_reply(w->clients[i]));
+        close(w->clients[i]);
+    }
+}
+
+static void test_replies_leave_together(void **state)
+{
+    struct world *w = *state;
+    ask_together(w, 2);
+    assert_false(w->first_had[1]);
+}
+
+static void test_a_slow_handler_keeps_no_reply_waiting(void **state)
+{
+    struct world *w = *state;
+    w->takes = 2 * HTTP_CORK_TIME;
+    ask_together(w, 4);
+    assert_true(w->first_had[3]);
+}
+
+static void test_many_do_not_wait_for_all(void **state)
+{
+    struct world *w = *state;
+    ask_together(w, CLIENTS);
+    assert_true(w->first_had[HTTP_CORK_MOST]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_replies_leave_together, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_slow_handler_keeps_no_reply_waiting, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_do_not_wait_for_all, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
