@@ -3,6 +3,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define DEEP                                                                                                 \
+    16 /* pages, from which on a store is taken to go on growing; thousands of small ones stay small */
+
 void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 {
     *s = (struct store){.next_id = next_id, .memory = memory};
@@ -90,7 +93,7 @@ static struct store_page *page_for(struct store *s, size_t len)
         return p;
     if (p && p->held == 0)
         pages_remove(s, s->n - 1);
-    p = page_new(len, s->next_id);
+    p = page_new(len, s->next_id, s->n - s->head >= DEEP);
     pages_append(s, p);
     return p;
 }

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static struct message *block_record(const struct store_page *p, size_t i)
 {
@@ -10,7 +12,17 @@ static struct message *block_record(const struct store_page *p, size_t i)
 
 /* ---- making and filling ---- */
 
-struct store_page *page_new(size_t len, uint64_t first_id)
+/* Has the kernel give all of it at once: a page fault for each 4 KiB costs a third more. Where it cannot, they come. */
+static void populate(char *memory, size_t size)
+{
+    uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)memory + unit - 1) & ~(unit - 1),
+              to = ((uintptr_t)memory + size) & ~(unit - 1);
+    if (to > from)
+        (void)madvise(memory + (from - (uintptr_t)memory), to - from, MADV_POPULATE_WRITE);
+}
+
+struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill)
 {
     size_t align = sizeof(struct message);
     size_t need = len + sizeof(struct message);
@@ -18,6 +30,8 @@ struct store_page *page_new(size_t len, uint64_t first_id)
     struct store_page *p = mem_zalloc(sizeof *p);
     p->size = (size + align - 1) / align * align; /* so that records at the end are aligned */
     p->memory = mem_alloc(p->size);
+    if (will_fill)
+        populate(p->memory, p->size);
     page_reset(p, first_id);
     return p;
 }

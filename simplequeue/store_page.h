@@ -35,7 +35,8 @@ struct store_page {
     uint32_t *lens;
 };
 
-struct store_page *page_new(size_t len, uint64_t first_id);
+/* `will_fill`: it will be, soon, so all of its memory may be taken at once. */
+struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill);
 void page_free(struct store_page *p);
 /* An empty block again. */
 void page_reset(struct store_page *p, uint64_t first_id);
