@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,18 @@
 
 /* ---- the raw loop ---- */
 
+/* A reply larger than the socket takes at once is waited for: the client reads all the while. */
+static void raw_send(int fd, struct bytes reply)
+{
+    while (reply.len > 0) {
+        ssize_t n = send(fd, reply.ptr, reply.len, MSG_NOSIGNAL);
+        if (n < 0 && (errno != EAGAIN || poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1) < 0))
+            return;
+        n = n > 0 ? n : 0;
+        reply = bytes_of(reply.ptr + n, reply.len - (size_t)n);
+    }
+}
+
 static void raw_read(int fd, size_t *have, const struct server_wish *wish)
 {
     static char room[RAW_ROOM];
@@ -35,7 +48,7 @@ static void raw_read(int fd, size_t *have, const struct server_wish *wish)
     if (*have < wish->raw_request.len)
         return;
     *have = 0;
-    (void)!send(fd, wish->raw_reply.ptr, wish->raw_reply.len, MSG_NOSIGNAL);
+    raw_send(fd, wish->raw_reply);
 }
 
 static void raw_accept(int epoll, int listener, size_t *have)
