@@ -37,6 +37,10 @@
  * journal_set_poll makes it itself, for all appends since the last, unless there is more to it: something to be synced, a
  * segment to begin, over 1 MiB at once. One that took over 2 ms (the disk does not keep up) leaves all to the
  * committers for ten seconds. journal_append calls `notify` then.
+ *
+ * Under the other policies appends of under 64 KiB wait for each other: journal_append calls `notify`, and the next
+ * journal_set_poll has a committer begin with all that came until then; while one syncs, with what came meanwhile. So a
+ * turn of the loop costs one wake-up and one commit, not one for each append.
  */
 #ifndef MILLRACE_JOURNAL_H
 #define MILLRACE_JOURNAL_H
@@ -82,7 +86,8 @@ struct journal_set *journal_set_new(const struct journal_set_config *config);
 /* Commits what is pending, stops the threads, runs what callbacks are left, closes the journals. A journal
  * closed so is clean: its next opening makes no hole. */
 void journal_set_free(struct journal_set **set);
-/* Runs the callbacks of what was committed and read since, and under JOURNAL_SYNC_NEVER of what it commits now. */
+/* Runs the callbacks of what was committed and read since, and under JOURNAL_SYNC_NEVER of what it commits now. Has what was
+ * appended committed. */
 void journal_set_poll(struct journal_set *set);
 /* Waits until everything appended so far is committed (or refused), polling meanwhile. For stopping and tests. */
 void journal_set_flush(struct journal_set *set);

@@ -68,13 +68,13 @@ static struct batch *take_pending(struct journal *j)
 
 static void put_pending(struct journal *j, struct batch *b)
 {
-    bool mine = set_owner_writes(j->set);
+    bool gathers = set_owner_writes(j->set) || set_gathers(j->set, b->frames.len);
     pthread_mutex_lock(&j->set->lock);
     j->pending = b;
     make_dirty(j);
-    pthread_cond_t *wake = mine ? NULL : set_committer_to_wake(j->set);
+    pthread_cond_t *wake = gathers ? NULL : set_committer_to_wake(j->set);
     pthread_mutex_unlock(&j->set->lock);
-    if (mine)
+    if (gathers)
         set_call_owner(j->set);
     if (wake)
         pthread_cond_signal(wake);

@@ -1,7 +1,8 @@
 /* The committers: two threads that take turns. One takes each dirty journal's pending batch, writes it with one pwrite and
  * lays it on set->written; if nobody syncs it then syncs what lies there, as the policy says, and hands it back, until
  * nothing does. Meanwhile the other writes. So what arrives during a sync rides the next, the slower a sync, the more
- * share it, and when one is over the next can begin at once, its bytes written.
+ * share it, and when one is over the next can begin at once, its bytes written. Where that is little it is not worth waking
+ * the other: the one that syncs writes it afterwards.
  *
  * Under JOURNAL_SYNC_NEVER the owner takes the turn to write where that is all there is to do (owner_write).
  *
@@ -26,6 +27,7 @@
 
 size_t journal_write_piece = (size_t)256 << 10;
 size_t journal_owner_most = (size_t)1 << 20;
+size_t journal_gather_most = (size_t)64 << 10;
 usec_t journal_owner_patience = 2 * USEC_PER_MSEC;
 
 static bool never(const struct journal_set *set)
@@ -480,11 +482,26 @@ static bool wait_for_work(struct committer *c)
     }
 }
 
+bool set_gathers(const struct journal_set *set, size_t bytes)
+{
+    return !never(set) && bytes < journal_gather_most;
+}
+
+/* Under the lock: whether all that is pending can as well be written when the sync under way is over. Whoever syncs looks
+ * for it then. */
+static bool can_wait(const struct journal_set *set)
+{
+    size_t bytes = 0;
+    for (const struct journal *j = set->dirty; j && set_gathers(set, bytes); j = j->next_dirty)
+        bytes += j->pending ? j->pending->frames.len : 0;
+    return set->syncing && set_gathers(set, bytes);
+}
+
 /* The one that fell asleep last: its processor is the likeliest to be awake. */
 pthread_cond_t *set_committer_to_wake(struct journal_set *set)
 {
     struct committer *c = set->latest_idle;
-    if (!may_write(set) || !c)
+    if (!may_write(set) || !c || can_wait(set))
         return NULL;
     if (!c->idle)
         c = c == set->committers ? set->committers + 1 : set->committers;
@@ -585,9 +602,9 @@ void *committer_main(void *arg)
             set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
         write_what_is_pending(set);
         set->writing = false;
-        wake_another(set);
         bool mine = !set->syncing && set->written;
         set->syncing = set->syncing || mine;
+        wake_another(set);
         while (mine)
             mine = sync_first(set);
     }

@@ -351,6 +351,10 @@ extern size_t journal_owner_most;  /* bytes pending up to which the owner writes
 /* A write of the owner's that took longer keeps it away; replaceable for tests. */
 extern usec_t journal_owner_patience;
 void *committer_main(void *committer);
+/* bytes of a journal up to which appends wait for journal_set_poll, and for a sync under way; replaceable for tests */
+extern size_t journal_gather_most;
+/* Whether so many bytes can wait for what comes with them: until the owner polls, while something is synced. */
+bool set_gathers(const struct journal_set *set, size_t bytes);
 /* Owner: whether it is to write what is pending itself, as far as things are now. */
 bool set_owner_writes(const struct journal_set *set);
 /* Owner: writes what is pending and lays it on set->finished, if nobody else is at it and it is a mere copy. */

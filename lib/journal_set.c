@@ -174,10 +174,21 @@ void set_call_owner(struct journal_set *set)
     set->config.notify(set->config.notify_arg);
 }
 
+/* What was appended has waited long enough for what comes with it. */
+static void begin_what_gathered(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    pthread_cond_t *wake = set_committer_to_wake(set);
+    pthread_mutex_unlock(&set->lock);
+    if (wake)
+        pthread_cond_signal(wake);
+}
+
 void journal_set_poll(struct journal_set *set)
 {
     set->called = false;
     owner_write(set);
+    begin_what_gathered(set);
     pthread_mutex_lock(&set->lock);
     struct batch *finished = set->finished;
     struct job *jobs = set->jobs_done;
@@ -203,6 +214,7 @@ void journal_set_poll(struct journal_set *set)
         jobs = job->next;
         job_deliver(job);
     }
+    begin_what_gathered(set);
 }
 
 /* Under the lock. */

@@ -33,6 +33,7 @@ int setup(void **state)
     segment_bytes = 0;
     max_producers = 0;
     journal_owner_most = (size_t)1 << 20;
+    journal_gather_most = (size_t)64 << 10;
     journal_owner_patience = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
     strcpy(f->dir, "/tmp/test-journal-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
