@@ -4,11 +4,12 @@ function(millrace_bench name)
   target_link_libraries(bench_${name} PRIVATE millrace_flags ${ARGN})
 endfunction()
 
-add_library(bench_load STATIC bench/load.c bench/talk.c bench/servers.c)
+add_library(bench_load STATIC bench/load.c bench/talk.c bench/stream_talk.c bench/servers.c)
 target_link_libraries(bench_load PRIVATE millrace_flags PUBLIC millrace_base)
 
 millrace_bench(queue bench_load)
 millrace_bench(streams bench_load)
+millrace_bench(stream_latency bench_load)
 millrace_bench(service bench_load)
 millrace_bench(archive bench_load Threads::Threads)
 millrace_bench(journal millrace_journal)

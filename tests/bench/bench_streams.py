@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Messages of 450 bytes, published 100 at a time, delivered to 1, 10 and 100 live subscribers: pubsub beside redis PUBLISH
-and NATS, each on processor 0, asked by the same lean client on processor 1.
+"""Live subscribers of pubsub, beside redis PUBLISH and NATS: each server on processor 0, asked by the same lean client on
+processor 1, messages of 450 bytes.
 
-    bench_streams.py [ROUNDS]        run by scripts/bench, which names the build
+    bench_streams.py streams [ROUNDS]          delivered messages a second: 1, 10 and 100 subscribers, published 100 a request
+    bench_streams.py stream_latency [ROUNDS]   from publisher to subscriber, at 50,000 messages a second, 10 a request
+    bench_streams.py streams_slow [ROUNDS]     98 subscribers of pubsub, without and with two more: one that reads 1 KB/s, one stopped
 
-Each round measures every server in turn; shown are medians of messages delivered a second, summed over the subscribers, and
-pubsub's ratio to the best peer. Peers that are not installed (scripts/setup --bench) are left out."""
+Run by scripts/bench, which names the build. Each round measures every server in turn; shown are medians, of figures and of the
+ratios within a round. Peers that are not installed (scripts/setup --bench) are left out."""
 import os
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import time
 
 import harness
 import measuring
 
-DELIVERED = 1000000  # messages a measurement, at least 20,000 of them published
+DELIVERED = {1: 600000, 10: 2500000, 100: 4000000}  # messages a measurement: about a second
+# Connections that publish: with how many each server does best (1, 4 and 8 were tried).
+PUBLISHERS = {"pubsub": 4, "redis": 4, "nats": 1}
+RATE, SECONDS = 50000, 2
 
 
 class Bench(measuring.Bench):
@@ -25,7 +29,8 @@ class Bench(measuring.Bench):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        argv = {"redis": ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir],
+        argv = {"redis": ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir,
+                          "--client-output-buffer-limit", "pubsub 0 0 0"],
                 "nats": ["nats-server", "-a", "127.0.0.1", "-p", str(port)]}[name]
         log = open(self.path(name + ".log"), "wb")
         self.addCleanup(log.close)
@@ -45,31 +50,58 @@ class Bench(measuring.Bench):
         measuring.pin(p.pid, 0)
         return int(p.url.rsplit(":", 1)[1])
 
-    def measure(self, protocol, port, subscribers):
-        run = subprocess.run([harness.program("bench_streams"), protocol, str(port), str(subscribers),
-                              str(max(DELIVERED // subscribers, 20000))], capture_output=True, text=True)
-        if run.returncode != 0:
-            sys.exit(run.stderr)
-        return float(run.stdout)
+    def peers(self):
+        return {name: self.peer(name) for name in ("redis", "nats") if shutil.which(name + "-server")}
+
+
+def run(program, *args):
+    done = subprocess.run([harness.program(program), *map(str, args)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return [float(word) for word in done.stdout.split()]
+
+
+def delivered(protocol, port, subscribers, *more):
+    messages = DELIVERED[100 if subscribers > 10 else subscribers] // subscribers
+    return run("bench_streams", protocol, port, subscribers, messages, PUBLISHERS[protocol], *more)[0]
+
+
+def streams(bench, rounds):
+    servers = {"pubsub": bench.pubsub("never"), **bench.peers()}
+    for subscribers in (1, 10, 100):
+        seen = [{name: delivered(name, port, subscribers) for name, port in servers.items()} for _ in range(rounds)]
+        text = "  ".join("%s %.2f M/s" % (name, statistics.median(s[name] for s in seen) / 1e6) for name in servers)
+        if len(servers) > 1:
+            ratio = statistics.median(s["pubsub"] / max(v for n, v in s.items() if n != "pubsub") for s in seen)
+            text += "   pubsub %.2f of the best peer" % ratio
+        print("%3d subscribers: %s" % (subscribers, text), flush=True)
+
+
+def stream_latency(bench, rounds):
+    servers = {("pubsub, sync=" + sync): ("pubsub", bench.pubsub(sync)) for sync in ("never", "0", "5")}
+    if shutil.which("redis-server"):  # NATS puts pings between the messages: they are not found by counting bytes
+        servers["redis"] = ("redis", bench.peer("redis"))
+    print("%-20s %10s %10s %10s %10s   (milliseconds, %d messages/s in batches of 10)"
+          % ("", "p50", "p99", "p99.9", "worst", RATE))
+    for label, (protocol, port) in servers.items():
+        seen = [run("bench_stream_latency", protocol, port, RATE, SECONDS) for _ in range(rounds)]
+        print("%-20s %10.3f %10.3f %10.3f %10.3f" % (label, *(statistics.median(column) for column in zip(*seen))), flush=True)
+
+
+def streams_slow(bench, rounds):
+    port = bench.pubsub("never")
+    seen = [(delivered("pubsub", port, 98), delivered("pubsub", port, 98, "slow")) for _ in range(rounds)]
+    print("98 subscribers: %.2f M/s, beside a slow and a stopped one %.2f M/s: %.2f of it (asked: 0.9)" % (
+        statistics.median(a for a, _ in seen) / 1e6, statistics.median(b for _, b in seen) / 1e6,
+        statistics.median(b / a for a, b in seen)))
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    what = {"streams": streams, "stream_latency": stream_latency, "streams_slow": streams_slow}[sys.argv[1]]
     bench = Bench()
     bench.setUp()
     try:
-        servers = [("pubsub, never", "pubsub", bench.pubsub("never"))]
-        servers += [(name, name, bench.peer(name)) for name in ("redis", "nats") if shutil.which(name + "-server")]
-        for subscribers in (1, 10, 100):
-            seen = {label: [] for label, _, _ in servers}
-            for _ in range(rounds):
-                for label, protocol, port in servers:
-                    seen[label].append(bench.measure(protocol, port, subscribers))
-                    time.sleep(0.1)
-            medians = {label: statistics.median(values) for label, values in seen.items()}
-            best = max([v for label, v in medians.items() if not label.startswith("pubsub")], default=0)
-            print("%3d subscribers:" % subscribers, "  ".join("%s %.2f M/s" % (k, v / 1e6) for k, v in medians.items()),
-                  "  pubsub %.2f of the best peer" % (medians["pubsub, never"] / best) if best else "", flush=True)
+        what(bench, int(sys.argv[2]) if len(sys.argv) > 2 else 5)
     finally:
         bench.doCleanups()
 

@@ -1,0 +1,123 @@
+/* bench_stream_latency PROTOCOL PORT RATE SECONDS: how long messages take from a publisher to a subscriber, for the servers of
+ * bench_streams but NATS, whose pings stand between the messages; prints p50, p99, p99.9 and the worst in milliseconds.
+ *
+ * RATE messages a second of 450 bytes are published 10 a request, open loop: batch k is due at k * 10 / RATE whatever the
+ * server does, its messages say when that was, and their latency counts from then. So a stall costs every message
+ * that was due meanwhile. One subscriber looks at every message. The first tenth of the batches is warming up and not counted. The
+ * client never sleeps: a wake-up of its own would be measured too. */
+#include "clock.h"
+#include "load.h"
+#include "stream_talk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define BATCH 10
+#define PUBLISHERS 64 /* in turn: a server that takes one connection's requests one by one is not asked to */
+#define READ_SIZE (256 * 1024)
+
+struct client {
+    const struct stream_talk *talk;
+    int publishers[PUBLISHERS], subscriber;
+    double spacing; /* microseconds between batches */
+    uint64_t batches, sent;
+    usec_t began;
+    struct buf batch;
+    char stamp[STREAM_STAMP + 1]; /* of the message that is being received */
+    uint64_t got;                 /* bytes */
+    double *latencies;            /* milliseconds */
+    uint64_t n;
+};
+
+static void publish(struct client *c, usec_t now)
+{
+    static char answers[READ_SIZE];
+    usec_t due = c->began + (usec_t)((double)c->sent * c->spacing);
+    int fd = c->publishers[c->sent % PUBLISHERS];
+    if (c->sent == c->batches || due > now)
+        return;
+    (void)!recv(fd, answers, sizeof answers, MSG_DONTWAIT); /* of its last request; nobody waits for them */
+    buf_clear(&c->batch);
+    c->talk->publish(&c->batch, BATCH, (uint64_t)due);
+    if (send(fd, c->batch.ptr, c->batch.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)c->batch.len)
+        stream_talk_fail("publishing: the server is far behind");
+    c->sent++;
+}
+
+static void finish_message(struct client *c, usec_t now)
+{
+    uint64_t number = c->got / c->talk->delivered;
+    if (number * 10 < c->batches * BATCH)
+        return;
+    c->latencies[c->n++] = (double)(now - (usec_t)strtoull(c->stamp, NULL, 16)) / 1e3;
+}
+
+/* Takes what is of one message; how much that was. */
+static size_t take_message(struct client *c, const char *text, size_t n, usec_t now)
+{
+    size_t at = (size_t)(c->got % c->talk->delivered), left = c->talk->delivered - at;
+    size_t used = n < left ? n : left;
+    for (size_t i = 0; i < STREAM_STAMP; i++) {
+        size_t place = c->talk->text_at + i;
+        if (place >= at && place < at + used)
+            c->stamp[i] = text[place - at];
+    }
+    if (used == left)
+        finish_message(c, now);
+    c->got += used;
+    return used;
+}
+
+static void receive(struct client *c)
+{
+    static char room[READ_SIZE];
+    ssize_t n = recv(c->subscriber, room, sizeof room, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+        stream_talk_fail("receiving");
+    usec_t now = clock_monotonic();
+    for (size_t done = 0; n > 0 && done < (size_t)n;)
+        done += take_message(c, room + done, (size_t)n - done, now);
+}
+
+static void run(struct client *c)
+{
+    uint64_t bytes = c->batches * BATCH * c->talk->delivered;
+    c->began = clock_monotonic();
+    for (usec_t now = c->began; c->got < bytes; now = clock_monotonic()) {
+        publish(c, now);
+        receive(c);
+        if (now - c->began > 60 * USEC_PER_SEC)
+            stream_talk_fail("too slow");
+    }
+}
+
+static void print(struct client *c)
+{
+    (void)load_median(c->latencies, c->n); /* sorts them */
+    printf("%.3f %.3f %.3f %.3f\n", c->latencies[c->n / 2], c->latencies[c->n * 99 / 100],
+        c->latencies[c->n * 999 / 1000], c->latencies[c->n - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    struct client c = {.talk = argc == 5 ? stream_talk_find(argv[1]) : NULL};
+    if (!c.talk) {
+        fprintf(stderr, "usage: bench_stream_latency pubsub|redis PORT RATE SECONDS\n");
+        return 64;
+    }
+    int port = (int)strtol(argv[2], NULL, 10);
+    double rate = strtod(argv[3], NULL);
+    c.batches = (uint64_t)(rate * strtod(argv[4], NULL)) / BATCH;
+    c.spacing = BATCH * 1e6 / rate;
+    load_pin(1);
+    c.latencies = mem_alloc(c.batches * BATCH * sizeof *c.latencies);
+    c.subscriber = stream_talk_subscribe(c.talk, port);
+    for (size_t i = 0; i < PUBLISHERS; i++)
+        if ((c.publishers[i] = load_connect(port)) < 0)
+            stream_talk_fail("connecting");
+    run(&c);
+    print(&c);
+    return 0;
+}
