@@ -51,6 +51,7 @@ static void retry_during_the_sync(struct fixture *f, int error, struct answer *f
     sync_error = error;
     io = &held;
     assert_int_equal(append(f, "p", 0, 5, "abc", first), JOURNAL_OK);
+    journal_set_poll(f->set);
     sem_wait(&syncing);
     assert_int_equal(append(f, "p", 0, 5, "abc", again), JOURNAL_OK);
     for (int i = 0; i < 100; i++)
