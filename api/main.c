@@ -103,7 +103,7 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 
 static const struct daemon_spec spec = {
     .name = "api",
-    .summary = "Answers how often: series and breakdowns of what is counted.",
+    .summary = "answers how often: series and breakdowns of what is counted",
     .options = options,
     .default_port = 8088,
     .routes = api_routes,

@@ -16,7 +16,9 @@ static void append_bounds(const struct option_row *r, struct buf *out)
         r->max != 0 && (r->type == OPTION_INT || r->type == OPTION_SIZE || r->type == OPTION_DURATION);
     bool huge = r->max >= INT64_C(1) << 50;
     const char *unit = r->type == OPTION_DURATION ? "ms" : r->unit;
-    if (r->fallback != NULL && *r->fallback != '\0')
+    bool told = r->fallback != NULL && *r->fallback != '\0' &&
+                (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0);
+    if (told)
         buf_printf(out, "%sdefault %s", out->ptr[out->len - 1] == '(' ? "" : "; ", r->fallback);
     if (bounded && !huge)
         buf_printf(out, "%s%lld..%lld%s%s", out->ptr[out->len - 1] == '(' ? "" : "; ", (long long)r->min,

@@ -121,7 +121,7 @@ static int run_compactor(const struct options *o)
 int tool_compact(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "compact",
-        .summary = "millrace compact: moves what is counted so far into the archive",
+        .summary = "moves what is counted so far into the archive",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, run_compactor);
 }

@@ -23,6 +23,7 @@
 #define LOCKS_ABOVE 3 /* a journal lies at most this deep in a daemon's data directory */
 
 static const char help[] =
+    "looks into a journal's directory that no daemon uses, and repairs it\n\n"
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
     "  check   verify every frame of every segment; 0: intact, 65: damaged, 78: not readable,\n"

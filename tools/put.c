@@ -365,7 +365,7 @@ static int put_with(const struct options *o)
 int tool_put(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "put",
-        .summary = "millrace put: posts events, one a line, to the local queue",
+        .summary = "posts events, one a line, to the local queue",
         .operands = "[FILE...|-]",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, put_with);

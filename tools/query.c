@@ -14,6 +14,7 @@
 #include <sysexits.h>
 
 static const char usage[] =
+    "asks the API how often, and prints a table, JSON or CSV\n\n"
     "usage: millrace query series --LABEL KEY [--unit day] [--units N | --from T --to T] [--timezone ZONE]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query counters\n\n"

@@ -348,8 +348,7 @@ static int status_with(const struct options *o)
 
 int tool_status(int argc, char **argv)
 {
-    static const struct options_spec spec = {.program = "status",
-        .summary = "millrace status: shows the daemons of a pipeline",
-        .rows = {rows, NULL}};
+    static const struct options_spec spec = {
+        .program = "status", .summary = "shows the daemons of a pipeline", .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, status_with);
 }

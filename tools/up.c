@@ -342,7 +342,7 @@ int tool_up(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "millrace",
         .usage = "millrace up",
-        .summary = "millrace up: runs a whole pipeline in the foreground until Ctrl-C",
+        .summary = "runs a whole pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;
     struct up up = {0};

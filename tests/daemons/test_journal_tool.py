@@ -159,7 +159,8 @@ class JournalToolTest(MillraceTest):
         directory, _, _ = self.filled()
         self.assertEqual(self.tool("dump", "--payload", directory), self.tool("dump", directory, "--payload"))
         status, text = self.tool("check", "--help")
-        self.assertEqual((status, text.split(" ")[0]), (0, "usage:"))
+        self.assertEqual(status, 0)
+        self.assertIn("\nusage: millrace journal check|dump|repair DIR\n", text)
         self.assertEqual(self.tool("check", directory, "--payload")[0], 64)
         self.assertEqual(self.tool("dump", directory, "--hex")[0], 64)
         with open("/dev/full", "wb") as full:

@@ -1,0 +1,160 @@
+"""The documents' links, maps, routes, settings and manual pages, beside what is there."""
+import glob
+import os
+import re
+import subprocess
+
+import harness
+from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read_file
+
+DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
+TOOLS = ("up", "put", "query", "status", "compact", "journal")
+ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "tools")
+# The aggregator's and sortdb's routes are those of the read protocol, and their own.
+SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
+# Options of other programs, and of `millrace query`, which passes on what it does not know itself.
+NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x"}
+PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name")
+BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
+
+
+def text_of(*path):
+    return read_file(os.path.join(ROOT, *path)).decode()
+
+
+def documents():
+    return [os.path.relpath(path, ROOT) for path in sorted(
+        glob.glob(os.path.join(ROOT, "*.md")) + glob.glob(os.path.join(ROOT, "docs", "*.md")))]
+
+
+def section(text, title):
+    """A document's text from the heading that begins with `title` to the next of its level."""
+    return re.search(r"^(#+) %s.*?(?=^\1 |\Z)" % re.escape(title), text, re.M | re.S).group(0)
+
+
+def anchors(text):
+    """The names that headings have for links."""
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def programs():
+    """Every program in libexec, and every subcommand that is built into `millrace`."""
+    return sorted(os.listdir(os.path.dirname(program("simplequeue")))) + list(TOOLS)
+
+
+def help_of(name):
+    argv = [program("millrace"), name] if name in TOOLS else [program(name)]
+    return subprocess.run([*argv, "--help"], capture_output=True, check=True, timeout=harness.PATIENCE).stdout.decode()
+
+
+def options_of(name):
+    return set(re.findall(r"--([a-z][a-z0-9-]*)", help_of(name)))
+
+
+class LinksTest(MillraceTest):
+    def test_every_link_leads_somewhere(self):
+        wrong = []
+        for document in documents():
+            for link in re.findall(r"\]\(([^)\s]+)\)", text_of(document)):
+                path, _, anchor = link.partition("#")
+                target = os.path.normpath(os.path.join(os.path.dirname(document), path)) if path else document
+                if re.match(r"https?:", link):
+                    continue
+                if not os.path.exists(os.path.join(ROOT, target)):
+                    wrong.append((document, link))
+                elif anchor and anchor not in anchors(text_of(target)):
+                    wrong.append((document, link))
+        self.assertEqual(wrong, [])
+
+    def test_the_readme_names_every_document(self):
+        named = set(re.findall(r"\]\((docs/[^)#]+)\)", text_of("README.md")))
+        self.assertEqual(set(documents()) - named, {"README.md", "ARCHITECTURE.md"})
+
+    def test_files_and_tests_that_documents_name_are_there(self):
+        """tests/daemons/test_x.py, scripts/x, docs/x.md ...; and `test_what_it_shows`, the name of one test."""
+        tests = "".join(text_of(path) for path in glob.glob(os.path.join(ROOT, "tests", "*", "test_*")))
+        gone = []
+        for document in documents():
+            text = text_of(document)
+            for path in re.findall(r"(?<![\w./])((?:tests|scripts|docs|lib|etc)/[\w./-]*\w)", text):
+                if not glob.glob(os.path.join(ROOT, path + "*" if path.endswith("_") else path)):
+                    gone.append((document, path))
+            gone += [(document, name) for name in re.findall(r"`(test_\w+)`", text)
+                     if not re.search(r"(def|void) %s\(" % name, tests)]
+        self.assertEqual(gone, [])
+
+
+class MapTest(MillraceTest):
+    """ARCHITECTURE.md is a map: what it shows is there, and what is there it shows."""
+
+    def test_every_directory_is_a_room(self):
+        parts = {path.split(os.sep)[-2] for path in glob.glob(os.path.join(ROOT, "*", "CMakeLists.txt"))}
+        rooms = set(re.findall(r"^\| `(\w+)/`", section(text_of("ARCHITECTURE.md"), "The rooms"), re.M))
+        self.assertEqual(parts - rooms - {"build"}, set())
+
+    def test_every_header_of_lib_is_described(self):
+        headers = {os.path.basename(path) for path in glob.glob(os.path.join(ROOT, "lib", "*.h"))}
+        described = set(re.findall(r"`(\w+\.h)`", section(text_of("ARCHITECTURE.md"), "lib/")))
+        self.assertEqual({h for h in headers if not h.endswith("_internal.h")}, described)
+
+    def test_what_a_room_holds_is_there(self):
+        rows = dict(re.findall(r"^\| `(\w+)/` \| (.*?) \|", section(text_of("ARCHITECTURE.md"), "The rooms"), re.M))
+        gone = []
+        for room in ROOMS:
+            for name in re.findall(r"`([a-z_*]+)`", rows[room]):
+                if not glob.glob(os.path.join(ROOT, room, name + ".[ch]")):
+                    gone.append((room, name))
+        self.assertEqual(gone, [])
+
+    def test_every_module_is_in_its_room(self):
+        rows = dict(re.findall(r"^\| `(\w+)/` \| (.*?) \|", section(text_of("ARCHITECTURE.md"), "The rooms"), re.M))
+        unnamed = []
+        for room in ROOMS:
+            named = re.findall(r"`([a-z_*]+)`", rows[room])
+            for path in glob.glob(os.path.join(ROOT, room, "*.h")):
+                module = os.path.basename(path)[:-2]
+                if module not in ("app", "http") and not module.endswith("_internal") and \
+                        not any(re.fullmatch(n.replace("*", r"\w*"), module) for n in named):
+                    unnamed.append((room, module))
+        self.assertEqual(unnamed, [])
+
+
+class RoutesTest(MillraceTest):
+    def test_protocol_md_says_every_route_and_no_other(self):
+        """The tables of docs/protocol.md, beside what `GET /` of each running daemon lists."""
+        config = self.write("pipeline.conf", pipeline_config(self.path("data")))
+        pipeline = Pipeline(self, config, self.path("data")).wait_ready()
+        for daemon in DAEMONS:
+            text = "".join(section(text_of("docs/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
+            told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/]*)", text)) - BUILT_IN_ROUTES
+            listed = set(re.findall(r"^(/\S*)", pipeline.ask(daemon, "GET", "/").text, re.M)) - BUILT_IN_ROUTES
+            self.assertEqual(told, listed, daemon)
+
+
+class SettingsTest(MillraceTest):
+    def test_options_in_documents_exist(self):
+        """A renamed option must not live on in a document."""
+        known = set().union(*(options_of(name) for name in programs())) | NOT_OURS | set(PARAMETERS)
+        wrong = []
+        for document in (*documents(), "docs/man/millrace.1", "etc/systemd/millrace.service"):
+            text = text_of(document).replace("\\-", "-")
+            named = {option.replace("_", "-") for option in re.findall(r"(?<![\w-])--([a-z][a-z0-9_-]+)", text)}
+            wrong += [(document, option) for option in sorted(named - known)]
+        self.assertEqual(wrong, [])
+
+    def test_every_program_has_a_manual_page_with_every_option(self):
+        for name in programs():
+            page = text_of(harness.BUILD, "share/man/man1/millrace-%s.1" % name).replace("\\-", "-")
+            self.assertEqual(options_of(name) - set(re.findall(r"--([a-z][a-z0-9-]*)", page)), set(), name)
+            self.assertIn("millrace-%s - " % name, page)
+
+    def test_the_command_knows_every_program(self):
+        """`millrace help` and millrace(1) list what there is to run."""
+        listed = subprocess.run([program("millrace"), "help"], capture_output=True, check=True).stdout.decode()
+        for name in programs():
+            self.assertIn(name, listed)
+            self.assertIn(name, text_of("docs/man/millrace.1"))
+
+
+if __name__ == "__main__":
+    harness.main()
