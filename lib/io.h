@@ -10,6 +10,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* The mode that files of a data directory are made with, less what the umask takes: what applications handed over, and
+ * what is known of it, is for the daemon's user and group, not for everybody on the host. What is made to be read by
+ * others (archives, files of streams) has the usual 0666. */
+#define IO_PRIVATE_MODE 0640
+
 struct io_ops {
     int (*open)(const char *path, int flags, mode_t mode);
     ssize_t (*pread)(int fd, void *p, size_t n, off_t at);

@@ -90,7 +90,7 @@ int segment_create(
 {
     char *path = segment_path(dir, h->sequence, "");
     char *fresh = spare ? spare_path(dir, "") : segment_path(dir, h->sequence, ".new");
-    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), 0666);
+    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
     bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
     failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(io_sync_dir(dir)) != 0;
     if (failed && fd >= 0) {

@@ -80,7 +80,7 @@ static struct spare make_spare(struct journal *j)
 {
     struct spare made = {.state = SPARE_REFUSED};
     char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
-    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd >= 0) {
         uint64_t filled = 0;
         int failed = fill_file(j, fd, &filled);

@@ -214,7 +214,7 @@ static int make(struct cursor_file *f, size_t slots)
     memcpy(unit, magic, sizeof magic);
     memcpy(unit + sizeof magic, &version, sizeof version);
     seal(unit, 0);
-    f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||
                  io->rename(name.ptr, f->path) != 0 || io_sync_dir(dir.ptr) != 0;
     int saved = errno;
@@ -227,7 +227,7 @@ static int make(struct cursor_file *f, size_t slots)
 static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
 {
     struct stat st;
-    f->fd = io->open(f->path, O_RDWR | O_CLOEXEC, 0666);
+    f->fd = io->open(f->path, O_RDWR | O_CLOEXEC, 0);
     if (f->fd < 0 && (errno != ENOENT || make(f, slots) != 0))
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     enum cursor_file_result r = read_header(f, error, size);

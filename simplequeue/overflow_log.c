@@ -70,7 +70,7 @@ static int open_file(const char *path, off_t *size)
     int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
     bool made = fd < 0 && errno == ENOENT;
     if (made)
-        fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
     if ((made && sync_name(path) != 0) || fstat(fd, &st) != 0) {

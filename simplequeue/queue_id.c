@@ -55,7 +55,7 @@ int queue_id_read(
 /* Elsewhere first, so that a crash leaves the old file or the new one. */
 static int replace(const char *dir, const char *fresh, const char *path, const char *text)
 {
-    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
     int failed = io_write_all(fd, text, strlen(text), 0) != 0 || io->fsync(fd) != 0;

@@ -243,7 +243,8 @@ struct repair {
 static int copy_start(const char *from, const char *to, uint64_t n)
 {
     static char bytes[1 << 16];
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int in = open(from, O_RDONLY | O_CLOEXEC),
+        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = in < 0 || out < 0 ? -1 : 0;
     for (uint64_t at = 0; at < n && !failed;) {
         size_t want = n - at < sizeof bytes ? (size_t)(n - at) : sizeof bytes;
