@@ -7,6 +7,7 @@
 #define SIMPLEQUEUE_APP_H
 
 #include "daemon.h"
+#include "new_queues.h"
 #include "overflow.h"
 #include "parked.h"
 #include "put_request.h"
@@ -30,6 +31,7 @@ struct app {
     size_t max_items;
     struct bytes mget_separator, mput_separator;
     struct waiting waiting;
+    struct new_queues new_queues;
     struct overflow *overflow; /* NULL: full queues refuse */
     size_t pending;            /* replies that wait for a commit */
     bool drained;              /* told */
@@ -77,8 +79,8 @@ struct pending {
     struct buf body;        /* GET, MGET: what was taken; its memory is used again */
     struct pending *spare;  /* the next of those that can be used again */
     const char *verb;       /* "acked": the member of the reply */
-    struct room_ask ask;    /* a put that waits for room, and */
-    http_handler *handler;  /* what is called for it again */
+    struct room_ask ask;    /* a put that waits for room, */
+    http_handler *handler;  /* and what is called again for whoever waits before he has begun */
     struct waiter *waiter;  /* an ack that rides a reserve: what comes next */
     uint64_t count, before; /* EMPTY: how many so far; ids below which all go */
 };
@@ -93,9 +95,10 @@ bool param_items(struct app *app, struct http_request *req, size_t fallback, siz
 /* separator=, or the option's; never empty. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
 
-/* The queue of that name, made when there is none. NULL when the problem was answered. */
+/* The queue of that name, made when there is none. NULL when the problem was answered, or when the request waits for its
+ * queue: then `handler` is called once more, so it has changed nothing before. */
 struct named_queue *obtain_queue(
-    struct app *app, struct http_request *req, const char *name, struct queue_now now);
+    struct app *app, struct http_request *req, const char *name, http_handler *handler);
 /* HEAD withholds the reply, so what it took or leased would be lost: 405. True when that was answered. */
 bool refuse_head(struct http_request *req);
 void add_queue_id(struct http_request *req, const struct named_queue *q);

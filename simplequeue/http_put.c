@@ -1,5 +1,6 @@
 #include "app.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the reply ---- */
@@ -73,14 +74,59 @@ static void reply_unmade(
     http_problem(req, 503, result == QUEUE_NO_SPACE ? "storage-full" : "storage-failed", NULL, "%s", error);
 }
 
-struct named_queue *obtain_queue(
-    struct app *app, struct http_request *req, const char *name, struct queue_now now)
+/* ---- requests that wait before they have begun ---- */
+
+/* They stay as they are, and are handled again from their beginning when what they wait for is there. */
+static struct pending *wait_before(struct app *app, struct http_request *req, http_handler *handler)
 {
-    char error[512] = "";
+    struct pending *p = pending_new(app, req, NULL);
+    p->handler = handler;
+    return p;
+}
+
+/* NULL when its client is gone. */
+static struct http_request *wait_is_over(const struct pending *p)
+{
+    if (p->req)
+        http_on_gone(p->req, NULL, NULL);
+    return p->req;
+}
+
+/* ---- a queue that is to be made ---- */
+
+struct unmade {
+    struct queue_wish wish;
+    struct pending *p;
+};
+
+static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error)
+{
+    struct unmade *u = wish->arg;
+    struct pending *p = u->p;
+    struct http_request *req = wait_is_over(p);
+    free(u);
+    if (req && result == QUEUE_OK)
+        p->handler(req, p->app);
+    else if (req)
+        reply_unmade(p->app, req, result, error);
+    pending_free(p);
+}
+
+struct named_queue *obtain_queue(
+    struct app *app, struct http_request *req, const char *name, http_handler *handler)
+{
     enum queue_result r;
-    struct named_queue *q = queues_get(app->queues, name, now, &r, error, sizeof error);
-    if (!q)
-        reply_unmade(app, req, r, error);
+    struct named_queue *q = new_queues_find(app, name, &r);
+    if (!q && r != QUEUE_OK) {
+        reply_refused(app, req, r, 0);
+    } else if (!q) {
+        struct unmade *u = mem_zalloc(sizeof *u);
+        u->p = wait_before(app, req, handler);
+        u->wish.told = queue_told;
+        u->wish.arg = u;
+        snprintf(u->wish.name, sizeof u->wish.name, "%s", name);
+        new_queues_ask(app, &u->wish);
+    }
     return q;
 }
 
@@ -89,9 +135,7 @@ struct named_queue *obtain_queue(
 static void room_told(struct room_ask *ask, enum queue_result result)
 {
     struct pending *p = ask->arg;
-    struct http_request *req = p->req;
-    if (req)
-        http_on_gone(req, NULL, NULL);
+    struct http_request *req = wait_is_over(p);
     if (req && result == QUEUE_OK) {
         p->handler(req, p->app);
     } else if (req) {
@@ -102,7 +146,6 @@ static void room_told(struct room_ask *ask, enum queue_result result)
     pending_free(p);
 }
 
-/* The request stays as it is, and is handled again from its beginning once there is room. */
 static void wait_for_room(struct pending *p, const struct queue_put *what, http_handler *handler)
 {
     p->handler = handler;
@@ -134,7 +177,7 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
         http_problem(req, 400, "missing-data", NULL, "missing data");
         return;
     }
-    struct named_queue *q = obtain_queue(app, req, name, now);
+    struct named_queue *q = obtain_queue(app, req, name, way->handler);
     if (!q)
         return;
     struct pending *p = pending_new(app, req, q);

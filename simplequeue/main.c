@@ -331,6 +331,7 @@ static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     struct app *app = &w->app;
+    new_queues_close(app);
     if (app->queues)
         queues_flush(app->queues);
     nng_ingest_close(&w->ingest);

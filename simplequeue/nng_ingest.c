@@ -23,7 +23,8 @@ struct nng_ingest {
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
     int max_connections;
-    struct stats_counter *batches, *messages, *refused, *closed;
+    size_t max_body;
+    struct stats_counter *batches, *messages, *refused, *accepted, *closed;
     struct stats_histogram *seconds;
 };
 
@@ -33,6 +34,7 @@ struct batch {
     nng_msg *msg;
     size_t len;
     struct named_queue *q;
+    struct queue_wish wish;
     struct room_ask ask;
     usec_t began;
 };
@@ -52,16 +54,19 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     struct nng_ingest *in = arg;
     int n = what == NNG_PIPE_EV_REM_POST ? --in->connections : ++in->connections;
+    stats_add(in->accepted, what == NNG_PIPE_EV_ADD_PRE);
     if (what == NNG_PIPE_EV_ADD_PRE && n > in->max_connections) {
         stats_add(in->closed, 1);
         nng_pipe_close(pipe);
     }
 }
 
-/* The send buffer holds a reply to everything that may be received, so that sending never waits. */
+/* The send buffer holds a reply to everything that may be received, so that sending never waits. nng closes a connection
+ * on which a message beyond RECVMAXSZ is announced, without a word to anybody; so that is further away than what is taken,
+ * and what lies between is answered. */
 static int set_socket(struct nng_ingest *in)
 {
-    size_t largest = (size_t)options_int(daemon_options(in->app->daemon), "max_body") + 64;
+    size_t largest = NNG_INGEST_HEARD * in->max_body + 64; /* the header of a request */
     int why = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_MESSAGES);
     if (why == 0)
         why = nng_socket_set_int(in->socket, NNG_OPT_RECVBUF, 1);
@@ -99,6 +104,7 @@ static void add_numbers(struct nng_ingest *in)
     in->refused = stats_counter(s, "nng_refused_total", NULL, "batches that were refused");
     in->closed = stats_counter(
         s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
+    in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
     in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
     stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
     stats_gauge(
@@ -255,20 +261,29 @@ static void wait_for_room(struct batch *b, const struct queue_put *what)
     overflow_ask(b->in->app, b->q, &b->ask);
 }
 
+static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error);
+
+static void wait_for_queue(struct batch *b, const char *name)
+{
+    b->wish.told = queue_told;
+    b->wish.arg = b;
+    snprintf(b->wish.name, sizeof b->wish.name, "%s", name);
+    new_queues_ask(b->in->app, &b->wish);
+}
+
 static void put(struct batch *b, const char *name, const struct queue_put *what)
 {
     struct app *app = b->in->app;
-    struct queue_now now = app_now();
     enum queue_result r;
-    char error[512] = "";
     uint64_t mark = 0;
-    b->q = queues_get(app->queues, name, now, &r, error, sizeof error);
-    if (!b->q) {
-        const struct refusal *why = refusal_of(r);
-        refuse_with(b, why->status, why->code, error[0] ? error : queue_strerror(r), 0);
+    b->q = new_queues_find(app, name, &r);
+    if (!b->q && r == QUEUE_OK) {
+        wait_for_queue(b, name);
         return;
     }
-    r = what->n && overflow_has_line(b->q) ? QUEUE_FULL : named_queue_put(b->q, what, now, on_put, b, &mark);
+    if (b->q)
+        r = what->n && overflow_has_line(b->q) ? QUEUE_FULL
+                                               : named_queue_put(b->q, what, app_now(), on_put, b, &mark);
     if (r == QUEUE_FULL && overflow_is_on(app))
         wait_for_room(b, what);
     else if (r != QUEUE_OK)
@@ -309,6 +324,15 @@ static void handle(struct batch *b)
     url_query_free(&query);
 }
 
+static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error)
+{
+    const struct refusal *why = refusal_of(result);
+    if (result == QUEUE_OK)
+        handle(wish->arg);
+    else
+        refuse_with(wish->arg, why->status, why->code, error[0] ? error : queue_strerror(result), 0);
+}
+
 static void room_told(struct room_ask *ask, enum queue_result result)
 {
     struct batch *b = ask->arg;
@@ -316,6 +340,16 @@ static void room_told(struct room_ask *ask, enum queue_result result)
         handle(b);
     else
         refuse(b, result, 0);
+}
+
+static void refuse_large(struct batch *b)
+{
+    char detail[120];
+    snprintf(detail, sizeof detail, "a batch of %zu bytes; the limit, --max-body, is %zu", b->len,
+        b->in->max_body);
+    log_warn("an nng batch is over max_body", LOG_U("bytes", b->len), LOG_U("max_body", b->in->max_body));
+    stats_add(b->in->app->refused, 1);
+    refuse_with(b, 413, "too-large", detail, 0);
 }
 
 static void take(struct nng_ingest *in, nng_msg *msg)
@@ -328,7 +362,10 @@ static void take(struct nng_ingest *in, nng_msg *msg)
     in->waiting++;
     in->waiting_bytes += b->len;
     in->app->pending++;
-    handle(b);
+    if (b->len > in->max_body)
+        refuse_large(b);
+    else
+        handle(b);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -353,6 +390,7 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
     int fd = -1;
     in->app = app;
     in->max_connections = (int)options_int(daemon_options(app->daemon), "max_connections");
+    in->max_body = (size_t)options_int(daemon_options(app->daemon), "max_body");
     add_numbers(in);
     int why = nng_rep0_open_raw(&in->socket);
     if (why == 0)

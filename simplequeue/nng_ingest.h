@@ -8,7 +8,8 @@
  * 1. A reply that says 200 is sent when the put is as safe as HTTP's 200: committed.
  * 2. While NNG_INGEST_MESSAGES batches, or batches of NNG_INGEST_BYTES, are not answered, nothing is received:
  *    then nng's buffers fill, the peers' connections stall, and who sends waits.
- * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped.
+ * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped. A message
+ *    of over NNG_INGEST_HEARD times --max-body is not received: nng closes its connection.
  * 4. Nothing is received before the queues are recovered. What then waits in connections is served after.
  */
 #ifndef SIMPLEQUEUE_NNG_INGEST_H
@@ -21,6 +22,7 @@ struct nng_ingest;
 
 #define NNG_INGEST_MESSAGES 64
 #define NNG_INGEST_BYTES (16u << 20)
+#define NNG_INGEST_HEARD 2 /* times --max-body: so much is received, to be refused by name */
 
 /* Whether `urls`, separated by commas, can be listened on; `token`: HTTP asks for one. 0, or -1 with the error. */
 int nng_ingest_check(const char *urls, bool token, struct config_error *error);

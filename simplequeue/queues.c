@@ -178,7 +178,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
     *result = QUEUE_OK;
     if (q)
         return q;
-    if (qs->table.n >= qs->config.max_queues) {
+    if (queues_count(qs) >= queues_max(qs)) {
         *result = QUEUE_TOO_MANY_QUEUES;
         return NULL;
     }
@@ -188,6 +188,11 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
 size_t queues_count(const struct queues *qs)
 {
     return qs->table.n;
+}
+
+size_t queues_max(const struct queues *qs)
+{
+    return qs->config.max_queues;
 }
 
 struct named_queue *queues_at(const struct queues *qs, size_t i)

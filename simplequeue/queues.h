@@ -46,6 +46,7 @@ struct named_queue *queues_find(const struct queues *qs, const char *name);
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
 size_t queues_count(const struct queues *qs);
+size_t queues_max(const struct queues *qs);
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
 
 const struct queue_limits *queues_limits(const struct queues *qs);

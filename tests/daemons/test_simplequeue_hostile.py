@@ -202,6 +202,42 @@ class DeepTest(Deep):
             start = reply.header("X-Millrace-Next")
         self.assertEqual(out, list(range(40000)))
 
+    def ask_for_queues(self, q, first, end):
+        """A put to each of many new queues, all sent before any is answered: the connections."""
+        port = int(q.url.rsplit(":", 1)[1])
+        connections = [socket.create_connection(("127.0.0.1", port), harness.PATIENCE) for _ in range(first, end)]
+        for number, c in enumerate(connections, first):
+            self.addCleanup(c.close)
+            c.sendall(b"POST /put?queue=q%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx" % number)
+        return connections
+
+    def test_many_new_queues_keep_nobody_waiting(self):
+        """Each costs several syncs; the others are served in between."""
+        n, served, made = 60, 0, 0
+        q = self.queue("--sync=0", "--max-queues=%d" % n)
+        connections = self.ask_for_queues(q, 0, n + 5)
+        while made < n:
+            made = len(q.stats()["queues"])
+            served += 0 < made < n
+        self.assertGreater(served, 5)
+        replies = [c.recv(4096) for c in connections]
+        refused = [i for i, r in enumerate(replies) if r.startswith(b"HTTP/1.1 503 ") and b"too-many-queues" in r]
+        self.assertEqual((len(refused), sum(r.startswith(b"HTTP/1.1 200 ") for r in replies)), (5, n))
+        q = self.again(q, "--sync=0")
+        for i in range(n + 5):
+            self.assertEqual(q.get("/get?queue=q%d" % i).body, b"" if i in refused else b"x")
+
+    def test_a_stop_while_queues_are_made(self):
+        """All who wait are answered first."""
+        q = self.queue("--sync=0")
+        connections = self.ask_for_queues(q, 0, 30)
+        harness.wait_until(lambda: q.stats()["queues"], "the first to be made")
+        q.process.terminate()
+        for c in connections:
+            self.assertTrue(c.recv(4096).startswith(b"HTTP/1.1 200 "))
+        self.assertEqual(q.process.wait(harness.PATIENCE), 0)
+        self.assertEqual(len(self.queue().stats()["queues"]), 30)
+
     def test_empty_of_a_deep_queue_keeps_nobody_waiting(self):
         q = self.queue("--max-memory=1M", "--allow-exit")
         n = 60000

@@ -103,6 +103,26 @@ class Everywhere:
             self.assertEqual(good.ask(b"\nx")["status"], 200)
         self.assertEqual(q.stats()["nng_batches_total"], 4)
 
+    def test_a_batch_that_is_too_large_is_answered(self):
+        """And the connection goes on. One of over twice the limit nng itself ends; new connections tell of that."""
+        q, url = self.listening("--max-body=10000", "--max-message=20000")
+        r = self.requester(url)
+        self.assertEqual(r.ask(b"\n" + b"x" * 9999)["ids"], "1-1")
+        for size in (10000, 15000, 19000):
+            reply = self.refused(r.ask(b"\n" + b"x" * size), 413, "too-large")
+            self.assertIn("%d bytes; the limit, --max-body, is 10000" % (size + 1), reply["detail"])
+        self.assertEqual(r.ask(b"\ny")["ids"], "2-2")
+        numbers = q.stats()
+        self.assertEqual((numbers["nng_refused_total"], numbers["refused_total"], numbers["depth"]), (3, 3, 2))
+        self.assertEqual(len(re.findall(r"nng batch is over max_body\b.* bytes=1\d{4}\b", q.log)), 3, q.log)
+        self.assertEqual(numbers["nng_connections_total"], 1)
+        for again in range(3):
+            with self.assertRaises((ConnectionError, OSError)):
+                r = self.requester(url)
+                r.ask(b"\n" + b"x" * 40000)
+        self.assertEqual(self.requester(url).ask(b"\nz")["ids"], "3-3")
+        self.assertEqual(q.stats()["nng_connections_total"], 5)
+
     def test_a_full_queue_overflows(self):
         q, url = self.listening("--max-depth=2", "--overflow-log=" + self.path("log"))
         r = self.requester(url)

@@ -1,0 +1,38 @@
+/* new_queues: the line of requests whose queue is yet to be made. A queue's directory and journal cost several syncs of
+ * the disk, for which the loop stands still; so each is made in a turn of the loop of its own, and whoever asked for it
+ * is told then.
+ *
+ * 1. A turn makes one queue at most, so that between two of them all sockets are served.
+ * 2. Who asks is told exactly once, from the loop and never from inside new_queues_ask, in the order of asking.
+ * 3. Queues in memory cost nothing: nobody waits for those.
+ */
+#ifndef SIMPLEQUEUE_NEW_QUEUES_H
+#define SIMPLEQUEUE_NEW_QUEUES_H
+
+#include "queues.h"
+
+struct app;
+
+struct queue_wish {
+    struct queue_wish *next;
+    char name[NAME_MAX_BYTES + 1];
+    /* QUEUE_OK: the queue is there. Else why not, and what the system said, if anything. */
+    void (*told)(struct queue_wish *wish, enum queue_result result, const char *error);
+    void *arg;
+};
+
+/* A zeroed one is empty. */
+struct new_queues {
+    struct queue_wish *first, *last;
+};
+
+/* The queue of that name, made when that costs nothing. NULL with QUEUE_OK: ask for it. NULL with anything else: it will
+ * not be made, and that is why. */
+struct named_queue *new_queues_find(struct app *app, const char *name, enum queue_result *result);
+/* Name, told and arg are set. The wish lives until it was told; who waits counts as pending, so that the daemon does not
+ * stop before. */
+void new_queues_ask(struct app *app, struct queue_wish *wish);
+/* The daemon stops, whatever waits: all are told QUEUE_CLOSED. */
+void new_queues_close(struct app *app);
+
+#endif
