@@ -1,10 +1,20 @@
 """Clients of simplequeue that want it to lose something, to hold memory for them, or to stand still."""
+import json
 import socket
 import threading
 import time
 
 import harness
 from queue_test import Deep, InMemory, QueueTest, message, number
+
+
+def read_to_end(s):
+    out = b""
+    while True:
+        piece = s.recv(65536)
+        if not piece:
+            return out
+        out += piece
 
 
 class MemoryTest(InMemory, Deep):
@@ -84,12 +94,7 @@ class Everywhere:
             s.sendall(text)
             if end:
                 s.shutdown(socket.SHUT_WR)
-            out = b""
-            while True:
-                piece = s.recv(65536)
-                if not piece:
-                    return out
-                out += piece
+            return read_to_end(s)
 
     def test_many_delays_due_at_once(self):
         """They become ready in the order of their puts, and nobody else waits for that, over a kill too."""
@@ -159,7 +164,7 @@ class Everywhere:
     def test_parameters_that_are_another_endpoints_are_ignored(self):
         q = self.queue()
         q.post("/put?lease=x&items=y&_=1", b"x")
-        lease, _ = self.reserve(q, "items=1&lease=200&mark=none")
+        lease, _ = self.reserve(q, "items=1&lease=60000&mark=none")
         self.expect(q.post("/touch?lease=%s&extend=60000&id=77&items=z" % lease), 200)
         self.expect(q.post("/touch?lease=%s&extend=0" % lease), 400, "bad-parameter")
         self.expect(q.post("/ack?lease=%s&id=1&extend=no" % lease), 200)
@@ -202,35 +207,40 @@ class DeepTest(Deep):
             start = reply.header("X-Millrace-Next")
         self.assertEqual(out, list(range(40000)))
 
-    def ask_for_queues(self, q, first, end):
+    PUT = b"POST /put?queue=q%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
+    STATS = b"GET /stats?format=json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    def ask_for_queues(self, q, n, more=b""):
         """A put to each of many new queues, all sent before any is answered: the connections."""
         port = int(q.url.rsplit(":", 1)[1])
-        connections = [socket.create_connection(("127.0.0.1", port), harness.PATIENCE) for _ in range(first, end)]
-        for number, c in enumerate(connections, first):
+        connections = [socket.create_connection(("127.0.0.1", port), harness.PATIENCE) for _ in range(n)]
+        for number, c in enumerate(connections):
             self.addCleanup(c.close)
-            c.sendall(b"POST /put?queue=q%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx" % number)
+            c.sendall(self.PUT % number + more)
         return connections
 
     def test_many_new_queues_keep_nobody_waiting(self):
-        """Each costs several syncs; the others are served in between."""
-        n, served, made = 60, 0, 0
-        q = self.queue("--sync=0", "--max-queues=%d" % n)
-        connections = self.ask_for_queues(q, 0, n + 5)
-        while made < n:
-            made = len(q.stats()["queues"])
-            served += 0 < made < n
-        self.assertGreater(served, 5)
-        replies = [c.recv(4096) for c in connections]
-        refused = [i for i, r in enumerate(replies) if r.startswith(b"HTTP/1.1 503 ") and b"too-many-queues" in r]
-        self.assertEqual((len(refused), sum(r.startswith(b"HTTP/1.1 200 ") for r in replies)), (5, n))
-        q = self.again(q, "--sync=0")
+        """Each costs several syncs, so the others are served in between: who asks what there is right behind his put
+        sees few at first."""
+        n = 60
+        q = self.queue("--max-queues=%d" % n)
+        made, refused = [], []
+        for i, c in enumerate(self.ask_for_queues(q, n + 5, self.STATS)):
+            replies = read_to_end(c)
+            made.append(len(json.loads(replies.rsplit(b"\r\n\r\n", 1)[1])["queues"]))
+            if replies.startswith(b"HTTP/1.1 503 "):
+                self.assertIn(b"too-many-queues", replies)
+                refused.append(i)
+        self.assertEqual(len(refused), 5)
+        self.assertGreater(len(set(made)), n / 4)
+        q = self.again(q)
         for i in range(n + 5):
             self.assertEqual(q.get("/get?queue=q%d" % i).body, b"" if i in refused else b"x")
 
     def test_a_stop_while_queues_are_made(self):
         """All who wait are answered first."""
         q = self.queue("--sync=0")
-        connections = self.ask_for_queues(q, 0, 30)
+        connections = self.ask_for_queues(q, 30)
         harness.wait_until(lambda: q.stats()["queues"], "the first to be made")
         q.process.terminate()
         for c in connections:

@@ -73,8 +73,11 @@ class Everywhere:
 
     def test_a_delay(self):
         q, url = self.listening()
-        self.assertEqual(self.requester(url).ask(b"delay=100\nlate")["status"], 200)
-        self.assertEqual(q.get("/get").body, b"")
+        r, began = self.requester(url), time.monotonic()
+        self.assertEqual(r.ask(b"delay=200\nlate")["status"], 200)
+        delayed = self.numbers(q)["delayed"]
+        if time.monotonic() - began < 0.2:
+            self.assertEqual(delayed, 1)
         self.assertEqual(self.reserve(q, "wait=30000")[1], [(2, 1, b"late")])
 
     def test_refusals(self):
@@ -193,12 +196,13 @@ class DiskOverIpc(Everywhere, OnDisk, NngTest):
 class CommitTest(OnDisk, NngTest):
     """With a policy that makes commits slow enough to look at what is not committed."""
     SLOW = "--sync=250"
+    SLOWER = "--sync=1500"  # where the test must look at something before it is committed
 
     def queue(self, *args, **kw):
         return self.start("simplequeue", "--data-dir=" + self.path("data"), *args, **kw)
 
     def test_the_reply_waits_for_the_commit(self):
-        q, url = self.listening(self.SLOW)
+        q, url = self.listening(self.SLOWER)
         r = self.requester(url)
         r.ask(b"\na")  # from here on the next sync is a while away
         r.send(b"\nb")
@@ -210,7 +214,7 @@ class CommitTest(OnDisk, NngTest):
 
     def test_replies_come_out_of_order(self):
         """What can be refused at once is, though it came behind what waits for a commit."""
-        q, url = self.listening(self.SLOW)
+        q, url = self.listening(self.SLOWER)
         r, other = self.requester(url), self.requester(url)
         r.ask(b"\na")
         r.send(b"\nb")

@@ -173,12 +173,13 @@ class Deaths:
     def test_touch_keeps_its_messages_as_long_as_it_lives(self):
         q = self.queue()
         q.post("/put", b"a")
-        lease, _ = self.reserve(q, "lease=1000")
-        self.assertEqual(q.post("/touch?lease=%s&extend=60000" % lease).json(), {"extended": 60000})
+        lease, [(_, tries, _)] = self.reserve(q, "lease=1000")
+        while q.post("/touch?lease=%s&extend=60000" % lease).status != 200:
+            lease, [(_, tries, _)] = self.reserve(q, "lease=1000")  # a machine so busy that it had ended
         self.assertEqual(q.get("/reserve?wait=1200").body, b"")
         self.assertEqual(q.post("/touch?lease=%s&extend=50" % lease).json(), {"extended": 50})
-        self.assertEqual(self.reserve(q, "wait=30000")[1], [(1, 2, b"a")])
-        self.assertEqual(self.numbers(q)["expired"], 1)
+        self.assertEqual(self.reserve(q, "wait=30000")[1], [(1, tries + 1, b"a")])
+        self.assertEqual(self.numbers(q)["expired"], tries)
 
     def test_a_client_that_leaves_while_it_waits_takes_nothing(self):
         q = self.queue()
