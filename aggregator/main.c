@@ -7,6 +7,7 @@
 #include "loop_notify.h"
 #include "metrics.h"
 #include "opening.h"
+#include "peers.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -207,8 +208,7 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
 
 static int open_client(struct wiring *w, struct options *o, struct config_error *error)
 {
-    const char *url = options_string(o, "pubsub_url");
-    url = url ? url : options_peer_url(o, "pubsub", 8081);
+    const char *url = peer_url(o, "pubsub");
     struct http_client_config c = {
         .base = daemon_base(w->app.daemon), .url = url, .max_connections = (int)w->app.streams.n + 2};
     w->client = http_client_new(&c);
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
         .name = "aggregator",
         .summary = "counts the events of streams by the hour, exactly",
         .options = settings_rows,
-        .default_port = 8082,
+        .default_port = PORT_AGGREGATOR,
         .routes = app_routes,
         .check = settings_check,
         .start = start,

@@ -1,6 +1,8 @@
 /* api: exact counts, asked for by HTTP. */
 #include "daemon.h"
 #include "http.h"
+#include "peers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,12 +51,6 @@ static int api_check(struct options *o, struct config_error *error)
     return r;
 }
 
-static const char *peer(struct options *o, const char *option, const char *daemon, int port)
-{
-    const char *url = options_string(o, option);
-    return url ? url : options_peer_url(o, daemon, port);
-}
-
 static void api_stop(void *ctx)
 {
     struct api *api = ctx;
@@ -68,14 +64,11 @@ static int connect_peers(struct daemon *d, struct api *api, struct config_error 
 {
     struct options *o = daemon_options(d);
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
-    const char *queue = peer(o, "queue_url", "simplequeue", 8080);
+    const char *queue = peer_url(o, "simplequeue");
     struct sources_config sources = {.base = daemon_base(d), .timeout = timeout};
-    const char *archive = options_string(o, "sortdb_url");
-    if (archive == NULL && config_section(options_config(o), "sortdb", "") != NULL)
-        archive = options_peer_url(o, "sortdb", 8083);
-    if (archive != NULL)
-        sources.urls[sources.n++] = archive;
-    sources.urls[sources.n++] = peer(o, "aggregator_url", "aggregator", 8082);
+    if (options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", ""))
+        sources.urls[sources.n++] = peer_url(o, "sortdb");
+    sources.urls[sources.n++] = peer_url(o, "aggregator");
     const struct http_client_config client = {
         .base = daemon_base(d), .url = queue, .max_connections = 32, .timeout = timeout};
     api->sources = sources_new(&sources);
@@ -105,7 +98,7 @@ static const struct daemon_spec spec = {
     .name = "api",
     .summary = "answers how often: series and breakdowns of what is counted",
     .options = options,
-    .default_port = 8088,
+    .default_port = PORT_API,
     .routes = api_routes,
     .check = api_check,
     .start = api_start,

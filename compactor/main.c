@@ -4,6 +4,7 @@
 #include "daemon.h"
 #include "log.h"
 #include "options.h"
+#include "peers.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -13,8 +14,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define DEFAULT_AGGREGATOR_PORT 8082
-#define DEFAULT_SORTDB_PORT 8083
 #define TOKEN_MAX 4096
 
 static const struct option_row rows[] = {
@@ -131,16 +130,14 @@ static char *read_token(const char *path)
 static int run_over_http(struct options *o)
 {
     char error[COMPACT_ERROR_TEXT] = "";
-    const char *aggregator = options_string(o, "aggregator_url"), *sortdb = options_string(o, "sortdb_url");
     const char *token_file = options_string(o, "auth_token_file");
     char *token = token_file ? read_token(token_file) : NULL;
     if (token_file && !token)
         return fail("auth_token_file holds no token", EX_CONFIG);
     struct control *control = control_new(
         &(struct control_config){
-            .aggregator_url =
-                aggregator ? aggregator : options_peer_url(o, "aggregator", DEFAULT_AGGREGATOR_PORT),
-            .sortdb_urls = sortdb ? sortdb : options_peer_url(o, "sortdb", DEFAULT_SORTDB_PORT),
+            .aggregator_url = peer_url(o, "aggregator"),
+            .sortdb_urls = peer_url(o, "sortdb"),
             .auth_token = token,
         },
         error);

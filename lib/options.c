@@ -350,9 +350,9 @@ void options_free(struct options **op)
         free(o->values[i].text);
         free(o->values[i].source);
     }
-    for (size_t i = 0; i < o->n_peers; i++)
-        free(o->peers[i]);
-    free(o->peers);
+    for (size_t i = 0; i < o->n_kept; i++)
+        free(o->kept[i]);
+    free(o->kept);
     free(o->values);
     free(o->operands);
     config_free(&o->config);
@@ -386,6 +386,12 @@ const char *options_string(const struct options *o, const char *name)
     return v->is_set ? v->text : NULL;
 }
 
+const char *options_text(const struct options *o, const char *name)
+{
+    const char *text = options_string(o, name);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
 int64_t options_sync(const struct options *o, const char *name)
 {
     return must_find(o, name, 1u << OPTION_SYNC)->number;
@@ -400,6 +406,27 @@ const char *options_source(const struct options *o, const char *name)
 bool options_is_set(const struct options *o, const char *name)
 {
     return must_find(o, name, ~0u)->rank > RANK_DEFAULT;
+}
+
+int options_refuse(
+    const struct options *o, const char *name, struct config_error *error, const char *fmt, ...)
+{
+    va_list ap;
+    bool is_set = options_is_set(o, name);
+    int n = snprintf(error->text, sizeof error->text, "%.300s%s%s: ", is_set ? options_source(o, name) : "",
+        is_set ? ": " : "", name);
+    va_start(ap, fmt);
+    vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+int options_check_name(const struct options *o, const char *name, struct config_error *error)
+{
+    const char *text = options_text(o, name);
+    if (text == NULL ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
+        return 0;
+    return options_refuse(o, name, error, "it is no name: [A-Za-z0-9_.-]{1,64}");
 }
 
 size_t options_operands(const struct options *o, char ***operands)
@@ -418,27 +445,9 @@ bool options_check_only(const struct options *o)
     return o->check_only;
 }
 
-const char *options_peer_url(struct options *o, const char *daemon, int default_port)
+const char *options_keep(struct options *o, struct bytes text)
 {
-    const struct config_section *s = config_section(o->config, daemon, "");
-    const char *address = s != NULL ? config_value(s, "address") : NULL;
-    const char *port = s != NULL ? config_value(s, "port") : NULL;
-    struct buf url = {0};
-    if (address != NULL && strncmp(address, "unix:", 5) == 0) {
-        buf_append_str(&url, address);
-    } else {
-        const char *host = address == NULL || strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0
-                               ? "127.0.0.1"
-                               : address;
-        bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
-        buf_printf(&url, "http://%s%s%s", bare_ipv6 ? "[" : "", host, bare_ipv6 ? "]" : "");
-        if (port != NULL)
-            buf_printf(&url, ":%s", port);
-        else
-            buf_printf(&url, ":%d", default_port);
-    }
-    o->peers = mem_realloc(o->peers, (o->n_peers + 1) * sizeof *o->peers);
-    o->peers[o->n_peers] = bytes_dup(buf_bytes(&url));
-    buf_free(&url);
-    return o->peers[o->n_peers++];
+    o->kept = mem_realloc(o->kept, (o->n_kept + 1) * sizeof *o->kept);
+    o->kept[o->n_kept] = bytes_dup(text);
+    return o->kept[o->n_kept++];
 }

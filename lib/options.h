@@ -80,6 +80,8 @@ void options_free(struct options **o);
 bool options_bool(const struct options *o, const char *name);
 int64_t options_int(const struct options *o, const char *name);        /* INT, SIZE (bytes), DURATION (ms) */
 const char *options_string(const struct options *o, const char *name); /* STRING, CHOICE */
+const char *options_text(
+    const struct options *o, const char *name); /* likewise; NULL also when it is empty */
 /* OPTION_SYNC: -1 for `never`, else milliseconds. */
 int64_t options_sync(const struct options *o, const char *name);
 /* "default", "FILE:LINE", "$MILLRACE_...", "--option": where the value in force came from. */
@@ -89,10 +91,11 @@ bool options_is_set(const struct options *o, const char *name); /* not from the 
 size_t options_operands(const struct options *o, char ***operands);
 /* The configuration that --config named, or NULL. Lives as long as the options. */
 const struct config *options_config(const struct options *o);
-/* Where another part of the same pipeline listens, from the file: "http://127.0.0.1:8081" or "unix:PATH",
- * composed of its section's address and port or the defaults; for options like pubsub_url that are unset.
- * The text lives as long as the options. */
-const char *options_peer_url(struct options *o, const char *daemon, int default_port);
+/* "SOURCE: NAME: " (the name alone of one that is not set) and what is wrong with its value; returns -1, for `return options_refuse(...)`. */
+int options_refuse(const struct options *o, const char *name, struct config_error *error, const char *fmt,
+    ...) __attribute__((format(printf, 4, 5)));
+/* Of a setting that names a stream, a queue, a reader: 0, or -1 with the error. One without a default may be empty. */
+int options_check_name(const struct options *o, const char *name, struct config_error *error);
 
 /* Reads `text` by the row's type and bounds: for sections beside the program's own, such as [stream NAME]. 0, or -1
  * with what is wrong ("is no size (64M)"), without the name. */

@@ -23,15 +23,17 @@ struct options {
     char **operands;
     size_t n_operands;
     struct config *config;
-    char *instance;
-    char **peers; /* the texts that options_peer_url made */
-    size_t n_peers;
+    char **kept; /* texts that live as long */
+    size_t n_kept;
     bool check_only;
     char error[600];
 };
 
 /* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
 void option_value_describe(const struct option_row *row, struct buf *out);
+
+/* A copy that lives as long as the options. */
+const char *options_keep(struct options *o, struct bytes text);
 
 /* The rows that every program has. */
 extern const struct option_row options_common_rows[];

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "loop_notify.h"
 #include "nng_listen.h"
+#include "peers.h"
 #include "scrubber.h"
 #include "tap.h"
 
@@ -385,7 +386,7 @@ int main(int argc, char **argv)
         .name = "pubsub",
         .summary = "named streams of lines: published once, read by anyone from any point",
         .options = option_rows,
-        .default_port = 8081,
+        .default_port = PORT_PUBSUB,
         .routes = app_routes,
         .check = check,
         .start = start,

@@ -1,6 +1,6 @@
 #include "http_client.h"
+#include "peers.h"
 #include "reader_program.h"
-#include "url.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,22 +31,11 @@ static const struct option_row option_rows[] = {
 
 /* ---- settings ---- */
 
-static const char *pubsub_url(struct options *o)
-{
-    const char *url = options_string(o, "pubsub_url");
-    return url && *url ? url : options_peer_url(o, "pubsub", 8081);
-}
-
 static int check(struct options *o, struct config_error *error)
 {
-    struct url_address address;
-    if (reader_program_check(o, error) || reader_program_check_name(o, "stream", error))
+    if (reader_program_check(o, error) || options_check_name(o, "stream", error))
         return -1;
-    if (url_address_parse(pubsub_url(o), 8081, &address) == 0)
-        return 0;
-    snprintf(error->text, sizeof(error->text), "%s: \"%s\" is no address (http://HOST:PORT or unix:PATH)",
-        options_source(o, "pubsub_url"), pubsub_url(o));
-    return -1;
+    return peer_check(o, "pubsub", error);
 }
 
 /* ---- pubsub as a destination ---- */
@@ -181,7 +170,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         return 78;
     struct http_client_config client = {
         .base = daemon_base(d),
-        .url = pubsub_url(o),
+        .url = peer_url(o, "pubsub"),
         .auth_token = token,
         .max_connections = 1,
         .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,

@@ -1,7 +1,7 @@
 #include "reader_program.h"
 
 #include "log.h"
-#include "url.h"
+#include "peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,36 +15,14 @@ struct reader_program {
 
 /* ---- settings ---- */
 
-static const char *queue_url(struct options *o)
-{
-    const char *url = options_string(o, "queue_url");
-    return url && *url ? url : options_peer_url(o, "simplequeue", 8080);
-}
-
-int reader_program_check_name(struct options *o, const char *name, struct config_error *error)
-{
-    if (bytes_is_name(bytes_str(options_string(o, name))))
-        return 0;
-    snprintf(error->text, sizeof(error->text), "%s: %s is no name: [A-Za-z0-9_.-]{1,64}",
-        options_source(o, name), name);
-    return -1;
-}
-
 int reader_program_check(struct options *o, struct config_error *error)
 {
-    struct url_address address;
-    if (reader_program_check_name(o, "queue", error) || reader_program_check_name(o, "reader", error))
+    if (options_check_name(o, "queue", error) || options_check_name(o, "reader", error) ||
+        peer_check(o, "simplequeue", error))
         return -1;
-    if (url_address_parse(queue_url(o), 8080, &address) != 0) {
-        snprintf(error->text, sizeof(error->text), "%s: \"%s\" is no address (http://HOST:PORT or unix:PATH)",
-            options_source(o, "queue_url"), queue_url(o));
-        return -1;
-    }
     if (options_int(o, "backoff_min") <= options_int(o, "backoff_max"))
         return 0;
-    snprintf(error->text, sizeof(error->text), "%s: backoff_min is over backoff_max",
-        options_source(o, "backoff_min"));
-    return -1;
+    return options_refuse(o, "backoff_min", error, "it is over backoff_max");
 }
 
 /* ---- numbers ---- */
@@ -123,7 +101,7 @@ struct reader_program *reader_program_new(
     struct reader_program *p = mem_zalloc(sizeof(*p));
     struct queuereader_config config = {
         .base = daemon_base(d),
-        .queue_url = queue_url(o),
+        .queue_url = peer_url(o, "simplequeue"),
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
         .auth_token = token,

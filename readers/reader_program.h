@@ -41,8 +41,6 @@ struct reader_program;
 
 /* Of the settings above. 0, or -1 with the error filled. */
 int reader_program_check(struct options *o, struct config_error *error);
-/* A setting that must be a name. */
-int reader_program_check_name(struct options *o, const char *name, struct config_error *error);
 
 /* Starts to read. NULL, with the error filled, when a file cannot be used. */
 struct reader_program *reader_program_new(

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "loop_notify.h"
 #include "nng_ingest.h"
+#include "peers.h"
 #include "scrubber.h"
 
 #include <errno.h>
@@ -404,7 +405,7 @@ int main(int argc, char **argv)
         .name = "simplequeue",
         .summary = "a queue of messages over HTTP, for the applications of one host",
         .options = rows,
-        .default_port = 8080,
+        .default_port = PORT_SIMPLEQUEUE,
         .routes = app_routes,
         .check = check,
         .start = start,

@@ -2,6 +2,7 @@
 #include "app.h"
 #include "log.h"
 #include "loop_notify.h"
+#include "peers.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -265,7 +266,7 @@ int main(int argc, char **argv)
         .name = "sortdb",
         .summary = "serves sorted files: the archive of counts, or any one",
         .options = rows,
-        .default_port = 8083,
+        .default_port = PORT_SORTDB,
         .routes = app_routes,
         .check = check,
         .start = start,

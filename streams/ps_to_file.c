@@ -1,11 +1,11 @@
 /* ps_to_file: a stream into files, each line once. */
-#include "daemon.h"
 #include "file_archive.h"
 #include "http_client.h"
 #include "json_fields.h"
 #include "log.h"
 #include "loop_notify.h"
 #include "stream_client.h"
+#include "stream_program.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -16,18 +16,13 @@
 #define TICK (250 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
-    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is written"},
+    STREAM_OPTIONS("the stream that is written", "the longest line that is taken"),
     {.name = "filename_format",
         .type = OPTION_STRING,
         .help = "the files' path, with strftime's conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
     {.name = "state",
         .type = OPTION_STRING,
         .help = "where it keeps how far it has got (default: .ps_to_file-STREAM.json beside the files)"},
-    {.name = "from",
-        .type = OPTION_STRING,
-        .fallback = "earliest",
-        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
     {.name = "time_field",
         .type = OPTION_STRING,
         .help = "name files by this field of each event, unix seconds; unset: by the time of arrival"},
@@ -61,13 +56,6 @@ static const struct option_row option_rows[] = {
         .min = 1,
         .max = 1000,
         .help = "with time_field: files written at once; the idlest is finished when there would be more"},
-    {.name = "max_line",
-        .type = OPTION_SIZE,
-        .fallback = "16M",
-        .min = 1,
-        .max = INT64_C(1) << 30,
-        .unit = "bytes",
-        .help = "the longest line that is taken"},
     {.name = NULL},
 };
 
@@ -87,43 +75,16 @@ struct writer {
 
 /* ---- settings ---- */
 
-static const char *pubsub_url(struct options *o)
-{
-    const char *url = options_string(o, "pubsub_url");
-    return url != NULL && *url != '\0' ? url : options_peer_url(o, "pubsub", 8081);
-}
-
-static int refuse(struct config_error *error, const char *where, const char *text)
-{
-    snprintf(error->text, sizeof error->text, "%s: %s", where, text);
-    return -1;
-}
-
-static bool is_beginning(const char *text)
-{
-    uint64_t n;
-    return strcmp(text, "earliest") == 0 || strcmp(text, "latest") == 0 ||
-           (text[0] == '@' && bytes_to_u64(bytes_str(text + 1), &n));
-}
-
 static int check(struct options *o, struct config_error *error)
 {
     const char *format = options_string(o, "filename_format");
-    struct url_address address;
     if (format == NULL || *format == '\0')
-        return refuse(error, "filename_format",
+        return options_refuse(o, "filename_format", error,
             "it is needed: say where the files go, as in "
-            "--filename_format=/var/clicks/clicks-%Y%m%d-%H.ndjson");
+            "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
     if (format[strlen(format) - 1] == '/')
-        return refuse(
-            error, options_source(o, "filename_format"), "filename_format ends in /: that is no file");
-    if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
-        return refuse(error, options_source(o, "stream"), "stream is no name: [A-Za-z0-9_.-]{1,64}");
-    if (!is_beginning(options_string(o, "from")))
-        return refuse(error, options_source(o, "from"), "from is earliest, latest or @UNIXTIME");
-    if (url_address_parse(pubsub_url(o), 8081, &address) != 0)
-        return refuse(error, "pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
-    return 0;
+        return options_refuse(o, "filename_format", error, "it ends in /: that is no file");
+    return stream_program_check(o, error);
 }
 
 /* Beside the files: in the last directory of the path that no conversion can change. */
@@ -269,8 +230,7 @@ static struct file_archive *open_archive(struct writer *w, struct options *o, st
 
 static void open_stream(struct writer *w, struct options *o)
 {
-    w->pubsub = http_client_new(&(struct http_client_config){
-        .base = daemon_base(w->daemon), .url = pubsub_url(o), .max_connections = 1});
+    w->pubsub = stream_program_connect(w->daemon);
     w->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(w->daemon),
         .pubsub = w->pubsub,
         .stream = options_string(o, "stream"),

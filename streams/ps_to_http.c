@@ -1,11 +1,11 @@
 /* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
 #include "archive_state.h"
-#include "daemon.h"
 #include "http_client.h"
 #include "log.h"
 #include "poster.h"
 #include "republish.h"
 #include "stream_client.h"
+#include "stream_program.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -14,12 +14,7 @@
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
-    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is read"},
-    {.name = "from",
-        .type = OPTION_STRING,
-        .fallback = "earliest",
-        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
+    STREAM_OPTIONS("the stream that is read", "the longest line that is taken"),
     {.name = "destination",
         .type = OPTION_STRING,
         .help = "URLs that lines are posted to, in turn; with %s in it a URL gets one line a request"},
@@ -89,13 +84,6 @@ static const struct option_row option_rows[] = {
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "the producer's name there (default: the id of the stream that is read)"},
-    {.name = "max_line",
-        .type = OPTION_SIZE,
-        .fallback = "16M",
-        .min = 1,
-        .max = INT64_C(1) << 30,
-        .unit = "bytes",
-        .help = "the longest line that is taken"},
     {.name = NULL},
 };
 
@@ -114,67 +102,46 @@ struct program {
 
 /* ---- settings ---- */
 
-static const char *given(struct options *o, const char *name)
-{
-    const char *text = options_string(o, name);
-    return text != NULL && *text != '\0' ? text : NULL;
-}
-
-static const char *pubsub_url(struct options *o)
-{
-    const char *url = given(o, "pubsub_url");
-    return url != NULL ? url : options_peer_url(o, "pubsub", 8081);
-}
-
-static int refuse(struct config_error *error, const char *where, const char *text)
-{
-    snprintf(error->text, sizeof error->text, "%.200s: %.250s", where, text);
-    return -1;
-}
-
 static int check_names(struct options *o, struct config_error *error)
 {
-    static const char *const names[] = {"stream", "to_stream", "to_queue", "producer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *name = given(o, names[i]);
-        if (name != NULL && !bytes_is_name(bytes_str(name)))
-            return refuse(error, options_source(o, names[i]), "that is no name: [A-Za-z0-9_.-]{1,64}");
-    }
+    static const char *const names[] = {"to_stream", "to_queue", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_check_name(o, names[i], error) != 0)
+            return -1;
     return 0;
 }
 
 static int check_destination(struct options *o, struct config_error *error)
 {
     char why[300] = "";
-    struct http_pool_config config = {.urls = given(o, "destination"), .max_connections = 1};
+    struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
     http_pool_free(&pool);
     if (*why != '\0')
-        return refuse(error, "destination", why);
-    if (given(o, "state") == NULL)
-        return refuse(error, "state",
+        return options_refuse(o, "destination", error, "%s", why);
+    if (options_text(o, "state") == NULL)
+        return options_refuse(o, "state", error,
             "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
     if (strcmp(options_string(o, "method"), "GET") == 0 && strstr(config.urls, "%s") == NULL)
-        return refuse(error, "destination", "with GET the line goes into the URL: put %s where");
+        return options_refuse(o, "destination", error, "with GET the line goes into the URL: put %%s where");
     return 0;
 }
 
 static int check(struct options *o, struct config_error *error)
 {
     struct url_address address;
-    int ways =
-        (given(o, "destination") != NULL) + (given(o, "to_stream") != NULL) + (given(o, "to_queue") != NULL);
-    const char *to = given(o, "to_url");
-    if (check_names(o, error) != 0)
+    int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
+               (options_text(o, "to_queue") != NULL);
+    const char *to = options_text(o, "to_url");
+    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
         return -1;
-    if (url_address_parse(pubsub_url(o), 8081, &address) != 0)
-        return refuse(error, "pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
     if (ways != 1)
-        return refuse(error, "destination", "say where to: one of --destination, --to_stream and --to_queue");
-    if (given(o, "destination") != NULL)
+        return options_refuse(
+            o, "destination", error, "say where to: one of --destination, --to_stream and --to_queue");
+    if (options_text(o, "destination") != NULL)
         return check_destination(o, error);
-    if (to == NULL || url_address_parse(to, 8081, &address) != 0)
-        return refuse(error, "to_url", "say where: http://HOST:PORT or unix:PATH");
+    if (to == NULL || url_address_parse(to, 80, &address) != 0)
+        return options_refuse(o, "to_url", error, "say where: http://HOST:PORT or unix:PATH");
     return 0;
 }
 
@@ -261,12 +228,12 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static int read_state(struct program *p, struct options *o, struct config_error *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
-    p->state_path = given(o, "state");
+    p->state_path = options_text(o, "state");
     int found = archive_state_read(p->state_path, &p->state, why);
     if (found < 0)
-        return refuse(error, "state", why);
+        return options_refuse(o, "state", error, "%s", why);
     if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
-        return refuse(error, p->state_path, "it is of another stream");
+        return options_refuse(o, "state", error, "%s is of another stream", p->state_path);
     snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
     return 0;
 }
@@ -289,11 +256,11 @@ static void open_stream(struct program *p, struct options *o)
 static int start_poster(struct program *p, struct options *o, struct config_error *error)
 {
     char why[300];
-    bool line_by_line = strstr(given(o, "destination"), "%s") != NULL;
+    bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
     if (read_state(p, o, error) != 0)
         return EX_CONFIG;
     p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
-                                .urls = given(o, "destination"),
+                                .urls = options_text(o, "destination"),
                                 .max_connections = (int)options_int(o, "parallel"),
                                 .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
         why, sizeof why);
@@ -324,16 +291,16 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
 static void start_republish(struct program *p, struct options *o)
 {
     p->own = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
-        .url = given(o, "to_url"),
+        .url = options_text(o, "to_url"),
         .max_connections = 1,
         .timeout = options_int(o, "timeout") * USEC_PER_MSEC});
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->own,
         .stream = options_string(o, "stream"),
-        .to_stream = given(o, "to_stream"),
-        .to_queue = given(o, "to_queue"),
-        .producer = given(o, "producer"),
+        .to_stream = options_text(o, "to_stream"),
+        .to_queue = options_text(o, "to_queue"),
+        .producer = options_text(o, "producer"),
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .on_change = on_change,
@@ -380,9 +347,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     int status = 0;
     *ctx = p;
     p->daemon = d;
-    p->source = http_client_new(
-        &(struct http_client_config){.base = daemon_base(d), .url = pubsub_url(o), .max_connections = 1});
-    if (given(o, "destination") == NULL)
+    p->source = stream_program_connect(d);
+    if (options_text(o, "destination") == NULL)
         start_republish(p, o);
     else
         status = start_poster(p, o, error);

@@ -1,10 +1,10 @@
 /* pubsub_filtered: a stream without what must not be seen: fields dropped or hashed, lines kept by their content. */
-#include "daemon.h"
 #include "filtered_sub.h"
 #include "http_client.h"
 #include "log.h"
 #include "republish.h"
 #include "stream_client.h"
+#include "stream_program.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -12,8 +12,7 @@
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
-    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "the stream that is filtered"},
+    STREAM_OPTIONS("the stream that is filtered", "a longer line does not pass"),
     {.name = "to_stream",
         .type = OPTION_STRING,
         .help = "re-publish what passes to this stream, each line once; unset: serve /sub only"},
@@ -23,10 +22,6 @@ static const struct option_row option_rows[] = {
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "the producer's name there (default: the id of the filtered stream)"},
-    {.name = "from",
-        .type = OPTION_STRING,
-        .fallback = "earliest",
-        .help = "where a first start begins: earliest, latest or @UNIXTIME"},
     {.name = "drop", .type = OPTION_STRING, .help = "fields to take out, separated by commas"},
     {.name = "hash", .type = OPTION_STRING, .help = "fields whose values are replaced by keyed hashes"},
     {.name = "hash_key_file",
@@ -47,13 +42,6 @@ static const struct option_row option_rows[] = {
         .max = 1000000,
         .flags = OPTION_COMMAND_LINE,
         .help = "print so many lines before and after, and exit"},
-    {.name = "max_line",
-        .type = OPTION_SIZE,
-        .fallback = "16M",
-        .min = 1,
-        .max = INT64_C(1) << 30,
-        .unit = "bytes",
-        .help = "a longer line does not pass"},
     {.name = NULL},
 };
 
@@ -70,55 +58,35 @@ struct program {
 
 /* ---- settings ---- */
 
-static const char *pubsub_url(struct options *o)
-{
-    const char *url = options_string(o, "pubsub_url");
-    return url != NULL && *url != '\0' ? url : options_peer_url(o, "pubsub", 8081);
-}
-
-static const char *given(struct options *o, const char *name)
-{
-    const char *text = options_string(o, name);
-    return text != NULL && *text != '\0' ? text : NULL;
-}
-
-static int refuse(struct config_error *error, const char *where, const char *text)
-{
-    snprintf(error->text, sizeof error->text, "%s: %s", where, text);
-    return -1;
-}
-
 static int make_filter(
     struct options *o, struct hash_key **key, struct line_filter **filter, struct config_error *error)
 {
     char why[LINE_FILTER_ERROR_TEXT];
-    const char *key_file = given(o, "hash_key_file");
+    const char *key_file = options_text(o, "hash_key_file");
     *key = NULL;
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
-        return refuse(error, "hash_key_file", why);
-    struct line_filter_spec spec = {.drop = given(o, "drop"),
-        .hash = given(o, "hash"),
+        return options_refuse(o, "hash_key_file", error, "%s", why);
+    struct line_filter_spec spec = {.drop = options_text(o, "drop"),
+        .hash = options_text(o, "hash"),
         .key = *key,
-        .subject = given(o, "filter_subject"),
-        .values = given(o, "filter_values"),
-        .prefix = given(o, "filter_prefix"),
-        .pattern = given(o, "filter_pattern"),
-        .heartbeat = given(o, "heartbeat")};
+        .subject = options_text(o, "filter_subject"),
+        .values = options_text(o, "filter_values"),
+        .prefix = options_text(o, "filter_prefix"),
+        .pattern = options_text(o, "filter_pattern"),
+        .heartbeat = options_text(o, "heartbeat")};
     *filter = line_filter_new(&spec, why);
     if (*filter != NULL)
         return 0;
     hash_key_free(key);
-    return refuse(error, "the filter", why);
+    return config_fail(error, NULL, 0, "the filter: %s", why);
 }
 
 static int check_names(struct options *o, struct config_error *error)
 {
-    static const char *const names[] = {"stream", "to_stream", "producer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *name = given(o, names[i]);
-        if (name != NULL && !bytes_is_name(bytes_str(name)))
-            return refuse(error, options_source(o, names[i]), "that is no name: [A-Za-z0-9_.-]{1,64}");
-    }
+    static const char *const names[] = {"to_stream", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_check_name(o, names[i], error) != 0)
+            return -1;
     return 0;
 }
 
@@ -127,18 +95,16 @@ static int check(struct options *o, struct config_error *error)
     struct url_address address;
     struct hash_key *key;
     struct line_filter *filter;
-    const char *to = given(o, "to_stream"), *to_url = given(o, "to_pubsub_url");
-    if (check_names(o, error) != 0)
+    const char *to = options_text(o, "to_stream"), *to_url = options_text(o, "to_pubsub_url");
+    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
         return -1;
-    if (url_address_parse(pubsub_url(o), 8081, &address) != 0 ||
-        (to_url != NULL && url_address_parse(to_url, 8081, &address) != 0))
-        return refuse(
-            error, "pubsub_url or to_pubsub_url", "it is no address (http://HOST:PORT or unix:PATH)");
+    if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
+        return options_refuse(o, "to_pubsub_url", error, "it is no address (http://HOST:PORT or unix:PATH)");
     if (to != NULL && to_url == NULL && strcmp(to, options_string(o, "stream")) == 0)
-        return refuse(error, "to_stream", "a stream cannot be filtered into itself");
+        return options_refuse(o, "to_stream", error, "a stream cannot be filtered into itself");
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
-        return refuse(
-            error, "to_stream", "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
+        return options_refuse(
+            o, "to_stream", error, "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
     if (make_filter(o, &key, &filter, error) != 0)
         return -1;
     line_filter_free(&filter);
@@ -281,16 +247,16 @@ static void start_sample(struct program *p, struct options *o)
 
 static void start_republish(struct program *p, struct options *o)
 {
-    const char *to_url = given(o, "to_pubsub_url");
+    const char *to_url = options_text(o, "to_pubsub_url");
     p->destination = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
-        .url = to_url != NULL ? to_url : pubsub_url(o),
+        .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
         .max_connections = 1});
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->destination,
         .stream = options_string(o, "stream"),
-        .to_stream = given(o, "to_stream"),
-        .producer = given(o, "producer"),
+        .to_stream = options_text(o, "to_stream"),
+        .producer = options_text(o, "producer"),
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
@@ -306,16 +272,15 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
-    p->source = http_client_new(
-        &(struct http_client_config){.base = daemon_base(d), .url = pubsub_url(o), .max_connections = 1});
+    p->source = stream_program_connect(d);
     p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(d),
-        .pubsub_url = pubsub_url(o),
+        .pubsub_url = peer_url(o, "pubsub"),
         .stream = options_string(o, "stream"),
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter});
     if (options_int(o, "dry_run") > 0)
         start_sample(p, o);
-    else if (given(o, "to_stream") != NULL)
+    else if (options_text(o, "to_stream") != NULL)
         start_republish(p, o);
     register_stats(p);
     on_change(p);

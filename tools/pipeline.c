@@ -1,6 +1,7 @@
 #include "pipeline.h"
 
 #include "json_fields.h"
+#include "peers.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,21 +9,10 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
-const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS] = {{"simplequeue", 8080},
-    {"queue_to_pubsub", 8084}, {"pubsub", 8081}, {"aggregator", 8082}, {"sortdb", 8083}, {"api", 8088}};
-
-const struct pipeline_daemon *pipeline_daemon(const char *name)
-{
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
-        if (strcmp(pipeline_daemons[i].name, name) == 0)
-            return &pipeline_daemons[i];
-    return NULL;
-}
-
 struct pipeline {
     const struct config *config;
     struct json_doc *run; /* NULL: no run.json */
-    char *texts[3 * PIPELINE_DAEMONS];
+    char *texts[3 * PEERS];
     size_t n_texts;
 };
 
@@ -90,20 +80,10 @@ static const char *run_member(struct pipeline *p, const char *daemon, const char
     return v.type == JSON_STRING ? keep(p, v.v.string) : NULL;
 }
 
-static const char *configured_url(struct pipeline *p, const char *daemon, int port)
+static const char *configured_url(struct pipeline *p, const struct peer *peer)
 {
-    const char *address = setting(p->config, daemon, "address");
-    const char *configured = setting(p->config, daemon, "port");
     struct buf url = {0};
-    if (port < 0 && !configured)
-        return NULL;
-    if (address && strncmp(address, "unix:", 5) == 0)
-        return keep(p, bytes_str(address));
-    buf_printf(&url, "http://%s:", address ? address : "127.0.0.1");
-    if (configured)
-        buf_append_str(&url, configured);
-    else
-        buf_append_u64(&url, (uint64_t)port);
+    peer_configured_url(peer, p->config, &url);
     const char *kept = keep(p, buf_bytes(&url));
     buf_free(&url);
     return kept;
@@ -121,10 +101,10 @@ bool pipeline_may_run(const struct pipeline *p)
 const char *pipeline_url(struct pipeline *p, const char *daemon)
 {
     const char *url = run_member(p, daemon, "url");
-    const struct pipeline_daemon *d = pipeline_daemon(daemon);
+    const struct peer *peer = peer_named(daemon);
     if (url)
         return url;
-    return d ? configured_url(p, daemon, d->port) : NULL;
+    return peer ? configured_url(p, peer) : NULL;
 }
 
 const char *pipeline_state(struct pipeline *p, const char *daemon)

@@ -8,14 +8,6 @@
 
 #include "config.h"
 
-#define PIPELINE_DAEMONS 6
-struct pipeline_daemon {
-    const char *name;
-    int port; /* the default; -1: it serves no HTTP by default */
-};
-extern const struct pipeline_daemon pipeline_daemons[PIPELINE_DAEMONS]; /* in the order of the flow */
-const struct pipeline_daemon *pipeline_daemon(const char *name);        /* NULL: there is none of that name */
-
 struct pipeline;
 /* config may be NULL (defaults); data_dir NULL: as [millrace] data_dir says, else millrace-data. */
 struct pipeline *pipeline_open(const struct config *config, const char *data_dir);
@@ -23,7 +15,7 @@ void pipeline_close(struct pipeline **p);
 
 /* False once `millrace up` has ended, or died; true also when nothing is known of it (no run.json). */
 bool pipeline_may_run(const struct pipeline *p);
-/* "http://127.0.0.1:8088" or "unix:PATH"; NULL when it serves no HTTP. Lives as long as the pipeline. */
+/* "http://127.0.0.1:8088" or "unix:PATH"; NULL when there is no such daemon. Lives as long as the pipeline. */
 const char *pipeline_url(struct pipeline *p, const char *daemon);
 /* As `millrace up` last wrote it: "ready", "starting", ...; NULL without run.json. */
 const char *pipeline_state(struct pipeline *p, const char *daemon);

@@ -7,6 +7,7 @@
 #include "http_client.h"
 #include "json_fields.h"
 #include "options.h"
+#include "peers.h"
 #include "pipeline.h"
 #include "tools.h"
 #include <event2/event.h>
@@ -49,7 +50,7 @@ struct report {
 struct status {
     const struct options *o;
     struct event_base *base;
-    struct report reports[PIPELINE_DAEMONS];
+    struct report reports[PEERS];
     struct json_doc *streams; /* of pubsub, while the aggregator is compared with it */
     uint64_t depth, lag;
     bool known; /* depth and lag were both answered */
@@ -232,9 +233,9 @@ static void take(struct status *s)
     struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
     bool runs = pipeline_may_run(p);
     s->known = true;
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+    for (size_t i = 0; i < PEERS; i++) {
         struct report *r = &s->reports[i];
-        const char *name = pipeline_daemons[i].name, *url = runs ? pipeline_url(p, name) : NULL;
+        const char *name = peers[i].name, *url = runs ? pipeline_url(p, name) : NULL;
         *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
         buf_clear(&r->detail);
         const char *state = runs ? pipeline_state(p, name) : NULL;
@@ -253,7 +254,7 @@ static void take(struct status *s)
 
 static void forget(struct status *s)
 {
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+    for (size_t i = 0; i < PEERS; i++) {
         char *url = (char *)(uintptr_t)s->reports[i].url;
         free(url);
         s->reports[i].url = NULL;
@@ -263,7 +264,7 @@ static void forget(struct status *s)
 static bool all_ready(const struct status *s)
 {
     bool ready = true;
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+    for (size_t i = 0; i < PEERS; i++)
         ready = ready && s->reports[i].ready;
     return ready;
 }
@@ -275,7 +276,7 @@ static bool is_settled(const struct status *s)
 
 static void print_table(const struct status *s)
 {
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+    for (size_t i = 0; i < PEERS; i++) {
         const struct report *r = &s->reports[i];
         printf("%-16s %-12s %-28s %.*s\n", r->name, r->state, r->url ? r->url : "-", (int)r->detail.len,
             r->detail.ptr ? r->detail.ptr : "");
@@ -287,7 +288,7 @@ static void print_json(const struct status *s)
     struct buf out = {0};
     buf_printf(&out, "{\"ready\":%s,\"settled\":%s,\"daemons\":{", all_ready(s) ? "true" : "false",
         is_settled(s) ? "true" : "false");
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+    for (size_t i = 0; i < PEERS; i++) {
         const struct report *r = &s->reports[i];
         buf_printf(&out, "%s\"%s\":{\"state\":\"%s\",\"url\":", i ? "," : "", r->name, r->state);
         if (r->url)
@@ -315,7 +316,7 @@ static void wait_until_settled(struct status *s)
 
 static void say_what_is_missing(const struct status *s)
 {
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+    for (size_t i = 0; i < PEERS; i++)
         if (!s->reports[i].ready)
             fprintf(stderr, "millrace status: still waiting for %s: %s\n", s->reports[i].name,
                 s->reports[i].state);
@@ -340,7 +341,7 @@ static int status_with(const struct options *o)
     (options_bool(o, "json") ? print_json : print_table)(&s);
     int status = (options_bool(o, "wait") ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
     forget(&s);
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+    for (size_t i = 0; i < PEERS; i++)
         buf_free(&s.reports[i].detail);
     event_base_free(s.base);
     return status;

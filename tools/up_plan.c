@@ -1,6 +1,6 @@
 #include "up_plan.h"
 #include "listen.h"
-#include "pipeline.h"
+#include "peers.h"
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,28 +8,23 @@
 #include <unistd.h>
 
 #define MAX_ARGS 16
-#define MAX_PEERS 3
+#define MAX_ASKED 3
 #define LOWEST_FD 10 /* clear of the descriptors that a started program gets its own at */
 
-struct peer {
-    const char *setting, *daemon;
-};
 struct row {
     const char *name;
     bool keeps_data, uses_archive;
-    struct peer peers[MAX_PEERS + 1];
+    const char *asks[MAX_ASKED + 1]; /* other daemons, ended by NULL */
 };
 
 /* In the order of starting. */
 static const struct row rows[] = {
-    {"pubsub", true, false, {{NULL, NULL}}},
-    {"simplequeue", true, false, {{NULL, NULL}}},
-    {"sortdb", false, true, {{NULL, NULL}}},
-    {"aggregator", true, true, {{"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"queue_to_pubsub", false, false, {{"queue_url", "simplequeue"}, {"pubsub_url", "pubsub"}, {NULL, NULL}}},
-    {"api", false, false,
-        {{"sortdb_url", "sortdb"}, {"aggregator_url", "aggregator"}, {"queue_url", "simplequeue"},
-            {NULL, NULL}}},
+    {"pubsub", true, false, {NULL}},
+    {"simplequeue", true, false, {NULL}},
+    {"sortdb", false, true, {NULL}},
+    {"aggregator", true, true, {"pubsub", NULL}},
+    {"queue_to_pubsub", false, false, {"simplequeue", "pubsub", NULL}},
+    {"api", false, false, {"sortdb", "aggregator", "simplequeue", NULL}},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
@@ -61,7 +56,7 @@ static int open_socket(
     const char *address = setting_of(spec->config, row->name, "address");
     const char *port_text = setting_of(spec->config, row->name, "port");
     char reason[400], url[300];
-    uint64_t port = (uint64_t)pipeline_daemon(row->name)->port;
+    uint64_t port = (uint64_t)peer_named(row->name)->port;
     struct listen_name name;
     if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
         return config_fail(
@@ -84,10 +79,11 @@ static int open_socket(
 static void add_peers(
     const struct up_plan_spec *spec, const struct up_plan *plan, const struct row *row, struct up_daemon *d)
 {
-    for (const struct peer *p = row->peers; p->setting != NULL; p++) {
-        const struct up_daemon *peer = up_plan_find(plan, p->daemon);
-        if (peer != NULL && peer->url != NULL && setting_of(spec->config, row->name, p->setting) == NULL)
-            add_arg(d, "--%s=%s", p->setting, peer->url);
+    for (const char *const *name = row->asks; *name != NULL; name++) {
+        const char *setting = peer_named(*name)->setting;
+        const struct up_daemon *asked = up_plan_find(plan, *name);
+        if (asked != NULL && asked->url != NULL && setting_of(spec->config, row->name, setting) == NULL)
+            add_arg(d, "--%s=%s", setting, asked->url);
     }
 }
 
@@ -104,11 +100,9 @@ static int add_daemon(
     if (row->uses_archive && setting_of(spec->config, row->name, "archive") == NULL &&
         setting_of(spec->config, row->name, "db_file") == NULL)
         add_arg(d, "--archive=%s", plan->archive);
-    bool serves =
-        pipeline_daemon(row->name)->port >= 0 || setting_of(spec->config, row->name, "port") != NULL;
     if (spec->check_only)
         add_arg(d, "--check-config");
-    else if (serves && open_socket(spec, row, d, error) != 0)
+    else if (open_socket(spec, row, d, error) != 0)
         return -1;
     add_peers(spec, plan, row, d);
     return 0;

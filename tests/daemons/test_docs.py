@@ -132,6 +132,11 @@ class RoutesTest(MillraceTest):
 
 
 class SettingsTest(MillraceTest):
+    def test_ports_in_protocol_md(self):
+        for name in DAEMONS:
+            port = re.search(r"--port=.*\(default (\d+);", help_of(name)).group(1)
+            self.assertRegex(text_of("docs/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
+
     def test_options_in_documents_exist(self):
         """A renamed option must not live on in a document."""
         known = set().union(*(options_of(name) for name in programs())) | NOT_OURS | set(PARAMETERS)

@@ -193,7 +193,7 @@ class Refused(Base):
 
     def test_settings(self):
         self.assertIn("filename_format", self.refused(78, name=""))
-        self.assertIn("from is", self.refused(78, "--from=yesterday"))
+        self.assertIn("neither earliest", self.refused(78, "--from=yesterday"))
         self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
 
     def test_a_second_writer(self):

@@ -195,6 +195,7 @@ class ToStrangers(Base):
         self.assertIn("say which file", refused("--destination", self.server.url))
         self.assertIn("put %s where", refused("--destination", self.server.url, "--state=x", "--method=GET"))
         self.assertIn("say where:", refused("--to_queue=q"))
+        self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
 
 

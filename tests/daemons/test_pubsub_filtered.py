@@ -249,7 +249,8 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--hash=x"), b"needs a key"),
                             (("--to_stream=out", "--filter_subject=x"), b"needs values"),
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
-                            (("--to_stream=a b",), b"no name")):
+                            (("--to_stream=a b",), b"no name"),
+                            (("--to_stream=out", "--from=yesterday"), b"neither earliest")):
             done = self.run_filtered(*args)
             self.assertEqual(done.returncode, 78, done)
             self.assertTrue(re.search(words, done.stderr), done)

@@ -63,7 +63,6 @@ static void test_defaults(void **state)
     assert_int_equal(options_sync(o, "sync"), 0);
     assert_string_equal(options_source(o, "count"), "default");
     assert_false(options_is_set(o, "count"));
-    assert_string_equal(options_peer_url(o, "pubsub", 8081), "http://127.0.0.1:8081");
     options_free(&o);
 }
 
@@ -134,6 +133,48 @@ static void test_refusals(void **state)
     refuse("file", "unexpected argument file");
 }
 
+static const struct option_row name_rows[] = {
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "one that is needed"},
+    {.name = "copy", .type = OPTION_STRING, .help = "one that is not"},
+    {.name = NULL},
+};
+static const struct options_spec names = {.program = "ps_to_http", .summary = "x", .rows = {name_rows, NULL}};
+
+static void check_name(const char *argument, const char *name, const char *wrong)
+{
+    struct config_error error;
+    struct options *o = parse(&names, OPTIONS_OK, ARG(argument), NULL);
+    assert_int_equal(options_check_name(o, name, &error), wrong ? -1 : 0);
+    if (wrong)
+        assert_string_equal(error.text, wrong);
+    options_free(&o);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    check_name(NULL, "stream", NULL);
+    check_name(NULL, "copy", NULL);
+    check_name("--copy=", "copy", NULL);
+    check_name("--copy=a.b-c", "copy", NULL);
+    check_name("--copy=a/b", "copy", "--copy: copy: it is no name: [A-Za-z0-9_.-]{1,64}");
+    check_name("--stream=", "stream", "--stream: stream: it is no name: [A-Za-z0-9_.-]{1,64}");
+}
+
+static void test_what_is_refused_later(void **state)
+{
+    struct config_error error;
+    struct options *o = parse(&names, OPTIONS_OK, ARG("--copy="), NULL);
+    (void)state;
+    assert_null(options_text(o, "copy"));
+    assert_string_equal(options_text(o, "stream"), "clicks");
+    assert_int_equal(options_refuse(o, "copy", &error, "%d is %s", 7, "odd"), -1);
+    assert_string_equal(error.text, "--copy: copy: 7 is odd");
+    options_refuse(o, "stream", &error, "odd");
+    assert_string_equal(error.text, "stream: odd");
+    options_free(&o);
+}
+
 static void test_choice_of_a_longer_word(void **state)
 {
     struct options *o = parse(&spec, OPTIONS_OK, ARG("--kind=green"), NULL);
@@ -182,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_choice_of_a_longer_word),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_help_names_everything)};
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_what_is_refused_later), cmocka_unit_test(test_help_names_everything)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

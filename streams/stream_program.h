@@ -1,0 +1,29 @@
+/* stream_program: what the daemons that follow a stream have in common: which stream, of whom, from where.
+ *
+ *     static const struct option_row rows[] = {STREAM_OPTIONS("what is written", "the longest line"), ...own..., {.name = NULL}};
+ */
+#ifndef MILLRACE_STREAM_PROGRAM_H
+#define MILLRACE_STREAM_PROGRAM_H
+
+#include "daemon.h"
+#include "peers.h"
+
+/* clang-format off */
+#define STREAM_OPTIONS(STREAM_HELP, LINE_HELP)                                                                       \
+    {.name = "pubsub_url", .type = OPTION_STRING,                                                            \
+        .help = "where pubsub is (default: the configuration's)"},                                           \
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = (STREAM_HELP)},                  \
+    {.name = "from", .type = OPTION_STRING, .fallback = "earliest",                                          \
+        .help = "where a first start begins: earliest, latest or @UNIXTIME"},                                \
+    {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \
+        .unit = "bytes", .help = (LINE_HELP)}
+/* clang-format on */
+
+/* Of the settings above. 0, or -1 with the error filled. */
+int stream_program_check(struct options *o, struct config_error *error);
+
+struct http_client;
+/* A client of the stream's pubsub, for the one request that a stream_client has under way. */
+struct http_client *stream_program_connect(struct daemon *d);
+
+#endif
