@@ -1,7 +1,8 @@
 /* app: what the handlers of one pubsub daemon share.
  *
  *     http.c          /pub, /producer, /streams, what /stats and /metrics say
- *     http_sub.c      /sub: one client, in the form it asked for
+ *     http_sub.c      /sub: one client ...
+ *     http_forming.c  ... in the form it asked for
  *     http_clients.c  all clients of /sub together: /clients, heartbeats, the end
  *     http_cursors.c  /cursors
  *     main.c          starts and stops

@@ -22,7 +22,7 @@ static const char *state_of(const struct http_subscriber *h)
 }
 
 static const char *const form_names[] = {
-    [SUB_RAW] = "raw", [SUB_EVENTS] = "events", [SUB_PARTS] = "multipart"};
+    [SUB_RAW] = "raw", [SUB_LINES] = "lines", [SUB_EVENTS] = "events", [SUB_PARTS] = "multipart"};
 
 static void add_json(const struct http_subscriber *h, struct buf *out)
 {

@@ -45,6 +45,7 @@ void http_subscriber_forget(struct http_subscriber *h)
         app->subscribers = h->next;
     app->n_subscribers--;
     subscriber_free(&h->subscriber);
+    http_forming_free(h);
     framing_free(&h->framing);
     free(h);
     app_check_drained(app);
@@ -62,15 +63,21 @@ static void last_bytes_taken(struct http_request *req, void *arg)
     http_subscriber_forget(arg);
 }
 
+static void end_when_taken(struct http_subscriber *h)
+{
+    if (http_stream_pending(h->req) == 0)
+        last_bytes_taken(h->req, h);
+    else
+        http_on_drain(h->req, 0, last_bytes_taken, h);
+}
+
 void http_subscriber_end(struct http_subscriber *h)
 {
     subscriber_free(&h->subscriber);
     h->gap_waits = false;
     h->ending = true;
-    if (http_stream_pending(h->req) == 0)
-        last_bytes_taken(h->req, h);
-    else
-        http_on_drain(h->req, 0, last_bytes_taken, h);
+    if (http_forming_go_on(h))
+        end_when_taken(h);
 }
 
 /* ---- refusals ---- */
@@ -128,6 +135,7 @@ static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t 
 {
     static const char *const types[] = {
         [SUB_RAW] = "application/octet-stream",
+        [SUB_LINES] = "application/octet-stream",
         [SUB_EVENTS] = "text/event-stream",
         [SUB_PARTS] = FRAMING_MULTIPART_TYPE,
     };
@@ -143,28 +151,28 @@ static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t 
     stats_add(h->app->sent_streams, 1);
     h->begun = true;
     h->sent = h->framing.offset = offset;
-    if (h->form == SUB_EVENTS)
-        framing_begin_events(&h->framing, &text);
-    else if (h->form == SUB_PARTS)
-        framing_begin_parts(&text);
+    if (h->form != SUB_RAW)
+        framing_begin(&h->framing, &text);
     write_formed(h, &text);
 }
 
 /* ---- the sink ---- */
 
+/* There is room for more once all is formed. */
 static size_t sink_pending(void *arg)
 {
-    return http_stream_pending(((struct http_subscriber *)arg)->req);
+    const struct http_subscriber *h = arg;
+    return h->rest.len ? SIZE_MAX : http_stream_pending(h->req);
 }
 
 /* What follows is not there any more: an event stream tells of it, as soon as its client has taken what was sent, and
  * goes on behind. */
-static void gap(struct http_subscriber *h, const struct journal_edges *edges)
+static void gap(struct http_subscriber *h, uint64_t after)
 {
     subscriber_free(&h->subscriber);
-    h->gap = *edges;
+    h->gap.after = after;
     h->gap_waits = true;
-    if (http_stream_pending(h->req) <= SUBSCRIBER_LOW)
+    if (!h->rest.len && http_stream_pending(h->req) <= SUBSCRIBER_LOW)
         tell_gap(h);
 }
 
@@ -173,9 +181,11 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
     struct http_subscriber *h = arg;
     if (why == SUBSCRIBER_GONE && h->form == SUB_EVENTS && !http_is_head(h->req)) {
         stats_add(h->app->cursors_gone, 1);
-        if (!h->begun)
+        if (!h->begun) {
             begin_response(h, edges->after, journal_committed_end(stream_journal(h->stream)));
-        gap(h, edges);
+            h->framing.offset = edges->before;
+        }
+        gap(h, edges->after);
         return;
     }
     if (h->begun)
@@ -215,19 +225,13 @@ static void write_raw(struct http_subscriber *h, struct bytes piece, struct wind
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct http_subscriber *h = arg;
-    struct buf text = {0};
     h->sent += piece.len;
     stats_add(h->app->sent_bytes, piece.len);
     stats_add(h->app->sent_lines, window_lines(window, piece));
-    if (h->form == SUB_RAW) {
+    if (h->form == SUB_RAW)
         write_raw(h, piece, window);
-        return;
-    }
-    if (h->form == SUB_EVENTS)
-        framing_add_events(&h->framing, piece, &text);
     else
-        framing_add_parts(&h->framing, piece, &text);
-    write_formed(h, &text);
+        http_forming_take(h, piece, window);
 }
 
 static void file_sent(void *file)
@@ -266,8 +270,8 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
         report_damage(h);
         http_stream_abort(h->req);
         http_subscriber_forget(h);
-    } else if (edges && h->form == SUB_EVENTS && !h->framing.in_line) {
-        gap(h, edges);
+    } else if (edges && h->form == SUB_EVENTS && http_forming_cut_back(h)) {
+        gap(h, edges->after);
     } else {
         http_subscriber_end(h);
     }
@@ -295,6 +299,7 @@ static void tell_gap(struct http_subscriber *h)
     uint64_t earliest = journal_earliest(stream_journal(h->stream));
     if (h->gap.after < earliest)
         h->gap.after = earliest;
+    h->gap.before = h->framing.offset; /* behind the last line that was sent */
     h->gap_waits = false;
     framing_add_gap(&h->framing, &h->gap, &text);
     write_formed(h, &text);
@@ -306,7 +311,11 @@ static void response_drained(struct http_request *req, void *arg)
 {
     struct http_subscriber *h = arg;
     (void)req;
-    if (h->gap_waits)
+    if (!http_forming_go_on(h))
+        return;
+    if (h->ending)
+        end_when_taken(h);
+    else if (h->gap_waits)
         tell_gap(h);
     else if (h->subscriber)
         subscriber_drained(h->subscriber);
@@ -347,13 +356,16 @@ static bool accepts_events(struct http_request *req)
 }
 
 /* bitly's /sub, which names no stream, is in parts unless multipart=0. */
-static bool read_form(struct http_request *req, enum sub_form *form)
+static bool read_form(struct http_request *req, struct http_subscriber *h)
 {
+    static const enum framing_form forms[] = {
+        [SUB_EVENTS] = FRAMING_EVENTS, [SUB_PARTS] = FRAMING_PARTS, [SUB_LINES] = FRAMING_LINES};
     struct bytes stream;
-    bool events = accepts_events(req), parts;
-    if (!http_param_bool(req, "multipart", !events && !http_param(req, "stream", &stream), &parts))
+    bool events = accepts_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
+    if (!http_param_bool(req, "multipart", is_bitlys, &parts))
         return false;
-    *form = parts ? SUB_PARTS : events ? SUB_EVENTS : SUB_RAW;
+    h->form = parts ? SUB_PARTS : events ? SUB_EVENTS : is_bitlys ? SUB_LINES : SUB_RAW;
+    h->framing.form = forms[h->form];
     return true;
 }
 
@@ -385,7 +397,7 @@ void app_sub(struct http_request *req, void *ctx)
     if (!s)
         return;
     struct http_subscriber *h = link_subscriber(app, req, s);
-    if (!read_form(req, &h->form) || !http_param_bool(req, "follow", true, &h->follow) ||
+    if (!read_form(req, h) || !http_param_bool(req, "follow", true, &h->follow) ||
         !read_cursor(req, h, &from)) {
         http_subscriber_forget(h);
         return;

@@ -4,6 +4,8 @@
  * 2. `subscriber` is NULL while a response that will not go on waits for what was sent to be taken, and while an
  *    event stream waits for that before it tells of a gap: so a client that takes nothing has one gap, however much
  *    retention passes meanwhile.
+ * 3. What is not to go as it is (framing.h) is formed as the client takes it: of a piece the rest waits, in its window, while
+ *    more than SUBSCRIBER_LOW bytes are pending. The end and a gap wait for it.
  */
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
@@ -12,7 +14,8 @@
 #include "framing.h"
 
 enum sub_form {
-    SUB_RAW,    /* the stream's own bytes */
+    SUB_RAW,    /* the stream's own bytes, as they come */
+    SUB_LINES,  /* the same for bitly's clients: chunks of whole lines */
     SUB_EVENTS, /* Server-Sent Events */
     SUB_PARTS,  /* bitly's multipart */
 };
@@ -24,17 +27,25 @@ struct http_subscriber {
     struct stream *stream;
     struct subscriber *subscriber;
     enum sub_form form;
-    struct framing framing; /* of SUB_EVENTS and SUB_PARTS */
+    struct framing framing; /* of all but SUB_RAW */
+    struct bytes rest;      /* handed over and not formed yet */
+    struct window *window;  /* that it is in */
     bool begun;             /* the response has */
     bool follow;
     bool ending;              /* the response ends when what was sent is taken */
     bool gap_waits;           /* events: to be told of when what was sent is taken */
-    uint64_t gap_from;        /* the end of what was sent before it */
     struct journal_edges gap; /* what is missing there */
     uint64_t sent;            /* offset of the next byte of the stream to send */
     usec_t connected;         /* wall clock */
     usec_t wrote;             /* monotonic */
 };
+
+/* http_forming.c: takes a piece that is to be formed; goes on with it, and is true when nothing of it is left. */
+void http_forming_take(struct http_subscriber *h, struct bytes piece, struct window *window);
+bool http_forming_go_on(struct http_subscriber *h);
+void http_forming_free(struct http_subscriber *h);
+/* Drops the beginning of a line whose end will not come. False: some of it was sent. */
+bool http_forming_cut_back(struct http_subscriber *h);
 
 /* Frees it; the request is answered, or gone. */
 void http_subscriber_forget(struct http_subscriber *h);

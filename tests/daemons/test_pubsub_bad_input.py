@@ -111,6 +111,22 @@ class BadInput(PubsubTest):
         self.assertProblem(request(self.url, "GET", "/producer?" + query(stream="s", producer="a/b")), 400, "bad-parameter")
         self.assertEqual(harness.request(self.url, "GET", "/streams").json()["streams"][0]["lines_published"], 1)
 
+    def test_host_and_uri_of_any_length(self):
+        p = self.pubsub()
+        for size in (10, 247, 248, 249, 1000, 40000, 70000, 1000000):
+            for target, headers in (("/sub?x=" + "u" * size, {}), ("/" + "u" * size, {}),
+                                    ("/sub", {"Host": "h" * size, "Upgrade": "WebSocket", "Origin": "o" * size})):
+                try:
+                    c = harness.connect(self.url)
+                    c.request("GET", target, headers=dict({"Host": "x"}, **headers))
+                    self.assertIn(c.getresponse().status, (200, 404, 414, 431))
+                except harness.UNREACHABLE:
+                    pass  # it closes on who sends more than it takes
+                finally:
+                    c.close()
+        self.assertTrue(p.alive())
+        self.assertEqual(p.get("/ping").body, b"OK")
+
 
 if __name__ == "__main__":
     unittest.main()

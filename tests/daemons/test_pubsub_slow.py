@@ -17,14 +17,14 @@ BLOCKS = 200
 
 
 class Reader:
-    """A subscriber on HTTP/1.0: after the head nothing but the stream's bytes."""
+    """A subscriber on HTTP/1.0: after the head nothing but the stream's bytes, in the form asked for."""
 
-    def __init__(self, path, received=None):
+    def __init__(self, path, received=None, parameters="", headers=""):
         self.socket = socket.socket(socket.AF_UNIX)
         if received:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
         self.socket.connect(path)
-        self.socket.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.0\r\n\r\n")
+        self.socket.sendall(b"GET /sub?stream=s&from=earliest%s HTTP/1.0\r\n%s\r\n" % (parameters.encode(), headers.encode()))
         self.head, self.n, self.sum = b"", 0, 0
 
     def take(self, data):
@@ -121,6 +121,26 @@ class Slow(PubsubTest):
         print("memory: %.1f KiB a stopped subscriber" % ((self.resident(p) - before) / 40))
         self.drain(readers, 20 * len(BLOCK))
         self.assertEqual({r.sum for r in readers}, {zlib.crc32(BLOCK * 20)})
+
+    def test_short_lines_do_not_make_large_events(self):
+        """Events and parts are up to sixty times what they are made of; they are made as they are taken."""
+        p = self.pubsub()
+        n = 100000
+        self.pub(b"x\n" * n)
+        forms = [self.reader(received=4096, headers="Accept: text/event-stream\r\n") for _ in range(5)]
+        forms += [self.reader(received=4096, parameters="&multipart=1") for _ in range(5)]
+        wait_until(lambda: sum(c["state"] == "blocked" for c in p.get("/clients?format=json").json()["clients"]) == 10,
+                   "all to be blocked")
+        unsent = [c["unsent_bytes"] for c in p.get("/clients?format=json").json()["clients"]]
+        self.assertLessEqual(max(unsent), 64 * 1024)
+        part = b"content-type: */*\r\ncontent-length: 1\r\n\r\nx\r\n--xXPubSubXx\r\n"
+        self.drain(forms[5:], 14 + n * len(part))
+        self.assertEqual({r.sum for r in forms[5:]}, {zlib.crc32(b"--xXPubSubXx\r\n" + part * n)})
+        identity = p.get("/streams").json()["streams"][0]["id"].encode()
+        events = b"retry: 1000\nid: 0:%s\n\n" % identity
+        events += b"".join(b"data: x\nid: %d:%s\n\n" % (2 * i + 2, identity) for i in range(n))
+        self.drain(forms[:5], len(events))
+        self.assertEqual({r.sum for r in forms[:5]}, {zlib.crc32(events)})
 
 
 if __name__ == "__main__":
