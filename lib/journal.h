@@ -140,7 +140,8 @@ struct journal_append {
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
     bool duplicate;
-    uint64_t start, end; /* offsets of the payload: [start, end); for a duplicate both 0 */
+    uint64_t start, end;  /* offsets of the payload: [start, end); for a duplicate both 0 */
+    struct bytes payload; /* when JOURNAL_OK; borrowed until the callback returns; of a duplicate none */
 };
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 

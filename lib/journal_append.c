@@ -184,6 +184,13 @@ size_t journal_producers(const struct journal *j)
 
 /* ---- what comes back ---- */
 
+static struct bytes payload_of(const struct batch *b, const struct entry *e)
+{
+    struct frame f;
+    frame_decode(bytes_of(b->frames.ptr + e->frame, b->frames.len - e->frame), 0, 0, true, &f);
+    return f.payload;
+}
+
 static void call_back(struct batch *b, enum journal_result result)
 {
     struct journal *j = b->journal;
@@ -193,6 +200,7 @@ static void call_back(struct batch *b, enum journal_result result)
         if (result == JOURNAL_OK) {
             c.start = e->start;
             c.end = e->end;
+            c.payload = c.duplicate ? BYTES_NONE : payload_of(b, e);
         }
         if (j) {
             j->unfinished--;

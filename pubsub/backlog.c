@@ -118,7 +118,8 @@ static void copy_windows(struct stretch *s, struct bytes data)
 {
     while (data.len) {
         struct window *w = window_new(s->end);
-        size_t n = window_add(w, data);
+        size_t room = window_room(w), n = data.len < room ? data.len : room;
+        window_add(w, bytes_of(data.ptr, n), line_index_count(bytes_of(data.ptr, n)));
         s->windows[s->n_windows++] = w;
         s->end += n;
         data = bytes_of(data.ptr + n, data.len - n);

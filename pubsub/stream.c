@@ -186,6 +186,14 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
 
 /* ---- publishing ---- */
 
+/* Without subscribers nobody is there to have it; while the stream is being closed there is no tail either. */
+static void share(struct stream *s, const struct journal_commit *commit, uint64_t lines)
+{
+    line_index_add(&s->index, commit->end, lines);
+    if (s->n_subscribers > 0)
+        tail_add(s->tail, commit->start, commit->payload, lines);
+}
+
 static void publish_committed(const struct journal_commit *commit, void *arg)
 {
     struct publish *p = arg;
@@ -199,7 +207,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->bytes += commit->end - commit->start;
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
-            line_index_add(&s->index, commit->end, published.lines);
+            share(s, commit, p->lines);
     }
     p->done(&published, p->arg);
     free(p);

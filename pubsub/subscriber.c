@@ -1,5 +1,6 @@
 #include "subscriber.h"
 
+#include "line_index.h"
 #include "subscriber_list.h"
 
 #include <assert.h>
@@ -123,7 +124,7 @@ static void take(struct subscriber *sub, struct bytes data)
     if (!sub->started && !start(sub))
         return;
     struct window *window = window_new(sub->offset);
-    window_add(window, data);
+    window_add(window, data, line_index_count(data));
     write_piece(sub, window_bytes(window), window);
     window_release(window);
     read_on(sub);
@@ -300,6 +301,7 @@ static void read_on(struct subscriber *sub)
         }
         if (sub->offset >= journal_committed_end(sub->journal)) {
             sub->state = SUBSCRIBER_WAITING;
+            tail_expect(stream_tail(sub->config.stream), sub->offset);
             return;
         }
     } while (write_shared(sub, &comes));

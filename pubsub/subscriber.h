@@ -26,7 +26,7 @@
  * 7. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
  *    The sink may free the subscriber in refuse and end, not in start and write.
  *
- * Who is near the end gets its bytes from the stream's tail, which reads them once for all (tail.h). Who is further
+ * Who is near the end gets its bytes from the stream's tail, which has them once for all (tail.h). Who is further
  * behind, and fast, gets them from the stream's backlog, which reads them once for all who come by (backlog.h). Who is
  * slow, and would need what all others have long passed, has a reader of its own, and so has whoever wants another form.
  */

@@ -1,5 +1,7 @@
 #include "tail.h"
 
+#include "line_index.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -11,7 +13,8 @@ struct tail {
     struct journal_reader *reader;
     struct window *ring[TAIL_WINDOWS];
     size_t first, n;
-    uint64_t end; /* where the reader is */
+    uint64_t end;   /* of the windows; where the reader is, or is to be opened */
+    uint64_t asked; /* where the fastest is */
     bool reading, broken;
     void (*grown)(void *arg);
     void *arg;
@@ -43,17 +46,27 @@ static void drop_first(struct tail *t)
     t->n--;
 }
 
-static void append(struct tail *t, struct bytes data)
+/* One with room. */
+static struct window *last_window(struct tail *t)
+{
+    if (t->n && window_room(at(t, t->n - 1)) > 0)
+        return at(t, t->n - 1);
+    if (t->n == TAIL_WINDOWS)
+        drop_first(t);
+    return t->ring[(t->first + t->n++) % TAIL_WINDOWS] = window_new(t->end);
+}
+
+static void append(struct tail *t, struct bytes data, uint64_t lines)
 {
     while (data.len) {
-        size_t n = t->n ? window_add(at(t, t->n - 1), data) : 0;
-        data = bytes_of(data.ptr + n, data.len - n);
-        t->end += n;
-        if (!data.len)
-            return;
-        if (t->n == TAIL_WINDOWS)
-            drop_first(t);
-        t->ring[(t->first + t->n++) % TAIL_WINDOWS] = window_new(t->end);
+        struct window *w = last_window(t);
+        size_t room = window_room(w);
+        struct bytes part = bytes_of(data.ptr, data.len < room ? data.len : room);
+        uint64_t ends = part.len == data.len ? lines : line_index_count(part);
+        window_add(w, part, ends);
+        t->end += part.len;
+        lines -= ends;
+        data = bytes_of(data.ptr + part.len, data.len - part.len);
     }
 }
 
@@ -70,10 +83,15 @@ static struct window *find(const struct tail *t, uint64_t offset)
 
 /* ---- reading ---- */
 
-static void stop(struct tail *t)
+static void stop_reader(struct tail *t)
 {
     journal_reader_close(&t->reader);
     t->reading = false;
+}
+
+static void stop(struct tail *t)
+{
+    stop_reader(t);
     while (t->n)
         drop_first(t);
 }
@@ -92,7 +110,7 @@ static void window_read(const struct journal_window *w, void *arg)
     struct tail *t = arg;
     t->reading = false;
     if (w->result == JOURNAL_OK) {
-        append(t, w->data);
+        append(t, w->data, line_index_count(w->data));
     } else if (w->result != JOURNAL_END) {
         t->broken = true;
         stop(t);
@@ -103,13 +121,21 @@ static void window_read(const struct journal_window *w, void *arg)
 /* A new beginning, at the place of somebody who is close to the end. */
 static bool begin(struct tail *t, uint64_t offset)
 {
-    struct journal_edges edges;
     if (journal_committed_end(t->journal) - offset > TAIL_REACH)
         return false;
     stop(t);
-    if (journal_reader_open(t->journal, offset, &t->reader, &edges) != JOURNAL_OK)
+    t->end = t->asked = offset;
+    return true;
+}
+
+/* Reads on from where the windows end. */
+static bool read_on(struct tail *t)
+{
+    struct journal_edges edges;
+    if (!t->reader && journal_reader_open(t->journal, t->end, &t->reader, &edges) != JOURNAL_OK)
         return false;
-    t->end = offset;
+    t->reading = true;
+    journal_reader_read(t->reader, TAIL_READ, window_read, t);
     return true;
 }
 
@@ -117,6 +143,8 @@ enum tail_answer tail_ask(struct tail *t, uint64_t offset, struct bytes *piece, 
 {
     assert(offset < journal_committed_end(t->journal));
     struct window *w = find(t, offset);
+    if (offset > t->asked)
+        t->asked = offset;
     if (w) {
         size_t skip = (size_t)(offset - window_offset(w));
         *piece = bytes_of(window_bytes(w).ptr + skip, window_bytes(w).len - skip);
@@ -127,12 +155,30 @@ enum tail_answer tail_ask(struct tail *t, uint64_t offset, struct bytes *piece, 
         return TAIL_NOT;
     if (t->reading && offset >= t->end)
         return TAIL_WAITS;
-    bool follows = t->reader && offset == t->end;
+    bool follows = (t->n || t->reader) && offset == t->end;
     if (!follows && (offset < t->end || !begin(t, offset)))
         return TAIL_NOT;
-    t->reading = true;
-    journal_reader_read(t->reader, TAIL_READ, window_read, t);
-    return TAIL_WAITS;
+    return read_on(t) ? TAIL_WAITS : TAIL_NOT;
+}
+
+/* ---- commits ---- */
+
+void tail_expect(struct tail *t, uint64_t offset)
+{
+    if (t->broken || t->reading)
+        return;
+    if (t->end != offset)
+        stop(t);
+    t->end = t->asked = offset;
+}
+
+/* The reader has not passed this: it is opened again when it is needed. What is being read now may be the same bytes. */
+void tail_add(struct tail *t, uint64_t offset, struct bytes data, uint64_t lines)
+{
+    if (t->broken || t->reading || t->end != offset || offset + data.len > t->asked + TAIL_AHEAD)
+        return;
+    stop_reader(t);
+    append(t, data, lines);
 }
 
 void tail_forget(struct tail *t, uint64_t offset)

@@ -14,8 +14,9 @@ struct window {
         struct window *next_spare;
     } u;
     size_t len;
-    size_t fresh;   /* where what was added last begins */
+    size_t fresh;   /* where that begins which was added since lines were asked for */
     uint64_t lines; /* of that: most pieces asked about are just that */
+    bool asked;     /* for its lines since something was added */
     char data[];
 };
 _Static_assert(sizeof(struct window) <= WINDOW_BLOCK - WINDOW_BYTES, "a window fits its block");
@@ -45,16 +46,22 @@ struct window *window_new(uint64_t offset)
     return w;
 }
 
-size_t window_add(struct window *w, struct bytes data)
+size_t window_room(const struct window *w)
 {
-    size_t room = WINDOW_BYTES - w->len, n = data.len < room ? data.len : room;
-    if (n == 0)
-        return 0;
-    memcpy(w->data + w->len, data.ptr, n);
-    w->fresh = w->len;
-    w->lines = line_index_count(bytes_of(data.ptr, n));
-    w->len += n;
-    return n;
+    return WINDOW_BYTES - w->len;
+}
+
+void window_add(struct window *w, struct bytes data, uint64_t lines)
+{
+    assert(data.len <= window_room(w));
+    memcpy(w->data + w->len, data.ptr, data.len);
+    if (w->asked) {
+        w->fresh = w->len;
+        w->lines = 0;
+        w->asked = false;
+    }
+    w->lines += lines;
+    w->len += data.len;
 }
 
 struct window *window_hold(struct window *w)
@@ -88,8 +95,9 @@ struct bytes window_bytes(const struct window *w)
     return bytes_of(w->data, w->len);
 }
 
-uint64_t window_lines(const struct window *w, struct bytes piece)
+uint64_t window_lines(struct window *w, struct bytes piece)
 {
+    w->asked = true;
     bool is_fresh = piece.ptr == w->data + w->fresh && piece.len == w->len - w->fresh;
     return is_fresh ? w->lines : line_index_count(piece);
 }

@@ -1,4 +1,4 @@
-/* window: a short run of a stream's bytes, verified and committed; shared by whoever sends it. It may grow at its end
+/* window: a short run of a stream's bytes, committed; shared by whoever sends it. It may grow at its end
  * while there is room; the bytes that are there never change or move.
  *
  * 1. Whoever holds it may read it; it goes with the last release.
@@ -20,13 +20,15 @@ struct window;
 
 /* Empty; its maker's to release. */
 struct window *window_new(uint64_t offset);
-/* Copies from the data's front what there is room for; how much that was. */
-size_t window_add(struct window *w, struct bytes data);
+size_t window_room(const struct window *w);
+/* Copies the data, for which there is room and in which `lines` lines end. */
+void window_add(struct window *w, struct bytes data, uint64_t lines);
 struct window *window_hold(struct window *w);
 void window_release(struct window *w);
 uint64_t window_offset(const struct window *w);
 struct bytes window_bytes(const struct window *w);
-/* The lines that end in a piece of it. */
-uint64_t window_lines(const struct window *w, struct bytes piece);
+/* The lines that end in a piece of it. Known without a look at it for what was added since this was asked last, as those
+ * who keep up ask. */
+uint64_t window_lines(struct window *w, struct bytes piece);
 
 #endif

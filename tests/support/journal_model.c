@@ -85,11 +85,23 @@ enum journal_result model_open(void)
     return r;
 }
 
+static bool is_payload_of(const struct model_entry *e, struct bytes payload)
+{
+    if (payload.len != e->length)
+        return false;
+    for (size_t i = 0; i < payload.len; i++)
+        if ((unsigned char)payload.ptr[i] != (unsigned char)(e->fill + i))
+            return false;
+    return true;
+}
+
 static void on_commit(const struct journal_commit *c, void *arg)
 {
     size_t index = (size_t)(uintptr_t)arg;
+    CHECK(c->result == JOURNAL_OK || c->payload.len == 0);
     if (c->result == JOURNAL_OK) {
         CHECK(!c->duplicate && index == m.acked && c->start == m.entries[index].start);
+        CHECK(is_payload_of(&m.entries[index], c->payload));
         m.acked = index + 1;
         m.shown = c->end > m.shown ? c->end : m.shown;
     } else if (c->result == JOURNAL_NO_SPACE) {
@@ -102,7 +114,7 @@ static void on_commit(const struct journal_commit *c, void *arg)
 static void on_duplicate(const struct journal_commit *c, void *arg)
 {
     (void)arg;
-    CHECK(c->result != JOURNAL_OK || c->duplicate);
+    CHECK((c->result != JOURNAL_OK || c->duplicate) && c->payload.len == 0);
 }
 
 static void append_new(void)
@@ -161,9 +173,7 @@ static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void
         fprintf(stderr, "entry %zu of %zu (%zu acknowledged): [%llu, +%zu), found [%llu, +%zu)\n", s->at - 1,
             m.count, m.acked, (unsigned long long)e->start, e->length, (unsigned long long)offset,
             payload.len);
-    CHECK(e->start == offset && e->length == payload.len && e->time == time);
-    for (size_t i = 0; i < payload.len; i++)
-        CHECK((unsigned char)payload.ptr[i] == (unsigned char)(e->fill + i));
+    CHECK(e->start == offset && is_payload_of(e, payload) && e->time == time);
     return true;
 }
 

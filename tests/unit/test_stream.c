@@ -283,6 +283,42 @@ static void a_follower_gets_what_comes(void **state)
     finish(&b);
 }
 
+/* Whoever waits at the end has what is committed when the publisher is answered: nothing is read back for it. */
+static void who_waits_gets_it_with_the_answer(void **state)
+{
+    struct world *w = *state;
+    struct sink k = {0};
+    publish(w, BYTES_LITERAL("before\n"));
+    begin(w, &k, "latest", true);
+    wait_for(w, &k, 0);
+    for (int i = 0; i < 3; i++)
+        publish(w, BYTES_LITERAL("a line\n"));
+    assert_true(bytes_equal_str(buf_bytes(&k.got), "a line\na line\na line\n"));
+    finish(&k);
+}
+
+static void counted(const struct stream_published *p, void *arg)
+{
+    *(int *)arg += p->commit.result == JOURNAL_OK;
+}
+
+/* What was published last is committed while the streams are being closed. */
+static void closed_while_publishing(void **state)
+{
+    struct world *w = *state;
+    struct lines l;
+    int done = 0;
+    assert_int_equal(lines_from_body(BYTES_LITERAL("first\n"), 100, &l), LINES_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            stream_publish(w->stream, &l, &(struct stream_marks){0}, 1, counted, &done, NULL), JOURNAL_OK);
+    lines_free(&l);
+    streams_free(&w->streams);
+    assert_int_equal(done, 3);
+    open_world(w);
+    read_to_the_end(w, "earliest", BYTES_LITERAL("first\nfirst\nfirst\n"));
+}
+
 static void publish_megabytes(struct world *w, struct buf *all)
 {
     struct buf block = {0};
@@ -361,6 +397,8 @@ int main(void)
         cmocka_unit_test(from_is_one_of_four),
         cmocka_unit_test_setup_teardown(cursors_are_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_follower_gets_what_comes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_gets_it_with_the_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(closed_while_publishing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_sink_costs_a_bounded_buffer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(freed_in_the_middle_of_a_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(streams_come_back_by_name, set_up, tear_down),
