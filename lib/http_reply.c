@@ -348,6 +348,19 @@ void http_stream_abort(struct http_request *req)
     end_reply(req);
 }
 
+void http_stream_break(struct http_request *req)
+{
+    assert(req->magic == HTTP_REQUEST_MAGIC);
+    if (!req->chunked) {
+        http_stream_abort(req);
+        return;
+    }
+    if (req->gone)
+        return;
+    req->keep_alive = false;
+    end_reply(req);
+}
+
 size_t http_stream_pending(const struct http_request *req)
 {
     return http_conn_pending(req->conn);

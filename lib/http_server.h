@@ -184,6 +184,8 @@ void http_stream_write_file(
 void http_stream_end(struct http_request *req);
 /* Ends in the middle, so that the client sees that something is missing: the connection is reset. */
 void http_stream_abort(struct http_request *req);
+/* The same, but first the client gets what was written: a chunked reply has no terminator then, another is reset. */
+void http_stream_break(struct http_request *req);
 /* Bytes written but not yet taken by the kernel. A stream writes while this is under its bound and goes on
  * from on_drain, which is called (from the loop) each time it falls to `low` or under. */
 size_t http_stream_pending(const struct http_request *req);

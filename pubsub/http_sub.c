@@ -57,9 +57,18 @@ static void client_gone(struct http_request *req, void *arg)
     http_subscriber_forget(arg);
 }
 
+/* Whoever asked for all there was would take a good end for all of it. */
+static bool lacks_its_end(const struct http_subscriber *h)
+{
+    return !h->follow && h->sent < h->end && !http_is_head(h->req);
+}
+
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
-    http_stream_end(req);
+    if (lacks_its_end(arg))
+        http_stream_break(req);
+    else
+        http_stream_end(req);
     http_subscriber_forget(arg);
 }
 
@@ -150,6 +159,7 @@ static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t 
     http_stream_be_patient(h->req);
     stats_add(h->app->sent_streams, 1);
     h->begun = true;
+    h->end = end;
     h->sent = h->framing.offset = offset;
     if (h->form != SUB_RAW)
         framing_begin(&h->framing, &text);

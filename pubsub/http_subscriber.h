@@ -6,6 +6,8 @@
  *    retention passes meanwhile.
  * 3. What is not to go as it is (framing.h) is formed as the client takes it: of a piece the rest waits, in its window, while
  *    more than SUBSCRIBER_LOW bytes are pending. The end and a gap wait for it.
+ * 4. A response with follow=0 ends well only at its X-Millrace-End; what stops it before (a hole, retention, a daemon
+ *    that stops) breaks it off once what was sent is taken.
  */
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
@@ -35,6 +37,7 @@ struct http_subscriber {
     bool ending;              /* the response ends when what was sent is taken */
     bool gap_waits;           /* events: to be told of when what was sent is taken */
     struct journal_edges gap; /* what is missing there */
+    uint64_t end;             /* X-Millrace-End */
     uint64_t sent;            /* offset of the next byte of the stream to send */
     usec_t connected;         /* wall clock */
     usec_t wrote;             /* monotonic */
@@ -49,7 +52,7 @@ bool http_forming_cut_back(struct http_subscriber *h);
 
 /* Frees it; the request is answered, or gone. */
 void http_subscriber_forget(struct http_subscriber *h);
-/* Ends the response once the client has taken what was sent. */
+/* Ends the response once the client has taken what was sent; see 3. */
 void http_subscriber_end(struct http_subscriber *h);
 
 #endif

@@ -105,6 +105,15 @@ def request(url, method, target, body=None, headers=None, timeout=PATIENCE):
         c.close()
 
 
+def broken_off(url, target):
+    """The body of a reply that lacks its end."""
+    try:
+        reply = request(url, "GET", target)
+    except http.client.IncompleteRead as e:
+        return e.partial
+    raise AssertionError("the reply ended well: %s" % (reply,))
+
+
 UNREACHABLE = (OSError, http.client.HTTPException)
 
 
