@@ -75,6 +75,12 @@ static bool is_safe_target(struct bytes target)
     return true;
 }
 
+/* In a list separated by spaces a bare word is a URL that was cut in two, not a host. */
+static bool has_scheme(struct bytes url)
+{
+    return bytes_starts_with(url, BYTES_LITERAL("http://")) || bytes_starts_with(url, BYTES_LITERAL("unix:"));
+}
+
 static int add_host(
     struct http_pool *p, const struct http_pool_config *config, struct bytes url, char *error, size_t size)
 {
@@ -82,7 +88,7 @@ static int add_host(
     struct url_address address;
     size_t cut = authority_length(url);
     char *where = bytes_dup(bytes_of(url.ptr, cut));
-    bool good = url_address_parse(where, 80, &address) == 0 && is_safe_target(url);
+    bool good = has_scheme(url) && url_address_parse(where, 80, &address) == 0 && is_safe_target(url);
     if (!good)
         snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
@@ -198,6 +204,34 @@ const char *http_pool_host_url(const struct http_pool_host *h)
 const char *http_pool_host_target(const struct http_pool_host *h)
 {
     return h->target;
+}
+
+/* ---- targets ---- */
+
+bool http_pool_host_has_place(const struct http_pool_host *h)
+{
+    return strstr(h->target, "%s") != NULL;
+}
+
+void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out)
+{
+    const char *target = h->target, *place;
+    buf_clear(out);
+    while ((place = strstr(target, "%s")) != NULL) {
+        buf_append(out, target, (size_t)(place - target));
+        url_encode(message, out);
+        target = place + 2;
+    }
+    buf_append_str(out, target);
+    buf_append_char(out, '\0');
+}
+
+const struct http_pool_host *http_pool_without_place(const struct http_pool *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (!http_pool_host_has_place(&p->hosts[i]))
+            return &p->hosts[i];
+    return NULL;
 }
 
 /* ---- requests ---- */

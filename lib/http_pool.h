@@ -16,7 +16,7 @@
  * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
  * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
  *
- * A URL is http://HOST[:PORT][/TARGET] or unix:PATH. The loop thread only; what http_client.h says holds.
+ * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme: a bare word is no host. The loop thread only; what http_client.h says holds.
  */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
@@ -53,6 +53,12 @@ usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h);    /* as configured */
 const char *http_pool_host_target(const struct http_pool_host *h); /* "/" when it has none */
+/* A %s in the target stands for a message; http_pool_fill_target puts it there escaped, wherever it stands, and ends with a
+ * NUL. A target without one is copied as it is. */
+bool http_pool_host_has_place(const struct http_pool_host *h);
+void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);
+/* The first host whose target has no %s, NULL when all have one: for a method that carries nothing else. */
+const struct http_pool_host *http_pool_without_place(const struct http_pool *p);
 /* As http_client_request, and the outcome is noted before on_done is called. */
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
 

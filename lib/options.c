@@ -146,6 +146,8 @@ static int set_from_argument(
 {
     if (value == NULL && v->row->type == OPTION_BOOL)
         value = "true";
+    if (value == NULL)
+        value = v->row->alone;
     if (value == NULL && a->at + 1 < a->argc)
         value = a->argv[++a->at];
     if (value == NULL)

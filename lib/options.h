@@ -46,7 +46,8 @@ struct option_row {
     const char *choices; /* OPTION_CHOICE */
     const char *help;    /* one line */
     unsigned flags;
-    char letter; /* -p, or 0 */
+    char letter;       /* -p, or 0 */
+    const char *alone; /* what --x means without a value, which then only an = brings; NULL: it needs one */
 };
 
 /* Exit statuses, from sysexits.h: 64 EX_USAGE, 75 EX_TEMPFAIL, 78 EX_CONFIG. */

@@ -18,6 +18,8 @@ static void append_bounds(const struct option_row *r, struct buf *out)
     const char *unit = r->type == OPTION_DURATION ? "ms" : r->unit;
     bool told = r->fallback != NULL && *r->fallback != '\0' &&
                 (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0);
+    if (r->alone != NULL)
+        buf_printf(out, "alone: %s", r->alone);
     if (told)
         buf_printf(out, "%sdefault %s", out->ptr[out->len - 1] == '(' ? "" : "; ", r->fallback);
     if (bounded && !huge)
@@ -34,8 +36,9 @@ static void append_option(const struct option_row *r, struct buf *out)
         buf_append_str(out, "      ");
     append_dashed(out, r->name);
     if (r->type != OPTION_BOOL) {
-        buf_append_char(out, '=');
+        buf_append_str(out, r->alone != NULL ? "[=" : "=");
         option_value_describe(r, out);
+        buf_append_str(out, r->alone != NULL ? "]" : "");
     }
     if (out->len - start >= HELP_COLUMN) {
         buf_append_char(out, '\n');

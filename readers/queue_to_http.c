@@ -74,20 +74,16 @@ static struct http_pool *make_pool(
     return http_pool_new(&config, error, size);
 }
 
-static bool has_place(const struct http_pool_host *h)
-{
-    return strstr(http_pool_host_target(h), "%s") != NULL;
-}
-
 static int check_targets(struct options *o, const struct http_pool *pool, struct config_error *error)
 {
     bool post = strcmp(options_string(o, "method"), "POST") == 0;
     for (size_t i = 0; i < http_pool_size(pool); i++) {
         const struct http_pool_host *h = http_pool_at(pool, i);
         const char *wrong = NULL;
-        if (!post && !has_place(h))
+        bool place = http_pool_host_has_place(h);
+        if (!post && !place)
             wrong = "a GET needs a %s in its target: where the message goes";
-        else if (has_place(h) && options_int(o, "batch") > 1)
+        else if (place && options_int(o, "batch") > 1)
             wrong = "a %s in the target takes one message: batch must be 1";
         if (!wrong)
             continue;
@@ -183,19 +179,6 @@ static void compose_body(struct sender *s)
     }
 }
 
-static void compose_target(struct sender *s)
-{
-    const char *target = http_pool_host_target(s->host), *place;
-    buf_clear(&s->target);
-    while ((place = strstr(target, "%s"))) {
-        buf_append(&s->target, target, (size_t)(place - target));
-        url_encode(s->run.messages[0].text, &s->target);
-        target = place + 2;
-    }
-    buf_append_str(&s->target, target);
-    buf_append_char(&s->target, '\0');
-}
-
 /* What a destination needs to know a message again that comes twice. */
 static void compose_headers(struct sender *s)
 {
@@ -208,7 +191,7 @@ static void compose_headers(struct sender *s)
 static void send_run(struct sender *s)
 {
     s->host = http_pool_next(s->pool);
-    compose_target(s);
+    http_pool_fill_target(s->host, s->run.messages[0].text, &s->target);
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
         .target = s->target.ptr,

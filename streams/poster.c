@@ -1,7 +1,6 @@
 #include "poster.h"
 
 #include "log.h"
-#include "url.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -145,25 +144,11 @@ static void answered(enum http_client_result result, const struct http_reply_vie
 
 /* ---- requests ---- */
 
-/* The line without its LF in place of %s. */
-static void fill_in(const char *target, struct bytes line, struct buf *out)
-{
-    const char *place = strstr(target, "%s");
-    if (line.len > 0 && line.ptr[line.len - 1] == '\n')
-        line.len--;
-    buf_append(out, target, place != NULL ? (size_t)(place - target) : strlen(target));
-    if (place != NULL) {
-        url_encode(line, out);
-        buf_append_str(out, place + 2);
-    }
-    buf_append_char(out, '\0');
-}
-
 static void send_batch(struct batch *b, struct http_pool_host *host)
 {
     struct poster *p = b->poster;
     struct buf target = {0};
-    fill_in(http_pool_host_target(host), buf_bytes(&b->lines), &target);
+    http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
     b->state = UNDER_WAY;
     p->under_way++;
     http_pool_request(host, &(struct http_call_spec){.method = p->config.get ? "GET" : "POST",

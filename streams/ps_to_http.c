@@ -102,6 +102,11 @@ struct program {
 
 /* ---- settings ---- */
 
+static bool is_get(struct options *o)
+{
+    return strcmp(options_string(o, "method"), "GET") == 0;
+}
+
 static int check_names(struct options *o, struct config_error *error)
 {
     static const char *const names[] = {"to_stream", "to_queue", "producer"};
@@ -113,17 +118,21 @@ static int check_names(struct options *o, struct config_error *error)
 
 static int check_destination(struct options *o, struct config_error *error)
 {
-    char why[300] = "";
+    char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
-    http_pool_free(&pool);
-    if (*why != '\0')
+    if (pool == NULL)
         return options_refuse(o, "destination", error, "%s", why);
+    bool nowhere = is_get(o) && http_pool_without_place(pool) != NULL;
+    http_pool_free(&pool);
+    if (nowhere)
+        return options_refuse(
+            o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
     if (options_text(o, "state") == NULL)
         return options_refuse(o, "state", error,
             "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
-    if (strcmp(options_string(o, "method"), "GET") == 0 && strstr(config.urls, "%s") == NULL)
-        return options_refuse(o, "destination", error, "with GET the line goes into the URL: put %%s where");
+    if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
+        return options_refuse(o, "content_type", error, "it is no header");
     return 0;
 }
 
@@ -267,7 +276,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
     http_pool_register_stats(p->pool, daemon_stats(p->daemon));
     p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
                                .pool = p->pool,
-                               .get = strcmp(options_string(o, "method"), "GET") == 0,
+                               .get = is_get(o),
                                .batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch"),
                                .batch_bytes = (size_t)options_int(o, "batch_bytes"),
                                .parallel = (size_t)options_int(o, "parallel"),

@@ -7,6 +7,7 @@
 #include "stream_program.h"
 
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -41,6 +42,7 @@ static const struct option_row option_rows[] = {
         .min = 0,
         .max = 1000000,
         .flags = OPTION_COMMAND_LINE,
+        .alone = "10",
         .help = "print so many lines before and after, and exit"},
     {.name = NULL},
 };
@@ -114,6 +116,8 @@ static int check(struct options *o, struct config_error *error)
 
 /* ---- --dry-run ---- */
 
+#define LONG_SHOWN ((size_t)200) /* bytes of a line over max_line */
+
 static void show(const char *mark, struct bytes text)
 {
     printf("%s %.*s\n", mark, (int)text.len, text.ptr);
@@ -158,10 +162,37 @@ static void on_sample(struct bytes lines, void *arg)
     }
 }
 
+static void on_long_sample(struct bytes head, uint64_t length, void *arg)
+{
+    struct program *p = arg;
+    if (p->to_show == 0)
+        return;
+    show("-", bytes_of(head.ptr, head.len < LONG_SHOWN ? head.len : LONG_SHOWN));
+    printf("  (%" PRIu64 " bytes: over max_line, does not pass)\n", length);
+    if (--p->to_show == 0)
+        end_sample(p);
+}
+
+static void fail_sample(struct program *p, const char *why, int status)
+{
+    log_error("nothing to show", LOG_S("why", why));
+    p->to_show = 0;
+    stream_client_stop(p->sample);
+    daemon_fail(p->daemon, status);
+}
+
+/* It is looked at once: what does not come at once is not waited for. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
-    if (p->to_show > 0 && stream_client_is_caught_up(p->sample))
+    const char *trouble = stream_client_trouble(p->sample, NULL);
+    if (p->to_show == 0)
+        return;
+    if (trouble != NULL)
+        fail_sample(p, trouble, EX_TEMPFAIL);
+    else if (stream_client_is_caught_up(p->sample) && stream_client_cursor(p->sample)->id[0] == '\0')
+        fail_sample(p, "there is no such stream", EX_NOINPUT);
+    else if (stream_client_is_caught_up(p->sample))
         end_sample(p);
 }
 
@@ -241,6 +272,7 @@ static void start_sample(struct program *p, struct options *o)
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .on_lines = on_sample,
+        .on_overlong = on_long_sample,
         .on_change = on_sample_change,
         .arg = p});
 }

@@ -99,12 +99,12 @@ class ToStrangers(Base):
         p.stop()
 
     def test_a_line_a_request(self):
-        p = self.to_http("--destination", self.server.url + "/hit?e=%s&v=1", "--method=GET", "--state",
+        p = self.to_http("--destination", self.server.url + "/hit?e=%s&v=%s", "--method=GET", "--state",
                          self.path("state"))
         self.publish(5)
         wait_until(lambda: len(self.server.targets) == 5, "all to arrive")
-        self.assertEqual(self.server.targets, ["/hit?e=%s&v=1" % urllib.parse.quote(line.decode(), safe="")
-                                               for line in self.sent()])
+        escaped = [urllib.parse.quote(line.decode(), safe="") for line in self.sent()]
+        self.assertEqual(self.server.targets, ["/hit?e=%s&v=%s" % (e, e) for e in escaped])
         p.stop()
 
     def test_whatever_the_destination_does(self):
@@ -193,7 +193,12 @@ class ToStrangers(Base):
             return p.log
         self.assertIn("say where to", refused())
         self.assertIn("say which file", refused("--destination", self.server.url))
-        self.assertIn("put %s where", refused("--destination", self.server.url, "--state=x", "--method=GET"))
+        for urls in (self.server.url, self.server.url + "/?e=%s " + self.server.url + "/in"):
+            self.assertIn("put %s into each of them", refused("--destination", urls, "--state=x", "--method=GET"),
+                          "a GET without the line would take it for delivered")
+        self.assertIn("no header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
+        self.assertIn("neither earliest", refused("--destination", self.server.url, "--state=x", "--from=soon"))
+        self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("say where:", refused("--to_queue=q"))
         self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))

@@ -101,7 +101,7 @@ class Republish(FilteredTest):
         finally:
             busy = False
             publisher.join()
-        f = self.filtered(*args)
+        f = self.filtered(*args).wait_ready()
         self.wait_filtered()
         self.assertEqual(self.lines("out"), [b'{"n":%d,"k":%d}' % (i, i % 3) for i in range(n) if i % 3 < 2])
         f.stop()
@@ -242,7 +242,21 @@ class CommandLine(FilteredTest):
                                       b'  (no JSON object: does not pass)\n')
         done = self.run_filtered("--dry_run=100", "--filter_subject=n", "--filter_values=2")
         self.assertEqual(done.stdout.count(b"does not pass"), 2)
+        self.assertEqual(self.run_filtered("--dry-run").stdout.count(b"- "), 3, "alone it shows the first ten")
         self.assertEqual(self.lines("out"), [])
+
+    def test_a_dry_run_waits_for_nothing(self):
+        done = self.run_filtered("--dry-run", "--stream=none")
+        self.assertEqual(done.returncode, 66, done)
+        self.assertIn(b"no such stream", done.stderr)
+        self.publish({"n": "x" * 500}, {"n": 2})
+        done = self.run_filtered("--dry-run", "--max-line=100")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"(509 bytes: over max_line, does not pass)\n- {\"n\": 2}\n+ {\"n\": 2}\n", done.stdout)
+        self.pubsub.stop()
+        done = self.run_filtered("--dry-run")
+        self.assertEqual(done.returncode, 75, done)
+        self.assertIn(b"no connection", done.stderr)
 
     def test_wrong_settings(self):
         for args, words in ((("--to_stream=s",), b"into itself"), ((), b"nothing to do"),

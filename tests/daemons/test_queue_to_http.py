@@ -83,7 +83,8 @@ class Flow(ToHttp):
     def test_bad_settings(self):
         for args in ([], ["--destination=ftp://x"], ["--destination=http://x/", "--method=GET"],
                      ["--destination=http://x/%s", "--batch=2"], ["--destination=http://x/", "--content-type=a\r\nb: c"],
-                     ["--destination=http://x/", "--queue=a/b"]):
+                     ["--destination=http://x/", "--queue=a/b"],
+                     ["--destination=http://x/a b"]):
             done = self.run_program("queue_to_http", *args)
             self.assertEqual(done.returncode, 78, (args, done))
             self.assertTrue(done.stderr)
