@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@
 struct line_source {
     int fd;
     char *name;
-    enum { PLAIN, GZIP, ZSTD } kind;
+    enum { UNKNOWN, PLAIN, GZIP, ZSTD } kind; /* told by the first bytes, when they are asked for */
     z_stream gzip;
     ZSTD_DCtx *zstd;
     bool in_frame;   /* of gzip or zstd: the end here would be a truncation */
@@ -24,7 +25,9 @@ struct line_source {
     struct buf text; /* unpacked; [at, len) not given yet */
     size_t at, searched;
     uint64_t offset, consumed;
-    bool at_end;
+    bool at_end, given_up;
+    bool (*idle)(void *arg); /* NULL: reads wait */
+    void *idle_arg;
 };
 
 static int fail(const struct line_source *s, char *error, const char *why)
@@ -35,9 +38,21 @@ static int fail(const struct line_source *s, char *error, const char *why)
 
 /* ---- opening ---- */
 
+/* A signal ends the wait early, so that who sent it is heeded. */
+static bool has_input(const struct line_source *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    return poll(&p, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) > 0;
+}
+
 static int read_more(struct line_source *s, struct buf *into, char *error)
 {
     ssize_t n;
+    while (s->idle != NULL && !s->given_up && !has_input(s))
+        s->given_up = !s->idle(s->idle_arg);
+    s->at_end = s->given_up;
+    if (s->given_up)
+        return 0;
     buf_reserve(into, READ_STEP);
     do
         n = read(s->fd, into->ptr + into->len, READ_STEP);
@@ -61,6 +76,8 @@ static int find_kind(struct line_source *s, char *error)
         s->kind = GZIP;
     else if (bytes_starts_with(head, BYTES_LITERAL("\x28\xb5\x2f\xfd")))
         s->kind = ZSTD;
+    else
+        s->kind = PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();
     if (s->kind == ZSTD && (s->zstd = ZSTD_createDCtx()) == NULL)
@@ -77,8 +94,11 @@ struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOU
     struct line_source *s = mem_zalloc(sizeof *s);
     s->fd = fd;
     s->name = mem_strdup(name);
-    if (find_kind(s, error) != 0)
+    struct stat st;
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+        fail(s, error, strerror(EISDIR));
         line_source_close(&s);
+    }
     return s;
 }
 
@@ -152,14 +172,16 @@ static int unzstd_some(struct line_source *s, char *error)
 /* More text, or at_end. */
 static int fill(struct line_source *s, char *error)
 {
-    if (s->kind == PLAIN)
-        return read_more(s, &s->text, error);
     size_t before = s->text.len;
+    if (s->kind == UNKNOWN && find_kind(s, error) != 0)
+        return -1;
+    if (s->kind == PLAIN)
+        return s->text.len > before ? 0 : read_more(s, &s->text, error);
     while (s->text.len == before) {
         if (s->raw.len == 0 && (read_more(s, &s->raw, error) != 0))
             return -1;
         if (s->raw.len == 0)
-            return s->in_frame ? fail(s, error, "it ends in the middle: truncated") : 0;
+            return s->in_frame && !s->given_up ? fail(s, error, "it ends in the middle: truncated") : 0;
         buf_reserve(&s->text, UNPACK_STEP);
         if ((s->kind == GZIP ? inflate_some : unzstd_some)(s, error) != 0)
             return -1;
@@ -204,7 +226,7 @@ int line_source_next(
             return -1;
         if (s->text.len > s->searched)
             continue;
-        return more_may_come || s->text.len == 0 ? 0 : give(s, s->text.len, line);
+        return more_may_come || s->given_up || s->text.len == 0 ? 0 : give(s, s->text.len, line);
     }
 }
 
@@ -224,7 +246,7 @@ static bool seek(struct line_source *s, uint64_t offset)
     return true;
 }
 
-/* The end of the input ends a line too. */
+/* The end of the input ends a line too, and one that was given without its LF may have got that since. */
 static int check_before(struct line_source *s, char last, uint64_t offset, char *error)
 {
     char why[120];
@@ -232,7 +254,7 @@ static int check_before(struct line_source *s, char last, uint64_t offset, char 
         return 0;
     if (s->text.len == s->at && fill(s, error) != 0)
         return -1;
-    if (s->text.len == s->at)
+    if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
         return 0;
     snprintf(why, sizeof why, "no line ends at byte %llu: this is not what was put under this name before",
         (unsigned long long)offset);
@@ -243,6 +265,8 @@ int line_source_skip(
     struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_TEXT])
 {
     char last = '\n';
+    if (s->kind == UNKNOWN && find_kind(s, error) != 0)
+        return -1;
     seek(s, offset);
     while (s->offset < offset) {
         if (s->text.len == s->at) {
@@ -262,6 +286,12 @@ int line_source_skip(
     }
     *reached = s->offset;
     return check_before(s, last, offset, error);
+}
+
+void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg)
+{
+    s->idle = idle;
+    s->idle_arg = arg;
 }
 
 uint64_t line_source_offset(const struct line_source *s)

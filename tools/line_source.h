@@ -1,4 +1,4 @@
-/* line_source: the lines of a file, plain, gzip or zstd (told by its first bytes), or of standard input.
+/* line_source: the lines of a file, plain, gzip or zstd (told by its first bytes when they are asked for), or of standard input.
  *
  * Offsets count the unpacked bytes. A last line without LF is a line. Memory is bounded by the longest line, which is
  * refused over LINE_SOURCE_MAX_LINE. */
@@ -6,6 +6,7 @@
 #define MILLRACE_LINE_SOURCE_H
 
 #include "bytes.h"
+#include "clock.h"
 
 #define LINE_SOURCE_MAX_LINE ((size_t)64 << 20)
 #define LINE_SOURCE_ERROR_TEXT 400
@@ -18,8 +19,14 @@ struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ER
 struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_TEXT]);
 void line_source_close(struct line_source **s);
 
+/* For an input that is written as it is read (a pipe, a terminal): `idle` is called again and again while there is nothing to
+ * read, LINE_SOURCE_IDLE apart. When it returns false no more comes: the next call gives 0, and what is not a whole line yet
+ * is not given. */
+#define LINE_SOURCE_IDLE (100 * USEC_PER_MSEC)
+void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg);
 /* Goes to an offset, at most the end: by a seek in a plain file, else by unpacking. 0, or -1 with the reason, also when
- * what stands before it is no LF: then this is not the input that was read up to there. *reached: where it stands. */
+ * no line ends there (neither what stands before nor what follows is a LF): then this is not the input that was read up to
+ * there. *reached: where it stands. */
 int line_source_skip(
     struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_TEXT]);
 /* 1: a line, with its LF if it has one, borrowed until the next call. 0: the end. -1 with the reason: unreadable, damaged.

@@ -88,6 +88,11 @@ static bool is_file(const struct stat *st, const struct place *p)
     return (uint64_t)st->st_dev == p->device && (uint64_t)st->st_ino == p->inode;
 }
 
+static struct place place_of(const struct stat *st)
+{
+    return (struct place){.device = (uint64_t)st->st_dev, .inode = (uint64_t)st->st_ino};
+}
+
 static bool is_newer(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
@@ -117,6 +122,8 @@ static void each_sibling(
 
 struct search {
     const struct place *place; /* the file that is wanted, or that is left */
+    struct place state[2];     /* the state file and its next, which may lie beside the log under names like a
+                                  rotated one's */
     struct timespec left_at;   /* when the one that is left was last written to */
     struct timespec best_at;
     char *found;
@@ -130,13 +137,25 @@ static void see_same(const char *path, const struct stat *st, void *arg)
         s->found = mem_strdup(path);
 }
 
-/* The oldest of those written to after the one that is left; compressed copies are of files that were there already. */
+/* A compressed copy, of a file that was there already. */
+static bool is_packed(const char *path)
+{
+    static const char *const suffixes[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        size_t m = strlen(suffixes[i]);
+        if (n > m && strcmp(path + n - m, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The oldest of those written to after the one that is left. */
 static void see_next(const char *path, const struct stat *st, void *arg)
 {
     struct search *s = arg;
-    size_t n = strlen(path);
-    if (is_file(st, s->place) || (n > 3 && strcmp(path + n - 3, ".gz") == 0) ||
-        (n > 4 && strcmp(path + n - 4, ".zst") == 0) || is_newer(&s->left_at, &st->st_mtim))
+    if (is_file(st, s->place) || is_file(st, &s->state[0]) || is_file(st, &s->state[1]) || is_packed(path) ||
+        is_newer(&s->left_at, &st->st_mtim))
         return;
     if (s->found != NULL && !is_newer(&s->best_at, &st->st_mtim))
         return;
@@ -152,6 +171,13 @@ static struct search find_next(const struct log_tail *t, const struct stat *left
 {
     struct search s = {.place = &t->place, .left_at = left->st_mtim};
     struct stat st;
+    struct buf fresh = {0};
+    buf_printf(&fresh, "%s.new", t->state_path);
+    if (stat(t->state_path, &st) == 0)
+        s.state[0] = place_of(&st);
+    if (stat(fresh.ptr, &st) == 0)
+        s.state[1] = place_of(&st);
+    buf_free(&fresh);
     each_sibling(t->path, see_next, &s);
     if (s.found == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place)) {
         s.found = mem_strdup(t->path);

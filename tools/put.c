@@ -3,6 +3,7 @@
  * With --producer the marks are offsets in the inputs, counted as one run of unpacked bytes: a put that was cut off goes on
  * from the mark when it is repeated, and nothing is stored twice. put_batch.h has the rest. */
 #include "clock.h"
+#include "daemon.h"
 #include "line_source.h"
 #include "log_tail.h"
 #include "options.h"
@@ -10,7 +11,9 @@
 #include "progress.h"
 #include "put_batch.h"
 #include "tools.h"
+#include "url.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,12 +21,15 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCH_BYTES ((size_t)1 << 20)
 #define FOLLOW_POLL (100 * USEC_PER_MSEC)
+#define GATHER (200 * USEC_PER_MSEC) /* how long a line waits for its batch to be full */
 
 static const struct option_row rows[] = {
     {.name = "queue_url", .type = OPTION_STRING, .help = "where simplequeue is; by default as --config says"},
+    {.name = "queue_token_file", .type = OPTION_STRING, .help = "the token that simplequeue asks for"},
     {.name = "data_dir",
         .type = OPTION_STRING,
         .help = "the pipeline's directory, if not the configured one"},
@@ -58,7 +64,8 @@ static const struct option_row rows[] = {
         .min = 100,
         .max = 86400000,
         .unit = "s",
-        .help = "give up after this long without progress"},
+        .help = "give up after this long without progress; with --follow it goes on trying, unless this is "
+                "given"},
     {.name = "quiet", .type = OPTION_BOOL, .fallback = "false", .help = "no progress, no summary"},
     {.name = NULL},
 };
@@ -72,7 +79,10 @@ struct put {
     uint64_t base;                  /* of the file under way: unpacked bytes of those before it */
     uint64_t packed_before, packed; /* for the progress: bytes of the files before, of all (0: unknown) */
     usec_t began;
-    uint64_t taken; /* lines since then */
+    uint64_t taken;    /* lines since then */
+    usec_t batch_from; /* when the batch got its first line */
+    usec_t pace;       /* with a rate: no batch goes out before */
+    int idle_status;   /* of what was flushed while the input was idle */
     struct progress progress;
 };
 
@@ -103,23 +113,27 @@ static void sleep_for(usec_t t)
     nanosleep(&ts, NULL);
 }
 
-static void keep_pace(struct put *p)
+/* What was not used of the rate is not made up for later. */
+static void keep_pace(struct put *p, size_t lines)
 {
     int64_t rate = options_int(p->o, "rate");
+    usec_t now = clock_monotonic();
     if (rate == 0)
         return;
-    usec_t due = p->began + (usec_t)(p->taken * USEC_PER_SEC / (uint64_t)rate), now = clock_monotonic();
-    if (due > now)
-        sleep_for(due - now);
+    p->pace = (p->pace > now ? p->pace : now) + (usec_t)(lines * (uint64_t)USEC_PER_SEC / (uint64_t)rate);
+    while (!stopped && (now = clock_monotonic()) < p->pace)
+        sleep_for(p->pace - now);
 }
 
 /* ---- lines ---- */
 
 static int flush(struct put *p)
 {
-    p->taken += put_batch_lines(p->batch);
+    size_t lines = put_batch_lines(p->batch);
+    p->taken += lines;
     int status = put_batch_flush(p->batch);
-    keep_pace(p);
+    if (status == 0)
+        keep_pace(p, lines);
     return status;
 }
 
@@ -130,8 +144,11 @@ static int add(struct put *p, struct bytes line, uint64_t end)
         if (status != 0)
             return status;
     }
+    usec_t now = clock_monotonic();
+    if (put_batch_lines(p->batch) == 0)
+        p->batch_from = now;
     put_batch_add(p->batch, line, end);
-    return put_batch_lines(p->batch) >= p->batch_lines ? flush(p) : 0;
+    return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= GATHER ? flush(p) : 0;
 }
 
 static void show(struct put *p, uint64_t consumed, bool last)
@@ -159,19 +176,40 @@ static int skip(struct put *p, struct line_source *s)
     return 0;
 }
 
-static int put_lines(struct put *p, struct line_source *s)
+/* Nothing more has come down the pipe yet: what has is not kept waiting. */
+static bool on_idle(void *arg)
+{
+    struct put *p = arg;
+    if (!stopped)
+        p->idle_status = flush(p);
+    return !stopped && p->idle_status == 0;
+}
+
+/* A line is what ends with LF; what an application is still writing looks like this too. */
+static void tell_unfinished(const struct put *p, const char *name)
+{
+    if (!options_bool(p->o, "quiet"))
+        fprintf(stderr, "\nmillrace put: %s ends without a line feed: its last line was put as it stands\n",
+            strcmp(name, "-") == 0 ? "standard input" : name);
+}
+
+static int put_lines(struct put *p, struct line_source *s, const char *name)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
     struct bytes line;
+    bool whole = true;
     int rc = 0, status = skip(p, s);
     p->progress.before = p->packed_before + line_source_consumed(s);
     while (status == 0 && !stopped && (rc = line_source_next(s, false, &line, error)) > 0) {
+        whole = line.ptr[line.len - 1] == '\n';
         status = add(p, line, p->base + line_source_offset(s));
         show(p, line_source_consumed(s), false);
     }
     if (rc < 0)
         return complain(error, EX_DATAERR);
-    return status;
+    if (!whole)
+        tell_unfinished(p, name);
+    return status != 0 ? status : p->idle_status;
 }
 
 static int put_file(struct put *p, const char *name)
@@ -180,7 +218,8 @@ static int put_file(struct put *p, const char *name)
     struct line_source *s = line_source_open(name, error);
     if (s == NULL)
         return complain(error, EX_NOINPUT);
-    int status = put_lines(p, s);
+    line_source_on_idle(s, on_idle, p);
+    int status = put_lines(p, s, name);
     p->base += line_source_offset(s);
     p->packed_before += line_source_consumed(s);
     line_source_close(&s);
@@ -267,14 +306,29 @@ static int follow_on(struct put *p, struct log_tail *t)
     return status == 0 ? flush(p) : status;
 }
 
+/* A log that nobody has made yet is waited for: a reader may well start before the writer. */
+static struct log_tail *open_log(
+    const struct put *p, const char *path, bool *missing, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    char *state = state_path(p, path);
+    struct log_tail *t = log_tail_open(path, state, p->resume, missing, error);
+    if (t == NULL && access(path, F_OK) != 0 && errno == ENOENT)
+        fprintf(stderr, "millrace put: waiting for %s to be made\n", path);
+    while (t == NULL && !stopped && access(path, F_OK) != 0 && errno == ENOENT) {
+        sleep_for(FOLLOW_POLL);
+        t = log_tail_open(path, state, p->resume, missing, error);
+    }
+    free(state);
+    return t;
+}
+
 static int follow(struct put *p, const char *path)
 {
-    char error[LINE_SOURCE_ERROR_TEXT], *state = state_path(p, path);
+    char error[LINE_SOURCE_ERROR_TEXT];
     bool missing;
-    struct log_tail *t = log_tail_open(path, state, p->resume, &missing, error);
-    free(state);
+    struct log_tail *t = open_log(p, path, &missing, error);
     if (t == NULL)
-        return complain(error, EX_DATAERR);
+        return stopped ? 0 : complain(error, EX_DATAERR);
     if (missing)
         fprintf(stderr,
             "millrace put: the file it was in is not there any more: what was not put of it is missing; "
@@ -331,7 +385,11 @@ static int put_all(struct put *p)
 
 static int check(const struct options *o)
 {
+    struct url_address address;
     char **files;
+    const char *url = options_string(o, "queue_url");
+    if (url != NULL && url_address_parse(url, 8080, &address) != 0)
+        return complain("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
     if (!options_bool(o, "follow"))
         return 0;
     if (options_string(o, "producer") == NULL)
@@ -341,24 +399,38 @@ static int check(const struct options *o)
     return 0;
 }
 
+static struct put_batch *make_batch(struct put *p, const char *token)
+{
+    const struct options *o = p->o;
+    bool lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
+    return put_batch_new(&(struct put_batch_config){.url = queue_url,
+        .arg = p,
+        .queue = options_string(o, "queue"),
+        .producer = options_string(o, "producer"),
+        .auth_token = token,
+        .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
+        .stopped = &stopped});
+}
+
 static int put_with(const struct options *o)
 {
     int64_t batch = options_int(o, "batch"), rate = options_int(o, "rate");
     struct put p = {.o = o, .batch_lines = (size_t)batch};
+    struct config_error error;
+    char *token;
     int status = check(o);
     if (status != 0)
         return status;
+    if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
+        return complain(error.text, EX_CONFIG);
     if (rate > 0 && rate / 10 < batch)
         p.batch_lines = rate < 10 ? 1 : (size_t)(rate / 10);
     catch_signals();
-    p.batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
-        .arg = &p,
-        .queue = options_string(o, "queue"),
-        .producer = options_string(o, "producer"),
-        .timeout = options_int(o, "timeout") * USEC_PER_MSEC});
+    p.batch = make_batch(&p, token);
     status = put_all(&p);
     put_batch_free(&p.batch);
     pipeline_close(&p.pipeline);
+    free(token);
     return status;
 }
 

@@ -13,6 +13,7 @@
 
 #define BACKOFF_FIRST (50 * USEC_PER_MSEC)
 #define BACKOFF_LAST (2 * USEC_PER_SEC)
+#define WATCH_EVERY 100000 /* microseconds */
 
 struct put_batch {
     struct put_batch_config config;
@@ -30,6 +31,8 @@ struct put_batch {
 
 struct reply {
     struct put_batch *batch;
+    struct http_call *call; /* NULL: it has ended */
+    usec_t parting;         /* 0, or when it is given up because of *stopped */
     enum http_client_result result;
     int status;
     bool duplicate;
@@ -39,6 +42,7 @@ struct reply {
 static void on_done(enum http_client_result result, const struct http_reply_view *view, void *arg)
 {
     struct reply *r = arg;
+    r->call = NULL;
     r->result = result;
     if (result == HTTP_CLIENT_OK) {
         r->status = view->status;
@@ -46,6 +50,20 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         buf_append_bytes(&r->body, view->body);
     }
     event_base_loopbreak(r->batch->base);
+}
+
+/* Somebody who wants it to stop is not kept waiting by a queue that does not answer. */
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+    struct reply *r = arg;
+    usec_t now = clock_monotonic();
+    (void)fd, (void)what;
+    if (r->call == NULL || !*r->batch->config.stopped)
+        return;
+    if (r->parting == 0)
+        r->parting = now + PUT_BATCH_PARTING;
+    else if (now >= r->parting)
+        http_call_cancel(r->call);
 }
 
 /* False when the url is no address. */
@@ -57,8 +75,8 @@ static bool connect_to_queue(struct put_batch *b)
     http_client_free(&b->client);
     free(b->url);
     b->url = mem_strdup(url);
-    b->client =
-        http_client_new(&(struct http_client_config){.base = b->base, .url = url, .max_connections = 1});
+    b->client = http_client_new(&(struct http_client_config){
+        .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token});
     return b->client != NULL;
 }
 
@@ -68,13 +86,17 @@ static void call(
     *r = (struct reply){.batch = b, .result = HTTP_CLIENT_REFUSED};
     if (!connect_to_queue(b))
         return;
-    http_client_request(b->client, &(struct http_call_spec){.method = method,
-                                       .target = target->ptr,
-                                       .content_type = "application/octet-stream",
-                                       .body = body,
-                                       .arg = r,
-                                       .on_done = on_done});
+    r->call = http_client_request(b->client, &(struct http_call_spec){.method = method,
+                                                 .target = target->ptr,
+                                                 .content_type = "application/octet-stream",
+                                                 .body = body,
+                                                 .arg = r,
+                                                 .on_done = on_done});
+    const struct timeval every = {0, WATCH_EVERY};
+    struct event *watch = event_new(b->base, -1, EV_PERSIST, on_watch, r);
+    event_add(watch, &every);
     event_base_dispatch(b->base);
+    event_free(watch);
 }
 
 static void append_name(struct buf *target, const char *parameter, const char *name)
@@ -121,26 +143,42 @@ struct tries {
 
 static struct tries tries_of(const struct put_batch *b)
 {
-    return (struct tries){clock_monotonic() + b->config.timeout, BACKOFF_FIRST};
+    return (struct tries){
+        b->config.timeout > 0 ? clock_monotonic() + b->config.timeout : INT64_MAX, BACKOFF_FIRST};
 }
 
-/* False when there is no time for another. */
-static bool try_again(struct tries *t)
-{
-    if (clock_monotonic() + t->backoff > t->end)
-        return false;
-    wait_a_while(t->backoff);
-    t->backoff = t->backoff * 2 < BACKOFF_LAST ? t->backoff * 2 : BACKOFF_LAST;
-    return true;
-}
-
-static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
+/* What the queue said, or why it said nothing. */
+static void tell(const struct put_batch *b, const struct reply *r)
 {
     if (r->status != 0)
         fprintf(stderr, "\nmillrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
             r->body.ptr != NULL ? r->body.ptr : "");
     else
         fprintf(stderr, "\nmillrace put: %s: %s\n", b->url, http_client_strerror(r->result));
+}
+
+/* False when there is no time for another. */
+static bool try_again(const struct put_batch *b, struct tries *t, const struct reply *r)
+{
+    if (*b->config.stopped || clock_monotonic() + t->backoff > t->end)
+        return false;
+    if (t->backoff == BACKOFF_FIRST) {
+        tell(b, r);
+        fprintf(stderr, "millrace put: trying on\n");
+    }
+    wait_a_while(t->backoff);
+    t->backoff = t->backoff * 2 < BACKOFF_LAST ? t->backoff * 2 : BACKOFF_LAST;
+    return !*b->config.stopped;
+}
+
+static const char *why_no_more(const struct put_batch *b)
+{
+    return *b->config.stopped ? "stopped" : "no progress within --timeout";
+}
+
+static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
+{
+    tell(b, r);
     fprintf(stderr,
         "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
         b->mark, b->numbers.posted);
@@ -173,9 +211,9 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
         call(b, "GET", &target, BYTES_NONE, &r);
         bool told = r.result == HTTP_CLIENT_OK && r.status == 200 && mark_in(buf_bytes(&r.body), mark);
         bool lasting = r.result == HTTP_CLIENT_OK && !told && r.status != 503 && r.status != 429;
-        again = !told && !lasting && try_again(&tries);
+        again = !told && !lasting && try_again(b, &tries, &r);
         if (!again)
-            status = told ? 0 : give_up(b, &r, lasting ? "refused" : "no answer within --timeout");
+            status = told ? 0 : give_up(b, &r, lasting ? "refused" : why_no_more(b));
         buf_free(&r.body);
     }
     buf_free(&target);
@@ -256,11 +294,11 @@ int put_batch_flush(struct put_batch *b)
         struct reply r;
         send_once(b, &r);
         enum sent sent = judge(b, &r);
-        under_way = sent == SENT_CUT || (sent == SENT_AGAIN && try_again(&tries));
+        under_way = sent == SENT_CUT || (sent == SENT_AGAIN && try_again(b, &tries, &r));
         if (sent == SENT_CUT)
             cut(b);
         else if (!under_way && sent == SENT_AGAIN)
-            status = give_up(b, &r, "no progress within --timeout");
+            status = give_up(b, &r, why_no_more(b));
         else if (sent == SENT_FAILED)
             status = give_up(
                 b, &r, r.status != 0 ? "refused" : "perhaps stored; with --producer it could be repeated");

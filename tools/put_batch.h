@@ -4,12 +4,17 @@
  * batch can be sent again after any trouble, and what was cut off can go on from the mark. Without one only what was surely
  * not taken is tried again.
  *
- * It blocks: for programs that do nothing else. */
+ * It blocks: for programs that do nothing else. What waits for a queue that is away says so once, and ends soon after *stopped is
+ * set: what is under way then has PUT_BATCH_PARTING to be answered. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
 #include "bytes.h"
 #include "clock.h"
+
+#include <signal.h>
+
+#define PUT_BATCH_PARTING (2 * USEC_PER_SEC)
 
 struct put_batch;
 
@@ -19,7 +24,9 @@ struct put_batch_config {
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
-    usec_t timeout;               /* without progress */
+    const char *auth_token;       /* NULL: none */
+    usec_t timeout;               /* without progress; 0: it goes on trying */
+    const volatile sig_atomic_t *stopped;
 };
 
 struct put_batch *put_batch_new(const struct put_batch_config *config);

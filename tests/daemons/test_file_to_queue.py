@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import time
 
@@ -23,8 +24,8 @@ class QueueTest(harness.MillraceTest):
     def put(self, *args, **kw):
         return self.run_program("millrace", "file_to_queue", "--queue-url", self.queue.url, *args, **kw)
 
-    def begin(self, *args):
-        p = subprocess.Popen(harness.dies_with_us(self.argv(*args)), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    def begin(self, *args, stdin=subprocess.DEVNULL):
+        p = subprocess.Popen(harness.dies_with_us(self.argv(*args)), stderr=subprocess.PIPE, stdin=stdin)
         self.addCleanup(p.stderr.close)
         self.addCleanup(lambda: p.poll() is None and (p.kill(), p.wait()))
         return p
@@ -98,6 +99,27 @@ class Files(QueueTest):
             self.assertIn(words, done.stderr)
         self.assertEqual(self.depth(), 10)
 
+    def test_a_last_line_without_a_line_feed(self):
+        """It is put and told; when it gets its line feed later, what follows goes on behind it."""
+        name = self.write("a", "one\ntwo")
+        done = self.put("--producer=p", name)
+        self.assertEqual((done.returncode, self.stored()), (0, [b"one", b"two"]))
+        self.assertIn(b"a ends without a line feed: its last line was put as it stands", done.stderr)
+        self.assertNotIn(b"line feed", self.put("--producer=p", "--quiet", name).stderr)
+        with open(name, "ab") as f:
+            f.write(b"\nthree\n")
+        done = self.put("--producer=p", name)
+        self.assertEqual((done.returncode, self.stored()), (0, [b"one", b"two", b"three"]))
+        self.assertNotIn(b"line feed", done.stderr)
+        with open(name, "ab") as f:
+            f.write(b"fo")
+        self.assertEqual(self.put("--producer=p", name).returncode, 0)
+        with open(name, "ab") as f:
+            f.write(b"ur\n")
+        done = self.put("--producer=p", name)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"no line ends at byte", done.stderr)
+
     def test_pace(self):
         began = time.monotonic()
         self.assertEqual(self.put("--rate=200", self.write("a", numbered(100))).returncode, 0)
@@ -122,6 +144,79 @@ class Files(QueueTest):
         self.assertEqual(p.wait(harness.PATIENCE), 0)
         self.assertRegex(seen, rb"\[#+ *\] +\d+ %  \d+ events  .* events/s  ETA \d+ s")
         self.assertIn(b"400 events posted", seen)
+
+
+class Waiting(QueueTest):
+    """What it waits for may take long; it says so, keeps nothing back meanwhile and can be stopped."""
+
+    def stop(self, p, status, within=6):
+        p.send_signal(signal.SIGTERM)
+        said = p.stderr.read()
+        self.assertEqual(p.wait(within), status, said)
+        return said
+
+    def test_lines_of_a_slow_pipe_are_not_kept_for_a_full_batch(self):
+        for batch in (["--batch=1000"], ["--batch=1000", "--producer=p"]):
+            before = self.depth()
+            p = self.begin(*batch, stdin=subprocess.PIPE)
+            p.stdin.write(numbered(3))
+            p.stdin.flush()
+            wait_until(lambda: self.depth() == before + 3, "three lines, though the pipe stays open")
+            for i in range(3, 20):  # a trickle is never idle for long
+                p.stdin.write(numbered(1, i))
+                p.stdin.flush()
+                time.sleep(0.03)
+            self.assertGreater(self.depth(), before + 3)
+            p.stdin.write(b'{"n":')
+            p.stdin.flush()
+            wait_until(lambda: self.depth() == before + 20, "all whole lines")
+            self.stop(p, 130)
+            self.assertEqual(self.stored()[before:], numbered(20).splitlines(), "half a line is none")
+            p.stdin.close()
+
+    def test_a_terminal_on_which_nothing_is_typed_can_be_left(self):
+        p = self.begin(stdin=subprocess.PIPE)
+        time.sleep(0.2)
+        self.stop(p, 130)
+        p.stdin.close()
+
+    def test_a_queue_that_is_away_or_does_not_answer_does_not_hold_it(self):
+        name = self.write("a", numbered(10))
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            p = self.begin("--producer=p", "--queue-url=http://127.0.0.1:%d" % silent.getsockname()[1], name)
+            client = silent.accept()[0]
+            client.recv(10)
+            self.assertIn(b"stopped; the first 0 bytes are stored", self.stop(p, 75))
+            client.close()
+        self.queue.stop()
+        p = self.begin(name)
+        wait_until(lambda: select.select([p.stderr], [], [], 0)[0], "it to say what it waits for")
+        said = self.stop(p, 75)
+        self.assertIn(b"no connection", said)
+        self.assertIn(b"trying on", said)
+
+    def test_it_gives_up_when_told_to(self):
+        name = self.write("a", numbered(10))
+        self.queue.stop()
+        for args in ([name], ["--follow", "--producer=p", name]):
+            done = self.put("--timeout=300ms", *args)
+            self.assertEqual(done.returncode, 75, done)
+            self.assertIn(b"no progress within --timeout", done.stderr)
+
+    def test_a_token(self):
+        os.chmod(self.write("token", "secret"), 0o600)
+        self.queue = self.start("simplequeue", "--auth-token-file=" + self.path("token"))
+        name = self.write("a", numbered(10))
+        refused = self.put(name)
+        self.assertEqual(refused.returncode, 65, refused)
+        self.assertIn(b"401", refused.stderr)
+        self.assertEqual(self.put("--queue-token-file=" + self.path("token"), name).returncode, 0)
+        self.assertEqual(self.put("--queue-token-file=" + self.path("none"), name).returncode, 78)
+
+    def test_bad_settings(self):
+        self.assertEqual(self.put("--queue-url=nonsense://", self.write("a", "x\n")).returncode, 64)
 
 
 class Follow(QueueTest):
@@ -219,6 +314,51 @@ class Follow(QueueTest):
             p.kill()
             p.wait()
         p = self.follow()
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_it_outlasts_a_queue_that_is_away(self):
+        """Longer than --timeout has it for what ends by itself."""
+        p = self.follow()
+        self.log_lines(10)
+        self.wait_stored()
+        port = self.queue.url.rsplit(":", 1)[1]
+        self.queue.kill9()
+        self.log_lines(10)
+        time.sleep(65 if harness.rounds(0) >= 100 else 1)  # the outage's length is what is tested
+        self.assertIsNone(p.poll())
+        self.queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never", "--port", port, port=False)
+        self.wait_stored()
+        self.interrupt(p)
+
+    def test_a_log_that_is_not_made_yet(self):
+        os.unlink(self.log)
+        p = self.begin("--follow", "--producer=p", self.log)
+        wait_until(lambda: select.select([p.stderr], [], [], 0)[0], "it to say what it waits for")
+        self.log_lines(10)
+        self.wait_stored()
+        self.assertIn(b"waiting for", self.interrupt(p))
+
+    def test_the_rate_also_after_a_while_without_lines(self):
+        p = self.follow("--rate=100")
+        self.log_lines(1)
+        self.wait_stored()
+        time.sleep(1.2)  # what was not used
+        began = time.monotonic()
+        self.log_lines(100)
+        self.wait_stored()
+        self.assertGreater(time.monotonic() - began, 0.8)
+        self.interrupt(p)
+
+    def test_what_lies_beside_the_log_and_is_none(self):
+        """Its own state under a rotated file's name, and packed copies."""
+        self.log_lines(10)
+        p = self.follow("--state", self.log + ".state")
+        self.wait_stored()
+        for suffix in (".2.xz", ".3.bz2", ".4.gz", ".5.zst"):
+            self.write("access.log" + suffix, "packed\n")
+        self.rotate()
+        self.log_lines(10)
         self.wait_stored()
         self.interrupt(p)
 

@@ -197,7 +197,6 @@ class ToStrangers(Base):
             self.assertIn("put %s into each of them", refused("--destination", urls, "--state=x", "--method=GET"),
                           "a GET without the line would take it for delivered")
         self.assertIn("no header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
-        self.assertIn("neither earliest", refused("--destination", self.server.url, "--state=x", "--from=soon"))
         self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("say where:", refused("--to_queue=q"))
         self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
