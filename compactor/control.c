@@ -191,17 +191,16 @@ static bool connect_sortdbs(
     struct control *c, const struct control_config *config, char error[COMPACT_ERROR_TEXT])
 {
     const char *list = config->sortdb_urls;
+    struct bytes url;
     if (strcmp(list, "none") == 0)
         return true;
-    for (list += strspn(list, SEPARATORS); *list; list += strspn(list, SEPARATORS)) {
-        struct bytes url = bytes_of(list, strcspn(list, SEPARATORS));
+    while (bytes_next_word(&list, SEPARATORS, &url)) {
         if (c->n_sortdbs == SORTDBS_MAX) {
             compact_fail(error, COMPACT_REFUSED, "more than %d sortdbs", SORTDBS_MAX);
             return false;
         }
         if (!connect_peer(c, config, &c->sortdbs[c->n_sortdbs++], url, error))
             return false;
-        list += url.len;
     }
     if (c->n_sortdbs == 0)
         compact_fail(error, COMPACT_REFUSED, "sortdb_url names none; \"none\" says that there is none");

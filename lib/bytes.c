@@ -60,6 +60,14 @@ bool bytes_is_name(struct bytes text)
     return true;
 }
 
+bool bytes_next_word(const char **list, const char *separators, struct bytes *word)
+{
+    const char *at = *list ? *list + strspn(*list, separators) : "";
+    *word = bytes_of(at, strcspn(at, separators));
+    *list = at + word->len;
+    return word->len > 0;
+}
+
 char *bytes_dup(struct bytes b)
 {
     char *copy = mem_alloc(b.len + 1);

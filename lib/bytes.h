@@ -61,6 +61,9 @@ bool bytes_to_i64(struct bytes text, int64_t *out);
 #define NAME_MAX_BYTES 64
 bool bytes_is_name(struct bytes text);
 
+/* The next word of a list of them, behind *list and any separators: false at its end. A list may be NULL. */
+bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
+
 /* A NUL-terminated copy from malloc; the caller frees it. */
 char *bytes_dup(struct bytes b);
 

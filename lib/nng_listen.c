@@ -6,20 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int fail(struct config_error *error, const char *setting, const char *what, const char *why)
-{
-    snprintf(error->text, sizeof error->text, "%s: %s: %s", setting, what, why);
-    return -1;
-}
-
 /* The next URL of the list; NULL at its end. The caller frees it. */
 static char *next_url(const char **list)
 {
-    *list += strspn(*list, ", ");
-    size_t n = strcspn(*list, ", ");
-    char *url = n ? bytes_dup(bytes_of(*list, n)) : NULL;
-    *list += n;
-    return url;
+    struct bytes url;
+    return bytes_next_word(list, ", ", &url) ? bytes_dup(url) : NULL;
 }
 
 static const char *why_not(const char *url, bool token)
@@ -38,7 +29,7 @@ int nng_listen_check(const char *setting, const char *urls, bool token, struct c
     int failed = 0;
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
         const char *why = why_not(url, token);
-        failed = why ? fail(error, setting, url, why) : 0;
+        failed = why ? config_fail(error, NULL, 0, "%s: %s: %s", setting, url, why) : 0;
     }
     return failed;
 }
@@ -70,7 +61,7 @@ int nng_listen_on(const char *setting, const char *urls, nng_socket socket, stru
     int failed = 0;
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
         int why = listen_at(url, socket);
-        failed = why ? fail(error, setting, url, nng_strerror(why)) : 0;
+        failed = why ? config_fail(error, NULL, 0, "%s: %s: %s", setting, url, nng_strerror(why)) : 0;
     }
     return failed;
 }

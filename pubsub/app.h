@@ -5,7 +5,7 @@
  *     http_forming.c  ... in the form it asked for
  *     http_clients.c  all clients of /sub together: /clients, heartbeats, the end
  *     http_cursors.c  /cursors
- *     main.c          starts and stops
+ *     main.c          starts and stops; settings.c, opening.c
  *
  * 1. `streams` and `cursors` are used by the loop only once `recovered` is set.
  * 2. Every publish, every change of a cursor and every subscriber in flight is counted, so that a drain knows when it

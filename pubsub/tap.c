@@ -35,7 +35,8 @@ struct tap {
     bool begun;          /* the streams there were at the start are repeated */
     struct peer *peers;
     size_t n_peers, cap_peers;
-    struct tap_numbers numbers;
+    struct stats *stats;
+    struct stats_counter *messages, *bytes, *dropped, *gaps;
 };
 
 /* ---- messages ---- */
@@ -57,11 +58,11 @@ static void send_lines(struct tapped *d, struct bytes lines)
         why = nng_sendmsg(t->socket, msg, NNG_FLAG_NONBLOCK);
     if (why != 0) {
         nng_msg_free(msg);
-        t->numbers.dropped++;
+        stats_add(t->dropped, 1);
         return;
     }
-    t->numbers.messages++;
-    t->numbers.bytes += d->cut.len + lines.len;
+    stats_add(t->messages, 1);
+    stats_add(t->bytes, d->cut.len + lines.len);
 }
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
@@ -91,7 +92,7 @@ static void begin_again(struct tapped *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
     buf_clear(&d->cut);
-    d->tap->numbers.gaps += edges != NULL;
+    stats_add(d->tap->gaps, edges != NULL);
     if (edges)
         d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
     else
@@ -164,8 +165,8 @@ static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
         t->peers = mem_realloc(t->peers, t->cap_peers * sizeof *t->peers);
     }
     struct peer *p = &t->peers[t->n_peers++];
-    *p = (struct peer){
-        .id = id, .base = t->numbers.messages - (got < t->numbers.messages ? got : t->numbers.messages)};
+    uint64_t sent = stats_read(t->messages);
+    *p = (struct peer){.id = id, .base = sent - (got < sent ? got : sent)};
     return p;
 }
 
@@ -173,12 +174,12 @@ static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
 static void count_dropped(struct tap *t, uint64_t id, uint64_t got)
 {
     struct peer *p = peer_of(t, id, got);
-    uint64_t sent = t->numbers.messages - p->base, may_come = TAP_QUEUE + 1;
+    uint64_t sent = stats_read(t->messages) - p->base, may_come = TAP_QUEUE + 1;
     uint64_t dropped = sent > got + may_come ? sent - got - may_come : 0;
     p->is_there = true;
     if (dropped <= p->dropped)
         return;
-    t->numbers.dropped += dropped - p->dropped;
+    stats_add(t->dropped, dropped - p->dropped);
     p->dropped = dropped;
 }
 
@@ -234,10 +235,30 @@ static int set_socket(struct tap *t)
     return why;
 }
 
-struct tap *tap_open(struct streams *streams, const char *urls, struct config_error *error)
+static double count_peers(void *arg)
+{
+    return ((struct tap *)arg)->n_pipes;
+}
+
+static void register_numbers(struct tap *t)
+{
+    struct stats *s = t->stats;
+    t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages given to nng while it had peers");
+    t->bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
+    t->dropped = stats_counter(
+        s, "tap_dropped_total", NULL, "Messages that nng dropped for a peer that did not keep up, at least");
+    t->gaps =
+        stats_counter(s, "tap_gaps_total", NULL, "Runs of lines that were gone before the tap had read them");
+    stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", count_peers, t);
+}
+
+struct tap *tap_open(
+    struct streams *streams, const char *urls, struct stats *stats, struct config_error *error)
 {
     struct tap *t = mem_zalloc(sizeof *t);
     t->streams = streams;
+    t->stats = stats;
+    register_numbers(t);
     int why = nng_pub0_open(&t->socket);
     if (why == 0)
         why = set_socket(t);
@@ -257,6 +278,7 @@ void tap_close(struct tap **p)
     struct tap *t = *p;
     if (!t)
         return;
+    stats_remove_gauges(t->stats, t);
     nng_close(t->socket);
     while (t->list) {
         struct tapped *d = t->list;
@@ -274,11 +296,4 @@ void tap_tick(struct tap *t)
 {
     look_at_peers(t);
     look_for_streams(t);
-}
-
-struct tap_numbers tap_numbers(const struct tap *t)
-{
-    struct tap_numbers n = t->numbers;
-    n.peers = (size_t)t->n_pipes;
-    return n;
 }

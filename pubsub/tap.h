@@ -6,7 +6,7 @@
  *
  * 1. Only committed lines are repeated, those of one stream in their order.
  * 2. Streams are repeated from their end at the start on, those made later from their beginning.
- * 3. tap_numbers.dropped counts what nng has dropped for its peers: at least so many, since what is in its buffers may go
+ * 3. tap_dropped_total counts what nng has dropped for its peers: at least so many, since what is in its buffers may go
  *    either way. What retention or a hole took before the tap had read it counts as a gap.
  *
  * The loop thread only; nng's own threads send.
@@ -15,6 +15,7 @@
 #define MILLRACE_PUBSUB_TAP_H
 
 #include "options.h"
+#include "stats.h"
 #include "streams.h"
 
 struct tap;
@@ -22,17 +23,11 @@ struct tap;
 #define TAP_SETTING "nng_publish"
 #define TAP_QUEUE 128 /* messages that wait for a peer */
 
-/* The streams are recovered. NULL with the error. */
-struct tap *tap_open(struct streams *streams, const char *urls, struct config_error *error);
+/* The streams are recovered. The numbers, all of which /metrics shows, live until tap_close. NULL with the error. */
+struct tap *tap_open(
+    struct streams *streams, const char *urls, struct stats *stats, struct config_error *error);
 void tap_close(struct tap **t);
 /* Begins with streams that are new, and looks at what was dropped. Call it about once a second. */
 void tap_tick(struct tap *t);
-
-struct tap_numbers {
-    size_t peers;
-    uint64_t messages, bytes; /* given to nng while it had peers */
-    uint64_t dropped, gaps;
-};
-struct tap_numbers tap_numbers(const struct tap *t);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define MAX_ARGS 16
+#define SEPARATORS " ,\t"
 #define MAX_ASKED 3
 #define LOWEST_FD 10 /* clear of the descriptors that a started program gets its own at */
 
@@ -108,18 +109,10 @@ static int add_daemon(
     return 0;
 }
 
-static bool next_word(const char **list, struct bytes *word)
-{
-    *list += strspn(*list, " ,\t");
-    *word = bytes_of(*list, strcspn(*list, " ,\t"));
-    *list += word->len;
-    return word->len > 0;
-}
-
 static bool is_listed(const char *list, const char *name)
 {
     struct bytes word;
-    while (next_word(&list, &word))
+    while (bytes_next_word(&list, SEPARATORS, &word))
         if (bytes_equal_str(word, name))
             return true;
     return false;
@@ -140,7 +133,7 @@ static int check_names(const struct up_plan_spec *spec, struct config_error *err
 {
     const char *list = spec->run;
     struct bytes word;
-    while (next_word(&list, &word)) {
+    while (bytes_next_word(&list, SEPARATORS, &word)) {
         size_t i = 0;
         while (i < N_ROWS && !bytes_equal_str(word, rows[i].name))
             i++;

@@ -100,10 +100,25 @@ static void test_json_text(void **state)
     expect_json(bytes_str("a\xE2\x82"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
+static void test_words(void **state)
+{
+    static const char *const want[] = {"a", "b/c", "d"};
+    const char *list = " ,a, \tb/c,,d ", *none = NULL;
+    struct bytes word;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(bytes_next_word(&list, " ,\t", &word));
+        assert_true(bytes_equal_str(word, want[i]));
+    }
+    assert_false(bytes_next_word(&list, " ,\t", &word));
+    assert_false(bytes_next_word(&list, " ,\t", &word));
+    assert_false(bytes_next_word(&none, " ,\t", &word));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_json_text)};
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
