@@ -61,7 +61,7 @@ int io_sync_dir(const char *path)
     return failed;
 }
 
-/* The parent of `path`: "." for a bare name. */
+/* "." for a bare name. */
 static void parent_of(const char *path, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s", path);
@@ -72,13 +72,17 @@ static void parent_of(const char *path, char out[PATH_MAX])
         slash[slash == out ? 1 : 0] = 0;
 }
 
-static int make_one(const char *path)
+int io_sync_parent(const char *path)
 {
     char parent[PATH_MAX];
-    if (io->mkdir(path, 0777) == 0) {
-        parent_of(path, parent);
-        return io_sync_dir(parent);
-    }
+    parent_of(path, parent);
+    return io_sync_dir(parent);
+}
+
+static int make_one(const char *path)
+{
+    if (io->mkdir(path, 0777) == 0)
+        return io_sync_parent(path);
     struct stat st;
     if (errno != EEXIST || stat(path, &st) != 0)
         return -1;

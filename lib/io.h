@@ -36,6 +36,8 @@ extern const struct io_ops *io;
 int io_write_all(int fd, const void *p, size_t n, off_t at);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
+/* The directory in which `path` is a name. */
+int io_sync_parent(const char *path);
 /* mkdir -p; 0 or -1 with errno. The made directories' parents are synced. */
 int io_make_dirs(const char *path);
 

@@ -187,16 +187,12 @@ static int write_manifest(struct finish *f)
 
 static int sync_directory(struct finish *f)
 {
-    const char *name = f->spec->file->name, *slash = strrchr(name, '/');
-    struct buf directory = {0};
-    buf_printf(&directory, "%.*s", slash != NULL ? (int)(slash - name) + 1 : 1, slash != NULL ? name : ".");
-    int rc = io_sync_dir(directory.ptr) == 0 ? 0 : fail_system(f, directory.ptr);
-    buf_free(&directory);
-    return rc;
+    return io_sync_parent(f->part.ptr) == 0 ? 0 : fail_system(f, f->part.ptr);
 }
 
-/* The finished name is there already: an earlier try got so far, perhaps one that was asked for another compression. It is
- * of this file, since a name is given only when none of those it may take is in use. */
+/* The finished name is there already: an earlier try got so far, perhaps one that was asked for another compression, and
+ * perhaps one that was killed before the name was durable. It is of this file, since a name is given only when none of those
+ * it may take is in use. */
 static bool has_name(struct finish *f)
 {
     struct buf final = {0};
@@ -250,7 +246,9 @@ int archive_finish(const struct archive_finish_spec *spec, bool *full, char erro
         abort();
     XXH3_64bits_reset(f.hash);
     archive_part_path(spec->file->name, &f.part);
-    if (has_name(&f) || spec->file->length == 0)
+    if (has_name(&f))
+        rc = sync_directory(&f) == 0 ? remove_part(&f) : -1;
+    else if (spec->file->length == 0)
         rc = remove_part(&f);
     else
         rc = pack(&f) == 0 ? give_name(&f) : -1;

@@ -3,6 +3,7 @@
 #include "archive_finish.h"
 #include "io.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -52,12 +53,17 @@ static uint64_t count_lines(struct bytes lines)
     return n;
 }
 
-void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end)
+static void count(struct archive_part *p, struct bytes lines, uint64_t end)
 {
-    buf_append_bytes(&p->pending, lines);
     p->state.length += lines.len;
     p->state.lines += count_lines(lines);
     p->state.end = end;
+}
+
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end)
+{
+    buf_append_bytes(&p->pending, lines);
+    count(p, lines, end);
 }
 
 /* ---- the file ---- */
@@ -73,22 +79,13 @@ static int make_directory(const char *path)
     return rc;
 }
 
-static int sync_parent(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *directory = bytes_dup(slash == NULL ? bytes_str(".") : bytes_of(path, (size_t)(slash - path) + 1));
-    int rc = io_sync_dir(directory);
-    free(directory);
-    return rc;
-}
-
 static int make_file(struct archive_part *p, char *error)
 {
     struct buf path = {0};
     archive_part_path(p->state.name, &path);
     int rc = make_directory(path.ptr);
     int fd = rc == 0 ? io->open(path.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-    if (fd < 0 || sync_parent(path.ptr) != 0) {
+    if (fd < 0 || io_sync_parent(path.ptr) != 0) {
         rc = fail(error, path.ptr);
         if (fd >= 0)
             io->close(fd);
@@ -99,18 +96,38 @@ static int make_file(struct archive_part *p, char *error)
     return rc;
 }
 
+static int write_at_end(struct archive_part *p, struct bytes lines, char *error)
+{
+    if (p->fd < 0 && make_file(p, error) != 0)
+        return -1;
+    if (io_write_all(p->fd, lines.ptr, lines.len, (off_t)p->written) != 0)
+        return fail(error, p->state.name);
+    p->written += lines.len;
+    p->unsynced = true;
+    return 0;
+}
+
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 {
     if (!p->named || p->pending.len == 0)
         return 0;
-    if (p->fd < 0 && make_file(p, error) != 0)
+    if (write_at_end(p, buf_bytes(&p->pending), error) != 0)
         return -1;
-    if (io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written) != 0)
-        return fail(error, p->state.name);
-    p->written += p->pending.len;
-    p->unsynced = true;
     buf_clear(&p->pending);
     return 0;
+}
+
+int archive_part_take_through(
+    struct archive_part *p, struct bytes lines, uint64_t end, char error[ARCHIVE_ERROR_TEXT])
+{
+    assert(p->named && p->pending.len == 0);
+    count(p, lines, end);
+    if (write_at_end(p, lines, error) == 0)
+        return 0;
+    int saved = errno;
+    buf_append_bytes(&p->pending, lines);
+    errno = saved;
+    return -1;
 }
 
 /* ---- after a start ---- */

@@ -10,6 +10,7 @@
 #include "clock.h"
 
 #define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* so much in memory is worth a write */
+#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* so much in one piece is, before it is copied */
 
 struct archive_part {
     struct archive_file_state state;
@@ -31,6 +32,10 @@ struct archive_part *archive_part_recover(
 void archive_part_free(struct archive_part **p);
 
 void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end);
+/* Takes and writes them without a copy; the part is named, nothing is pending. -1 with errno and the reason: they are taken,
+ * and pending. */
+int archive_part_take_through(
+    struct archive_part *p, struct bytes lines, uint64_t end, char error[ARCHIVE_ERROR_TEXT]);
 /* 0, or -1 with errno and the reason. Does nothing while it is not named. */
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
 

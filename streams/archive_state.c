@@ -233,7 +233,7 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
     *out = (struct archive_state){.n_files = 0};
     if (fd < 0 && errno == ENOENT)
         return 0;
-    if (fd < 0 || read_whole(fd, &text) != 0)
+    if (fd < 0 || read_whole(fd, &text) != 0 || io_sync_parent(path) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
     else if (archive_state_parse(buf_bytes(&text), out, why) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
@@ -261,19 +261,16 @@ static int write_new(const char *path, struct bytes text)
 
 int archive_state_write(const char *path, const struct archive_state *s)
 {
-    struct buf text = {0}, fresh = {0}, directory = {0};
-    const char *slash = strrchr(path, '/');
+    struct buf text = {0}, fresh = {0};
     buf_printf(&fresh, "%s.new", path);
-    buf_printf(&directory, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 1, slash != NULL ? path : ".");
     archive_state_print(s, &text);
     int rc = write_new(fresh.ptr, buf_bytes(&text)) == 0 && io->rename(fresh.ptr, path) == 0 &&
-                     io_sync_dir(directory.ptr) == 0
+                     io_sync_parent(path) == 0
                  ? 0
                  : -1;
     int saved = errno;
     buf_free(&text);
     buf_free(&fresh);
-    buf_free(&directory);
     errno = saved;
     return rc;
 }

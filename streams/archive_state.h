@@ -41,7 +41,8 @@ void archive_state_add(struct archive_state *s, const struct archive_file_state 
 void archive_state_print(const struct archive_state *s, struct buf *out);
 /* 0, or -1 with the reason. *out is freed with archive_state_free. */
 int archive_state_parse(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* 1: it was read; 0: there is none yet; -1 with the reason. */
+/* 1: it was read, and is what a power cut would leave, though a life was killed before it had made its name durable; 0: there
+ * is none yet; -1 with the reason. */
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
 /* When it returns 0 the new state is what a power cut would leave; otherwise -1 with errno, and one of the two is. */
 int archive_state_write(const char *path, const struct archive_state *s);

@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #define NAME_TEXT 4096
+#define MINUTE 60
+/* So many are remembered, each in its own place. */
+#define MINUTES 64
 /* Files that wait to be finished, each with a descriptor. */
 #define MAX_FINISHING 32
 /* Each try packs the whole file again, so want of room is waited out. */
@@ -36,6 +39,12 @@ struct finishing {
     char error[ARCHIVE_ERROR_TEXT];
 };
 
+/* Which file the times of a minute go to, or of a part of it. */
+struct minute {
+    int64_t first, last;
+    struct archive_part *part; /* NULL: not known; one that is no longer open takes none */
+};
+
 struct file_archive {
     struct file_archive_config config;
     char *state_path, *format, stream[NAME_MAX_BYTES + 1];
@@ -53,9 +62,8 @@ struct file_archive {
     bool no_room, failed;
     char trouble[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
-    /* The name made last. */
-    int64_t named_time;
-    char named[NAME_TEXT];
+    char named[NAME_TEXT]; /* the name made last */
+    struct minute minutes[MINUTES];
 };
 
 /* ---- trouble ---- */
@@ -102,12 +110,38 @@ static bool make_name(struct file_archive *a, int64_t when)
 /* A time that no calendar has (and a name that is too long) leaves the format as it stands. */
 static const char *name_of_time(struct file_archive *a, int64_t when)
 {
-    if (a->named[0] != '\0' && a->named_time == when)
-        return a->named;
     if (!make_name(a, when))
         snprintf(a->named, sizeof a->named, "%s", a->format);
-    a->named_time = when;
     return a->named;
+}
+
+/* No name changes within a minute and back: where its first and its last second have one name, all have. */
+static struct minute minute_of_time(struct file_archive *a, int64_t when)
+{
+    struct minute m = {.first = when - when % MINUTE, .last = when - when % MINUTE + (MINUTE - 1)};
+    char *begin = mem_strdup(name_of_time(a, m.first));
+    bool one_name = strcmp(begin, name_of_time(a, m.last)) == 0;
+    free(begin);
+    return one_name ? m : (struct minute){.first = when, .last = when};
+}
+
+static struct minute *place_of_minute(struct file_archive *a, int64_t when)
+{
+    return &a->minutes[(uint64_t)when / MINUTE % MINUTES];
+}
+
+/* NULL: it is to be found by its name. */
+static struct archive_part *known_part(struct file_archive *a, int64_t when)
+{
+    const struct minute *m = place_of_minute(a, when);
+    bool known = m->part != NULL && m->part->stage == PART_OPEN && when >= m->first && when <= m->last;
+    return known ? m->part : NULL;
+}
+
+bool file_archive_is_one_file(struct file_archive *a, int64_t time, int64_t other)
+{
+    struct archive_part *p = known_part(a, time);
+    return p != NULL && p == known_part(a, other);
 }
 
 static bool is_ours(const struct file_archive *a, const char *name)
@@ -157,9 +191,8 @@ static void close_idlest(struct file_archive *a)
     close_part(a, idlest);
 }
 
-static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
+static struct archive_part *find_part(struct file_archive *a, const char *period)
 {
-    const char *period = name_of_time(a, when);
     for (size_t i = a->n_parts; i-- > 0;)
         if (a->parts[i]->stage == PART_OPEN && strcmp(a->parts[i]->state.period, period) == 0)
             return a->parts[i];
@@ -168,6 +201,17 @@ static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
     else if (count_stage(a, PART_OPEN) >= a->config.max_open)
         close_idlest(a);
     return begin_part(a, period);
+}
+
+static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
+{
+    struct archive_part *p = known_part(a, when);
+    if (p != NULL)
+        return p;
+    struct minute m = minute_of_time(a, when);
+    m.part = p = find_part(a, name_of_time(a, when));
+    *place_of_minute(a, when) = m;
+    return p;
 }
 
 /* ---- taking ---- */
@@ -184,6 +228,27 @@ static int write_part(struct file_archive *a, struct archive_part *p)
     return 0;
 }
 
+static bool may_write(const struct file_archive *a)
+{
+    return !a->no_room && !a->failed;
+}
+
+/* What is worth a write is written from where it lies; what cannot be waits in memory. */
+static void take_into(struct file_archive *a, struct archive_part *p, struct bytes lines)
+{
+    char error[ARCHIVE_ERROR_TEXT];
+    a->numbers.pending += lines.len;
+    if (lines.len < ARCHIVE_PART_PIECE || !p->named || !may_write(a) || write_part(a, p) != 0) {
+        archive_part_take(p, lines, a->cursor.offset);
+    } else if (archive_part_take_through(p, lines, a->cursor.offset, error) == 0) {
+        a->numbers.pending -= lines.len;
+    } else {
+        set_trouble(a, is_want_of_room(errno), error);
+    }
+    if (p->pending.len >= ARCHIVE_PART_BUFFER && may_write(a))
+        write_part(a, p);
+}
+
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
     a->cursor = *at;
@@ -196,13 +261,10 @@ void file_archive_take(struct file_archive *a, struct bytes lines, int64_t time)
     if (p->state.lines == 0)
         p->state.first = a->cursor.offset;
     a->cursor.offset += lines.len;
-    archive_part_take(p, lines, a->cursor.offset);
     p->last_taken = a->now;
     a->changed = true;
     a->numbers.bytes += lines.len;
-    a->numbers.pending += lines.len;
-    if (p->pending.len >= ARCHIVE_PART_BUFFER && !a->no_room && !a->failed)
-        write_part(a, p);
+    take_into(a, p, lines);
 }
 
 void file_archive_roll(struct file_archive *a)
@@ -306,6 +368,7 @@ static struct archive_part *part_named(struct file_archive *a, const char *name)
 static void forget_dropped(struct file_archive *a)
 {
     size_t kept = 0;
+    memset(a->minutes, 0, sizeof a->minutes);
     for (size_t i = 0; i < a->n_parts; i++) {
         if (a->parts[i]->stage == PART_DROPPED)
             archive_part_free(&a->parts[i]);

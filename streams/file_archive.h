@@ -54,8 +54,10 @@ const struct stream_cursor *file_archive_cursor(const struct file_archive *a);
 const struct stream_cursor *file_archive_committed(const struct file_archive *a);
 /* The stream's id and where it begins for us; only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* Whole lines, at the cursor, of this time (unix seconds). */
+/* Whole lines, at the cursor, of this time (unix seconds, at least 0). */
 void file_archive_take(struct file_archive *a, struct bytes lines, int64_t time);
+/* Lines of these two times are known to go to one file now: they may be taken together. */
+bool file_archive_is_one_file(struct file_archive *a, int64_t time, int64_t other);
 /* The stream goes on at `after`. */
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* No more lines to the files of now: the next line begins another (SIGHUP). */

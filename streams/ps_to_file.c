@@ -1,7 +1,7 @@
 /* ps_to_file: a stream into files, each line once. */
+#include "event_time.h"
 #include "file_archive.h"
 #include "http_client.h"
-#include "json_fields.h"
 #include "log.h"
 #include "loop_notify.h"
 #include "stream_client.h"
@@ -66,8 +66,7 @@ struct writer {
     struct http_client *pubsub;
     struct loop_notify *notify;
     struct event *ticker;
-    struct json_fields *fields; /* NULL: by arrival */
-    int64_t time_divisor;
+    struct event_time *event_time; /* NULL: by arrival */
     char *state_path;
     bool draining;
     uint64_t gaps, untimed;
@@ -108,19 +107,14 @@ static int64_t now_seconds(void)
 /* Of an event; a line that tells no usable time is filed by its arrival. */
 static int64_t time_of(struct writer *w, struct bytes line)
 {
-    struct json_value v;
-    const char *reason;
-    if (json_fields_extract(w->fields, line, &v, &reason) == 0) {
-        if (v.type == JSON_I64 && v.v.i64 >= 0)
-            return v.v.i64 / w->time_divisor;
-        if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 < 1e15)
-            return (int64_t)v.v.f64 / w->time_divisor;
-    }
+    int64_t seconds;
+    if (event_time_of(w->event_time, line, &seconds))
+        return seconds;
     w->untimed++;
     return now_seconds();
 }
 
-/* Neighbours of one second go out together. */
+/* Neighbours of one file go out together. */
 static void take_by_event(struct writer *w, struct bytes lines)
 {
     size_t begin = 0, at = 0;
@@ -129,7 +123,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
         const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
         size_t n = (size_t)(lf - (lines.ptr + at)) + 1;
         int64_t when = time_of(w, bytes_of(lines.ptr + at, n - 1));
-        if (at > begin && when != last) {
+        if (at > begin && when != last && !file_archive_is_one_file(w->archive, last, when)) {
             file_archive_take(w->archive, bytes_of(lines.ptr + begin, at - begin), last);
             begin = at;
         }
@@ -142,7 +136,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
 static void on_lines(struct bytes lines, void *arg)
 {
     struct writer *w = arg;
-    if (w->fields != NULL)
+    if (w->event_time != NULL)
         take_by_event(w, lines);
     else
         file_archive_take(w->archive, lines, now_seconds());
@@ -210,7 +204,7 @@ static struct file_archive *open_archive(struct writer *w, struct options *o, st
     struct file_archive_config config = {.format = options_string(o, "filename_format"),
         .stream = options_string(o, "stream"),
         .local_time = options_bool(o, "local_time"),
-        .by_event_time = w->fields != NULL,
+        .by_event_time = w->event_time != NULL,
         .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
         .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
         .max_open = (size_t)options_int(o, "max_open"),
@@ -288,9 +282,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     const struct timeval every = {0, TICK};
     *ctx = w;
     w->daemon = d;
-    w->time_divisor = strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1;
     if (field != NULL && *field != '\0')
-        w->fields = json_fields_new(&field, 1);
+        w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->archive = open_archive(w, o, error);
     if (w->archive == NULL)
@@ -331,7 +324,7 @@ static void stop(void *ctx)
     if (w->ticker != NULL)
         event_free(w->ticker);
     loop_notify_free(&w->notify);
-    json_fields_free(&w->fields);
+    event_time_free(&w->event_time);
     free(w->state_path);
     free(w);
 }

@@ -1,6 +1,8 @@
 /* iolog: linked into a test's own build of a daemon, it puts a table before lib/io.h that does each operation and, when
  * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
- * would have left. The journals believe in another boot of the machine than the one that is.
+ * would have left. The journals believe in another boot of the machine than the one that is. MILLRACE_IO_KILL=N kills the
+ * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind its first rename to a path that ends so: then nothing was
+ * done that the log does not have.
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
  * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
@@ -12,6 +14,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,7 +26,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct io_ops table;
 static char *paths[FDS];
 static int log_fd = -1;
-static uint64_t serial;
+static uint64_t serial, notes, kill_at;
+static char *kill_name;
+
+static bool is_the_end(char operation, struct bytes data)
+{
+    size_t n = kill_name ? strlen(kill_name) : 0;
+    return ++notes == kill_at ||
+           (n > 0 && operation == 'R' && data.len >= n && memcmp(data.ptr + data.len - n, kill_name, n) == 0);
+}
 
 /* Under the lock: one write, so that a log that ends in a whole record is the rule. */
 static void note(char operation, uint64_t number, const char *path, const void *data, size_t n)
@@ -41,6 +52,8 @@ static void note(char operation, uint64_t number, const char *path, const void *
     if (write(log_fd, whole.ptr, whole.len) != (ssize_t)whole.len)
         abort();
     buf_free(&whole);
+    if (is_the_end(operation, parts[2]))
+        kill(getpid(), SIGKILL);
     errno = saved;
 }
 
@@ -167,6 +180,11 @@ __attribute__((constructor)) static void begin(void)
     log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log_fd < 0)
         abort();
+    const char *end = getenv("MILLRACE_IO_KILL");
+    if (end && *end == '.')
+        kill_name = mem_strdup(end);
+    else if (end)
+        kill_at = strtoull(end, NULL, 10);
     unsetenv("MILLRACE_IO_LOG");
     table = io_system;
     table.open = logged_open;

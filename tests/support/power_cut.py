@@ -1,8 +1,9 @@
 """Rebuilds a data directory as a power cut would have left it, from the log that support/iolog.c wrote.
 
 A file's bytes are safe once a sync of it succeeded that began after they were written; a name once its directory was
-synced. What is not safe is lost, kept, torn or kept without what came before it, as the dice say; names are kept in
-their order, as a file system with a journal keeps them."""
+synced. What is not safe is lost, kept, torn or kept without what came before it, as the dice say. `cut` keeps names in their
+order, as a file system with a journal does; `every_cut` also out of it, as POSIX allows."""
+import itertools
 import os
 import struct
 
@@ -29,6 +30,7 @@ def records(log, end):
 class Disk:
     def __init__(self):
         self.live, self.safe, self.waiting, self.begun = {}, {}, [], {}
+        self.changes = 0  # of names, ever
 
     def apply(self, op, number, path, data):
         if op == b"W":
@@ -43,18 +45,19 @@ class Disk:
             self.rename(path, None, None)
         elif op == b"S":
             f = self.live.get(path)
-            self.begun[number] = (f, len(f.changes)) if f else (None, len(self.waiting) and self.waiting[-1])
+            self.begun[number] = (f, len(f.changes) if f else self.changes)
         elif op == b"E":
             self.synced(path, *self.begun.pop(number))
 
     def rename(self, old, new, file):
-        change = (old, new, file)
+        self.changes += 1
+        change = (old, new, file, self.changes)
         self.waiting.append(change)
         self.name(self.live, change)
 
     @staticmethod
     def name(names, change):
-        old, new, file = change
+        old, new, file, _ = change
         if old is not None:
             names.pop(old, None)
         if new is not None:
@@ -64,14 +67,12 @@ class Disk:
         if file:
             file.safe = max(file.safe, upto)
             return
-        kept, done = [], not upto or upto not in self.waiting
+        directory, kept = path.rstrip("/"), []
         for change in self.waiting:
-            mine = os.path.dirname(change[0] or change[1]) == path
-            if mine and not done:
+            if change[3] <= upto and os.path.dirname(change[0] or change[1]) == directory:
                 self.name(self.safe, change)
             else:
                 kept.append(change)
-            done = done or change is upto
         self.waiting = kept
 
     def content(self, file, random, mood):
@@ -88,17 +89,37 @@ class Disk:
             out[at:at + len(data)] = data
         return bytes(out)
 
+    def names(self, kept):
+        """The names that are left when these changes reached the disk beside the safe ones."""
+        names = dict(self.safe)
+        for change in kept:
+            self.name(names, change)
+        return names
+
     def leave(self, random, old_root, new_root):
         """Writes what is left of the files below old_root to new_root."""
         mood = random.choice(["none", "some", "all"])
-        names = dict(self.safe)
-        for change in self.waiting[:random.randrange(len(self.waiting) + 1)]:
-            self.name(names, change)
-        for path, file in names.items():
-            to = os.path.join(new_root, os.path.relpath(path, old_root))
-            os.makedirs(os.path.dirname(to), exist_ok=True)
-            with open(to, "wb") as f:
-                f.write(self.content(file, random, mood))
+        names = self.names(self.waiting[:random.randrange(len(self.waiting) + 1)])
+        write_files({path: self.content(file, random, mood) for path, file in names.items()}, old_root, new_root)
+
+    def subsets(self, random):
+        """Of the names that wait: each, or when they are many none, all, each alone, all but each and some more."""
+        n = len(self.waiting)
+        if n <= 4:
+            keeps = set(itertools.product((False, True), repeat=n))
+        else:
+            keeps = {(bool(one),) * n for one in (0, 1)}
+            keeps |= {tuple((i == k) == one for i in range(n)) for k in range(n) for one in (False, True)}
+            keeps |= {tuple(random.random() < 0.5 for _ in range(n)) for _ in range(4)}
+        return [[c for c, keep in zip(self.waiting, kept) if keep] for kept in sorted(keeps)]
+
+
+def write_files(files, old_root, new_root):
+    for path, text in files.items():
+        to = os.path.join(new_root, os.path.relpath(path, old_root))
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        with open(to, "wb") as f:
+            f.write(text)
 
 
 def cut(log, end, random, old_root, new_root):
@@ -106,3 +127,19 @@ def cut(log, end, random, old_root, new_root):
     for _, op, number, path, data in records(log, end):
         disk.apply(op, number, path, data)
     disk.leave(random, old_root, new_root)
+
+
+def every_cut(log, random):
+    """(description, {path: bytes}) of what a cut right behind each operation of the log may leave: every choice of names
+    (see subsets) with none, some and all of the bytes that are not safe."""
+    disk = Disk()
+    for at, op, number, path, data in records(log, len(log)):
+        disk.apply(op, number, path, data)
+        if op == b"S":
+            continue
+        for names in map(disk.names, disk.subsets(random)):
+            unsafe = any(f.safe < len(f.changes) for f in names.values())
+            for mood in ("none", "some", "all") if unsafe else ("all",):
+                what = "behind %s %s at %d, bytes: %s, names: %s" % (
+                    op.decode(), os.path.basename(path), at, mood, sorted(map(os.path.basename, names)))
+                yield what, {name: disk.content(f, random, mood) for name, f in names.items()}

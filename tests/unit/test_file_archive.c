@@ -226,6 +226,119 @@ static void test_finishing_waits_for_room(void **state)
     file_archive_close(&a);
 }
 
+/* Times of a minute are taken to go to one file where its first and last second do, and only there. */
+static void test_which_times_are_of_one_file(void **state)
+{
+    static const struct {
+        const char *format;
+        int64_t other; /* beside 65 */
+        bool one_file;
+    } cases[] = {
+        {"%H%M", 60, true},
+        {"%H%M", 119, true},
+        {"%H%M", 59, false},
+        {"%H%M", 120, false},
+        {"%H%M%S", 66, false},
+        {"%s", 66, false},
+        {"%T", 66, false},
+        {"%H", 60, true},
+        {"%H", 0, true},
+        {"%H", 3600, false},
+        {"all", 7200, true},
+    };
+    (void)state;
+    char *usual = strdup(format);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(format, sizeof format, "%s/%zu-%s", directory, i, cases[i].format);
+        snprintf(state_path, sizeof state_path, "%s/state-%zu", directory, i);
+        struct file_archive *a = open_archive(4);
+        file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+        assert_false(file_archive_is_one_file(a, 65, 65));
+        file_archive_take(a, BYTES_LITERAL("{}\n"), 65);
+        file_archive_take(a, BYTES_LITERAL("{}\n"), cases[i].other);
+        assert_int_equal(file_archive_numbers(a).open, cases[i].one_file ? 1 : 2);
+        if (file_archive_is_one_file(a, 65, cases[i].other) != cases[i].one_file)
+            fail_msg("case %zu", i);
+        file_archive_roll(a);
+        assert_false(file_archive_is_one_file(a, 65, 65));
+        file_archive_close(&a);
+    }
+    strcpy(format, usual);
+    snprintf(state_path, sizeof state_path, "%s/state", directory);
+    free(usual);
+}
+
+static bool no_room;
+static size_t largest;
+
+static ssize_t write_half(int fd, const void *data, size_t n, off_t at)
+{
+    largest = n > largest ? n : largest;
+    if (!no_room)
+        return real_io->pwrite(fd, data, n, at);
+    (void)!real_io->pwrite(fd, data, n / 2, at);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void append_lines(struct buf *out, char letter, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%c%062zu\n", letter, i);
+}
+
+static void take_run(struct file_archive *a, struct buf *all, char letter, size_t lines)
+{
+    struct buf run = {0};
+    append_lines(&run, letter, lines);
+    buf_append_bytes(all, buf_bytes(&run));
+    file_archive_take(a, buf_bytes(&run), 0);
+    buf_free(&run);
+}
+
+/* A large run is written from where it lies, behind the small ones before it; what there is no room for waits and is written
+ * later, at its place. */
+static void test_large_runs_are_written_as_they_lie(void **state)
+{
+    (void)state;
+    struct io_ops half = *io;
+    struct buf all = {0}, found = {0};
+    char path[200];
+    real_io = io;
+    half.pwrite = write_half;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    take_run(a, &all, 'a', 1);
+    assert_int_equal(file_archive_flush(a), 0);
+    io = &half;
+    largest = 0;
+    take_run(a, &all, 'b', 3);
+    assert_int_equal(largest, 0);
+    take_run(a, &all, 'c', 1000);
+    assert_int_equal(largest, 64000);
+    assert_int_equal(file_archive_numbers(a).pending, 0);
+    no_room = true;
+    take_run(a, &all, 'd', 1000);
+    assert_int_equal(file_archive_numbers(a).pending, 64000);
+    assert_true(file_archive_is_full(a));
+    take_run(a, &all, 'e', 1000);
+    no_room = false;
+    while (file_archive_is_full(a))
+        tick(a);
+    assert_int_equal(file_archive_flush(a), 0);
+    io = real_io;
+    snprintf(path, sizeof path, "%s/0000.part", directory);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    buf_reserve(&found, all.len + 1);
+    found.len = fread(found.ptr, 1, all.len + 1, f);
+    fclose(f);
+    assert_true(bytes_equal(buf_bytes(&found), buf_bytes(&all)));
+    file_archive_close(&a);
+    buf_free(&all);
+    buf_free(&found);
+}
+
 #define STATE_ID "0123456789abcdef0123456789abcdef"
 #define STATE_FILE(name, period, length, lines, first, end)                                                  \
     "{\"name\":\"" name "\",\"period\":\"" period "\",\"length\":\"" length "\",\"lines\":\"" lines          \
@@ -303,6 +416,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_large_runs_are_written_as_they_lie, make_directory, remove_directory),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

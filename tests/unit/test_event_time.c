@@ -1,0 +1,184 @@
+#include "cm.h"
+#include "event_time.h"
+#include "json_fields.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST INT64_C(1000000000000000)
+
+static bool told(const char *field, const char *line, int64_t *seconds)
+{
+    struct event_time *e = event_time_new(field, 1);
+    bool tells = event_time_of(e, bytes_str(line), seconds);
+    event_time_free(&e);
+    return tells;
+}
+
+static void test_what_a_line_tells(void **state)
+{
+    static const struct {
+        const char *field, *line;
+        int64_t seconds; /* -1: nothing */
+    } cases[] = {
+        {"t", "{\"t\":5}", 5},
+        {"t", "{ \"a\": \"x\", \"t\" : 1331923247 , \"b\": 1 }", 1331923247},
+        {"time", "{\"a\":\"........................................\",\"time\":17}", 17},
+        {"t", "{\"t\":1,\"t\":2}", 2},
+        {"t", "{\"t\":1,\"\\u0074\":2}", 2},
+        {"t", "{\"\\u0074\":2}", 2},
+        {"time", "{\"time\":1,\"tim\\u0065\":2}", 2},
+        {"t", "{\"a\":{\"t\":1},\"t\":2}", 2},
+        {"t", "{\"t\":2,\"a\":{\"t\":1}}", 2},
+        {"t", "{\"a\":{\"t\":1}}", -1},
+        {"t", "{\"a\":\"t\",\"b\":1}", -1},
+        {"t", "{\"a\":[\"t\"],\"b\":1}", -1},
+        {"t", "{\"a\\\"t\":3}", -1},
+        {"t", "{\"a\":\"\\\"t\\\":3\"}", -1},
+        {"t", "{\"a\":\"\\\\\",\"t\":3}", 3},
+        {"t", "{\"t\":1.9}", 1},
+        {"t", "{\"t\":-1}", -1},
+        {"t", "{\"t\":1e3}", 1000},
+        {"t", "{\"t\":\"5\"}", -1},
+        {"t", "{\"t\":null}", -1},
+        {"t", "{\"t\":1000000000000000}", MOST},
+        {"t", "{\"t\":1000000000000001}", -1},
+        {"t", "{\"t\":99999999999999999999}", -1},
+        {"t", "{\"t\":2e15}", -1},
+        {"a\"b", "{\"a\\\"b\":7}", 7},
+        {"a/b", "{\"a\\/b\":7}", 7},
+        {"\xc3\xa9", "{\"\\u00e9\":7}", 7},
+        {"t", "", -1},
+        {"t", "{}", -1},
+        {"t", "no json", -1},
+        {"t", "[{\"t\":1}]", -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t seconds = -1;
+        bool tells = told(cases[i].field, cases[i].line, &seconds);
+        if (tells != (cases[i].seconds >= 0) || seconds != cases[i].seconds)
+            fail_msg("%s: %lld", cases[i].line, (long long)seconds);
+    }
+}
+
+static void test_milliseconds(void **state)
+{
+    int64_t seconds = 0;
+    struct event_time *e = event_time_new("t", 1000);
+    (void)state;
+    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999}"), &seconds));
+    assert_int_equal(seconds, 1360281600);
+    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999.5}"), &seconds));
+    assert_int_equal(seconds, 1360281600);
+    event_time_free(&e);
+}
+
+/* The line may end where memory does. */
+static void test_it_reads_no_byte_behind_the_line(void **state)
+{
+    struct event_time *e = event_time_new("time", 1);
+    (void)state;
+    for (size_t pad = 0; pad < 100; pad++) {
+        char *line = malloc(pad + 30);
+        assert_non_null(line);
+        int n = snprintf(line, pad + 30, "{\"a\":\"%0*d\",\"time\":1}", (int)pad + 1, 0);
+        char *exact = malloc((size_t)n);
+        assert_non_null(exact);
+        memcpy(exact, line, (size_t)n);
+        int64_t seconds = 0;
+        assert_true(event_time_of(e, bytes_of(exact, (size_t)n), &seconds));
+        assert_int_equal(seconds, 1);
+        free(exact);
+        free(line);
+    }
+    event_time_free(&e);
+}
+
+/* ---- as the parser says ---- */
+
+static unsigned seed;
+
+static unsigned dice(unsigned n)
+{
+    return (unsigned)rand_r(&seed) % n;
+}
+
+#define PICK(list) list[dice(sizeof list / sizeof *list)]
+
+static const char *const names[] = {"\"t\"", "\"t\"", "\"tt\"", "\"\\u0074\"", "\"\\\"t\"", "\"t\\\\\"",
+    "\"a{\"", "\"\"", "\"\\u00e9\"", "\"a\""};
+static const char *const values[] = {"1331923247", "0", "12", "1.5", "-3", "1e2", "\"t\"", "\"x\"",
+    "\"\\\"t\\\":1\"", "\"a long one, with more than sixteen bytes, and {braces}\"", "null", "true",
+    "[\"t\", 1]", "{\"t\":4}", "[{\"t\":5}]", "\"\\u0074\"", "\"\\\\\"", "18446744073709551615"};
+static const char *const spaces[] = {"", "", "", " ", "\t", "  "};
+
+static void make_line(struct buf *out)
+{
+    buf_clear(out);
+    buf_append_str(out, "{");
+    for (unsigned n = dice(7), i = 0; i < n; i++)
+        buf_printf(out, "%s%s%s%s:%s%s%s", i > 0 ? "," : "", PICK(spaces), PICK(names), PICK(spaces),
+            PICK(spaces), PICK(values), PICK(spaces));
+    buf_append_str(out, "}");
+}
+
+/* So that most are no JSON any more. */
+static void spoil(struct buf *line)
+{
+    static const char bytes[] = "\"\\{}[]:,t0u ";
+    for (unsigned n = dice(3); n > 0; n--)
+        line->ptr[dice((unsigned)line->len)] = bytes[dice(sizeof bytes - 1)];
+}
+
+static bool told_by_parser(struct json_fields *f, struct bytes line, bool *is_object, int64_t *out)
+{
+    struct json_value v;
+    const char *reason;
+    *is_object = json_fields_extract(f, line, &v, &reason) == 0;
+    if (!*is_object)
+        return false;
+    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)MOST)
+        *out = (int64_t)v.v.f64;
+    else if (v.type == JSON_I64 && v.v.i64 >= 0 && v.v.i64 <= MOST)
+        *out = v.v.i64;
+    else
+        return false;
+    return true;
+}
+
+static void test_it_tells_what_the_parser_does(void **state)
+{
+    const char *field = "t";
+    struct json_fields *f = json_fields_new(&field, 1);
+    struct event_time *e = event_time_new(field, 1);
+    struct buf line = {0};
+    unsigned objects = 0, times = 0;
+    (void)state;
+    seed = getenv("MILLRACE_SEED") != NULL ? (unsigned)atoi(getenv("MILLRACE_SEED")) : 1;
+    for (int i = 0; i < 200000; i++) {
+        bool is_object;
+        int64_t expected = 0, seconds = 0;
+        make_line(&line);
+        spoil(&line);
+        bool tells = told_by_parser(f, buf_bytes(&line), &is_object, &expected);
+        bool told_too = event_time_of(e, buf_bytes(&line), &seconds);
+        objects += is_object;
+        times += tells;
+        if (is_object && (tells != told_too || seconds != expected))
+            fail_msg(
+                "%.*s: %lld, not %lld", (int)line.len, line.ptr, (long long)seconds, (long long)expected);
+    }
+    assert_true(objects > 50000 && times > 10000);
+    buf_free(&line);
+    event_time_free(&e);
+    json_fields_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_a_line_tells),
+        cmocka_unit_test(test_milliseconds), cmocka_unit_test(test_it_reads_no_byte_behind_the_line),
+        cmocka_unit_test(test_it_tells_what_the_parser_does)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
