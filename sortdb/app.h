@@ -20,10 +20,12 @@ struct app {
     struct reloader *reloader;
     struct generation *generation;       /* served; NULL until the first is open */
     char trouble[GENERATION_ERROR_TEXT]; /* why the newest reload failed; "" when it did not */
+    char health[GENERATION_ERROR_TEXT];  /* what was said last; "" when ready */
     size_t max_answer;
     struct buf scratch; /* short answers are put together here */
     TAILQ_HEAD(, reload_call) calls;
     struct stats_counter *get_hits, *get_misses, *fwmatch_hits, *fwmatch_misses;
+    struct stats_counter *reloads, *failed_reloads;
 };
 
 extern const struct http_route app_routes[];
