@@ -26,6 +26,13 @@
  * 8. A segment is unlinked, or its file used again, only when no reader is inside it; never truncated or
  *    punched. A file that was given out (journal_file) is not used again.
  * 9. A directory written by a newer format version is JOURNAL_NEWER and left untouched.
+ * 10. A directory has one opener at a time, in whatever process: it is locked, and the kernel gives the lock back however its
+ *    holder ends. Anyone else gets JOURNAL_IN_USE, after a second in which one that was killed would have let go.
+ *    Who only looks (journal_inspect) needs no lock.
+ * 11. A lack of descriptors or memory says nothing of the storage. A read or a seek that meets one waits and is tried again,
+ *    while others go on; nothing is called damaged, nothing latches. Without a descriptor for the next segment the
+ *    newest grows.
+ * 12. What a repair left half done is JOURNAL_DAMAGED until another has finished it (journal_repair).
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
  * journal_set_poll. Two committer threads a set take turns: one syncs while the other writes what arrives, which rides the
@@ -70,6 +77,7 @@ enum journal_result {
     JOURNAL_END,       /* reading: at the committed end, nothing there yet */
     JOURNAL_DAMAGED,   /* see journal_failure: names file and position */
     JOURNAL_NEWER,
+    JOURNAL_IN_USE, /* another opener has the directory */
     JOURNAL_IO,     /* the system refused: see the error text */
     JOURNAL_CLOSED, /* the set is being freed */
 };

@@ -116,7 +116,7 @@ static int create_next(
 {
     if (spare_take(j, spare)) {
         h->recycled = spare->recycled;
-        int fd = segment_create(j->dir, h, table, true, position);
+        int fd = segment_create(j, h, table, true, position);
         int system = errno;
         spare_gone(j);
         errno = system;
@@ -125,7 +125,7 @@ static int create_next(
     }
     *spare = (struct spare){0};
     h->recycled = false;
-    return segment_create(j->dir, h, table, false, position);
+    return segment_create(j, h, table, false, position);
 }
 
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
@@ -222,12 +222,22 @@ static bool better_place_ready(struct journal *j)
 /* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own, whose
  * header, synced before the commit is shown, says how far it reaches: so the hole that a power cut makes always
  * ends above every offset that was ever shown. */
+static bool passes_hole(const struct journal *j, const struct batch *b)
+{
+    return never(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
+}
+
 static bool must_roll(struct journal *j, const struct batch *b)
 {
     if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
         return false;
-    return j->writer.position >= j->segment_bytes || better_place_ready(j) ||
-           (never(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE);
+    return j->writer.position >= j->segment_bytes || better_place_ready(j) || passes_hole(j, b);
+}
+
+/* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
+static bool can_stay(const struct journal *j, const struct batch *b, int system)
+{
+    return (system == EMFILE || system == ENFILE) && !passes_hole(j, b);
 }
 
 static enum journal_result roll_when_due(struct journal *j, struct batch *b)
@@ -242,7 +252,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     if (r != JOURNAL_OK)
         return r;
     b->old_size = w->position;
-    if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
+    if (writer_roll(j, w->end, b->end, &b->rolled) == 0 || can_stay(j, b, errno))
         return JOURNAL_OK;
     if (!is_no_space(errno))
         return writer_latch(j, "begin a segment after", errno);

@@ -25,7 +25,10 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
 
 enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base)
 {
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int fd;
+    do
+        fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         c->system = errno;
         return CURSOR_IO;
@@ -40,6 +43,9 @@ void cursor_close(struct cursor *c)
         io->close(c->fd);
     c->fd = -1;
     buf_free(&c->in);
+    free(c->large.checksums);
+    c->large.checksums = NULL;
+    c->large.position = 0;
 }
 
 struct cursor *cursor_new(void)
@@ -159,6 +165,9 @@ void cursor_skip(struct cursor *c, const struct frame *f)
 
 void cursor_enter(struct cursor *c, const struct frame *f)
 {
+    size_t pieces = (f->payload.len + CURSOR_PIECE - 1) / CURSOR_PIECE;
+    c->large.checksums = mem_realloc(c->large.checksums, (pieces + 1) * sizeof *c->large.checksums);
+    piece_checksums(f->payload, CURSOR_PIECE, c->large.checksums);
     c->large.position = c->position;
     c->large.payload_at = (size_t)(f->payload.ptr - at_position(c).ptr);
     c->large.frame = *f;
@@ -173,9 +182,8 @@ bool cursor_is_inside(const struct cursor *c)
     return c->large.position != 0 && c->large.position == c->position;
 }
 
-enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
+static enum cursor_status read_whole(struct cursor *c, off_t at, size_t n, struct buf *out)
 {
-    off_t at = (off_t)(c->position + c->large.payload_at + skip);
     buf_reserve(out, n);
     while (n > 0) {
         ssize_t got = io->pread(c->fd, out->ptr + out->len, n, at);
@@ -190,4 +198,21 @@ enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct b
         n -= (size_t)got;
     }
     return CURSOR_FRAME;
+}
+
+/* Whole pieces, of which some is passed over: what stands in them may have changed since the frame was verified. */
+enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
+{
+    size_t first = skip / CURSOR_PIECE, from = first * CURSOR_PIECE;
+    size_t to = (skip + n + CURSOR_PIECE - 1) / CURSOR_PIECE * CURSOR_PIECE;
+    size_t end = to < c->large.frame.payload.len ? to : c->large.frame.payload.len;
+    struct buf pieces = {0};
+    enum cursor_status status =
+        read_whole(c, (off_t)(c->position + c->large.payload_at + from), end - from, &pieces);
+    if (status == CURSOR_FRAME && !pieces_match(buf_bytes(&pieces), CURSOR_PIECE, c->large.checksums + first))
+        status = CURSOR_BAD;
+    if (status == CURSOR_FRAME)
+        buf_append(out, pieces.ptr + (skip - from), n);
+    buf_free(&pieces);
+    return status;
 }

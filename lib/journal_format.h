@@ -92,6 +92,11 @@ size_t frame_payload_length(struct bytes at);
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out);
 
+/* One checksum for each `piece` bytes, and whether bytes still have theirs: in memory only, for who reads a verified payload
+ * again piece by piece. */
+void piece_checksums(struct bytes payload, size_t piece, uint64_t *out);
+bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums);
+
 /* The payloads of FRAME_TABLE and FRAME_OPEN. */
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark);
 /* Takes the next entry off the front of *table; false at its end or, with *bad, when it is malformed. */

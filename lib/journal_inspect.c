@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 struct inspection {
@@ -18,6 +17,7 @@ struct inspection {
     bool has_before, newest;
     char *path;
     uint64_t sequence;
+    struct stat file; /* what had the name when looking began */
 };
 
 static void tell(struct inspection *n, struct inspect_event e)
@@ -33,8 +33,17 @@ static void tell(struct inspection *n, struct inspect_event e)
     n->fn(&e, n->arg);
 }
 
+/* Whether the file still has its name. A trimmed segment's goes, or becomes the beginning of another, under a reader. */
+static bool is_there(const struct inspection *n)
+{
+    struct stat now;
+    return stat(n->path, &now) == 0 && now.st_ino == n->file.st_ino && now.st_dev == n->file.st_dev;
+}
+
 static void tell_damage(struct inspection *n, uint64_t position, uint64_t offset, const char *what)
 {
+    if (!is_there(n))
+        return;
     tell(n,
         (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
 }
@@ -55,12 +64,14 @@ struct run_end {
     bool zeros, first_is_table;
 };
 
+/* From where `end` says on. */
 static enum cursor_status run_through(
     struct inspection *n, const struct segment_header *h, struct run_end *end, int *system)
 {
     struct cursor c = {.fd = -1};
     struct frame f;
     enum cursor_status status = cursor_open(&c, n->path, segment_seed(h), h->base);
+    cursor_go(&c, &(struct place){.position = end->position, .offset = end->offset});
     while (status == CURSOR_FRAME) {
         status = cursor_peek(&c, &f);
         bool first = c.position == SEGMENT_HEADER;
@@ -78,42 +89,60 @@ static enum cursor_status run_through(
     return status;
 }
 
-/* What stands behind the last frame, read through a mapping: nothing of it is kept. */
-static void look_behind(struct inspection *n, const struct segment_header *h, const struct run_end *end,
+/* What stands behind the last frame. Not through a mapping: who uses the journal may cut the file. */
+static bool look_behind(struct inspection *n, const struct segment_header *h, const struct run_end *end,
     struct frames_behind *out)
 {
-    struct stat st;
-    *out = (struct frames_behind){0};
-    int fd = io->open(n->path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && st.st_size > 0) {
-        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map != MAP_FAILED) {
-            struct bytes file = bytes_of(map, (size_t)st.st_size);
-            frames_look_behind(file, end->position, segment_seed(h), end->offset, out);
-            munmap(map, (size_t)st.st_size);
+    struct buf file = {0};
+    bool read = segment_read(n->path, &file) == 0;
+    if (read)
+        frames_look_behind(buf_bytes(&file), end->position, segment_seed(h), end->offset, out);
+    int system = errno;
+    buf_free(&file);
+    errno = system;
+    return read;
+}
+
+static bool more_was_there(const struct frames_behind *behind, const struct run_end *end)
+{
+    return behind->position > end->position || behind->durable > end->offset || behind->too_many;
+}
+
+/* To the end of its frames, and what stands behind it. Who says there that more was synced may have been written since the end
+ * was met: only if that is still the end, it is damage. False: cannot read. */
+static bool find_end(
+    struct inspection *n, const struct segment_header *h, struct run_end *end, struct frames_behind *behind)
+{
+    uint64_t before;
+    *end = (struct run_end){.position = SEGMENT_HEADER, .offset = h->base};
+    do {
+        int system = 0;
+        before = end->position;
+        if (run_through(n, h, end, &system) == CURSOR_IO) {
+            errno = system;
+            return false;
         }
-    }
-    io->close(fd);
+        *behind = (struct frames_behind){0};
+        if (!look_behind(n, h, end, behind))
+            return false;
+    } while (end->position > before && more_was_there(behind, end));
+    return true;
 }
 
 /* `next` is the header of the segment after this one, when it is known: it says where this one must end. */
 static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
-    const struct segment_header *next)
+    const struct frames_behind *behind, const struct segment_header *next)
 {
-    struct frames_behind behind;
     bool whole = next && next->previous_size == end->position && next->previous_end == end->offset;
-    look_behind(n, h, end, &behind);
     struct inspect_event e = {.kind = INSPECT_END, .position = end->position, .offset = end->offset};
     if (!end->first_is_table)
         tell_damage(n, end->position, end->offset, "no table of producers");
     else if (next && !whole)
         tell_damage(n, end->position, end->offset, "its frames end early");
-    else if (!next && (behind.position > end->position || behind.durable > end->offset || behind.too_many))
+    else if (!next && more_was_there(behind, end))
         tell_damage(n, end->position, end->offset, "a later frame says that what stood here was synced");
     else {
-        bool clean = whole || (end->zeros && !behind.end && (h->recycled || !behind.dirt));
+        bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->dirt));
         e.kind = clean ? INSPECT_END : INSPECT_TAIL;
         tell(n, e);
     }
@@ -143,8 +172,8 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     struct segment_header h, next;
     enum header_status status, next_status = HEADER_DAMAGED;
     struct run_end end;
-    int system = 0;
-    if (!read_one_header(dir, n->sequence, &h, &status))
+    struct frames_behind behind;
+    if (stat(n->path, &n->file) != 0 || !read_one_header(dir, n->sequence, &h, &status))
         return false;
     if (status != HEADER_OK) {
         n->has_before = false;
@@ -158,37 +187,86 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     check_follows(n, &h);
     if (next_sequence && !read_one_header(dir, *next_sequence, &next, &next_status))
         next_status = HEADER_DAMAGED; /* its own turn will tell */
-    if (run_through(n, &h, &end, &system) == CURSOR_IO) {
-        errno = system;
+    if (!find_end(n, &h, &end, &behind))
         return false;
-    }
     bool known = next_status == HEADER_OK && next.sequence == h.sequence + 1;
-    judge_end(n, &h, &end, known ? &next : NULL);
+    judge_end(n, &h, &end, &behind, known ? &next : NULL);
     n->before = h;
     n->has_before = true;
     return true;
 }
 
+/* A segment that was trimmed since the names were read is passed over. */
+static void visit(struct inspection *n, const char *dir, const uint64_t *next, char *error, size_t error_size)
+{
+    n->path = segment_path(dir, n->sequence, "");
+    n->newest = next == NULL;
+    if (!inspect_segment(n, dir, next)) {
+        n->has_before = false;
+        if (errno != ENOENT) {
+            snprintf(error, error_size, "%s: cannot read: %s", n->path, strerror(errno));
+            n->result = JOURNAL_IO;
+        }
+    }
+    free(n->path);
+}
+
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size)
 {
-    struct inspection n = {.fn = fn, .arg = arg, .result = JOURNAL_OK};
+    struct inspection n = {.fn = fn, .arg = arg};
     size_t count;
+    error[0] = 0;
     uint64_t *sequences = segments_list(dir, &count);
-    if (!sequences || count == 0) {
-        snprintf(error, error_size, "%s: %s", dir, sequences ? "holds no journal" : strerror(errno));
-        free(sequences);
+    if (!sequences) {
+        snprintf(error, error_size, "%s: %s", dir, strerror(errno));
         return JOURNAL_IO;
     }
+    n.result = repair_refuses(dir, error, error_size);
+    if (count == 0 && n.result == JOURNAL_OK) {
+        snprintf(error, error_size, "%s: holds no journal", dir);
+        n.result = JOURNAL_IO;
+    }
     for (size_t i = 0; i < count && n.result != JOURNAL_IO; i++) {
-        n.path = segment_path(dir, n.sequence = sequences[i], "");
-        n.newest = i + 1 == count;
-        if (!inspect_segment(&n, dir, n.newest ? NULL : &sequences[i + 1])) {
-            snprintf(error, error_size, "%s: cannot read: %s", n.path, strerror(errno));
-            n.result = JOURNAL_IO;
-        }
-        free(n.path);
+        n.sequence = sequences[i];
+        visit(&n, dir, i + 1 < count ? &sequences[i + 1] : NULL, error, error_size);
     }
     free(sequences);
     return n.result;
+}
+
+/* ---- in numbers ---- */
+
+static void sum_problem(struct inspect_summary *sum, const struct inspect_event *e)
+{
+    if (sum->problems++ == 0) {
+        sum->bad_sequence = e->sequence;
+        sum->bad_position = e->position;
+    }
+    sum->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
+    sum->newer = sum->newer || e->kind == INSPECT_NEWER;
+}
+
+static void saw_offset(struct inspect_summary *sum, uint64_t offset)
+{
+    if (sum->end < offset)
+        sum->end = offset;
+}
+
+void inspect_sum(struct inspect_summary *sum, const struct inspect_event *e)
+{
+    if (e->kind == INSPECT_HEADER) {
+        if (sum->segments++ == 0)
+            sum->first = e->header->base;
+        saw_offset(sum, e->header->base);
+    } else if (e->kind == INSPECT_FRAME) {
+        uint64_t end = e->offset + frame_advance(e->frame);
+        sum->frames++;
+        sum->bytes += frame_advance(e->frame);
+        saw_offset(sum, end);
+        if (sum->problems == 0)
+            sum->whole = end;
+    } else if (e->kind != INSPECT_END && e->kind != INSPECT_TAIL) {
+        sum_problem(sum, e);
+    }
 }

@@ -52,9 +52,10 @@ struct cursor {
     size_t chunk;      /* bytes to read at a time */
     int system;        /* errno of CURSOR_IO */
     struct {
-        uint64_t position;  /* of a frame that was verified and is being read in pieces; 0: none */
-        size_t payload_at;  /* in the frame */
-        struct frame frame; /* without its bytes */
+        uint64_t position;   /* of a frame that was verified and is being read in pieces; 0: none */
+        size_t payload_at;   /* in the frame */
+        struct frame frame;  /* without its bytes */
+        uint64_t *checksums; /* of each CURSOR_PIECE bytes of its payload, as verified */
     } large;
 };
 enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
@@ -72,14 +73,29 @@ void cursor_go(struct cursor *c, const struct place *p);
 void cursor_rest(struct cursor *c);
 /* Whether the frame at the cursor, if it is one, has more payload than that; nothing is verified. */
 bool cursor_exceeds(struct cursor *c, size_t n);
-/* A frame that was peeked and does not fit what is wanted at once: the cursor stays, its bytes need not be kept, and
- * what is read of it later is what was verified now. */
+/* A frame that was peeked and does not fit what is wanted at once: the cursor stays, its bytes are not kept, and what is read
+ * of it later is held against checksums of its pieces that are made now. */
+#define CURSOR_PIECE ((size_t)16 << 10)
 void cursor_enter(struct cursor *c, const struct frame *f);
 /* Whether the cursor has entered the frame it is at. */
 bool cursor_is_inside(const struct cursor *c);
-/* n bytes of the entered frame's payload from `skip` on. CURSOR_FRAME, or BAD when the file has become shorter. */
+/* n bytes of the entered frame's payload from `skip` on. CURSOR_FRAME, or BAD when they are not what was verified. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
 void cursor_close(struct cursor *c);
+
+/* ---- journal_dir.c ---- */
+/* A descriptor of the directory that holds its lock until it is closed; where the file system has none, just that. -1 with
+ * errno: EWOULDBLOCK when another opener has it, also after a moment in which one that was killed would have let go. */
+int journal_dir_lock(const char *dir);
+extern usec_t journal_lock_patience; /* that moment; replaceable for tests */
+int journal_dir_sync(const struct journal *j);
+
+/* ---- journal_repair.c ---- */
+/* OK when no repair is unfinished. */
+enum journal_result repair_refuses(const char *dir, char *error, size_t error_size);
+/* As journal_open, for whoever has locked the directory: the descriptor is the journal's from now on, also when it is refused. */
+enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
+    int dir_fd, struct journal **out, char *error, size_t error_size);
 
 /* ---- segments ---- */
 struct segment {
@@ -97,14 +113,16 @@ struct segment {
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
 /* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
 uint64_t *segments_list(const char *dir, size_t *count);
+/* All its bytes; 0, or -1 with errno. */
+int segment_read(const char *path, struct buf *file);
 char *spare_path(const char *dir, const char *suffix);
 /* No room to sync into is a failed sync all the same: what it left behind is unknown. */
 int sync_or_eio(int failed);
 /* A file with that header and table, synced, renamed into its place, the directory synced: so a segment under its own
  * name always has both. The file is the spare one if `spare`, else a new one. The descriptor, or -1 with errno; a
  * failed sync is EIO whatever the system called it, so that it always latches. */
-int segment_create(
-    const char *dir, const struct segment_header *h, struct bytes table, bool spare, uint64_t *end_position);
+int segment_create(const struct journal *j, const struct segment_header *h, struct bytes table, bool spare,
+    uint64_t *end_position);
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
@@ -202,6 +220,7 @@ struct journal {
     struct journal_set *set;
     struct journal *next;
     char *dir;
+    int dir_fd; /* of the directory: holds its lock, and syncs need not open it, which could fail */
     uint64_t segment_bytes;
     size_t max_producers;
     bool lends;
@@ -249,7 +268,8 @@ struct job {
     size_t max_bytes;
     struct buf out;
     bool frame_starts;
-    bool again; /* a step has ended before what is looked for: to be submitted again */
+    bool again;        /* a step has ended before what is looked for: to be submitted again */
+    usec_t not_before; /* monotonic: until then the reader thread does others */
     usec_t time;
     struct place begin, learned[JOB_PLACES];
     size_t n_learned;
@@ -322,6 +342,7 @@ struct journal_set {
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t progress; /* for an owner that waits */
     bool reader_waits, owner_waits, stop, hurry;
+    usec_t lack_told;                      /* reader thread only: when it was logged last */
     bool writing, syncing;                 /* a committer has the turn to write, to sync */
     bool writer_waits;                     /* on `synced` */
     usec_t not_before;                     /* with sync_ms: when the next sync may be */
@@ -389,7 +410,9 @@ void append_deliver(struct batch *b); /* owner: applies a finished batch and cal
 void *reader_main(void *set);
 void job_deliver(struct job *job);
 void job_submit(struct journal *j, struct job *job);
+/* What the system lacks for a moment is no failure of the storage: then it is to be done again, in a while. */
 void job_read_failed(struct job *job, enum cursor_status status);
+extern usec_t journal_lack_pause; /* that while; replaceable for tests */
 /* Reader thread: opens the cursor, unless it is open. */
 enum cursor_status job_enter(struct job *job);
 /* Reader thread: a step of looking for something begins at job->begin, or where the cursor is if that is further on ... */
@@ -406,6 +429,8 @@ void segments_reap(struct journal *j);
 struct segment *journal_last_segment(const struct journal *j);
 void journal_push_segment(struct journal *j, struct segment *s);
 
+/* Whether it says that the system is out of descriptors or memory at present, and nothing of a file. */
+bool is_lack(int system);
 /* "TEXT: strerror" into a failure text. */
 void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
 

@@ -173,33 +173,17 @@ static bool ends_whole(const struct opening *o, size_t i)
     return o->position == next->previous_size && o->end == next->previous_end;
 }
 
-static enum journal_result read_file(struct opening *o, size_t i, struct buf *file)
-{
-    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
-    struct stat st;
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    free(path);
-    if (fd < 0 || fstat(fd, &st) != 0)
-        return refuse_segment(o, JOURNAL_IO, i, "cannot open", errno);
-    buf_reserve(file, (size_t)st.st_size + 1);
-    ssize_t n = 1;
-    while (file->len < (size_t)st.st_size && n > 0) {
-        n = io->pread(fd, file->ptr + file->len, (size_t)st.st_size - file->len, (off_t)file->len);
-        if (n > 0)
-            file->len += (size_t)n;
-    }
-    int system = errno;
-    io->close(fd);
-    return n < 0 ? refuse_segment(o, JOURNAL_IO, i, "cannot read", system) : JOURNAL_OK;
-}
-
 static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct frames_behind *out)
 {
     const struct segment_header *h = &o->headers[i];
     struct buf file = {0};
-    enum journal_result r = read_file(o, i, &file);
-    if (r == JOURNAL_OK)
+    char *path = segment_path(o->j->dir, h->sequence, "");
+    enum journal_result r = JOURNAL_OK;
+    if (segment_read(path, &file) == 0)
         frames_look_behind(buf_bytes(&file), from, segment_seed(h), i == o->last ? o->end : h->base, out);
+    else
+        r = refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
+    free(path);
     buf_free(&file);
     return r;
 }
@@ -278,7 +262,7 @@ static enum journal_result drop_segments_behind(struct opening *o)
     while (o->count > o->last + 1) {
         size_t i = o->count - 1;
         char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
-        bool failed = io->unlink(path) != 0 || io_sync_dir(o->j->dir) != 0;
+        bool failed = io->unlink(path) != 0 || journal_dir_sync(o->j) != 0;
         int system = errno;
         free(path);
         if (failed)
@@ -357,7 +341,7 @@ static enum journal_result settle(struct opening *o)
         r = sync_segment(o, i);
     if (r == JOURNAL_OK)
         r = enter_last(o);
-    if (r == JOURNAL_OK && io_sync_dir(o->j->dir) != 0)
+    if (r == JOURNAL_OK && journal_dir_sync(o->j) != 0)
         r = refuse(o, JOURNAL_IO, o->j->dir, "cannot sync", errno);
     return r;
 }
@@ -441,6 +425,8 @@ static void journal_free(struct journal *j)
     free(j->segments);
     marks_free(&j->marks);
     marks_free(&j->writer.marks);
+    if (j->dir_fd >= 0)
+        io->close(j->dir_fd);
     free(j->dir);
     j->magic = 0;
     free(j);
@@ -455,7 +441,7 @@ static struct journal *journal_new(struct journal_set *set, const struct journal
     j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
     j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
     j->lends = config->lends;
-    j->writer.fd = -1;
+    j->dir_fd = j->writer.fd = -1;
     return j;
 }
 
@@ -471,28 +457,63 @@ static void begin_session(struct opening *o)
         log_warn("cut the tail of a journal", LOG_S("dir", j->dir), LOG_U("bytes", j->cut_bytes));
 }
 
+/* Nothing of it is looked at before it is nobody else's, and nothing is opened that a repair was not done with. */
+static enum journal_result enter_directory(struct opening *o)
+{
+    struct journal *j = o->j;
+    if (io_make_dirs(j->dir) != 0)
+        return refuse(o, JOURNAL_IO, j->dir, "cannot make", errno);
+    j->dir_fd = journal_dir_lock(j->dir);
+    if (j->dir_fd < 0 && errno == EWOULDBLOCK)
+        return refuse(o, JOURNAL_IN_USE, j->dir, "another process has it open", 0);
+    if (j->dir_fd < 0)
+        return refuse(o, JOURNAL_IO, j->dir, "cannot lock", errno);
+    return repair_refuses(j->dir, o->error, o->error_size);
+}
+
+static enum journal_result open_entered(
+    struct opening *o, const struct journal_config *config, struct journal **out)
+{
+    enum journal_result r = read_headers(o);
+    if (r == JOURNAL_OK)
+        r = o->count ? open_existing(o, config->lost_below) : make_new(o);
+    free(o->headers);
+    if (r != JOURNAL_OK)
+        return r;
+    begin_session(o);
+    spare_adopt(o->j);
+    *out = o->j;
+    return JOURNAL_OK;
+}
+
+static void give_up(struct journal *j)
+{
+    if (j->writer.fd >= 0)
+        io->close(j->writer.fd);
+    journal_free(j);
+}
+
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size)
 {
     struct opening o = {.j = journal_new(set, config), .error = error, .error_size = error_size};
-    enum journal_result r;
-    if (io_make_dirs(o.j->dir) != 0)
-        r = refuse(&o, JOURNAL_IO, o.j->dir, "cannot make", errno);
-    else
-        r = read_headers(&o);
+    enum journal_result r = enter_directory(&o);
     if (r == JOURNAL_OK)
-        r = o.count ? open_existing(&o, config->lost_below) : make_new(&o);
-    free(o.headers);
-    if (r != JOURNAL_OK) {
-        if (o.j->writer.fd >= 0)
-            io->close(o.j->writer.fd);
-        journal_free(o.j);
-        return r;
-    }
-    begin_session(&o);
-    spare_adopt(o.j);
-    *out = o.j;
-    return JOURNAL_OK;
+        r = open_entered(&o, config, out);
+    if (r != JOURNAL_OK)
+        give_up(o.j);
+    return r;
+}
+
+enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
+    int dir_fd, struct journal **out, char *error, size_t error_size)
+{
+    struct opening o = {.j = journal_new(set, config), .error = error, .error_size = error_size};
+    o.j->dir_fd = dir_fd;
+    enum journal_result r = open_entered(&o, config, out);
+    if (r != JOURNAL_OK)
+        give_up(o.j);
+    return r;
 }
 
 /* A refused journal may still stand in the committer's list, with nothing pending. */

@@ -12,7 +12,10 @@
 
 #define CHUNK_MOST ((size_t)256 << 10)
 
+#define LACK_TOLD_EVERY (10 * USEC_PER_SEC)
+
 uint64_t journal_step_bytes = (uint64_t)1 << 20;
+usec_t journal_lack_pause = 20 * USEC_PER_MSEC;
 
 struct journal_reader {
     struct journal *journal;
@@ -137,7 +140,7 @@ static void run_unlink(struct job *job)
     if (recycled > 0)
         return;
     j->unlink_failed =
-        recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || io_sync_dir(j->dir) != 0;
+        recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || journal_dir_sync(j) != 0;
     if (j->unlink_failed)
         log_warn(
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
@@ -148,10 +151,28 @@ static void deliver_unlink(struct job *job)
     segment_free(job->segment);
 }
 
+static void wait_for_what_lacks(struct job *job, int system)
+{
+    struct journal_set *set = job->journal->set;
+    usec_t now = clock_monotonic();
+    job->again = true;
+    job->not_before = now + journal_lack_pause;
+    if (set->lack_told && now - set->lack_told < LACK_TOLD_EVERY)
+        return;
+    set->lack_told = now;
+    log_warn("a read waits for what the system lacks", LOG_S("file", job->segment->path),
+        LOG_S("error", strerror(system)));
+}
+
 void job_read_failed(struct job *job, enum cursor_status status)
 {
     char what[96];
     int system = status == CURSOR_IO ? job->cursor->system : 0;
+    job->again = false;
+    if (is_lack(system)) {
+        wait_for_what_lacks(job, system);
+        return;
+    }
     snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
         (unsigned long long)job->cursor->position);
     failure_set(job->failure, job->segment->path, what, system);
@@ -278,26 +299,44 @@ static void run_read(struct job *job)
         status = approach(job);
     if (status == CURSOR_FRAME && !job->again && !(job->located && locate_fill(job, &status)))
         status = fill_window(job);
-    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->located && job->located->n)) {
-        job->again = false;
+    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->located && job->located->n))
         job_read_failed(job, status);
-    }
     cursor_rest(c);
+}
+
+/* Under the lock: the first job whose time has come; else *due is when the next one's does, 0 when there is none. */
+static struct job *take_job(struct journal_set *set, usec_t *due)
+{
+    usec_t now = 0;
+    *due = 0;
+    for (struct job **at = &set->jobs, *job; (job = *at) != NULL; at = &job->next) {
+        if (job->not_before && !now)
+            now = clock_monotonic();
+        if (job->not_before > now) {
+            *due = *due && *due < job->not_before ? *due : job->not_before;
+            continue;
+        }
+        *at = job->next;
+        if (set->jobs_tail == &job->next)
+            set->jobs_tail = at;
+        return job;
+    }
+    return NULL;
 }
 
 static struct job *next_job(struct journal_set *set)
 {
+    struct job *job;
+    usec_t due;
     pthread_mutex_lock(&set->lock);
-    while (!set->jobs && !set->stop) {
+    while ((job = take_job(set, &due)) == NULL && !set->stop) {
+        struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
         set->reader_waits = true;
-        pthread_cond_wait(&set->reads, &set->lock);
+        if (due)
+            pthread_cond_timedwait(&set->reads, &set->lock, &until);
+        else
+            pthread_cond_wait(&set->reads, &set->lock);
         set->reader_waits = false;
-    }
-    struct job *job = set->jobs;
-    if (job) {
-        set->jobs = job->next;
-        if (!set->jobs)
-            set->jobs_tail = &set->jobs;
     }
     pthread_mutex_unlock(&set->lock);
     return job;
@@ -373,7 +412,8 @@ static bool enter_next_segment(struct journal_reader *r, struct journal_edges *e
 static void deliver_read(struct job *job);
 
 /* Begins where a frame is known to begin: on the way there, others may have learnt a better place since. */
-static void submit_read(struct journal_reader *r, size_t max_bytes, enum journal_result result)
+static void submit_read(
+    struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
     struct job *job = mem_zalloc(sizeof *job);
     job->reader = r;
@@ -387,6 +427,7 @@ static void submit_read(struct journal_reader *r, size_t max_bytes, enum journal
     job->offset = r->offset;
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
+    job->not_before = not_before;
     job->located = r->locates ? located_new(&r->how) : NULL;
     r->job = job;
     job_submit(r->journal, job);
@@ -405,7 +446,7 @@ static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_
         result = JOURNAL_OK;
     r->done = done;
     r->arg = arg;
-    submit_read(r, max_bytes, result);
+    submit_read(r, max_bytes, result, 0);
 }
 
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
@@ -480,7 +521,7 @@ static void deliver_read(struct job *job)
     if (!r)
         cursor_free(job->cursor);
     else if (job->again)
-        submit_read(r, job->max_bytes, JOURNAL_OK);
+        submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
     else
         answer_read(r, job);
     segment_leave(job->journal, job->segment);

@@ -21,7 +21,10 @@ static bool header_is_whole(struct job *job)
     char raw[SEGMENT_HEADER];
     struct segment_header h;
     struct cursor *c = job->cursor;
-    ssize_t n = io->pread(c->fd, raw, sizeof raw, 0);
+    ssize_t n;
+    do
+        n = io->pread(c->fd, raw, sizeof raw, 0);
+    while (n < 0 && errno == EINTR);
     c->system = n < 0 ? errno : 0;
     bool whole = n >= 0 && segment_header_decode(bytes_of(raw, (size_t)n), &h) == HEADER_OK &&
                  h.sequence == job->segment->sequence && segment_seed(&h) == job->segment->seed;
@@ -62,6 +65,8 @@ void scrub_run(struct job *job)
         status = CURSOR_BAD;
     if (status == CURSOR_BAD || status == CURSOR_IO)
         job_read_failed(job, status);
+    if (job->again)
+        cursor_close(c);
     buf_free(&c->in);
 }
 
@@ -155,9 +160,9 @@ void scrub_deliver(struct job *job)
     s->done.bytes += job->offset;
     if (job->failure[0])
         found_damage(j, job);
-    else if (job->result == JOURNAL_END)
+    else if (job->result == JOURNAL_END && !job->again)
         s->done.segments++;
-    if (job->result != JOURNAL_OK) {
+    if (job->result != JOURNAL_OK && !job->again) {
         cursor_close(&s->cursor);
         s->sequence++;
     }

@@ -49,7 +49,7 @@ static void run_seek(struct job *job)
 
 static void deliver_seek(struct job *job);
 
-static void submit_seek(struct journal_seek *seek, bool look)
+static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
 {
     struct job *job = mem_zalloc(sizeof *job);
     struct segment *s = seek->segment;
@@ -63,6 +63,7 @@ static void submit_seek(struct journal_seek *seek, bool look)
     job->segment->refs++;
     job->limit = s->end < seek->limit ? s->end : seek->limit;
     job->time = seek->time;
+    job->not_before = not_before;
     seek->job = job;
     job_submit(seek->journal, job);
 }
@@ -90,7 +91,7 @@ struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_s
     seek->segment->refs++;
     seek->cursor = cursor_new();
     j->readers++;
-    submit_seek(seek, time <= j->committed_time);
+    submit_seek(seek, time <= j->committed_time, 0);
     return seek;
 }
 
@@ -145,7 +146,7 @@ static void deliver_seek(struct job *job)
     if (!seek)
         cursor_free(job->cursor);
     else if (!job->failure[0] && (job->again || (job->result == JOURNAL_END && enter_next(seek))))
-        submit_seek(seek, true);
+        submit_seek(seek, true, job->not_before);
     else
         answer_seek(seek, job);
 }

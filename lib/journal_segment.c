@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix)
 {
@@ -49,6 +50,26 @@ uint64_t *segments_list(const char *dir, size_t *count)
     return list;
 }
 
+int segment_read(const char *path, struct buf *file)
+{
+    struct stat st;
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    bool bad = fd < 0 || fstat(fd, &st) != 0;
+    if (!bad)
+        buf_reserve(file, (size_t)st.st_size + 1);
+    for (ssize_t n = 1; !bad && n > 0 && file->len < (size_t)st.st_size;) {
+        n = io->pread(fd, file->ptr + file->len, (size_t)st.st_size - file->len, (off_t)file->len);
+        bad = n < 0 && errno != EINTR;
+        file->len += n > 0 ? (size_t)n : 0;
+        n = n < 0 ? 1 : n;
+    }
+    int saved = errno;
+    if (fd >= 0)
+        io->close(fd);
+    errno = saved;
+    return bad ? -1 : 0;
+}
+
 char *spare_path(const char *dir, const char *suffix)
 {
     struct buf b = {0};
@@ -85,14 +106,14 @@ static int write_and_sync(int fd, const struct segment_header *h, struct bytes t
     return failed;
 }
 
-int segment_create(
-    const char *dir, const struct segment_header *h, struct bytes table, bool spare, uint64_t *end_position)
+int segment_create(const struct journal *j, const struct segment_header *h, struct bytes table, bool spare,
+    uint64_t *end_position)
 {
-    char *path = segment_path(dir, h->sequence, "");
-    char *fresh = spare ? spare_path(dir, "") : segment_path(dir, h->sequence, ".new");
+    char *path = segment_path(j->dir, h->sequence, "");
+    char *fresh = spare ? spare_path(j->dir, "") : segment_path(j->dir, h->sequence, ".new");
     int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
     bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
-    failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(io_sync_dir(dir)) != 0;
+    failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(journal_dir_sync(j)) != 0;
     if (failed && fd >= 0) {
         int saved = errno;
         io->close(fd);

@@ -28,6 +28,7 @@ const char *journal_strerror(enum journal_result r)
         [JOURNAL_END] = "at the end",
         [JOURNAL_DAMAGED] = "a segment is damaged",
         [JOURNAL_NEWER] = "written by a newer version",
+        [JOURNAL_IN_USE] = "in use by another process",
         [JOURNAL_IO] = "input or output failed",
         [JOURNAL_CLOSED] = "the journal is being closed",
     };
@@ -40,6 +41,11 @@ void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *wh
         snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s: %s", path, what, strerror(system));
     else
         snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s", path, what);
+}
+
+bool is_lack(int system)
+{
+    return system == EMFILE || system == ENFILE || system == ENOMEM;
 }
 
 /* Without a boot id (not Linux, a bare chroot) all zeros: two such sessions count as one boot, which claims
@@ -130,7 +136,7 @@ static void init_conditions(struct journal_set *set)
     for (size_t i = 0; i < COMMITTERS; i++)
         pthread_cond_init(&set->committers[i].wake, &monotonic);
     pthread_cond_init(&set->synced, NULL);
-    pthread_cond_init(&set->reads, NULL);
+    pthread_cond_init(&set->reads, &monotonic);
     pthread_cond_init(&set->fills, &monotonic);
     pthread_cond_init(&set->progress, NULL);
     pthread_condattr_destroy(&monotonic);

@@ -224,7 +224,7 @@ int spare_recycle(struct journal *j, const struct segment *s)
     if (!wanted)
         return 0;
     char *path = spare_path(j->dir, "");
-    bool done = io->rename(s->path, path) == 0 && io_sync_dir(j->dir) == 0;
+    bool done = io->rename(s->path, path) == 0 && journal_dir_sync(j) == 0;
     int system = errno;
     free(path);
     pthread_mutex_lock(&set->lock);

@@ -58,14 +58,64 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(self.tool("check", self.dir)[0], 78)
         self.assertEqual(self.tool("--help")[0], 0)
 
-    def test_a_journal_in_use_is_refused(self):
-        directory, segments, _ = self.filled()
+    def test_a_journal_in_use_may_be_looked_at_and_not_repaired(self):
+        directory, segments, lines = self.filled()
         p = self.pubsub()
+        self.assertEqual(p.post("/pub?stream=s", b"live\n").status, 200)
+        status, text = self.tool("check", directory)
+        self.assertEqual((status, text.split(": ")[-1]), (0, "intact\n"), text)
+        self.assertIn("%d bytes" % (len(lines) + len("live\n")), text)
+        status, text = self.tool("dump", directory, "--payload")
+        self.assertEqual(status, 0)
+        self.assertIn('"live\\x0a"', text)
         status, text = self.tool("repair", directory)
         self.assertEqual(status, 78)
         self.assertIn("in use", text)
+        self.flip(segments[1], 20000)
+        self.assertEqual(self.tool("check", directory)[0], 65)
+        self.assertEqual(self.tool("repair", directory)[0], 78)
+        self.flip(segments[1], 20000)
         p.stop()
-        self.assertEqual(self.tool("check", directory)[0], 0)
+        self.assertEqual(self.tool("repair", directory), (0, "nothing to repair\n"))
+
+    def test_a_directory_that_is_in_use_is_refused_to_another_daemon(self):
+        """The lock of the data directory is the daemon's, the journal's own is there when that was gone round."""
+        self.filled()
+        p = self.pubsub()
+        os.mkdir(self.path("other"))
+        os.symlink(self.path("data", "streams"), self.path("other", "streams"))
+        second = self.daemon("pubsub", "--data-dir=" + self.path("other"), "--streams=s", "--segment-bytes=64K")
+        self.assertNotEqual(second.process.wait(harness.PATIENCE), 0)
+        self.assertIn(b"another process has it open", harness.read_file(second.log_path))
+        self.assertEqual(p.post("/pub?stream=s", b"well\n").status, 200)
+
+    def test_a_repair_that_was_interrupted_is_finished_by_another(self):
+        """Killed as soon as it has written down what it will do (tests/unit/test_journal_repair.c: anywhere)."""
+        directory, segments, lines = self.filled()
+        self.flip(segments[1], 20000)
+        note = os.path.join(directory, "repair")
+        for attempt in range(200):
+            tool = subprocess.Popen([harness.program("millrace"), "journal", "repair", directory],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while not os.path.exists(note) and tool.poll() is None:
+                pass
+            tool.kill()
+            tool.wait()
+            if b"stage done" not in harness.read_file(note):
+                break
+            shutil.rmtree(self.path("data"))
+            directory, segments, lines = self.filled()
+            self.flip(segments[1], 20000)
+        status, text = self.tool("check", directory)
+        self.assertEqual(status, 65, text)
+        self.assertIn("a repair was interrupted", text)
+        p = self.daemon("pubsub", "--data-dir=" + self.path("data"), "--streams=s", "--segment-bytes=64K")
+        self.assertNotEqual(p.process.wait(harness.PATIENCE), 0)
+        self.assertIn(b"a repair was interrupted", harness.read_file(p.log_path))
+        kept, _ = self.goes_on_above(directory, len(lines))
+        self.assertTrue(0 < kept < len(lines))
+        aside = glob.glob(directory + "~damaged-*")
+        self.assertEqual([sorted(os.listdir(a)) for a in aside], [[os.path.basename(s) for s in segments[1:]]])
 
     def test_a_torn_tail_is_no_damage(self):
         directory, segments, _ = self.filled()

@@ -1,18 +1,24 @@
 #include "journal_fixture.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SECONDS_MOST 100 /* of one test, also a slow one on a busy machine; less than ctest waits for all */
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+
 int64_t sync_ms;
 size_t segment_bytes;
 size_t max_producers;
+bool lends;
 
 enum journal_result try_open(struct fixture *f)
 {
     struct journal_set_config sc = {.sync_ms = sync_ms};
     struct journal_config jc = {
-        .dir = f->dir, .segment_bytes = segment_bytes, .max_producers = max_producers};
+        .dir = f->dir, .segment_bytes = segment_bytes, .max_producers = max_producers, .lends = lends};
     f->set = journal_set_new(&sc);
     enum journal_result r = journal_open(f->set, &jc, &f->j, f->error, sizeof f->error);
     if (r != JOURNAL_OK)
@@ -26,15 +32,34 @@ void reopen(struct fixture *f)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
+static void hangs(int signal)
+{
+    static const char text[] = "this test hangs: " STRING(SECONDS_MOST) " seconds are over\n";
+    (void)signal;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    abort();
+}
+
+/* Whoever waits for a journal's thread waits for ever where that is broken. */
+static void limit_time(void)
+{
+    signal(SIGALRM, hangs);
+    alarm(SECONDS_MOST);
+}
+
 int setup(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
+    limit_time();
     sync_ms = 0;
     segment_bytes = 0;
     max_producers = 0;
+    lends = false;
     journal_owner_most = (size_t)1 << 20;
     journal_gather_most = (size_t)64 << 10;
     journal_owner_patience = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
+    journal_lock_patience = USEC_PER_SEC;
+    journal_lack_pause = 20 * USEC_PER_MSEC;
     strcpy(f->dir, "/tmp/test-journal-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     assert_int_equal(try_open(f), JOURNAL_OK);
@@ -51,6 +76,7 @@ int teardown(void **state)
     snprintf(command, sizeof command, "rm -r %s", f->dir);
     assert_int_equal(system(command), 0);
     free(f);
+    alarm(0);
     return 0;
 }
 

@@ -33,6 +33,7 @@ struct seen {
 extern int64_t sync_ms;
 extern size_t segment_bytes;
 extern size_t max_producers;
+extern bool lends;
 
 int setup(void **state);
 int teardown(void **state);

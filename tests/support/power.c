@@ -18,6 +18,7 @@ enum change_kind { WRITE, RESIZE, CREATE, RENAME, UNLINK };
 struct change {
     enum change_kind kind;
     char *path, *to;
+    char *over; /* RENAME: another name of the file that had the name before; NULL: none had */
     off_t at, old_size, new_size;
     unsigned long serial;
     bool stranded; /* a sync of it failed: the kernel calls it clean, the disk does not have it */
@@ -43,6 +44,9 @@ static void change_free(struct change *c)
 {
     free(c->path);
     free(c->to);
+    if (c->over)
+        unlink(c->over);
+    free(c->over);
     buf_free(&c->old);
     buf_free(&c->new);
 }
@@ -263,15 +267,37 @@ static void renamed(const char *from, const char *to)
         }
 }
 
+/* A second name, so that it can be had back. */
+static char *keep(const char *path)
+{
+    struct buf other = {0};
+    buf_printf(&other, "%s.%u.over", path, operations);
+    buf_append_char(&other, 0);
+    if (link(path, other.ptr) == 0)
+        return other.ptr;
+    buf_free(&other);
+    return NULL;
+}
+
 static int power_rename(const char *from, const char *to)
 {
     bool part;
     pthread_mutex_lock(&lock);
-    int failed = faults(&part) ? -1 : rename(from, to);
+    int failed = faults(&part) ? -1 : 0;
     int system = errno;
+    char *over = failed ? NULL : keep(to);
     if (!failed) {
-        add(RENAME, from)->to = mem_strdup(to);
+        failed = rename(from, to);
+        system = errno;
+    }
+    if (!failed) {
+        struct change *c = add(RENAME, from);
+        c->to = mem_strdup(to);
+        c->over = over;
         renamed(from, to);
+    } else if (over) {
+        unlink(over);
+        free(over);
     }
     pthread_mutex_unlock(&lock);
     errno = system;
@@ -297,6 +323,21 @@ static int power_unlink(const char *path)
     return failed;
 }
 
+static int power_mkdir(const char *path, mode_t mode)
+{
+    bool part;
+    if (access(path, F_OK) == 0)
+        return mkdir(path, mode);
+    pthread_mutex_lock(&lock);
+    int failed = faults(&part) ? -1 : mkdir(path, mode);
+    int system = errno;
+    if (!failed)
+        add(CREATE, path);
+    pthread_mutex_unlock(&lock);
+    errno = system;
+    return failed;
+}
+
 void power_on(enum power_fault f, unsigned at)
 {
     table = io_system;
@@ -307,6 +348,7 @@ void power_on(enum power_fault f, unsigned at)
     table.rename = power_rename;
     table.fallocate = power_fallocate;
     table.unlink = power_unlink;
+    table.mkdir = power_mkdir;
     fault = f;
     countdown = at;
     operations = 0;
@@ -367,9 +409,11 @@ static void redo_bytes(const struct change *c, size_t i, unsigned *seed)
 static void undo_name(const struct change *c)
 {
     if (c->kind == CREATE)
-        unlink(c->path);
+        (void)remove(c->path);
     else
         rename(c->to, c->path);
+    if (c->over)
+        rename(c->over, c->to);
 }
 
 static void lose_unsynced(unsigned *seed)

@@ -279,10 +279,153 @@ static void test_what_is_read_again_is_verified_again(void **state)
     buf_free(&s.data);
 }
 
+/* Header and table were synced before anything could be shown: there is no tear that explains damage to them, though nothing
+ * stands behind that says so. */
+static void test_a_segments_beginning_is_never_a_tear(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = 4096;
+    reopen(f);
+    assert_int_equal(append(f, "producer", 0, 7, "", &a), JOURNAL_OK);
+    for (size_t n = f->j->n_segments; f->j->n_segments < n + 1;)
+        fill_segments(f, 1, 1);
+    char *path = last_segment_path(f);
+    journal_set_free(&f->set);
+    off_t table_end = (off_t)(SEGMENT_HEADER + frame_size(0, 1 + strlen("producer") + 8));
+    assert_int_equal(truncate(path, table_end), 0);
+    for (off_t at = 0; at < table_end; at++) {
+        flip(path, at);
+        enum journal_result r = try_open(f);
+        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_NEWER && at >= 8 && at < 12));
+        assert_non_null(strstr(f->error, path));
+        flip(path, at);
+    }
+    for (off_t size = table_end - 1; size >= 0; size -= 7) {
+        assert_int_equal(truncate(path, size), 0);
+        assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    free(path);
+}
+
+/* One commit of three frames, of which a tear took the first: the others are intact, and would follow upon what comes to
+ * stand in its place. */
+static void test_what_was_cut_is_told_and_does_not_come_back(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a[3];
+    put(f, "kept");
+    uint64_t from = f->j->writer.position;
+    journal_gather_most = SIZE_MAX;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(append(f, "p", (uint64_t)i, (uint64_t)i + 1, "lost", &a[i]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    uint64_t end = f->j->writer.position;
+    char *path = last_segment_path(f);
+    kill_into_copy(f);
+    flip(path, (off_t)from + 20);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_true(
+        journal_cut_bytes(f->j) <= end - from && journal_cut_bytes(f->j) + 8 > end - from); /* padding */
+    assert_int_equal(journal_committed_end(f->j), 4);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    f->j->writer.announced = true; /* so that the next frame is as long as the one that was lost */
+    assert_int_equal(append(f, "q", 0, 1, "next", &a[0]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(f->j->writer.position, from + (end - from) / 3);
+    open_killed_copy(f);
+    assert_content(f, "keptnext");
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+    free(path);
+}
+
+static struct io_ops counting;
+static uint64_t bytes_read;
+
+static ssize_t counting_pread(int fd, void *p, size_t n, off_t at)
+{
+    ssize_t got = pread(fd, p, n, at);
+    bytes_read += got > 0 ? (uint64_t)got : 0;
+    return got;
+}
+
+/* Under `never` all that may not be synced is verified, unless the newest segment ends in a close frame. */
+static void test_a_clean_end_vouches_for_all_before_it(void **state)
+{
+    struct fixture *f = *state;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 50000;
+    reopen(f);
+    fill_segments(f, 520, 1);
+    assert_true(f->j->n_segments > 10);
+    counting = io_system;
+    counting.pread = counting_pread;
+    bytes_read = 0;
+    io = &counting;
+    open_killed_copy(f);
+    assert_true(bytes_read > 500000);
+    fill_segments(f, 1, 1);
+    journal_set_free(&f->set);
+    bytes_read = 0;
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_true(bytes_read < 150000);
+    io = &io_system;
+}
+
+static struct seen until_damage(struct fixture *f, size_t window, off_t flip_at, const char *path)
+{
+    struct journal_reader *r;
+    struct seen s = {0};
+    assert_int_equal(journal_reader_open(f->j, 0, &r, NULL), JOURNAL_OK);
+    wait_read(f, r, window, &s);
+    assert_int_equal(s.w.result, JOURNAL_OK);
+    flip(path, flip_at);
+    while (s.w.result == JOURNAL_OK)
+        wait_read(f, r, window, &s);
+    flip(path, flip_at);
+    journal_reader_close(&r);
+    return s;
+}
+
+/* It does not fit the window: verified whole, then read again piece by piece, while the disk may change. */
+static void test_a_large_frame_is_verified_to_its_last_byte(void **state)
+{
+    struct fixture *f = *state;
+    size_t size = 5 * CURSOR_PIECE + 777;
+    char *text = mem_alloc(size + 1);
+    for (size_t i = 0; i < size; i++)
+        text[i] = (char)('a' + i % 26);
+    text[size] = 0;
+    off_t payload = (off_t)(f->j->writer.position + FRAME_HEADER);
+    put(f, text);
+    char *path = last_segment_path(f);
+    static const size_t windows[] = {1000, CURSOR_PIECE, CURSOR_PIECE + 1, 3 * CURSOR_PIECE};
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+        for (size_t at = windows[w]; at < size; at += at < 3 * CURSOR_PIECE ? 11003 : 977) {
+            struct seen s = until_damage(f, windows[w], payload + (off_t)at, path);
+            assert_int_equal(s.w.result, JOURNAL_DAMAGED);
+            assert_true(s.data.len <= at && s.data.len + windows[w] + CURSOR_PIECE > at);
+            assert_memory_equal(s.data.ptr, text, s.data.len);
+            assert_non_null(strstr(journal_failure(f->j), path));
+            buf_free(&s.data);
+            f->j->failure[0] = 0;
+        }
+    assert_content(f, text);
+    free(path);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_what_is_read_again_is_verified_again),
+        T(test_a_segments_beginning_is_never_a_tear),
+        T(test_what_was_cut_is_told_and_does_not_come_back),
+        T(test_a_clean_end_vouches_for_all_before_it),
+        T(test_a_large_frame_is_verified_to_its_last_byte),
         T(test_a_tail_is_cut_anywhere),
         T(test_never_makes_a_hole_only_after_a_reboot),
         T(test_damage_below_the_durable_offset_is_refused),
