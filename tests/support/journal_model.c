@@ -354,6 +354,8 @@ void model_reboot(void)
 void model_begin(unsigned seed, int64_t sync_ms)
 {
     static const size_t owner_most[] = {0, 300, (size_t)1 << 20}; /* the committers, both, the owner */
+    static const size_t gather_most[] = {
+        0, 300, (size_t)64 << 10}; /* what is not written during a sync: nothing, some, all */
     unsigned long steps = m.steps;
     m = (struct model){.seed = seed, .round = seed, .sync_ms = sync_ms, .steps = steps};
     rand_r(&m.seed);
@@ -361,6 +363,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
     journal_idle_after = 0;
     journal_write_piece = 600;
     journal_owner_most = owner_most[(seed / 3 + seed) % 3];
+    journal_gather_most = gather_most[seed / 2 % 3];
     journal_step_bytes = 700;
     journal_places_apart = 300;
     strcpy(m.dir, "/tmp/test-journal-XXXXXX");

@@ -273,6 +273,24 @@ static void test_others_are(void **state)
     assert_true(is_recycled(f, false));
 }
 
+/* A session before may have given out any of them; whoever holds them still may have outlived it. */
+static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 20000;
+    for (int i = 0; i < 2; i++) {
+        lends = i == 0;
+        reopen(f);
+        for (size_t n = f->j->n_segments; f->j->n_segments < n + 3;)
+            fill_segments(f, 1, 1);
+        reopen(f);
+        journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+        assert_int_equal(f->j->n_segments, 1);
+        assert_true(lends != f->j->spare.trimmed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +300,7 @@ int main(void)
         T(test_a_stamp_tells_of_writes),
         T(test_a_file_outlives_its_segment),
         T(test_a_file_that_was_given_out_is_not_used_again),
+        T(test_nor_one_that_may_have_been_by_a_session_before),
         T(test_others_are),
     };
     const char *seed = getenv("MILLRACE_SEED");

@@ -98,6 +98,44 @@ static void test_more_producers_than_the_bound_are_refused(void **state)
     assert_content(f, "xxynobody's");
 }
 
+static int refused_writes;
+
+static ssize_t refusing_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    if (refused_writes == 0)
+        return pwrite(fd, p, n, at);
+    refused_writes--;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Who was never stored is not counted, or names that were only tried would fill the bound. */
+static void test_refused_producers_are_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    char name[32];
+    max_producers = 2;
+    reopen(f);
+    put(f, "what a session begins with");
+    struct io_ops refusing = io_system;
+    refusing.pwrite = refusing_pwrite;
+    io = &refusing;
+    for (int i = 0; i < 5; i++) {
+        refused_writes = 1;
+        snprintf(name, sizeof name, "refused%d", i);
+        assert_int_equal(append(f, name, 0, 1, "x", &a), JOURNAL_OK);
+        journal_set_flush(f->set);
+        assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
+    }
+    io = &io_system;
+    assert_int_equal(journal_producers(f->j), 0);
+    assert_int_equal(append(f, "a", 0, 1, "x", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "b", 0, 1, "x", &a), JOURNAL_OK);
+    assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
+    journal_set_flush(f->set);
+}
+
 /* Its numbers are behind: what it sends again is known, what straddles the mark is nobody's guess. */
 static void test_a_producer_back_from_a_backup(void **state)
 {
@@ -158,6 +196,7 @@ int main(void)
         T(test_a_retry_waits_for_what_it_repeats),
         T(test_a_retry_fails_with_what_it_repeats),
         T(test_more_producers_than_the_bound_are_refused),
+        T(test_refused_producers_are_forgotten),
         T(test_a_producer_back_from_a_backup),
         T(test_two_processes_with_one_name),
         T(test_retention_keeps_marks),

@@ -3,7 +3,7 @@
  * again it is finished: what was intact below the damage is there, what was taken out lies beside it, byte for byte,
  * and no offset is given out again.
  *
- * MILLRACE_STRIDE (default 9): every so many operations; MILLRACE_SEED (default 1). */
+ * MILLRACE_STRIDE (default 17): every so many operations; MILLRACE_SEED (default 1). */
 #include "journal_fixture.h"
 #include "journal_repair.h"
 #include "power.h"
@@ -278,7 +278,7 @@ static unsigned setting(const char *name, unsigned otherwise)
 /* Of the journal as it is damaged now. */
 static void all_points(void)
 {
-    unsigned stride = setting("MILLRACE_STRIDE", 9);
+    unsigned stride = setting("MILLRACE_STRIDE", 17);
     w.seed = setting("MILLRACE_SEED", 1);
     w.points = 0;
     snprintf(w.damaged, sizeof w.damaged, "/tmp/test-damaged%s", strrchr(w.f->dir, '-'));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct io_ops faulty;
@@ -356,6 +357,101 @@ static void test_a_torn_write_in_a_used_file_is_cut(void **state)
     free(path);
 }
 
+/* What a segment in a used file begins with ends in zeros too: nothing was torn when nothing was committed to it yet. */
+static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = 20000;
+    reopen(f);
+    for (int i = 0; i < 300 && !(f->j->writer.recycled && f->j->writer.position >= segment_bytes); i++) {
+        fill_segments(f, 1, 1);
+        if (f->j->writer.position < segment_bytes)
+            journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+    }
+    wait_spare(f, SPARE_READY);
+    assert_true(f->j->spare.recycled && f->j->writer.position >= segment_bytes);
+    uint64_t end = journal_committed_end(f->j), sequence = f->j->writer.sequence;
+    faulty = io_system;
+    faulty.pwrite = maybe_pwrite;
+    failing_what = FAIL_WRITE;
+    fault_errno = EIO;
+    fault_countdown = 2; /* the first is the beginning */
+    io = &faulty;
+    assert_int_equal(append(f, "", 0, 0, "refused", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(a.commit.result, JOURNAL_LATCHED);
+    io = &io_system;
+    reopen(f);
+    assert_int_equal(f->j->writer.sequence, sequence + 1);
+    assert_true(f->j->writer.recycled);
+    assert_int_equal(journal_committed_end(f->j), end);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+}
+
+/* ---- names are gone for good before what they named is ---- */
+
+static ino_t
+    waiting_inode; /* of a file that lost its segment's name, which no sync has made sure of; 0: none */
+static int used_early, used_again;
+
+static ino_t inode_of(int fd)
+{
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    return st.st_ino;
+}
+
+static int noting_rename(const char *from, const char *to)
+{
+    struct stat st;
+    if (strstr(to, "/spare") && strstr(from, ".seg")) {
+        assert_int_equal(stat(from, &st), 0);
+        __atomic_store_n(&waiting_inode, st.st_ino, __ATOMIC_SEQ_CST);
+        used_again++;
+    }
+    return rename(from, to);
+}
+
+static int noting_fsync(int fd)
+{
+    struct stat st;
+    int failed = fsync(fd);
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+        __atomic_store_n(&waiting_inode, 0, __ATOMIC_SEQ_CST);
+    return failed;
+}
+
+static ssize_t noting_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    if (inode_of(fd) == __atomic_load_n(&waiting_inode, __ATOMIC_SEQ_CST))
+        __atomic_add_fetch(&used_early, 1, __ATOMIC_SEQ_CST);
+    return pwrite(fd, p, n, at);
+}
+
+/* Or a power cut leaves the old name with new bytes. Whoever takes the spare file is kept waiting as long as it is not. */
+static void test_a_file_is_used_again_once_its_name_is_gone_for_good(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 20000;
+    reopen(f);
+    waiting_inode = 0;
+    used_early = used_again = 0;
+    faulty = io_system;
+    faulty.rename = noting_rename;
+    faulty.fsync = noting_fsync;
+    faulty.pwrite = noting_pwrite;
+    io = &faulty;
+    for (int i = 0; i < 200; i++) {
+        fill_segments(f, 1, 1);
+        journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+    }
+    assert_true(used_again > 5);
+    assert_int_equal(used_early, 0);
+}
+
 static void test_the_filler_works_ahead(void **state)
 {
     struct fixture *f = *state;
@@ -384,6 +480,8 @@ int main(void)
         T(test_a_full_file_system_heals),
         T(test_a_trimmed_segment_is_used_again),
         T(test_a_torn_write_in_a_used_file_is_cut),
+        T(test_a_beginning_in_a_used_file_is_no_tear),
+        T(test_a_file_is_used_again_once_its_name_is_gone_for_good),
         T(test_the_filler_works_ahead),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
