@@ -7,12 +7,10 @@
 #define SIMPLEQUEUE_APP_H
 
 #include "daemon.h"
+#include "front.h"
 #include "new_queues.h"
-#include "overflow.h"
-#include "parked.h"
 #include "put_request.h"
 #include "queues.h"
-#include "waiting.h"
 
 #define APP_REPLY_BYTES (16u << 20) /* messages in one reply: more are left for the next, but one is given */
 #define APP_RESERVE_ITEMS (APP_REPLY_BYTES / 64) /* in one reply, so that what frames them is bounded too */
@@ -35,6 +33,7 @@ struct app {
     struct overflow *overflow; /* NULL: full queues refuse */
     size_t pending;            /* replies that wait for a commit */
     bool drained;              /* told */
+    bool storage_failed;       /* told */
     struct records records;    /* of the put at hand; used again */
     struct pending *spare;     /* some that waited before */
     size_t n_spare;
@@ -42,20 +41,6 @@ struct app {
     struct stats_counter *duplicates, *refused;
     void *loop; /* main.c's own: the timer */
 };
-
-/* What is kept beside each queue: named_queue_data. */
-struct front {
-    struct waiting_line line;
-    struct parked_line parked;
-    struct room_line room;
-    struct stats_counter *overflowed, *rejected;
-    bool told_full;                    /* the log says that the disk is full */
-    uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
-};
-static inline struct front *front_of(const struct named_queue *q)
-{
-    return named_queue_data(q);
-}
 
 struct queue_now app_now(void);
 /* Something with a deadline was made: sees that the timer is early enough. */
@@ -66,7 +51,7 @@ void app_check_drained(struct app *app);
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 void app_reset_stats(void *ctx);
-void app_register_queue(struct app *app, struct named_queue *q);
+void app_register_queue(struct app *app, struct named_queue *q); /* front_open calls it */
 void app_register_numbers(struct app *app); /* those of the daemon; the queues must be open */
 
 /* ---- for the handlers ---- */

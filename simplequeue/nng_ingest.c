@@ -39,14 +39,7 @@ struct batch {
     usec_t began;
 };
 
-#define SETTING "nng_listen"
-
 /* ---- listening ---- */
-
-int nng_ingest_check(const char *urls, bool token, struct config_error *error)
-{
-    return nng_listen_check(SETTING, urls, token, error);
-}
 
 /* Called by nng's threads. Before it is added is where nng lets a connection be refused, and one that got there is told
  * of when it is removed, refused or not. */
@@ -398,8 +391,8 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
     if (why == 0)
         why = nng_socket_get_int(in->socket, NNG_OPT_RECVFD, &fd);
     if (why)
-        snprintf(error->text, sizeof error->text, SETTING ": socket: %s", nng_strerror(why));
-    if (why || nng_listen_on(SETTING, urls, in->socket, error) != 0) {
+        snprintf(error->text, sizeof error->text, NNG_INGEST_SETTING ": socket: %s", nng_strerror(why));
+    if (why || nng_listen_on(NNG_INGEST_SETTING, urls, in->socket, error) != 0) {
         nng_ingest_close(&in);
         return NULL;
     }

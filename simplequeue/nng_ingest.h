@@ -20,13 +20,12 @@
 struct app;
 struct nng_ingest;
 
+#define NNG_INGEST_SETTING "nng_listen"
 #define NNG_INGEST_MESSAGES 64
 #define NNG_INGEST_BYTES (16u << 20)
 #define NNG_INGEST_HEARD 2 /* times --max-body: so much is received, to be refused by name */
 
-/* Whether `urls`, separated by commas, can be listened on; `token`: HTTP asks for one. 0, or -1 with the error. */
-int nng_ingest_check(const char *urls, bool token, struct config_error *error);
-/* Listens. NULL with the error. */
+/* Listens at `urls`, which nng_listen_check has seen. NULL with the error. */
 struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error);
 /* The queues are there: receives. */
 void nng_ingest_start(struct nng_ingest *in);

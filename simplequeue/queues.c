@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define DIRECTORY "/queues"
 #define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
@@ -44,6 +45,18 @@ static int list_directory(struct queues *qs, char *error, size_t error_size)
         note_name(qs, entry->d_name);
     closedir(d);
     return 0;
+}
+
+int queues_check_copy(const char *data_dir, char *error, size_t error_size)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s" DIRECTORY, data_dir);
+    int found = access(path.ptr, F_OK);
+    if (found != 0)
+        snprintf(error, error_size, "restored: the directory is no copy of a queue's data: %s: %s", path.ptr,
+            strerror(errno));
+    buf_free(&path);
+    return found;
 }
 
 struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size)

@@ -29,6 +29,10 @@ struct queues_config {
     void *hook_arg;
 };
 
+/* Whether a directory holds queues, for `restored`: a name that was mistyped would be made as an empty directory, and the copy
+ * stay as it is. 0, or -1 with the reason. */
+int queues_check_copy(const char *data_dir, char *error, size_t error_size);
+
 /* NULL with the reason when the directory cannot be made or read. */
 struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size);
 /* Commits what is under way, telling its outcome, and closes. */

@@ -1,0 +1,29 @@
+/* front: what the daemon keeps beside each queue (named_queue_data): who waits at it, and what was counted and told of it. */
+#ifndef SIMPLEQUEUE_FRONT_H
+#define SIMPLEQUEUE_FRONT_H
+
+#include "overflow.h"
+#include "parked.h"
+#include "waiting.h"
+
+struct stats_counter;
+
+struct front {
+    struct waiting_line line;
+    struct parked_line parked;
+    struct room_line room;
+    struct stats_counter *overflowed, *rejected;
+    bool told_full;                    /* the log says that the disk is full */
+    uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
+};
+static inline struct front *front_of(const struct named_queue *q)
+{
+    return named_queue_data(q);
+}
+
+/* A queue is there, recovered or made: it has a front from here on, and the log and /metrics know it. */
+void front_open(struct app *app, struct named_queue *q);
+/* The queues are about to be freed, their clients are gone. */
+void front_close_all(struct app *app);
+
+#endif

@@ -1,0 +1,16 @@
+/* settings: what simplequeue can be told, and what of it cannot be. */
+#ifndef SIMPLEQUEUE_SETTINGS_H
+#define SIMPLEQUEUE_SETTINGS_H
+
+#include "options.h"
+
+extern const struct option_row settings_rows[];
+
+int settings_check(struct options *o, struct config_error *error);
+
+/* The file that full queues overflow to; NULL: they refuse. */
+const char *settings_overflow_log(const struct options *o);
+/* Of the setting with this name, a newline when it is not set. */
+struct bytes settings_separator(const struct options *o, const char *name);
+
+#endif
