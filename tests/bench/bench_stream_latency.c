@@ -3,13 +3,16 @@
  *
  * RATE messages a second of 450 bytes are published 10 a request, open loop: batch k is due at k * 10 / RATE whatever the
  * server does, its messages say when that was, and their latency counts from then. So a stall costs every message
- * that was due meanwhile. One subscriber looks at every message. The first tenth of the batches is warming up and not counted. The
- * client never sleeps: a wake-up of its own would be measured too. */
+ * that was due meanwhile. One subscriber looks at every message. The first tenth of the batches is warming up and not counted.
+ *
+ * The client sleeps while nothing is due and nothing comes, so that it can be run before all other programs (measuring.prefer):
+ * one that never sleeps is one that others are given its processor instead of, for milliseconds at a time. */
 #include "clock.h"
 #include "load.h"
 #include "stream_talk.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -31,10 +34,15 @@ struct client {
     uint64_t n;
 };
 
+static usec_t next_due(const struct client *c)
+{
+    return c->began + (usec_t)((double)c->sent * c->spacing);
+}
+
 static void publish(struct client *c, usec_t now)
 {
     static char answers[READ_SIZE];
-    usec_t due = c->began + (usec_t)((double)c->sent * c->spacing);
+    usec_t due = next_due(c);
     int fd = c->publishers[c->sent % PUBLISHERS];
     if (c->sent == c->batches || due > now)
         return;
@@ -70,6 +78,15 @@ static size_t take_message(struct client *c, const char *text, size_t n, usec_t 
     return used;
 }
 
+/* Until something comes, or the next batch is due. */
+static void sleep_on(const struct client *c, usec_t now)
+{
+    usec_t left = c->sent == c->batches ? USEC_PER_SEC : next_due(c) - now;
+    struct pollfd p = {c->subscriber, POLLIN, 0};
+    if (left > 0)
+        ppoll(&p, 1, &(struct timespec){left / USEC_PER_SEC, left % USEC_PER_SEC * 1000}, NULL);
+}
+
 static void receive(struct client *c)
 {
     static char room[READ_SIZE];
@@ -88,6 +105,7 @@ static void run(struct client *c)
     for (usec_t now = c->began; c->got < bytes; now = clock_monotonic()) {
         publish(c, now);
         receive(c);
+        sleep_on(c, clock_monotonic());
         if (now - c->began > 60 * USEC_PER_SEC)
             stream_talk_fail("too slow");
     }

@@ -78,11 +78,12 @@ def streams(bench, rounds):
 
 
 def stream_latency(bench, rounds):
+    beside = "" if measuring.prefer() else "; beside others' work"
     servers = {("pubsub, sync=" + sync): ("pubsub", bench.pubsub(sync)) for sync in ("never", "0", "5")}
     if shutil.which("redis-server"):  # NATS puts pings between the messages: they are not found by counting bytes
         servers["redis"] = ("redis", bench.peer("redis"))
-    print("%-20s %10s %10s %10s %10s   (milliseconds, %d messages/s in batches of 10)"
-          % ("", "p50", "p99", "p99.9", "worst", RATE))
+    print("%-20s %10s %10s %10s %10s   (milliseconds, %d messages/s in batches of 10%s)"
+          % ("", "p50", "p99", "p99.9", "worst", RATE, beside))
     for label, (protocol, port) in servers.items():
         seen = [run("bench_stream_latency", protocol, port, RATE, SECONDS) for _ in range(rounds)]
         print("%-20s %10.3f %10.3f %10.3f %10.3f" % (label, *(statistics.median(column) for column in zip(*seen))), flush=True)
