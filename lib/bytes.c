@@ -177,6 +177,17 @@ static size_t utf8_sequence(const unsigned char *p, size_t left)
     return edge >= 0 && (p[1] < low[edge] || p[1] > high[edge]) ? 0 : n;
 }
 
+bool bytes_is_utf8(struct bytes s)
+{
+    const unsigned char *p = (const unsigned char *)s.ptr;
+    for (size_t i = 0, n; i < s.len; i += n) {
+        n = utf8_sequence(p + i, s.len - i);
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
 static void append_escaped(struct buf *b, unsigned char c)
 {
     static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\";

@@ -112,6 +112,7 @@ static inline void buf_append_str(struct buf *b, const char *s)
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
 /* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
 void buf_clear(struct buf *b); /* len = 0, memory kept */

@@ -135,14 +135,12 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         out[len - 1] = '\0';
 }
 
-static void send_run(struct sender *s);
-
 /* Another host may take it at once; the same one only after a while. */
 static void failed(struct sender *s, const char *why)
 {
     char text[300];
     if (http_pool_wait(s->pool) == 0) {
-        send_run(s);
+        queuereader_again(reader_program_reader(s->program));
         return;
     }
     snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host), why);

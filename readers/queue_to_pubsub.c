@@ -25,7 +25,7 @@ static const struct option_row option_rows[] = {
         .type = OPTION_STRING,
         .fallback = "clicks",
         .help = "the stream that is published to"},
-    READER_MS("publish_timeout", "10s", 10, 600000, "for pubsub's answer"),
+    READER_MS("publish_timeout", "3s", 10, 600000, "for pubsub's answer"),
     {.name = NULL},
 };
 

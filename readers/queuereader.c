@@ -443,6 +443,12 @@ void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait)
     plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), wait);
 }
 
+void queuereader_again(struct queuereader *qr)
+{
+    destination_answers(qr);
+    plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), 0);
+}
+
 /* ---- what is next ---- */
 
 const char *queuereader_end_text(enum queuereader_end end)
@@ -472,7 +478,8 @@ static void end(struct queuereader *qr, enum plan_action action)
         [PLAN_MARKS_USED_UP] = QUEUEREADER_MARKS_USED_UP,
     };
     qr->ended = true;
-    qr->config.on_stopped(ends[action], qr->config.arg);
+    if (qr->config.on_stopped)
+        qr->config.on_stopped(ends[action], qr->config.arg);
 }
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);

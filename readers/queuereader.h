@@ -2,19 +2,30 @@
  *
  *     static void deliver(struct queuereader *qr, const struct queuereader_run *run, void *arg)
  *     {
- *         ... send run->n messages somewhere; when the answer is there:
- *         queuereader_delivered(qr);   or _refused, or _faulted
+ *         (void)arg;
+ *         for (size_t i = 0; i < run->n; i++)
+ *             printf("%.*s\n", (int)run->messages[i].text.len, run->messages[i].text.ptr);
+ *         if (fflush(stdout) == 0)
+ *             queuereader_delivered(qr); // now or later; or _refused, or _faulted
+ *         else
+ *             queuereader_faulted(qr, "standard output is full", QUEUEREADER_BACKOFF);
  *     }
- *     struct queuereader_config config = {.base = base, .queue_url = "http://127.0.0.1:8080", .queue = "default",
- *         .reader = "my_reader", .items = 100, .lease = 30 * USEC_PER_SEC,
- *         .destination = {.deliver = deliver}, .on_stopped = on_stopped};
- *     struct queuereader *qr = queuereader_new(&config);
+ *     int main(void)
+ *     {
+ *         struct event_base *base = event_base_new();
+ *         struct queuereader *qr = queuereader_new(&(struct queuereader_config){.base = base,
+ *             .queue_url = "http://127.0.0.1:8080", .queue = "default", .reader = "my_reader", .items = 100,
+ *             .lease = 30 * USEC_PER_SEC, .destination = {.deliver = deliver}});
+ *         event_base_dispatch(base);
+ *         queuereader_free(&qr);
+ *         event_base_free(base);
+ *     }
  *
  * It reserves messages under a lease, hands them to the destination in order, acknowledges what was delivered (the
  * acknowledgement rides on the next reserve), extends the lease while the destination takes its time, backs off
  * exponentially while queue or destination fail, halves what is refused until the poison message is found, and buries
  * that with the reason. reader_plan.h has the rules, and why a destination with marks gets each message exactly once.
- * readers/example_reader.c is a whole program.
+ * readers/example_reader.c does the same and can be stopped.
  *
  * What the destination answers decides what becomes of the run's messages:
  *
@@ -84,7 +95,7 @@ struct queuereader_config {
     usec_t timeout;                         /* for the queue's answers, beside that wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
     struct queuereader_destination destination;
-    void (*on_stopped)(enum queuereader_end end, void *arg);
+    void (*on_stopped)(enum queuereader_end end, void *arg); /* may be NULL */
     /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
     void *arg;
@@ -105,6 +116,8 @@ void queuereader_refused(struct queuereader *qr, const char *reason); /* these m
 /* Try again later: after `wait`, or when that is negative after the reader's own backoff. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
+/* The same run at once, for another server that may take it: no trouble, but a try that `rate` counts. */
+void queuereader_again(struct queuereader *qr);
 
 /* NULL: all goes well and both sides have answered at least once; else what does not go. Valid until the next call. */
 const char *queuereader_trouble(const struct queuereader *qr);

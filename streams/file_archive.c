@@ -56,6 +56,7 @@ struct file_archive {
     struct commit commit;
     struct finishing finishing;
     bool committing, changed; /* a commit is under way; there is something to commit */
+    bool has_state;
     usec_t committed_at, now;
     usec_t finish_at; /* not before */
     int lock_fd;
@@ -249,6 +250,16 @@ static void take_into(struct file_archive *a, struct archive_part *p, struct byt
         write_part(a, p);
 }
 
+bool file_archive_has_state(const struct file_archive *a)
+{
+    return a->has_state;
+}
+
+void file_archive_make_state(struct file_archive *a)
+{
+    a->changed = true;
+}
+
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
     a->cursor = *at;
@@ -406,6 +417,7 @@ static void finish_commit(struct file_archive *a)
         return;
     }
     clear_want_of_room(a);
+    a->has_state = true;
     archive_state_free(&a->committed);
     a->committed = c->state;
     c->state = (struct archive_state){.n_files = 0};
@@ -555,6 +567,7 @@ static int make_state_directory(const char *state_path, char *error)
 static int recover(struct file_archive *a, char *error)
 {
     int found = archive_state_read(a->state_path, &a->committed, error);
+    a->has_state = found > 0;
     if (found <= 0)
         return found;
     if (strcmp(a->committed.stream, a->stream) != 0) {

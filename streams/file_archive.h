@@ -52,6 +52,10 @@ void file_archive_close(struct file_archive **a);
 const struct stream_cursor *file_archive_cursor(const struct file_archive *a);
 /* What a crash would go on from. */
 const struct stream_cursor *file_archive_committed(const struct file_archive *a);
+/* Whether a state was there, or has been safe since. */
+bool file_archive_has_state(const struct file_archive *a);
+/* One is committed with the next tick, though nothing is in it. */
+void file_archive_make_state(struct file_archive *a);
 /* The stream's id and where it begins for us; only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
 /* Whole lines, at the cursor, of this time (unix seconds, at least 0). */

@@ -27,7 +27,7 @@ struct filtered_sub {
 
 struct filtered_subs {
     struct filtered_subs_config config;
-    char *url, *stream;
+    char *url, *token, *stream, *heartbeat;
     struct filtered_sub *first;
     size_t n;
 };
@@ -147,12 +147,13 @@ static void end_soon(struct filtered_sub *h)
 }
 
 /* A connection that breaks after the answer began is mended by the source; the client sees only that nothing comes for a
- * while. */
+ * while. A stream that is another one now is not this answer's any more. */
 static void on_change(void *arg)
 {
     struct filtered_sub *h = arg;
-    bool over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
-    if (over || (!h->started && stream_client_trouble(h->source, NULL) != NULL))
+    bool refused, over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
+    bool trouble = stream_client_trouble(h->source, &refused) != NULL;
+    if (over || (trouble && (refused || !h->started)))
         end_soon(h);
 }
 
@@ -175,7 +176,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 /* ---- the request ---- */
 
 /* filter_subject and filter_pattern, bitly's names; both or neither. False: answered. */
-static bool read_filter(struct http_request *req, struct line_filter **out)
+static bool read_filter(const struct filtered_subs *s, struct http_request *req, struct line_filter **out)
 {
     struct bytes subject, pattern;
     bool has_subject = http_param(req, "filter_subject", &subject);
@@ -190,7 +191,7 @@ static bool read_filter(struct http_request *req, struct line_filter **out)
     }
     char *field = bytes_dup(subject), *text = bytes_dup(pattern);
     *out = line_filter_new(
-        &(struct line_filter_spec){.subject = field, .pattern = text, .heartbeat = "_heartbeat_"}, error);
+        &(struct line_filter_spec){.subject = field, .pattern = text, .heartbeat = s->heartbeat}, error);
     free(field);
     free(text);
     if (*out == NULL)
@@ -217,8 +218,8 @@ static void begin(struct filtered_sub *h, const char *stream, const char *from)
 {
     const struct filtered_subs_config *config = &h->all->config;
     h->ending = evtimer_new(config->base, on_ending, h);
-    h->pubsub = http_client_new(
-        &(struct http_client_config){.base = config->base, .url = h->all->url, .max_connections = 1});
+    h->pubsub = http_client_new(&(struct http_client_config){
+        .base = config->base, .url = h->all->url, .max_connections = 1, .auth_token = h->all->token});
     h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
         .pubsub = h->pubsub,
         .stream = stream,
@@ -239,7 +240,8 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     struct line_filter *filter;
     bool follow;
     if (!http_param_name(req, "stream", s->stream, stream) ||
-        !http_param_bool(req, "follow", true, &follow) || !read_from(req, from) || !read_filter(req, &filter))
+        !http_param_bool(req, "follow", true, &follow) || !read_from(req, from) ||
+        !read_filter(s, req, &filter))
         return;
     struct filtered_sub *h = mem_zalloc(sizeof *h);
     *h = (struct filtered_sub){.all = s, .req = req, .filter = filter, .follow = follow, .next = s->first};
@@ -261,6 +263,8 @@ struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *confi
     s->config = *config;
     s->url = mem_strdup(config->pubsub_url);
     s->stream = mem_strdup(config->stream);
+    s->token = config->auth_token != NULL ? mem_strdup(config->auth_token) : NULL;
+    s->heartbeat = config->heartbeat != NULL ? mem_strdup(config->heartbeat) : NULL;
     return s;
 }
 
@@ -284,7 +288,9 @@ void filtered_subs_free(struct filtered_subs **sp)
     while (s->first != NULL)
         forget(s->first);
     free(s->url);
+    free(s->token);
     free(s->stream);
+    free(s->heartbeat);
     free(s);
     *sp = NULL;
 }

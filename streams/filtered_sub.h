@@ -14,7 +14,8 @@ struct filtered_subs;
 
 struct filtered_subs_config {
     struct event_base *base;
-    const char *pubsub_url, *stream; /* the stream of requests that name none; copied */
+    const char *pubsub_url, *stream;    /* the stream of requests that name none; copied */
+    const char *auth_token, *heartbeat; /* pubsub's, and the field of heartbeats; NULL: none; copied */
     size_t max_line;
     struct line_filter *filter; /* borrowed */
 };

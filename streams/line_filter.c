@@ -75,8 +75,25 @@ static int compile(struct line_filter *f, const char *pattern, char *error)
     return 0;
 }
 
+static const char *not_utf8(const struct line_filter_spec *spec)
+{
+    const struct {
+        const char *name, *text;
+    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
+        {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].text != NULL && !bytes_is_utf8(bytes_str(texts[i].text)))
+            return texts[i].name;
+    return NULL;
+}
+
 static int check_spec(const struct line_filter_spec *spec, char *error)
 {
+    const char *foreign = not_utf8(spec);
+    if (foreign != NULL) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is no UTF-8: nothing in JSON is so called", foreign);
+        return -1;
+    }
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
     const char *why = NULL;
     if (conditions && spec->subject == NULL)
@@ -165,25 +182,25 @@ static bool is_among(const struct words *words, struct bytes text)
 
 /* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none
  * judges it. The text is known to be UTF-8. */
-static bool matches(struct line_filter *f, struct bytes text)
+static enum line_filter_result match(struct line_filter *f, struct bytes text)
 {
     uint32_t options = PCRE2_NO_UTF_CHECK;
     PCRE2_SPTR at = (PCRE2_SPTR)text.ptr;
     int rc = pcre2_match(f->pattern, at, text.len, 0, options, f->match, f->bounds);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(f->pattern, at, text.len, 0, options | PCRE2_NO_JIT, f->match, f->bounds);
-    return rc >= 0;
+    return rc >= 0 ? LINE_PASSED : rc == PCRE2_ERROR_NOMATCH ? LINE_FILTERED : LINE_UNDECIDED;
 }
 
-static bool holds(struct line_filter *f, const struct json_value *subject)
+static enum line_filter_result judge(struct line_filter *f, const struct json_value *subject)
 {
     struct bytes text;
     if (!f->has_subject)
-        return true;
+        return LINE_PASSED;
     if (!text_of(f, subject, &text) || (f->has_values && !is_among(&f->values, text)) ||
         (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
-        return false;
-    return f->pattern == NULL || matches(f, text);
+        return LINE_FILTERED;
+    return f->pattern != NULL ? match(f, text) : LINE_PASSED;
 }
 
 /* ---- what is left ---- */
@@ -254,8 +271,9 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
     if (json_fields_extract(f->fields, line, asked, &reason) != 0)
         return LINE_REFUSED;
     bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
-    if (!beats && !holds(f, &asked[SUBJECT]))
-        return LINE_FILTERED;
+    enum line_filter_result verdict = beats ? LINE_PASSED : judge(f, &asked[SUBJECT]);
+    if (verdict != LINE_PASSED)
+        return verdict;
     if (edits)
         append_rest(f, line, out);
     else

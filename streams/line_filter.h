@@ -3,7 +3,7 @@
  * A line is a JSON object. Fields are top-level members; a name means every member of that name, however it is escaped.
  *
  * 1. A field to be dropped or hashed is never in what goes on as it was: a line that is no JSON object is refused, not
- *    passed, when there is any such field.
+ *    passed.
  * 2. Bytes that are not part of such a field are kept as they are.
  * 3. The conditions on the subject are of its text: a string's characters, an integer's digits, "true", "false"; of a
  *    missing or null one, an array, an object or another number there is none, and no condition holds of none.
@@ -34,13 +34,15 @@ struct line_filter_spec {
 
 enum line_filter_result {
     LINE_PASSED,
-    LINE_FILTERED, /* a condition did not hold */
-    LINE_REFUSED,  /* no JSON object, or nested too deep */
+    LINE_FILTERED,  /* a condition did not hold */
+    LINE_UNDECIDED, /* the pattern took too many steps to tell */
+    LINE_REFUSED,   /* no JSON object, or nested too deep */
 };
 
 struct line_filter;
 
-/* NULL with the reason: a pattern that is none (and where), conditions without a subject, hash without a key. */
+/* NULL with the reason: a pattern that is none (and where), conditions without a subject, hash without a key, a text that is
+ * no UTF-8: JSON is, so that a field so named would never be taken out. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
 /* `line` is without its LF. LINE_PASSED: what goes on is appended to *out, with an LF. Otherwise *out is as before. */

@@ -23,7 +23,7 @@ struct poster {
     size_t n_batches, under_way;
     uint64_t cursor; /* of no batch at all */
     struct event *timer;
-    bool was_full;
+    bool was_full, stopping;
     char trouble[300];
     struct poster_numbers numbers;
 };
@@ -171,7 +171,7 @@ static void wake_at(struct poster *p, usec_t due, usec_t now)
 static void start_what_waits(struct poster *p)
 {
     usec_t now = clock_monotonic(), wake = INT64_MAX;
-    size_t places = p->config.parallel - p->under_way;
+    size_t places = p->stopping ? 0 : p->config.parallel - p->under_way;
     for (struct batch *b = p->first; b != NULL && places > 0; b = b->next) {
         if (b->state == UNDER_WAY || b->state == DONE)
             continue;
@@ -237,6 +237,16 @@ void poster_pass_over(struct poster *p, uint64_t end)
 bool poster_is_full(const struct poster *p)
 {
     return p->n_batches > p->config.parallel;
+}
+
+void poster_stop(struct poster *p)
+{
+    p->stopping = true;
+}
+
+bool poster_is_idle(const struct poster *p)
+{
+    return p->under_way == 0;
 }
 
 uint64_t poster_cursor(const struct poster *p)

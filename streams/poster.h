@@ -47,6 +47,9 @@ void poster_take(struct poster *p, struct bytes lines, uint64_t end);
 /* Nothing stands between the last line and this offset (a gap of the source). */
 void poster_pass_over(struct poster *p, uint64_t end);
 bool poster_is_full(const struct poster *p);
+/* No more requests begin; on_change tells when those under way have been answered. */
+void poster_stop(struct poster *p);
+bool poster_is_idle(const struct poster *p); /* no request is under way */
 uint64_t poster_cursor(const struct poster *p);
 const char *poster_trouble(const struct poster *p); /* NULL: none */
 struct poster_numbers poster_numbers(const struct poster *p);

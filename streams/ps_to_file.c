@@ -174,9 +174,15 @@ static void tell_health(struct writer *w)
         daemon_set_ready(w->daemon);
 }
 
+/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
+ * without an id says so. */
 static void on_change(void *arg)
 {
-    tell_health(arg);
+    struct writer *w = arg;
+    bool unknown = stream_client_is_caught_up(w->stream) && stream_client_cursor(w->stream)->id[0] == '\0';
+    if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
+        file_archive_make_state(w->archive);
+    tell_health(w);
 }
 
 static void tick(void *arg)
@@ -222,20 +228,24 @@ static struct file_archive *open_archive(struct writer *w, struct options *o, st
     return a;
 }
 
-static void open_stream(struct writer *w, struct options *o)
+static int open_stream(struct writer *w, struct options *o, struct config_error *error)
 {
-    w->pubsub = stream_program_connect(w->daemon);
+    bool from_its_beginning = stream_program_begins_at_end(w->daemon) && file_archive_has_state(w->archive);
+    w->pubsub = stream_program_connect(w->daemon, error);
+    if (w->pubsub == NULL)
+        return -1;
     w->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(w->daemon),
         .pubsub = w->pubsub,
         .stream = options_string(o, "stream"),
         .from = *file_archive_cursor(w->archive),
-        .begin = options_string(o, "from"),
+        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .on_begin = on_begin,
         .on_lines = on_lines,
         .on_gap = on_gap,
         .on_change = on_change,
         .arg = w});
+    return 0;
 }
 
 #define NUMBER(name, expression)                                                                             \
@@ -286,9 +296,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->archive = open_archive(w, o, error);
-    if (w->archive == NULL)
+    if (w->archive == NULL || open_stream(w, o, error) != 0)
         return EX_CONFIG;
-    open_stream(w, o);
     w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
     event_add(w->ticker, &every);
     register_stats(w);

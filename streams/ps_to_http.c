@@ -18,6 +18,9 @@ static const struct option_row option_rows[] = {
     {.name = "destination",
         .type = OPTION_STRING,
         .help = "URLs that lines are posted to, in turn; with %s in it a URL gets one line a request"},
+    {.name = "destination_token_file",
+        .type = OPTION_STRING,
+        .help = "sent as Authorization: Bearer to each"},
     {.name = "state",
         .type = OPTION_STRING,
         .help = "the file in which it keeps how far the destinations have got"},
@@ -81,6 +84,7 @@ static const struct option_row option_rows[] = {
         .type = OPTION_STRING,
         .help = "instead: this queue of our own simplequeue, each line once"},
     {.name = "to_url", .type = OPTION_STRING, .help = "where that pubsub or simplequeue is"},
+    {.name = "to_token_file", .type = OPTION_STRING, .help = "the token that it asks for"},
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "the producer's name there (default: the id of the stream that is read)"},
@@ -97,6 +101,7 @@ struct program {
     struct archive_state state; /* only its cursor is used: there are no files */
     const char *state_path;
     struct event *committer;
+    bool state_found; /* by this start, or stored since */
     bool state_failed;
 };
 
@@ -173,15 +178,42 @@ static void tell_health(struct program *p)
         daemon_set_ready(p->daemon);
 }
 
+static void write_state(struct program *p);
+static void end_drain(struct program *p);
+
+/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
+ * without an id says so. */
+static void remember_beginning(struct program *p)
+{
+    bool unknown = p->stream != NULL && stream_client_is_caught_up(p->stream) &&
+                   stream_client_cursor(p->stream)->id[0] == '\0';
+    if (unknown && stream_program_begins_at_end(p->daemon) && !p->state_found)
+        write_state(p);
+}
+
 static void on_change(void *arg)
 {
-    tell_health(arg);
+    struct program *p = arg;
+    remember_beginning(p);
+    tell_health(p);
+    if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
+        end_drain(p);
 }
 
 /* ---- to strangers ---- */
 
 /* A state that cannot be stored is trouble, and tried again with the next: lines go on meanwhile, and would be delivered
  * again after a crash. */
+static void write_state(struct program *p)
+{
+    bool failed = archive_state_write(p->state_path, &p->state) != 0;
+    if (failed && !p->state_failed)
+        log_error(
+            "cannot store how far it has got", LOG_S("file", p->state_path), LOG_S("why", strerror(errno)));
+    p->state_failed = failed;
+    p->state_found = p->state_found || !failed;
+}
+
 static void commit(struct program *p)
 {
     uint64_t cursor = poster_cursor(p->poster);
@@ -191,11 +223,13 @@ static void commit(struct program *p)
         return;
     memcpy(p->state.cursor.id, id, STREAM_ID_TEXT);
     p->state.cursor.offset = cursor;
-    bool failed = archive_state_write(p->state_path, &p->state) != 0;
-    if (failed && !p->state_failed)
-        log_error(
-            "cannot store how far it has got", LOG_S("file", p->state_path), LOG_S("why", strerror(errno)));
-    p->state_failed = failed;
+    write_state(p);
+}
+
+static void end_drain(struct program *p)
+{
+    commit(p);
+    daemon_drained(p->daemon);
 }
 
 static void on_commit(evutil_socket_t fd, short what, void *arg)
@@ -243,17 +277,19 @@ static int read_state(struct program *p, struct options *o, struct config_error 
         return options_refuse(o, "state", error, "%s", why);
     if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
         return options_refuse(o, "state", error, "%s is of another stream", p->state_path);
+    p->state_found = found > 0;
     snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
     return 0;
 }
 
 static void open_stream(struct program *p, struct options *o)
 {
+    bool from_its_beginning = stream_program_begins_at_end(p->daemon) && p->state_found;
     p->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
         .pubsub = p->source,
         .stream = options_string(o, "stream"),
         .from = p->state.cursor,
-        .begin = options_string(o, "from"),
+        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .on_begin = on_begin,
         .on_lines = on_lines,
@@ -264,15 +300,18 @@ static void open_stream(struct program *p, struct options *o)
 
 static int start_poster(struct program *p, struct options *o, struct config_error *error)
 {
-    char why[300];
+    char why[300], *token;
     bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
-    if (read_state(p, o, error) != 0)
+    if (read_state(p, o, error) != 0 ||
+        daemon_read_token(options_text(o, "destination_token_file"), &token, error) != 0)
         return EX_CONFIG;
     p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
                                 .urls = options_text(o, "destination"),
                                 .max_connections = (int)options_int(o, "parallel"),
-                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
+                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+                                .auth_token = token},
         why, sizeof why);
+    free(token);
     http_pool_register_stats(p->pool, daemon_stats(p->daemon));
     p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
                                .pool = p->pool,
@@ -297,12 +336,17 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
 
 /* ---- into our own ---- */
 
-static void start_republish(struct program *p, struct options *o)
+static int start_republish(struct program *p, struct options *o, struct config_error *error)
 {
+    char *token;
+    if (daemon_read_token(options_text(o, "to_token_file"), &token, error) != 0)
+        return EX_CONFIG;
     p->own = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
         .url = options_text(o, "to_url"),
         .max_connections = 1,
-        .timeout = options_int(o, "timeout") * USEC_PER_MSEC});
+        .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+        .auth_token = token});
+    free(token);
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->own,
@@ -314,6 +358,7 @@ static void start_republish(struct program *p, struct options *o)
         .max_line = (size_t)options_int(o, "max_line"),
         .on_change = on_change,
         .arg = p});
+    return 0;
 }
 
 /* ---- numbers ---- */
@@ -353,14 +398,13 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);
-    int status = 0;
     *ctx = p;
     p->daemon = d;
-    p->source = stream_program_connect(d);
-    if (options_text(o, "destination") == NULL)
-        start_republish(p, o);
-    else
-        status = start_poster(p, o, error);
+    p->source = stream_program_connect(d, error);
+    if (p->source == NULL)
+        return EX_CONFIG;
+    int status =
+        options_text(o, "destination") == NULL ? start_republish(p, o, error) : start_poster(p, o, error);
     if (status != 0)
         return status;
     register_stats(p);
@@ -368,15 +412,21 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* What is under way is not waited for: it is delivered again if its answer is not known. */
+/* What is under way with strangers is waited for, so that a stop repeats nothing; what became of it at our own is found
+ * out by the next life. */
 static void drain(void *ctx)
 {
     struct program *p = ctx;
-    if (p->stream != NULL) {
-        stream_client_stop(p->stream);
-        commit(p);
+    if (p->poster == NULL) {
+        daemon_drained(p->daemon);
+        return;
     }
-    daemon_drained(p->daemon);
+    stream_client_stop(p->stream);
+    poster_stop(p->poster);
+    if (poster_is_idle(p->poster))
+        end_drain(p);
+    else
+        commit(p);
 }
 
 static void stop(void *ctx)

@@ -20,6 +20,9 @@ static const struct option_row option_rows[] = {
     {.name = "to_pubsub_url",
         .type = OPTION_STRING,
         .help = "where that stream's pubsub is (default: pubsub_url)"},
+    {.name = "to_pubsub_token_file",
+        .type = OPTION_STRING,
+        .help = "the token that one asks for (default: pubsub_token_file, when it is the same pubsub)"},
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "the producer's name there (default: the id of the filtered stream)"},
@@ -120,7 +123,9 @@ static int check(struct options *o, struct config_error *error)
 
 static void show(const char *mark, struct bytes text)
 {
-    printf("%s %.*s\n", mark, (int)text.len, text.ptr);
+    printf("%s ", mark);
+    fwrite(text.ptr, 1, text.len, stdout);
+    putchar('\n');
 }
 
 static void show_line(struct program *p, struct bytes line)
@@ -133,6 +138,9 @@ static void show_line(struct program *p, struct bytes line)
         break;
     case LINE_FILTERED:
         puts("  (does not pass the filter)");
+        break;
+    case LINE_UNDECIDED:
+        puts("  (the pattern took too many steps: does not pass)");
         break;
     case LINE_REFUSED:
         puts("  (no JSON object: does not pass)");
@@ -216,6 +224,7 @@ static void on_change(void *arg)
 NUMBER(read)
 NUMBER(passed)
 NUMBER(filtered)
+NUMBER(undecided)
 NUMBER(refused)
 NUMBER(overlong)
 NUMBER(runs)
@@ -236,6 +245,8 @@ static void register_stats(struct program *p)
         {"lines_read", "Lines that came from the stream", read_read},
         {"lines_passed", "Lines that were passed on", read_passed},
         {"lines_filtered", "Lines for which a condition did not hold", read_filtered},
+        {"lines_undecided", "Lines for which the pattern took too many steps, which were not passed on",
+            read_undecided},
         {"lines_refused", "Lines that are no JSON object and were not passed on", read_refused},
         {"lines_overlong", "Lines over max_line, which were not passed on", read_overlong},
         {"runs_stored", "Publishes that were stored", read_runs},
@@ -277,12 +288,20 @@ static void start_sample(struct program *p, struct options *o)
         .arg = p});
 }
 
-static void start_republish(struct program *p, struct options *o)
+static int start_republish(struct program *p, struct options *o, struct config_error *error)
 {
     const char *to_url = options_text(o, "to_pubsub_url");
+    const char *token_file = options_text(o, "to_pubsub_token_file");
+    char *token;
+    if (token_file == NULL && to_url == NULL)
+        token_file = options_text(o, "pubsub_token_file");
+    if (daemon_read_token(token_file, &token, error) != 0)
+        return EX_CONFIG;
     p->destination = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
         .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
-        .max_connections = 1});
+        .max_connections = 1,
+        .auth_token = token});
+    free(token);
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->destination,
@@ -294,6 +313,24 @@ static void start_republish(struct program *p, struct options *o)
         .filter = p->filter,
         .on_change = on_change,
         .arg = p});
+    return 0;
+}
+
+static int open_source(struct program *p, struct options *o, struct config_error *error)
+{
+    char *token;
+    p->source = stream_program_connect(p->daemon, error);
+    if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
+        return -1;
+    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(p->daemon),
+        .pubsub_url = peer_url(o, "pubsub"),
+        .auth_token = token,
+        .stream = options_string(o, "stream"),
+        .heartbeat = options_text(o, "heartbeat"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .filter = p->filter});
+    free(token);
+    return 0;
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -304,16 +341,12 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
-    p->source = stream_program_connect(d);
-    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(d),
-        .pubsub_url = peer_url(o, "pubsub"),
-        .stream = options_string(o, "stream"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .filter = p->filter});
+    if (open_source(p, o, error) != 0)
+        return EX_CONFIG;
     if (options_int(o, "dry_run") > 0)
         start_sample(p, o);
-    else if (options_text(o, "to_stream") != NULL)
-        start_republish(p, o);
+    else if (options_text(o, "to_stream") != NULL && start_republish(p, o, error) != 0)
+        return EX_CONFIG;
     register_stats(p);
     on_change(p);
     return 0;

@@ -116,6 +116,9 @@ static void filter_line(struct republish *r, struct bytes line)
     case LINE_FILTERED:
         r->numbers.filtered++;
         break;
+    case LINE_UNDECIDED:
+        r->numbers.undecided++;
+        break;
     case LINE_REFUSED:
         r->numbers.refused++;
         break;

@@ -29,8 +29,8 @@ struct republish_config {
 };
 
 struct republish_numbers {
-    uint64_t read, passed, filtered, refused, overlong; /* lines */
-    uint64_t runs, gaps, offset;                        /* offset: the destination's mark */
+    uint64_t read, passed, filtered, undecided, refused, overlong; /* lines */
+    uint64_t runs, gaps, offset;                                   /* offset: the destination's mark */
 };
 
 struct republish *republish_new(const struct republish_config *config);

@@ -2,6 +2,7 @@
  *
  *     static void on_lines(struct bytes lines, void *arg)
  *     {
+ *         (void)arg;
  *         fwrite(lines.ptr, 1, lines.len, stdout);
  *     }
  *     int main(void)

@@ -12,6 +12,7 @@
 #define STREAM_OPTIONS(STREAM_HELP, LINE_HELP)                                                                       \
     {.name = "pubsub_url", .type = OPTION_STRING,                                                            \
         .help = "where pubsub is (default: the configuration's)"},                                           \
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},          \
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = (STREAM_HELP)},                  \
     {.name = "from", .type = OPTION_STRING, .fallback = "earliest",                                          \
         .help = "where a first start begins: earliest, latest or @UNIXTIME"},                                \
@@ -22,8 +23,12 @@
 /* Of the settings above. 0, or -1 with the error filled. */
 int stream_program_check(struct options *o, struct config_error *error);
 
+/* True for `latest`: what a stream that is not made yet will hold is all behind its end. */
+bool stream_program_begins_at_end(struct daemon *d);
+
 struct http_client;
-/* A client of the stream's pubsub, for the one request that a stream_client has under way. */
-struct http_client *stream_program_connect(struct daemon *d);
+/* A client of the stream's pubsub, for the one request that a stream_client has under way. NULL, with the error filled, when
+ * its token cannot be read. */
+struct http_client *stream_program_connect(struct daemon *d, struct config_error *error);
 
 #endif

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import harness
 from harness import MillraceTest, wait_until
@@ -52,6 +53,22 @@ class Examples(MillraceTest):
         script = shown("import time").replace("http://127.0.0.1:8080", self.queue.url)
         self.write("reader.py", script.replace("print(text)", "print(text.decode(), flush=True)").replace("20000", "1000"))
         self.assertEqual(self.run_until_empty([sys.executable, "reader.py"])[0], self.expected)
+
+    def test_the_example_of_queuereader_h(self):
+        with mock.patch.dict(os.environ, URL=self.queue.url):
+            self.assertEqual(self.run_until_empty([harness.program("example_of_queuereader")])[0], self.expected)
+
+    def test_the_example_of_stream_client_h(self):
+        pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never")
+        lines = "".join("line %d\n" % i for i in range(20000))
+        self.assertEqual(pubsub.post("/pub?stream=clicks", lines.encode()).status, 200)
+        process = subprocess.Popen(harness.dies_with_us([harness.program("example_of_stream_client")]),
+                                   stdout=subprocess.PIPE, env={**os.environ, "URL": pubsub.url})
+        seen = process.stdout.read(65536)
+        process.kill()
+        process.wait(harness.PATIENCE)
+        process.stdout.close()
+        self.assertEqual(seen, lines.encode()[:65536])
 
     def test_c(self):
         out, status = self.run_until_empty([harness.program("example_reader"), self.queue.url], signal.SIGINT)

@@ -151,8 +151,9 @@ class Waiting(QueueTest):
 
     def stop(self, p, status, within=6):
         p.send_signal(signal.SIGTERM)
+        ended = p.wait(within)
         said = p.stderr.read()
-        self.assertEqual(p.wait(within), status, said)
+        self.assertEqual(ended, status, said)
         return said
 
     def test_lines_of_a_slow_pipe_are_not_kept_for_a_full_batch(self):

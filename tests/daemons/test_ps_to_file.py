@@ -113,6 +113,27 @@ class ByArrival(Base):
         with open(path + ".manifest.json") as f:
             return json.load(f)
 
+    def test_from_the_end_of_a_stream_that_is_made_while_it_is_dead(self):
+        """The first life saw that there was none: all of it is new."""
+        args = ("--stream=later", "--from=latest")
+        w = self.writer(*args)
+        state = self.path("out/.ps_to_file-later.json")
+        wait_until(lambda: os.path.exists(state), "the state")
+        w.kill9()
+        self.assertEqual(self.pubsub.post("/pub?stream=later", event(1) + event(2)).status, 200)
+        w = self.writer(*args).wait_ready()
+        wait_until(lambda: b"".join(harness.read_file(f) for f in self.files()) == event(1) + event(2), "both lines")
+        w.stop()
+
+    def test_a_token(self):
+        os.chmod(self.write("token", "secret"), 0o600)
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("guarded"), "--auth-token-file", self.path("token"))
+        bearer = {"Authorization": "Bearer secret"}
+        self.assertEqual(self.pubsub.post("/pub?stream=s", event(1), headers=bearer).status, 200)
+        w = self.writer("--pubsub-token-file", self.path("token")).wait_ready()
+        wait_until(lambda: b"".join(harness.read_file(f) for f in self.files()) == event(1), "the line")
+        w.stop()
+
     def test_it_resumes_where_it_was(self):
         for i in range(3):
             w = self.writer().wait_ready()

@@ -15,7 +15,7 @@ class Server:
     """A destination: what it was sent, and how it answers next (a status, or "hang", or "reset")."""
 
     def __init__(self, test):
-        self.bodies, self.targets, self.mood = [], [], 200
+        self.bodies, self.targets, self.tokens, self.mood = [], [], [], 200
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -32,6 +32,7 @@ class Server:
                 if mood == 200:
                     outer.bodies.append(body)
                     outer.targets.append(self.path)
+                    outer.tokens.append(self.headers.get("Authorization"))
                 self.send_response(mood)
                 self.send_header("Content-Length", "0")
                 return self.end_headers()
@@ -111,7 +112,7 @@ class ToStrangers(Base):
         random = harness.seeded()
         self.server.mood = lambda body: random.choice([200, 200, 500, 503, 429, "hang", "reset"])
         p = self.post("--batch=5", "--timeout=300ms").wait_listening()
-        self.publish(60)
+        self.publish(30)
         wait_until(lambda: self.server.lines() and self.server.lines()[-1] == self.sent()[-1], "all to arrive")
         self.assertEqual(sorted(set(self.server.lines())), sorted(self.sent()))
         p.stop()
@@ -185,6 +186,58 @@ class ToStrangers(Base):
         wait_until(lambda: len(self.server.bodies) == 299 and len(tries) >= 2, "the others, and another try")
         self.assertEqual([b - a for a, b in zip(tries, tries[1:]) if b - a < 0.9], [], "a second lies between two tries")
         p.stop()
+
+    def test_a_stop_waits_for_the_answer(self):
+        """What was delivered is committed: the next life does not deliver it again."""
+        asked = threading.Event()
+
+        def mood(body):
+            asked.set()
+            time.sleep(0.5)
+            return 200
+        self.server.mood = mood
+        p = self.post("--batch=10").wait_ready()
+        self.publish(10)
+        self.assertTrue(asked.wait(harness.PATIENCE))
+        p.stop()
+        wait_until(lambda: self.server.lines() == self.sent(), "them to be taken, answer or no answer")
+        self.server.mood = 200
+        p = self.post().wait_ready()
+        self.publish(5)
+        wait_until(lambda: self.server.lines()[-5:] == self.sent()[-5:], "the others")
+        self.assertEqual(self.server.lines(), self.sent())
+        p.stop()
+
+    def test_tokens(self):
+        for name in ("p", "d"):
+            os.chmod(self.write(name + ".token", "secret-" + name), 0o600)
+        token, bearer = self.path("p.token"), {"Authorization": "Bearer secret-p"}
+        self.pubsub.stop()
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("guarded"), "--auth-token-file", token)
+        self.assertEqual(self.pubsub.post("/pub?stream=s", b"x\n", headers=bearer).status, 200)
+        p = self.post().wait_listening()
+        wait_until(lambda: b"pubsub answered 401" in p.get("/health").body, "it to be refused")
+        p.stop()
+        p = self.post("--pubsub-token-file", token, "--destination-token-file", self.path("d.token"))
+        wait_until(lambda: self.server.lines() == [b"x"], "the line")
+        self.assertEqual(self.server.tokens, ["Bearer secret-d"])
+        p.wait_ready().stop()
+        p = self.to_http("--to-stream=copy", "--to-url", self.pubsub.url, "--pubsub-token-file", token,
+                         "--to-token-file", token)
+        wait_until(lambda: self.pubsub.get("/sub?stream=copy&from=earliest&follow=0", headers=bearer).body == b"x\n",
+                   "the copy")
+        p.wait_ready().stop()
+
+    def test_from_the_end_of_a_stream_that_is_made_while_it_is_dead(self):
+        """The first life saw that there was none: all of it is new."""
+        args = ("--stream=later", "--from=latest", "--destination", self.server.url, "--state", self.path("state"))
+        p = self.to_http(*args)
+        wait_until(lambda: os.path.exists(self.path("state")), "the state")
+        p.kill9()
+        self.assertEqual(self.pubsub.post("/pub?stream=later", b"one\ntwo\n").status, 200)
+        p = self.to_http(*args)
+        wait_until(lambda: self.server.lines() == [b"one", b"two"], "both lines")
+        p.wait_ready().stop()
 
     def test_settings(self):
         def refused(*args):

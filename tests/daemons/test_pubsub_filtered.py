@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -144,7 +145,47 @@ class Republish(FilteredTest):
         f.stop()
 
 
+    def test_tokens(self):
+        os.chmod(self.write("token", "secret"), 0o600)
+        self.pubsub.stop()
+        self.start_pubsub("--auth-token-file", self.path("token"))
+        bearer = {"Authorization": "Bearer secret"}
+        self.assertEqual(self.pubsub.post("/pub?stream=s", b'{"n":1}\n', headers=bearer).status, 200)
+        f = self.filtered("--to_stream=out", "--pubsub-token-file", self.path("token")).wait_ready()
+        wait_until(lambda: self.pubsub.get("/sub?stream=out&from=earliest&follow=0", headers=bearer).body == b'{"n":1}\n',
+                   "the line")
+        self.assertEqual(f.get("/sub?from=earliest&follow=0").body, b'{"n":1}\n')
+        f.stop()
+        f = self.filtered("--to_stream=out", "--to_pubsub_url", self.pubsub.url, "--producer=other", "--pubsub-token-file",
+                          self.path("token")).wait_listening()
+        wait_until(lambda: b"answered 401" in f.get("/health").body, "the token to be kept from another pubsub")
+        f.stop()
+
+
 class Sub(FilteredTest):
+    def test_heartbeats_pass_a_request_s_filter_under_the_configured_name(self):
+        self.publish({"beat": 1}, {"_heartbeat_": 1}, {"n": 1}, {"n": 2})
+        f = self.filtered("--heartbeat=beat").wait_ready()
+        self.assertEqual(f.get("/sub?from=earliest&follow=0&filter_subject=n&filter_pattern=2").body.splitlines(),
+                         [b'{"beat": 1}', b'{"n": 2}'])
+        f.stop()
+
+    def test_an_answer_ends_with_its_stream(self):
+        """Another stream under the name: nothing of it belongs to this answer, which does not hang unsaid."""
+        self.publish({"n": 1})
+        f = self.filtered().wait_ready()
+        c = harness.connect(f.url)
+        c.request("GET", "/sub?from=earliest")
+        reply = c.getresponse()
+        self.assertEqual(reply.readline(), b'{"n": 1}\n')
+        self.pubsub.kill9()
+        shutil.rmtree(self.path("pubsub"))
+        self.start_pubsub_again()
+        self.publish({"n": 2}, {"n": 3})
+        self.assertEqual(reply.read(), b"")
+        c.close()
+        f.stop()
+
     def test_filters_of_the_request(self):
         f = self.filtered("--drop=x").wait_ready()
         self.publish(*[{"n": i, "x": 1} for i in range(30)])

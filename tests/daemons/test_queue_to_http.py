@@ -172,6 +172,19 @@ class Faults(ToHttp):
             self.assertLess(49 / (times[i + 49] - times[i]), 115, "messages a second")
 
 
+    def test_the_stated_rate_is_that_of_all_destinations_together(self):
+        """Also when each run is tried at one that fails first."""
+        sinks = [Sink(self) for _ in range(2)]
+        sinks[1].behave = lambda body: 500
+        self.put([b"%d" % i for i in range(400)])
+        self.sender(" ".join(s.url for s in sinks), "--rate=20", "--backoff-min=1ms", "--backoff-max=1ms")
+        wait_until(lambda: len(sinks[0].requests) > 25, "a second's worth")
+        times = sorted(sinks[0].tries() + sinks[1].tries())
+        for i in range(0, len(times) - 20):
+            self.assertLess(19 / (times[i + 19] - times[i]), 24, "messages a second")
+        self.assertEqual(sinks[0].messages(), [b"%d" % i for i in range(len(sinks[0].messages()))])
+
+
 class Poison(ToHttp):
     def test_found_buried_shown_and_kicked(self):
         for status in (400, 413, 422):

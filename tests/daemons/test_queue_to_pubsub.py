@@ -1,8 +1,11 @@
 """queue_to_pubsub between a real queue and a real pubsub; crash/test_kill_relay.py and test_two_relays.py do it harm."""
+# full: MILLRACE_ROUNDS=60
 import http.server
 import os
 import shutil
+import socket
 import threading
+import time
 import unittest
 
 import harness
@@ -112,6 +115,75 @@ class NoAcks(RelayTest):
         self.assertGreater(gateway.refused, 1)
         wait_until(lambda: relay.wait_listening().stats()["acks_refused"] > 0, "it to be counted")
         self.assertEqual(self.queue_numbers()["depth"], 12)
+
+
+class Front:
+    """A proxy that can lose its mind: from swallow() on until wake() it accepts, reads and never answers, and connections of
+    that time stay dead for good."""
+
+    def __init__(self, test, path, target):
+        self.target, self.lost, self.connections = target, False, []
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(path)
+        self.server.listen(16)
+        threading.Thread(target=self._accept, daemon=True).start()
+        test.addCleanup(self.server.close)
+
+    def _accept(self):
+        while True:
+            try:
+                client = self.server.accept()[0]
+            except OSError:
+                return
+            upstream = socket.socket(socket.AF_UNIX)
+            upstream.connect(self.target)
+            connection = {"dead": self.lost}
+            self.connections.append(connection)
+            for a, b in ((client, upstream), (upstream, client)):
+                threading.Thread(target=self._copy, args=(a, b, connection), daemon=True).start()
+
+    @staticmethod
+    def _copy(source, sink, connection):
+        try:
+            while True:
+                piece = source.recv(1 << 20)
+                if not piece:
+                    return sink.close()
+                if not connection["dead"]:
+                    sink.sendall(piece)
+        except OSError:
+            sink.close()
+
+    def swallow(self):
+        self.lost = True
+        for connection in self.connections:
+            connection["dead"] = True
+
+    def wake(self):
+        self.lost = False
+
+
+class Silent(RelayTest):
+    FAULT = max(1.0, harness.rounds(0))  # seconds
+
+    def test_a_pubsub_that_accepted_and_never_answered_is_at_full_speed_within_five_seconds(self):
+        """With the settings as they are by default."""
+        queue, _ = self.start_queue(), self.start_pubsub()
+        front = Front(self, self.path("front.sock"), self.path("p.sock"))
+        relay = self.start_relay("--pubsub-url=unix:" + self.path("front.sock"), "--backoff-max=2s")
+        lines = [b"%d" % i for i in range(300)]
+        queue.post("/mput", b"\n".join(lines[:100]))
+        self.wait_stream(b"".join(m + b"\n" for m in lines[:100]))
+        front.swallow()
+        queue.post("/mput", b"\n".join(lines[100:200]))
+        time.sleep(self.FAULT)  # the fault's length is what is tested
+        self.assertLessEqual(relay.stats()["destination_faults"], 1 + self.FAULT / 3, "one try at a time")
+        front.wake()
+        began = time.monotonic()
+        queue.post("/mput", b"\n".join(lines[200:]))
+        self.wait_stream(b"".join(m + b"\n" for m in lines))
+        self.assertLess(time.monotonic() - began, 5)
+        wait_until(lambda: relay.get("/health").status == 200, "it to be well again")
 
 
 class Tokens(RelayTest):

@@ -140,8 +140,24 @@ static void test_a_costly_pattern(void **state)
     snprintf(line, sizeof line, "{\"s\":\"%.200sb\"}",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "aaaaaaaaaaaaaa");
-    become(&spec, line, LINE_FILTERED);
+    become(&spec, line, LINE_UNDECIDED);
     become(&spec, "{\"s\":\"aaa\"}", LINE_PASSED);
+}
+
+/* What a shell in Latin-1 makes of a name would match nothing, and a field that is to go would stay. */
+static void test_what_is_no_utf8_is_no_setting(void **state)
+{
+    static const char foreign[] = "caf\xe9";
+    const struct line_filter_spec specs[] = {{.drop = foreign}, {.hash = foreign, .key = key},
+        {.subject = foreign, .values = "a"}, {.subject = "a", .values = foreign},
+        {.subject = "a", .prefix = foreign}, {.subject = "a", .pattern = foreign}, {.heartbeat = foreign}};
+    char error[LINE_FILTER_ERROR_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        assert_null(line_filter_new(&specs[i], error));
+        assert_non_null(strstr(error, "UTF-8"));
+    }
+    assert_string_equal(without("caf\xc3\xa9", "{\"caf\xc3\xa9\":1}"), "{}");
 }
 
 /* A text that is long costs a group more of PCRE2's stack, and is judged all the same. */
@@ -227,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_the_token_is_hmac_sha256), cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_heartbeats_pass), cmocka_unit_test(test_what_is_no_object_is_refused),
         cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
-        cmocka_unit_test(test_wrong_specs), cmocka_unit_test(test_key_files)};
+        cmocka_unit_test(test_what_is_no_utf8_is_no_setting), cmocka_unit_test(test_wrong_specs),
+        cmocka_unit_test(test_key_files)};
     return cmocka_run_group_tests(tests, make_key, drop_key);
 }
