@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include "read_protocol.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,13 +50,7 @@ const struct option_row settings_rows[] = {
         .max = 64 << 20,
         .unit = "bytes",
         .help = "a longer line is rejected"},
-    {.name = "max_answer",
-        .type = OPTION_SIZE,
-        .fallback = "32M",
-        .min = 1,
-        .max = 1 << 30,
-        .unit = "bytes",
-        .help = "a longer answer is cut and names where to go on"},
+    READ_PROTOCOL_SETTING,
     {0},
 };
 
@@ -74,19 +70,15 @@ static bool has_key_bound(const struct counters *c)
 int settings_read_counters(struct options *o, struct counters **out, struct config_error *error)
 {
     const struct config *config = options_config(o);
-    if (!config) {
-        snprintf(error->text, sizeof(error->text),
+    if (!config)
+        return config_fail(error, NULL, 0,
             "nothing to count: --config must name a file with [input] and [total ...] sections");
-        return -1;
-    }
     if (counters_read(config, out, error) != 0)
         return -1;
     if (!has_key_bound(*out))
         return 0;
     counters_free(out);
-    snprintf(error->text, sizeof(error->text), "%s: this version does not bound keys: remove max_keys",
-        config->path);
-    return -1;
+    return config_fail(error, config, 0, "this version does not bound keys: remove max_keys");
 }
 
 void stream_names_free(struct stream_names *s)
@@ -105,33 +97,23 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         bool again = false;
         for (size_t i = 0; i < out->n; i++)
             again = again || strcmp(out->names[i], s) == 0;
-        if (again || !bytes_is_name(bytes_str(s)) || out->n == PUBLISHED_MAX_STREAMS) {
-            snprintf(error->text, sizeof(error->text), "streams (%s): %s is %s", options_source(o, "streams"),
-                s, again ? "there twice" : "no name of a stream, or one too many");
-            return -1;
-        }
+        if (again || !bytes_is_name(bytes_str(s)) || out->n == PUBLISHED_MAX_STREAMS)
+            return options_refuse(o, "streams", error, "%s is %s", s,
+                again ? "there twice" : "no name of a stream, or one too many");
         out->names[out->n++] = s;
     }
-    if (out->n > 0)
-        return 0;
-    snprintf(error->text, sizeof(error->text), "streams (%s): names no stream", options_source(o, "streams"));
-    return -1;
+    return out->n > 0 ? 0 : options_refuse(o, "streams", error, "it names no stream");
 }
 
 int settings_check(struct options *o, struct config_error *error)
 {
     struct counters *counters = NULL;
     struct stream_names streams = {0};
-    if (!options_string(o, "data_dir")) {
-        snprintf(error->text, sizeof(error->text), "data_dir is not set: slices need a place");
-        return -1;
-    }
+    if (!options_string(o, "data_dir"))
+        return config_fail(error, NULL, 0, "data_dir is not set: slices need a place");
     int result = settings_read_streams(o, &streams, error);
-    if (result == 0 && !bytes_is_name(bytes_str(options_string(o, "cursor")))) {
-        snprintf(error->text, sizeof(error->text), "cursor (%s): %s is no name", options_source(o, "cursor"),
-            options_string(o, "cursor"));
-        result = -1;
-    }
+    if (result == 0)
+        result = options_check_name(o, "cursor", error);
     if (result == 0)
         result = settings_read_counters(o, &counters, error);
     if (counters)

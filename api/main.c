@@ -39,8 +39,7 @@ static int read_counters(struct options *o, struct counters **out, struct config
 {
     if (options_config(o))
         return counters_read(options_config(o), out, error);
-    snprintf(error->text, sizeof error->text, "what is counted is in the configuration: give --config FILE");
-    return -1;
+    return config_fail(error, NULL, 0, "what is counted is in the configuration: give --config FILE");
 }
 
 static int api_check(struct options *o, struct config_error *error)

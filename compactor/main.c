@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define TOKEN_MAX 4096
-
 static const struct option_row rows[] = {
     {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "the archive's directory"},
     {.name = "slices",
@@ -114,26 +112,13 @@ static int init_archive(struct options *o)
     return compact_exit_status(r);
 }
 
-/* The file's first line; NULL when there is none. The caller frees it. */
-static char *read_token(const char *path)
-{
-    char line[TOKEN_MAX];
-    FILE *f = fopen(path, "re");
-    char *got = f ? fgets(line, sizeof line, f) : NULL;
-    if (f)
-        fclose(f);
-    if (got)
-        line[strcspn(line, "\r\n")] = '\0';
-    return got && line[0] ? mem_strdup(line) : NULL;
-}
-
 static int run_over_http(struct options *o)
 {
     char error[COMPACT_ERROR_TEXT] = "";
-    const char *token_file = options_string(o, "auth_token_file");
-    char *token = token_file ? read_token(token_file) : NULL;
-    if (token_file && !token)
-        return fail("auth_token_file holds no token", EX_CONFIG);
+    struct config_error wrong;
+    char *token;
+    if (daemon_read_token(options_string(o, "auth_token_file"), &token, &wrong) != 0)
+        return fail(wrong.text, EX_CONFIG);
     struct control *control = control_new(
         &(struct control_config){
             .aggregator_url = peer_url(o, "aggregator"),
@@ -152,10 +137,7 @@ static int run_options(struct options *o)
     struct config_error error;
     bool init = options_bool(o, "init");
     if (options_check_only(o)) {
-        struct buf text = {0};
-        options_print_settings(o, &text);
-        fwrite(text.ptr, 1, text.len, stdout);
-        buf_free(&text);
+        options_show_settings(o);
         return EX_OK;
     }
     if (!options_string(o, "archive"))

@@ -370,16 +370,6 @@ static int run(const struct daemon_spec *spec, struct options *o)
     return status;
 }
 
-static int print_settings(const struct options *o)
-{
-    struct buf out = {0};
-    options_print_settings(o, &out);
-    fwrite(out.ptr, 1, out.len, stdout);
-    fflush(stdout);
-    buf_free(&out);
-    return EX_OK;
-}
-
 static int refuse(const char *why, int status)
 {
     log_error("cannot start", LOG_S("why", why));
@@ -392,8 +382,10 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     daemon_init_log(spec->name, o);
     if (spec->check != NULL && spec->check(o, &error) != 0)
         return refuse(error.text, EX_CONFIG);
-    if (options_check_only(o))
-        return print_settings(o);
+    if (options_check_only(o)) {
+        options_show_settings(o);
+        return EX_OK;
+    }
     int status = daemon_enter(o, &error);
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }

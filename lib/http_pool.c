@@ -36,14 +36,6 @@ struct pool_call {
 
 /* ---- hosts ---- */
 
-static bool next_word(const char **list, struct bytes *word)
-{
-    *list += strspn(*list, " ,\t");
-    *word = bytes_of(*list, strcspn(*list, " ,\t"));
-    *list += word->len;
-    return word->len > 0;
-}
-
 /* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
 static size_t authority_length(struct bytes url)
 {
@@ -122,7 +114,7 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
     struct bytes word;
     bool good = true;
     p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
-    while (good && next_word(&list, &word)) {
+    while (good && bytes_next_word(&list, " ,\t", &word)) {
         if (p->n == HTTP_POOL_MAX_HOSTS) {
             snprintf(error, error_size, "more than %d destinations", HTTP_POOL_MAX_HOSTS);
             good = false;

@@ -105,6 +105,7 @@ int option_value_read(
 
 /* The settings in force, one `name = value  ; source` a line, as --check-config prints them. */
 void options_print_settings(const struct options *o, struct buf *out);
+void options_show_settings(const struct options *o); /* the same on standard output */
 /* --check-config was given: the program checks what else it reads, prints the settings and exits 0. */
 bool options_check_only(const struct options *o);
 

@@ -93,3 +93,12 @@ void options_print_settings(const struct options *o, struct buf *out)
         buf_printf(out, " ; %s\n", v->is_set ? v->source : "unset");
     }
 }
+
+void options_show_settings(const struct options *o)
+{
+    struct buf out = {0};
+    options_print_settings(o, &out);
+    fwrite(out.ptr, 1, out.len, stdout);
+    fflush(stdout);
+    buf_free(&out);
+}

@@ -12,6 +12,13 @@
 
 #define READ_PROTOCOL_TYPE "text/plain; charset=utf-8"
 
+/* The setting that both have, in a table of options. */
+/* clang-format off */
+#define READ_PROTOCOL_SETTING                                                                                \
+    {.name = "max_answer", .type = OPTION_SIZE, .fallback = "32M", .min = 1, .max = 1 << 30, .unit = "bytes", \
+        .help = "a longer answer is cut and names where to go on"}
+/* clang-format on */
+
 /* The four rows of a table of routes. */
 /* clang-format off */
 #define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_)                                                  \

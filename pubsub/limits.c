@@ -88,10 +88,8 @@ static int read_all(
     for (size_t i = 0; i < N_NAMES; i++)
         set(&l->all, i, options_int(o, names[i]));
     const char *why = judge(&l->all, segment_bytes);
-    if (why) {
-        snprintf(error->text, sizeof(error->text), "%s: %s", options_source(o, "disk_limit"), why);
-        return -1;
-    }
+    if (why)
+        return options_refuse(o, "disk_limit", error, "%s", why);
     for (size_t i = 0; c && i < c->n_sections; i++)
         if (strcmp(c->sections[i].kind, "stream") == 0 &&
             read_section(l, c, &c->sections[i], rows, segment_bytes, error) != 0)

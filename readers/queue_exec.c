@@ -62,11 +62,9 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     if (given != (command && *command))
         return 0;
-    snprintf(error->text, sizeof(error->text),
-        given ? "%s: there is a command among the settings and one behind the options"
-              : "%s: what is to be run? --command='...', or -- PROGRAM ARGUMENT...",
-        given ? options_source(o, "command") : "command");
-    return -1;
+    return options_refuse(o, "command", error, "%s",
+        given ? "there is a command among the settings and one behind the options"
+              : "what is to be run? --command='...', or -- PROGRAM ARGUMENT...");
 }
 
 /* ---- runs ---- */

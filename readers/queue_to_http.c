@@ -87,9 +87,7 @@ static int check_targets(struct options *o, const struct http_pool *pool, struct
             wrong = "a %s in the target takes one message: batch must be 1";
         if (!wrong)
             continue;
-        snprintf(error->text, sizeof(error->text), "%s: %s: %s", options_source(o, "destination"),
-            http_pool_host_url(h), wrong);
-        return -1;
+        return options_refuse(o, "destination", error, "%s: %s", http_pool_host_url(h), wrong);
     }
     return 0;
 }
@@ -100,17 +98,11 @@ static int check(struct options *o, struct config_error *error)
     if (reader_program_check(o, error) != 0)
         return -1;
     const char *type = options_string(o, "content_type");
-    if (strpbrk(type, "\r\n")) {
-        snprintf(error->text, sizeof(error->text), "%s: content_type is no header",
-            options_source(o, "content_type"));
-        return -1;
-    }
+    if (strpbrk(type, "\r\n"))
+        return options_refuse(o, "content_type", error, "it is no header");
     struct http_pool *pool = make_pool(o, NULL, NULL, why, sizeof(why));
-    if (!pool) {
-        snprintf(
-            error->text, sizeof(error->text), "%s: destination: %s", options_source(o, "destination"), why);
-        return -1;
-    }
+    if (!pool)
+        return options_refuse(o, "destination", error, "%s", why);
     int rc = check_targets(o, pool, error);
     http_pool_free(&pool);
     return rc;

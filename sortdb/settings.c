@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include "read_protocol.h"
+
 const struct option_row settings_rows[] = {
     {.name = "archive",
         .type = OPTION_STRING,
@@ -18,13 +20,7 @@ const struct option_row settings_rows[] = {
         .max = 5,
         .help = "of db_file: one character, or its name: tab, comma, pipe, space"},
     {.name = "memory_lock", .type = OPTION_BOOL, .fallback = "false", .help = "keep the files in memory"},
-    {.name = "max_answer",
-        .type = OPTION_SIZE,
-        .fallback = "32M",
-        .min = 1,
-        .max = 1 << 30,
-        .unit = "bytes",
-        .help = "a longer answer is cut and names where to go on"},
+    READ_PROTOCOL_SETTING,
     {0},
 };
 

@@ -4,15 +4,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static int print_settings(const struct options *o)
-{
-    struct buf out = {0};
-    options_print_settings(o, &out);
-    fwrite(out.ptr, 1, out.len, stdout);
-    buf_free(&out);
-    return EX_OK;
-}
-
 /* A directory that was named by hand must be a pipeline's: falling back on the default ports could talk to another. */
 static bool has_pipeline(const struct options *o)
 {
@@ -27,8 +18,10 @@ static bool has_pipeline(const struct options *o)
 
 static int run_with(const char *name, const struct options *o, int (*run)(const struct options *o))
 {
-    if (options_check_only(o))
-        return print_settings(o);
+    if (options_check_only(o)) {
+        options_show_settings(o);
+        return EX_OK;
+    }
     if (has_pipeline(o))
         return run(o);
     fprintf(stderr, "millrace %s: no pipeline has run in %s: it holds no run.json\n", name,

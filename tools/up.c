@@ -276,10 +276,8 @@ static void tell_durability(const struct config *config)
 
 static int check_pipeline(const struct up_plan *plan, const struct options *o)
 {
-    struct buf text = {0};
-    options_print_settings(o, &text);
-    printf("# millrace up\n%.*s", (int)text.len, text.ptr);
-    buf_free(&text);
+    puts("# millrace up");
+    options_show_settings(o);
     for (size_t i = 0; i < plan->n; i++) {
         int status = check_one(&plan->daemons[i]);
         if (status != 0)

@@ -65,10 +65,8 @@ static int open_socket(
     if (spec->free_ports)
         port = 0;
     int fd = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
-    if (fd < 0) {
-        snprintf(error->text, sizeof error->text, "%s: %s", row->name, reason);
-        return -1;
-    }
+    if (fd < 0)
+        return config_fail(error, NULL, 0, "%s: %s", row->name, reason);
     d->listen_fd = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_FD);
     close(fd);
     listen_name(d->listen_fd, &name);

@@ -4,19 +4,9 @@ import datetime
 import json
 
 import harness
-from harness import wait_until
+from harness import USERS_BY_COUNTRY, wait_until
 
 HOUR = 1332637200  # 2012-03-25T01
-COUNTERS = """
-[input]
-time = t
-[total u]
-key = l
-label = user
-[subtotal c.u]
-key = c
-label = country
-"""
 # Every reserved byte, the bytes around them, both sides of the length where hashing begins, text that is not ASCII,
 # and keys that are the beginnings of others.
 ODD_KEYS = [chr(b) + "k" for b in list(range(1, 0x30)) + [0x3A, 0x7C, 0x7F]] + [
@@ -32,7 +22,7 @@ class BadInput(harness.MillraceTest):
     def setUp(self):
         super().setUp()
         config = self.write("pipeline.conf", harness.pipeline_config(
-            self.path("data"), COUNTERS, simplequeue={"max_body": "64K"}, pubsub={"max_line": 20000,
+            self.path("data"), USERS_BY_COUNTRY, simplequeue={"max_body": "64K"}, pubsub={"max_line": 20000,
                                                                                  "max_body": "64K"}))
         self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
         self.addCleanup(self.still_undisturbed)

@@ -5,18 +5,8 @@ import json
 import os
 
 import harness
-from harness import wait_until
+from harness import USERS_BY_COUNTRY, wait_until
 
-COUNTERS = """
-[input]
-time = t
-[total u]
-key = l
-label = user
-[subtotal c.u]
-key = c
-label = country
-"""
 KEYS = ("a", "a!x", "a+", "a,b", "a-", "a.b", "aa", "ab", "abc", "a" * 11, "a" * 12, "b|c", "d:e", "f g", "\u00e9", "\x7f",
         "h0aMB8AuNw4=", "http://www.facebook.com/")
 YEARS = (2000, 2012, 2031, 2032, 2063, 2064, 2159)
@@ -26,7 +16,7 @@ class SameAnswers(harness.MillraceTest):
     def setUp(self):
         super().setUp()
         self.data = self.path("data")
-        config = self.write("pipeline.conf", harness.pipeline_config(self.data, COUNTERS))
+        config = self.write("pipeline.conf", harness.pipeline_config(self.data, USERS_BY_COUNTRY))
         self.pipeline = harness.Pipeline(self, config, self.data).wait_ready()
 
     def put_everything(self):

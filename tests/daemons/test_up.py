@@ -5,18 +5,8 @@ import resource
 import socket
 
 import harness
-from harness import wait_until
+from harness import USERS_BY_COUNTRY, wait_until
 
-COUNTERS = """
-[input]
-time = t
-[total u]
-key = l
-label = user
-[subtotal c.u]
-key = c
-label = country
-"""
 HOUR = 1332637200
 
 
@@ -25,7 +15,7 @@ def event(user, country="US"):
 
 
 class Up(harness.MillraceTest):
-    def config(self, counters=COUNTERS, **sections):
+    def config(self, counters=USERS_BY_COUNTRY, **sections):
         return self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, **sections))
 
     def up(self, *args, **kw):
@@ -210,7 +200,7 @@ class Up(harness.MillraceTest):
         self.assertIn("pubsubb", log)
 
     def test_duplicate_counter(self):
-        status, log = self.failing(counters=COUNTERS + "\n[total u]\nkey = h\n")
+        status, log = self.failing(counters=USERS_BY_COUNTRY + "\n[total u]\nkey = h\n")
         self.assertEqual(status, 78, log)
         self.assertRegex(log, r"pipeline\.conf:\d+.*total u")
 

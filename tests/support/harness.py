@@ -252,6 +252,18 @@ class MillraceTest(unittest.TestCase):
 
 # ---- a whole pipeline under `millrace up` ----
 
+USERS_BY_COUNTRY = """
+[input]
+time = t
+[total u]
+key = l
+label = user
+[subtotal c.u]
+key = c
+label = country
+"""
+
+
 def sample_counters():
     """What etc/clicks.conf counts, without its settings of daemons."""
     with open(os.path.join(ROOT, "etc", "clicks.conf")) as f:
