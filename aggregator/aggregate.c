@@ -50,8 +50,6 @@ struct aggregate {
     struct aggregate_numbers numbers;
 };
 
-/* ---- opening ---- */
-
 static void batch_init(struct batch *b)
 {
     *b = (struct batch){.rows = count_map_new()};
@@ -203,8 +201,6 @@ void aggregate_close(struct aggregate **ap)
     *ap = NULL;
 }
 
-/* ---- feeding ---- */
-
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream)
 {
     assert(stream < a->config.n_streams);
@@ -285,8 +281,6 @@ bool aggregate_is_full(const struct aggregate *a)
 {
     return a->latched || batch_memory(&a->active) + batch_memory(&a->flushing) >= a->config.max_memory;
 }
-
-/* ---- flushing ---- */
 
 static void start_job(struct aggregate *a, usec_t now)
 {
@@ -433,8 +427,6 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched)
     *latched = a->latched;
     return a->failure[0] ? a->failure : NULL;
 }
-
-/* ---- sealing and clearing ---- */
 
 /* What ends a slice: the last batch, with the mark. The active batch stays as it is until that is committed. */
 static enum slice_result commit_last(struct aggregate *a, usec_t now, char *error)
@@ -617,8 +609,6 @@ const struct sealed *aggregate_sealed(const struct aggregate *a)
 {
     return &a->sealed;
 }
-
-/* ---- reading ---- */
 
 static uint64_t oldest_slice(const struct aggregate *a)
 {

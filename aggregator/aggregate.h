@@ -57,7 +57,7 @@ enum slice_result aggregate_open(
 /* Waits for a commit under way. What is not flushed is counted again from the cursors at the next opening. */
 void aggregate_close(struct aggregate **a);
 
-/* ---- feeding; streams are named by their index in the configuration ---- */
+/* Feeding; streams are named by their index in the configuration. */
 /* How far the stream is counted, in memory. Valid until the next call that feeds. */
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream);
 /* How far it is counted and committed, and where it began before anything is: nothing before that will be asked for
@@ -74,7 +74,6 @@ void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while no more should be fed: memory is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* ---- flushing ---- */
 /* Begins a flush when one is due; true when it did. Call it several times a flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
 /* Begins a flush of what there is now, unless one is under way. */
@@ -86,7 +85,6 @@ bool aggregate_is_clean(const struct aggregate *a);
 /* NULL, or what is wrong with the storage, and whether it is for good. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* ---- sealing and clearing ---- */
 /* Ends the open slice with everything counted so far and begins the next; blocks for one commit. *busy: the writer is
  * at work, nothing was done; again after aggregate_poll. `wall` is the wall clock.
  * SLICE_OK: it is sealed and settled. SLICE_FULL: no room, the slice goes on; or it is sealed and could not be settled, then
@@ -106,7 +104,6 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char
 /* The sealed slices there are, oldest first. Valid until the next seal or clear. */
 const struct sealed *aggregate_sealed(const struct aggregate *a);
 
-/* ---- reading ---- */
 enum aggregate_after {
     AGGREGATE_AFTER_OK,
     AGGREGATE_AFTER_CLEARED, /* a slice that would be needed is gone */

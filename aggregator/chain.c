@@ -47,8 +47,6 @@ void chain_next_free(struct chain_next *next)
     *next = (struct chain_next){0};
 }
 
-/* ---- what there is ---- */
-
 static int compare_numbers(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -88,8 +86,6 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
     snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
     return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
 }
-
-/* ---- whether it fits together ---- */
 
 static enum slice_result check_numbers(const struct opening *o)
 {
@@ -211,8 +207,6 @@ static enum slice_result check_state(const struct opening *o, const struct slice
         r = check_meeting(&o->manifest, s->number, "begins", s->begins, s->n_begins, o->error);
     return r;
 }
-
-/* ---- sealed and open ---- */
 
 static enum slice_result cut_rejects(const struct opening *o, const struct slice_state *state)
 {

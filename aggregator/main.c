@@ -29,8 +29,6 @@ struct wiring {
     bool drained;
 };
 
-/* ---- the loop's turns ---- */
-
 /* What is not open has nothing to flush: its opening is waited for when everything is freed. */
 static bool is_flushed(const struct app *app)
 {
@@ -82,8 +80,6 @@ static void on_stream(void *arg)
 {
     health_update(arg);
 }
-
-/* ---- opening ---- */
 
 static struct event *every(struct wiring *w, usec_t interval, event_callback_fn fn)
 {
@@ -156,8 +152,6 @@ static void on_notify(void *arg)
         after_change(w);
     }
 }
-
-/* ---- life ---- */
 
 static void stop(void *ctx)
 {

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the merge ---- */
-
 enum run_kind { RUN_COUNTS, RUN_LOOKUPS, RUN_MAP };
 
 /* One ordered run of rows: a snapshot has two, a map one. */
@@ -107,8 +105,6 @@ static bool merge_next(struct merge *m, struct row *sum)
     }
     return true;
 }
-
-/* ---- lines ---- */
 
 void reads_answer_free(struct reads_answer *a)
 {

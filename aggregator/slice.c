@@ -171,8 +171,6 @@ static enum slice_result query_number(sqlite3 *db, const char *sql, uint64_t *ou
     return sqlite3_finalize(statement) == SQLITE_OK ? SLICE_OK : slice_sql_fail(db, sql, error);
 }
 
-/* ---- making ---- */
-
 static enum slice_result fill_new(struct slice *s, const struct slice_config *c, char *error)
 {
     enum slice_result r = prepare(s, error);
@@ -216,8 +214,6 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
     free(path);
     return synced == 0 ? SLICE_OK : SLICE_FAILED;
 }
-
-/* ---- opening ---- */
 
 static enum slice_result check_format(struct slice *s, const char *path, bool *is_new, char *error)
 {
@@ -405,8 +401,6 @@ enum slice_result slice_open(const struct slice_config *config, struct slice **o
     return r;
 }
 
-/* ---- writing ---- */
-
 /* Two texts with one hash have met, or the text is the one that is there. The smaller stays. */
 static enum slice_result settle_lookup(
     struct slice *s, const struct row *row, struct slice_written *w, char *error)
@@ -498,8 +492,6 @@ enum slice_result slice_checkpoint(struct slice *s, char error[SLICE_ERROR_TEXT]
     }
     return slice_sql_fail(s->db, "checkpoint", error);
 }
-
-/* ---- sealed ---- */
 
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT])

@@ -72,7 +72,7 @@ static bool ask_record(void *arg, const struct record *r)
     return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
 }
 
-/* ---- a breakdown's second half: the texts of hashed sub keys ---- */
+/* A breakdown's second half: the texts of hashed sub keys. */
 
 static void look_up(struct ask *a);
 
@@ -136,8 +136,6 @@ static void look_up(struct ask *a)
     }
     buf_free(&target);
 }
-
-/* ---- the first half: the counts ---- */
 
 static void counts_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
 {
@@ -247,8 +245,6 @@ static void handle_counters(struct http_request *req, void *ctx)
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
 }
-
-/* ---- events, onto the queue ---- */
 
 struct post {
     struct http_request *req; /* NULL: the client is gone */

@@ -46,7 +46,7 @@ static int64_t modulo(int64_t a, int64_t b)
     return r < 0 ? r + b : r;
 }
 
-/* ---- local time written as if it were UTC ("wall"), where every day has 24 hours ---- */
+/* Local time written as if it were UTC ("wall"), where every day has 24 hours. */
 
 static int64_t wall_month(int64_t wall, int64_t months)
 {

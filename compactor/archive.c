@@ -35,8 +35,6 @@ static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_T
     return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
 }
 
-/* ---- removing ---- */
-
 /* The names in a directory but . and .., in byte order; freed by free_names. */
 static int list_names(const char *path, struct dirent ***names)
 {
@@ -200,8 +198,6 @@ enum compact_result archive_prune(
     return r;
 }
 
-/* ---- making ---- */
-
 enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
     struct buf path = {0};
@@ -306,8 +302,6 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, cha
     buf_free(&to);
     return r;
 }
-
-/* ---- generation 0 ---- */
 
 static enum compact_result make_empty_file(
     const char *directory, uint32_t k, struct manifest *m, char error[COMPACT_ERROR_TEXT])

@@ -23,8 +23,6 @@ struct control {
     struct run_control calls;
 };
 
-/* ---- one request ---- */
-
 static enum compact_result judge_status(int status)
 {
     if (status >= 200 && status < 300)
@@ -95,8 +93,6 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     json_doc_free(&d);
     return r;
 }
-
-/* ---- the four calls ---- */
 
 /* Lines that come between the two questions belong to a slice that is not sealed for being empty: the next run's. */
 static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
@@ -170,8 +166,6 @@ static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT
     snprintf(target, sizeof(target), "/clear?through=%" PRIu64, through);
     return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
 }
-
-/* ---- making it ---- */
 
 static bool connect_peer(struct control *c, const struct control_config *config, struct peer *peer,
     struct bytes url, char error[COMPACT_ERROR_TEXT])

@@ -73,8 +73,6 @@ static void log_outcome(const struct run_outcome *out)
         log_warn("no sortdb serves the archive: slices are kept");
 }
 
-/* ---- one run ---- */
-
 static int run_with(struct options *o, struct control *control)
 {
     char error[COMPACT_ERROR_TEXT] = "";

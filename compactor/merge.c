@@ -87,8 +87,6 @@ static enum compact_result advance_first(struct merge *m)
     return COMPACT_OK;
 }
 
-/* ---- adding up ---- */
-
 struct pairs {
     struct bytes rest, name;
     uint64_t count;
@@ -169,8 +167,6 @@ static enum compact_result add_first(struct merge *m, size_t key_len)
     m->sum = swapped;
     return COMPACT_OK;
 }
-
-/* ---- writing ---- */
 
 static enum compact_result write_record(struct merge *m, struct bytes text, size_t key_len)
 {

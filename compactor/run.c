@@ -26,8 +26,6 @@ struct run {
     uint64_t total; /* bytes of the sources, for the progress */
 };
 
-/* ---- what there is ---- */
-
 static enum compact_result step_recover(struct run *run)
 {
     const struct run_spec *spec = run->spec;
@@ -76,8 +74,6 @@ static enum compact_result step_seal(struct run *run)
         return COMPACT_OK;
     return compact_fail(run->error, run->sealing, "%s", run->why_not_sealed);
 }
-
-/* ---- what is to be done ---- */
 
 /* A namespace whose key changed would mix two meanings under one name, also when it was gone for a while. */
 static enum compact_result check_counters(struct run *run, const char *path, const char *now)
@@ -208,8 +204,6 @@ static enum compact_result step_undo(struct run *run)
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
 }
 
-/* ---- the merge ---- */
-
 static enum compact_result open_slices(struct run *run)
 {
     enum compact_result r = COMPACT_OK;
@@ -334,8 +328,6 @@ static enum compact_result step_switch(struct run *run)
     run->out->through = run->made.through;
     return COMPACT_OK;
 }
-
-/* ---- telling the daemons ---- */
 
 static enum compact_result step_reload(struct run *run)
 {

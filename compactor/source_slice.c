@@ -109,8 +109,6 @@ static struct bytes column_bytes(sqlite3_stmt *statement, int column)
     return bytes_of(p ? p : "", (size_t)sqlite3_column_bytes(statement, column));
 }
 
-/* ---- records ---- */
-
 static enum compact_result step(struct slice *s, char error[COMPACT_ERROR_TEXT])
 {
     int code = sqlite3_step(s->rows);
@@ -218,8 +216,6 @@ enum compact_result record_source_open_slice(
         slice_close(s);
     return r;
 }
-
-/* ---- what a slice says of itself ---- */
 
 static void take_text(struct bytes text, char out[NAME_MAX_BYTES + 1])
 {

@@ -41,8 +41,6 @@ struct daemon {
     struct loop_notify *notify;
 };
 
-/* ---- what the parts ask ---- */
-
 struct event_base *daemon_base(struct daemon *d)
 {
     return d->base;
@@ -72,8 +70,6 @@ bool daemon_is_draining(const struct daemon *d)
 {
     return d->draining;
 }
-
-/* ---- readiness ---- */
 
 void daemon_set_ready(struct daemon *d)
 {
@@ -123,8 +119,6 @@ static const char *why_not_ready(void *arg)
     return d->ready ? NULL : d->not_ready;
 }
 
-/* ---- posts ---- */
-
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg)
 {
     struct post *p = mem_alloc(sizeof *p);
@@ -151,8 +145,6 @@ static void run_posts(void *arg)
         free(p);
     }
 }
-
-/* ---- stopping ---- */
 
 static struct timeval after_ms(int64_t ms)
 {
@@ -227,8 +219,6 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         daemon_begin_stop(d);
     }
 }
-
-/* ---- starting ---- */
 
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {

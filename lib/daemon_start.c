@@ -186,8 +186,6 @@ int daemon_change_identity(const struct options *o, struct config_error *error)
     return 0;
 }
 
-/* ---- the token ---- */
-
 static bool is_token_char(unsigned char c)
 {
     return c > ' ' && c < 0x7F;
@@ -238,8 +236,6 @@ int daemon_take_token(const struct options *o, char **token, struct config_error
 {
     return daemon_read_token(options_string(o, "auth_token_file"), token, error);
 }
-
-/* ---- data directories ---- */
 
 static int tell_owner(int fd, const char *dir, struct config_error *error)
 {

@@ -34,8 +34,6 @@ struct pool_call {
     struct http_call_spec spec;
 };
 
-/* ---- hosts ---- */
-
 /* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
 static size_t authority_length(struct bytes url)
 {
@@ -104,8 +102,6 @@ static int add_host(
     free(where);
     return good ? 0 : -1;
 }
-
-/* ---- the pool ---- */
 
 struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size)
 {
@@ -198,8 +194,6 @@ const char *http_pool_host_target(const struct http_pool_host *h)
     return h->target;
 }
 
-/* ---- targets ---- */
-
 bool http_pool_host_has_place(const struct http_pool_host *h)
 {
     return strstr(h->target, "%s") != NULL;
@@ -225,8 +219,6 @@ const struct http_pool_host *http_pool_without_place(const struct http_pool *p)
             return &p->hosts[i];
     return NULL;
 }
-
-/* ---- requests ---- */
 
 bool http_pool_is_fault(enum http_client_result result, int status)
 {
@@ -303,8 +295,6 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
         stats_add(h->requests, 1);
     return http_client_request(h->client, &mine);
 }
-
-/* ---- numbers ---- */
 
 static double read_up(void *ctx)
 {

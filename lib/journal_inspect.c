@@ -235,8 +235,6 @@ enum journal_result journal_inspect(
     return n.result;
 }
 
-/* ---- in numbers ---- */
-
 static void sum_problem(struct inspect_summary *sum, const struct inspect_event *e)
 {
     if (sum->problems++ == 0) {

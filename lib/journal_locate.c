@@ -11,8 +11,6 @@
 
 #define CHUNK_MOST ((size_t)256 << 10)
 
-/* ---- files ---- */
-
 struct journal_file {
     unsigned refs;
     int fd;
@@ -63,7 +61,7 @@ bool journal_file_is_as(const struct journal_file *f, uint64_t stamp)
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
 
-/* ---- on the reader thread ---- */
+/* On the reader thread. */
 
 struct located *located_new(const struct journal_locate *how)
 {
@@ -148,7 +146,7 @@ bool locate_fill(struct job *job, enum cursor_status *status)
     return l->n > 0 || *status != CURSOR_FRAME;
 }
 
-/* ---- on the owner's thread ---- */
+/* On the owner's thread. */
 
 /* The segment has one descriptor for all who send from it. */
 static struct journal_file *lend(struct segment *s, int *fd)

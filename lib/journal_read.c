@@ -29,8 +29,6 @@ struct journal_reader {
     void *arg;
 };
 
-/* ---- segments ---- */
-
 struct segment *journal_last_segment(const struct journal *j)
 {
     return j->segments[j->n_segments - 1];
@@ -111,8 +109,6 @@ static enum journal_result find_segment(
     *out = s;
     return JOURNAL_OK;
 }
-
-/* ---- jobs ---- */
 
 void job_submit(struct journal *j, struct job *job)
 {
@@ -361,8 +357,6 @@ void *reader_main(void *arg)
     return NULL;
 }
 
-/* ---- readers ---- */
-
 enum journal_result journal_reader_open(
     struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges)
 {
@@ -536,7 +530,7 @@ void job_deliver(struct job *job)
     free(job);
 }
 
-/* ---- on the owner's thread ---- */
+/* On the owner's thread. */
 
 static enum journal_result scan_failed(
     struct journal *j, const struct segment *s, const struct cursor *c, enum cursor_status status)
@@ -598,8 +592,6 @@ enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_sca
         r = visit_segment(j, s, scan_frame, &scan, &stopped);
     return r;
 }
-
-/* ---- letting go ---- */
 
 /* In order, so that what is left on disk never has a gap: a segment that a reader is in keeps those after it. */
 void segments_reap(struct journal *j)

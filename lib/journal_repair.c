@@ -19,8 +19,6 @@
 #define NOTE_MOST 1024
 #define NOTE_VERSION 1u
 
-/* ---- the note ---- */
-
 enum stage { MOVING, MOVED, DONE };
 static const char *const stages[] = {"moving", "moved", "done"};
 
@@ -125,8 +123,6 @@ enum journal_result repair_refuses(const char *dir, char *error, size_t error_si
     return JOURNAL_DAMAGED;
 }
 
-/* ---- one repair ---- */
-
 struct repair {
     const struct journal_repair *how;
     const char *dir;
@@ -170,8 +166,6 @@ static enum journal_result put_note(struct repair *r, enum stage stage)
     free(path);
     return result;
 }
-
-/* ---- deciding ---- */
 
 static void look(const struct inspect_event *e, void *arg)
 {
@@ -254,8 +248,6 @@ static enum journal_result decide(struct repair *r)
     enum journal_result result = make_aside(r);
     return result == JOURNAL_OK ? put_note(r, MOVING) : result;
 }
-
-/* ---- moving ---- */
 
 static char *aside_dir(const struct repair *r)
 {
@@ -369,8 +361,6 @@ static enum journal_result move_all(struct repair *r)
         result = failed(r, r->dir, "cannot sync");
     return result == JOURNAL_OK ? put_note(r, MOVED) : result;
 }
-
-/* ---- going on ---- */
 
 /* The lock is shared with the journal while that is open. */
 static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)

@@ -16,7 +16,7 @@ struct journal_seek {
     void *arg;
 };
 
-/* ---- on the reader thread ---- */
+/* On the reader thread. */
 
 static bool is_wanted(const struct frame *f, usec_t time)
 {
@@ -45,7 +45,7 @@ static void run_seek(struct job *job)
     cursor_rest(c);
 }
 
-/* ---- on the owner's thread ---- */
+/* On the owner's thread. */
 
 static void deliver_seek(struct job *job);
 

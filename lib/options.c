@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- the table ---- */
-
 const struct option_row options_common_rows[] = {
     {.name = "help",
         .type = OPTION_BOOL,
@@ -70,8 +68,6 @@ static struct option_value *find_letter(const struct options *o, char letter)
     return NULL;
 }
 
-/* ---- errors ---- */
-
 static int fail(struct options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static int fail(struct options *o, const char *fmt, ...)
 {
@@ -93,8 +89,6 @@ static const char *suggestion(const struct options *o, const char *name, char *o
         snprintf(out, size, " (did you mean %s?)", s.nearest);
     return out;
 }
-
-/* ---- setting ---- */
 
 static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source)
 {
@@ -125,8 +119,6 @@ static int set_defaults(struct options *o)
             return -1;
     return 0;
 }
-
-/* ---- the command line ---- */
 
 struct arguments {
     int argc, at;
@@ -214,8 +206,6 @@ static int read_arguments(struct options *o, int argc, char **argv)
     return 0;
 }
 
-/* ---- the environment ---- */
-
 static void upper_prefix(const char *program, char *out, size_t size)
 {
     snprintf(out, size, "MILLRACE_%s_", program);
@@ -265,8 +255,6 @@ static int read_environment(struct options *o)
     return 0;
 }
 
-/* ---- the file ---- */
-
 static int take_entry(struct options *o, const struct config_entry *e)
 {
     char source[300], hint[120], name[80];
@@ -301,8 +289,6 @@ static int read_file(struct options *o)
             return -1;
     return 0;
 }
-
-/* ---- parsing ---- */
 
 static bool print_and_exit(struct options *o)
 {
@@ -361,8 +347,6 @@ void options_free(struct options **op)
     free(o);
     *op = NULL;
 }
-
-/* ---- reading ---- */
 
 static const struct option_value *must_find(const struct options *o, const char *name, unsigned types)
 {

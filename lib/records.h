@@ -19,13 +19,12 @@
 #define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */
 #define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the first second that no hour holds */
 
-/* ---- hours: year-2000, month, day, hour in base 32; w-z lead the years from 2032 ---- */
+/* Hours: year-2000, month, day, hour in base 32; w-z lead the years from 2032. */
 /* Seconds since 1970 -> text, NUL-terminated; its length (4 or 5), or 0 when the year is not 2000..2159. */
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1]);
 /* Text -> the hour's first second; false when it is no hour (month 0, 31 February, ...). */
 bool hour_decode(struct bytes text, int64_t *seconds);
 
-/* ---- components ---- */
 /* True when the text is stored as it is: under 12 bytes and no space : , . | control or DEL. */
 bool component_is_plain(struct bytes text);
 /* base64 of the first 8 bytes of MD5: always 12 characters, the last one '='. */
@@ -36,14 +35,13 @@ struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);
 /* True when the stored form is a hash (12 bytes ending in '='), so that a lookup record has the text. */
 bool component_is_hash(struct bytes stored);
 
-/* ---- lookups: a backslash and control bytes are escaped, \\ and \xHH ---- */
+/* Lookups: a backslash and control bytes are escaped, \\ and \xHH. */
 void lookup_escape(struct bytes text, struct buf *out);
 /* -1 when an escape is not one that lookup_escape makes. */
 int lookup_unescape(struct bytes text, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */
 
-/* ---- reading records ---- */
 struct record {
     struct bytes key, value; /* of the line */
 };

@@ -161,8 +161,6 @@ void stats_remove_gauges(struct stats *s, const void *ctx)
     }
 }
 
-/* ---- histograms ---- */
-
 void stats_observe(struct stats_histogram *h, usec_t took)
 {
     size_t low = 0, high = N_BOUNDS;
@@ -196,8 +194,6 @@ usec_t stats_quantile(const struct stats_histogram *h, double q)
     return all > 0 ? bounds[N_BOUNDS - 1] : 0;
 }
 
-/* ---- the process ---- */
-
 static double resident_bytes(void)
 {
     FILE *f = fopen("/proc/self/statm", "re");
@@ -220,8 +216,6 @@ static double open_descriptors(void)
     closedir(d);
     return n - 3; /* ".", ".." and the directory itself */
 }
-
-/* ---- printing ---- */
 
 static void append_number(struct buf *out, double x)
 {

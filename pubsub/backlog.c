@@ -52,8 +52,6 @@ struct backlog *backlog_new(struct journal *j, void (*grown)(void *arg), void *a
     return b;
 }
 
-/* ---- stretches ---- */
-
 static void free_stretch(struct stretch *s)
 {
     for (size_t i = 0; i < s->n_windows; i++)
@@ -150,8 +148,6 @@ static struct stretch *stretch_new(const struct backlog *b, const struct journal
     return s;
 }
 
-/* ---- handing out ---- */
-
 static bool is_trusted(const struct backlog *b, const struct stretch *s)
 {
     return b->now - s->checked <= BACKLOG_TRUST && journal_file_is_as(s->file, s->stamp);
@@ -213,8 +209,6 @@ static bool give(struct backlog *b, uint64_t offset, uint64_t end, struct backlo
     give_bytes(s, offset, end, piece);
     return true;
 }
-
-/* ---- reading ---- */
 
 static void close_head(struct head *h)
 {
@@ -297,8 +291,6 @@ enum backlog_answer backlog_ask(struct backlog *b, uint64_t offset, uint64_t end
     read_on(h);
     return BACKLOG_WAITS;
 }
-
-/* ---- letting go ---- */
 
 void backlog_free(struct backlog **p)
 {

@@ -72,8 +72,6 @@ struct cursor_file {
     int error;                  /* errno of the batch */
 };
 
-/* ---- the format ---- */
-
 static void store64(char *at, uint64_t n)
 {
     n = htole64(n);
@@ -143,8 +141,6 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
            decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);
 }
-
-/* ---- opening ---- */
 
 static enum cursor_file_result refuse(
     const struct cursor_file *f, enum cursor_file_result r, char *error, size_t size, const char *why)
@@ -247,8 +243,6 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
     return r;
 }
 
-/* ---- the thread ---- */
-
 static int run_batch(const struct cursor_file *f)
 {
     for (size_t i = 0; i < f->n_batch; i++)
@@ -279,8 +273,6 @@ static void *write_batches(void *arg)
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
-
-/* ---- the owner ---- */
 
 static void free_file(struct cursor_file *f)
 {

@@ -36,8 +36,6 @@ struct cursors {
     bool *taken; /* by slot */
 };
 
-/* ---- the list ---- */
-
 static struct named_cursor *find(const struct cursors *cs, const struct stream *s, const char *name)
 {
     for (size_t i = 0; i < cs->n; i++)
@@ -70,8 +68,6 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     lag_meter_free(&c->meter);
     free(c);
 }
-
-/* ---- opening ---- */
 
 static void take_over(struct cursors *cs, size_t slot)
 {
@@ -140,8 +136,6 @@ void cursors_tick(struct cursors *cs)
     for (size_t i = 0; i < cs->n; i++)
         lag_look(cs->list[i]->meter, cs->list[i]->offset);
 }
-
-/* ---- changes ---- */
 
 static void settle(struct named_cursor *c)
 {
@@ -231,8 +225,6 @@ enum cursors_result cursors_delete(
     put(cs, c, 0, true, done, arg);
     return CURSORS_OK;
 }
-
-/* ---- asking ---- */
 
 uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **who)
 {

@@ -12,8 +12,6 @@ void framing_free(struct framing *f)
     buf_free(&f->cut);
 }
 
-/* ---- events ---- */
-
 static void add_id(const struct framing *f, struct buf *out)
 {
     buf_append(out, "id: ", 4);
@@ -102,8 +100,6 @@ void framing_add_heartbeat(struct buf *out)
     buf_append(out, ":\n\n", 3);
 }
 
-/* ---- parts and lines ---- */
-
 static void keep(struct framing *f, struct bytes *piece)
 {
     buf_append_bytes(&f->cut, cut_off(piece, piece->len));
@@ -142,8 +138,6 @@ static void take_lines(struct framing *f, struct bytes *piece, struct buf *out)
     keep(f, piece);
 }
 
-/* ---- all ---- */
-
 void framing_begin(struct framing *f, struct buf *out)
 {
     if (f->form == FRAMING_EVENTS) {
@@ -160,8 +154,6 @@ void framing_take(struct framing *f, struct bytes *piece, struct buf *out)
         [FRAMING_EVENTS] = take_events, [FRAMING_PARTS] = take_part, [FRAMING_LINES] = take_lines};
     take[f->form](f, piece, out);
 }
-
-/* ---- ids ---- */
 
 bool framing_parse_id(struct bytes text, uint64_t *offset, struct bytes *id)
 {

@@ -8,8 +8,6 @@
  * what was sent to it, and is broken off after DRAIN_PATIENCE otherwise: that client resumes from its own count. */
 #define DRAIN_PATIENCE_SECONDS 2
 
-/* ---- /clients ---- */
-
 static const char *state_of(const struct http_subscriber *h)
 {
     if (!h->begun)
@@ -76,8 +74,6 @@ void app_clients(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-/* ---- quiet hours ---- */
-
 void app_heartbeats(struct app *app)
 {
     usec_t now = clock_monotonic();
@@ -93,8 +89,6 @@ void app_heartbeats(struct app *app)
         h->wrote = now;
     }
 }
-
-/* ---- stopping ---- */
 
 static void break_off(evutil_socket_t fd, short what, void *arg)
 {

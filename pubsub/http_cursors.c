@@ -38,8 +38,6 @@ static void client_gone(struct http_request *req, void *arg)
         finish(c);
 }
 
-/* ---- answers ---- */
-
 static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
 {
     char members[64];
@@ -98,8 +96,6 @@ static void carry_out(struct change *c)
     finish(c);
 }
 
-/* ---- the judge's sink ---- */
-
 static size_t nothing_pending(void *arg)
 {
     (void)arg;
@@ -147,8 +143,6 @@ static void judge(struct change *c, const struct stream_from *from)
     c->judge = subscriber_new(&config);
     subscriber_begin(c->judge);
 }
-
-/* ---- requests ---- */
 
 static struct change *begin(struct app *app, struct http_request *req, enum act act)
 {
@@ -249,8 +243,6 @@ void app_cursors(struct http_request *req, void *ctx)
     else
         list(app, req);
 }
-
-/* ---- /metrics ---- */
 
 static double lag_bytes(void *ctx)
 {

@@ -27,8 +27,6 @@ struct tail *tail_new(struct journal *j, void (*grown)(void *arg), void *arg)
     return t;
 }
 
-/* ---- the windows ---- */
-
 static struct window *at(const struct tail *t, size_t i)
 {
     return t->ring[(t->first + i) % TAIL_WINDOWS];
@@ -80,8 +78,6 @@ static struct window *find(const struct tail *t, uint64_t offset)
     }
     return NULL;
 }
-
-/* ---- reading ---- */
 
 static void stop_reader(struct tail *t)
 {
@@ -160,8 +156,6 @@ enum tail_answer tail_ask(struct tail *t, uint64_t offset, struct bytes *piece, 
         return TAIL_NOT;
     return read_on(t) ? TAIL_WAITS : TAIL_NOT;
 }
-
-/* ---- commits ---- */
 
 void tail_expect(struct tail *t, uint64_t offset)
 {

@@ -39,8 +39,6 @@ struct tap {
     struct stats_counter *messages, *bytes, *dropped, *gaps;
 };
 
-/* ---- messages ---- */
-
 static void send_lines(struct tapped *d, struct bytes lines)
 {
     struct tap *t = d->tap;
@@ -79,8 +77,6 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
     }
     buf_append(&d->cut, piece.ptr + whole, piece.len - whole);
 }
-
-/* ---- a stream ---- */
 
 static size_t nothing_pending(void *arg)
 {
@@ -153,8 +149,6 @@ static void look_for_streams(struct tap *t)
     t->begun = true;
 }
 
-/* ---- peers ---- */
-
 static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
 {
     for (size_t i = 0; i < t->n_peers; i++)
@@ -214,8 +208,6 @@ static void look_at_peers(struct tap *t)
     nng_stats_free(all);
     forget_those_gone(t);
 }
-
-/* ---- life ---- */
 
 /* Called by nng's threads. */
 static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)

@@ -22,8 +22,6 @@ struct command {
     struct event *child_event, *in_event, *out_event, *timer;
 };
 
-/* ---- what it says ---- */
-
 static void show_line(struct command *c)
 {
     struct bytes line = buf_bytes(&c->line);
@@ -92,8 +90,6 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         close_end(&c->in, &c->in_event);
 }
 
-/* ---- its end ---- */
-
 static void end(struct command *c, struct command_result result)
 {
     c->pid = 0;
@@ -141,8 +137,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     c->timed_out = true;
     set_timer(c, COMMAND_GRACE);
 }
-
-/* ---- its start ---- */
 
 /* Between fork and exec, in a process with one thread. */
 static void become(const struct command *c, int in, int out, pid_t parent)
@@ -218,8 +212,6 @@ void command_run(struct command *c, struct bytes input)
     else
         end(c, (struct command_result){.end = COMMAND_NOT_STARTED, .code = errno});
 }
-
-/* ---- life ---- */
 
 struct command *command_new(const struct command_config *config)
 {

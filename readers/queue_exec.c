@@ -67,8 +67,6 @@ static int check(struct options *o, struct config_error *error)
               : "what is to be run? --command='...', or -- PROGRAM ARGUMENT...");
 }
 
-/* ---- runs ---- */
-
 static void on_line(struct bytes line, void *arg)
 {
     (void)arg;
@@ -118,8 +116,6 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
     }
     command_run(x->command, buf_bytes(&x->input));
 }
-
-/* ---- life ---- */
 
 static char *const *argv_of(struct executor *x, struct options *o)
 {

@@ -55,8 +55,6 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-/* ---- settings ---- */
-
 static struct http_pool *make_pool(
     struct options *o, struct event_base *base, const char *token, char *error, size_t size)
 {
@@ -108,8 +106,6 @@ static int check(struct options *o, struct config_error *error)
     return rc;
 }
 
-/* ---- answers ---- */
-
 static bool is_poison(int status)
 {
     return status == 400 || status == 413 || status == 422;
@@ -156,8 +152,6 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     else
         queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: an engineer mends it */
 }
-
-/* ---- requests ---- */
 
 static void compose_body(struct sender *s)
 {
@@ -207,8 +201,6 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
     compose_headers(s);
     send_run(s);
 }
-
-/* ---- life ---- */
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {

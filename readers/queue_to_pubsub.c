@@ -29,16 +29,12 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-/* ---- settings ---- */
-
 static int check(struct options *o, struct config_error *error)
 {
     if (reader_program_check(o, error) || options_check_name(o, "stream", error))
         return -1;
     return peer_check(o, "pubsub", error);
 }
-
-/* ---- pubsub as a destination ---- */
 
 /* "413 line-too-large: line 1 is longer than ..." */
 static void describe(const struct http_reply_view *reply, char *out, size_t size)
@@ -153,8 +149,6 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
     };
     http_client_request(r->pubsub, &spec);
 }
-
-/* ---- life ---- */
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {

@@ -39,8 +39,6 @@ struct queuereader {
 
 static void advance(struct queuereader *qr);
 
-/* ---- trouble ---- */
-
 static void set_trouble(struct queuereader *qr, const char *side, const char *what)
 {
     char text[sizeof(qr->trouble)];
@@ -90,8 +88,6 @@ static void queue_faulted(struct queuereader *qr, const char *why)
     plan_faulted(qr->plan, PLAN_QUEUE, clock_monotonic(), QUEUEREADER_BACKOFF);
 }
 
-/* ---- the loop's turn ---- */
-
 static void advance_at(struct queuereader *qr, usec_t delay)
 {
     struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
@@ -104,8 +100,6 @@ static void on_advance(evutil_socket_t fd, short what, void *arg)
     (void)what;
     advance(arg);
 }
-
-/* ---- replies of the queue ---- */
 
 struct bytes queuereader_reply_member(struct bytes json, const char *name)
 {
@@ -280,8 +274,6 @@ static void acknowledged(enum http_client_result result, const struct http_reply
     }
 }
 
-/* ---- requests to the queue ---- */
-
 typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 
 static void call_queue(struct queuereader *qr, const char *method, struct buf *target, struct bytes body,
@@ -358,8 +350,6 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
         buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);
     call_queue(qr, "POST", &target, body, 0, acknowledged);
 }
-
-/* ---- the destination ---- */
 
 static void deliver(struct queuereader *qr, const struct plan_step *step)
 {
@@ -449,8 +439,6 @@ void queuereader_again(struct queuereader *qr)
     plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), 0);
 }
 
-/* ---- what is next ---- */
-
 const char *queuereader_end_text(enum queuereader_end end)
 {
     switch (end) {
@@ -515,8 +503,6 @@ static void advance(struct queuereader *qr)
     if (!qr->ended && again != INT64_MAX && !evtimer_pending(qr->advance, NULL))
         advance_at(qr, again > now ? again - now : 0);
 }
-
-/* ---- life ---- */
 
 static char *encoded(const char *text)
 {

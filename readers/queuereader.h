@@ -107,7 +107,6 @@ struct queuereader *queuereader_new(const struct queuereader_config *config);
 void queuereader_free(struct queuereader **qr);
 void queuereader_stop(struct queuereader *qr);
 
-/* ---- what the destination answers ---- */
 void queuereader_asked(struct queuereader *qr, uint64_t mark);
 void queuereader_delivered(struct queuereader *qr);
 /* Its mark is not run->mark, whatever it is: also when it says `duplicate`. */

@@ -84,8 +84,6 @@ void plan_free(struct plan **p)
     *p = NULL;
 }
 
-/* ---- batches and their acknowledgements ---- */
-
 static struct batch *front(struct plan *p)
 {
     return &p->leased[0].batch;
@@ -156,8 +154,6 @@ static void leave_work(struct plan *p)
     p->over = false;
     p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
 }
-
-/* ---- what is next ---- */
 
 static bool is_at_work(const struct plan *p)
 {
@@ -321,8 +317,6 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     occupy(p, lane, &step, now);
     return step;
 }
-
-/* ---- outcomes ---- */
 
 /* The outcome of what the lane was doing is told. */
 static void told(struct plan *p, enum plan_lane lane, enum plan_action action)

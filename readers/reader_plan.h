@@ -106,7 +106,6 @@ void plan_free(struct plan **p);
  * told; only lanes that are free are asked. */
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 
-/* ---- outcomes ---- */
 /* `epoch` 0: the queue gives none. */
 void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch);
 void plan_asked(struct plan *p, uint64_t mark); /* 0: it knows nothing of this queue */
@@ -132,7 +131,6 @@ void plan_cancelled(struct plan *p, enum plan_lane lane);
 /* Finish: acknowledge what is delivered, release the rest. A fault from here on ends it. */
 void plan_stop(struct plan *p);
 
-/* ---- what the steps are about ---- */
 const struct batch *plan_batch(const struct plan *p); /* the one that is delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */
 uint64_t plan_epoch(const struct plan *p);

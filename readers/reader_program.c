@@ -13,8 +13,6 @@ struct reader_program {
     bool stopped;
 };
 
-/* ---- settings ---- */
-
 int reader_program_check(struct options *o, struct config_error *error)
 {
     if (options_check_name(o, "queue", error) || options_check_name(o, "reader", error) ||
@@ -24,8 +22,6 @@ int reader_program_check(struct options *o, struct config_error *error)
         return 0;
     return options_refuse(o, "backoff_min", error, "it is over backoff_max");
 }
-
-/* ---- numbers ---- */
 
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
@@ -63,8 +59,6 @@ static void register_stats(struct reader_program *p)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
 }
-
-/* ---- life ---- */
 
 static void on_trouble(const char *trouble, void *arg)
 {

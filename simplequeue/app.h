@@ -54,8 +54,6 @@ void app_reset_stats(void *ctx);
 void app_register_queue(struct app *app, struct named_queue *q); /* front_open calls it */
 void app_register_numbers(struct app *app); /* those of the daemon; the queues must be open */
 
-/* ---- for the handlers ---- */
-
 /* A reply that waits for a commit. */
 struct pending {
     struct app *app;

@@ -21,8 +21,6 @@ void http_pause(struct http_request *req, void *ctx)
     http_replyf(req, 200, JSON, "{\"paused\":%s}\n", open || ms ? "true" : "false");
 }
 
-/* ---- empty ---- */
-
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
 /* Drops the next of them; false when there is none left and nothing was begun. */

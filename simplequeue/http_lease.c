@@ -200,8 +200,6 @@ void http_release(struct http_request *req, void *ctx)
         named_queue_id(q), next_id, (unsigned long long)epoch);
 }
 
-/* ---- reserve, with or without an ack riding ---- */
-
 static struct waiter *new_waiter(struct app *app, struct http_request *req)
 {
     struct waiter *w = mem_zalloc(sizeof *w);

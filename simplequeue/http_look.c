@@ -56,8 +56,6 @@ static struct look *look_new(struct app *app, struct http_request *req, size_t i
     return l;
 }
 
-/* ---- dump: what is ready ---- */
-
 static void dump_on(struct http_request *req, void *arg)
 {
     struct look *l = arg;
@@ -87,8 +85,6 @@ void http_dump(struct http_request *req, void *ctx)
     if (l)
         dump_on(req, l);
 }
-
-/* ---- dead: what is buried ---- */
 
 static void add_buried(struct look *l, uint64_t id, const struct queue_burial *b)
 {

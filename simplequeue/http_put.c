@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the reply ---- */
-
 static void put_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -28,8 +26,6 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
     }
     pending_free(p);
 }
-
-/* ---- what is asked ---- */
 
 static bool param_marks(struct http_request *req, struct queue_put *put)
 {
@@ -74,8 +70,6 @@ static void reply_unmade(
     http_problem(req, 503, result == QUEUE_NO_SPACE ? "storage-full" : "storage-failed", NULL, "%s", error);
 }
 
-/* ---- requests that wait before they have begun ---- */
-
 /* They stay as they are, and are handled again from their beginning when what they wait for is there. */
 static struct pending *wait_before(struct app *app, struct http_request *req, http_handler *handler)
 {
@@ -91,8 +85,6 @@ static struct http_request *wait_is_over(const struct pending *p)
         http_on_gone(p->req, NULL, NULL);
     return p->req;
 }
-
-/* ---- a queue that is to be made ---- */
 
 struct unmade {
     struct queue_wish wish;
@@ -129,8 +121,6 @@ struct named_queue *obtain_queue(
     }
     return q;
 }
-
-/* ---- room in a full queue ---- */
 
 static void room_told(struct room_ask *ask, enum queue_result result)
 {

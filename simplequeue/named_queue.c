@@ -65,8 +65,6 @@ void *named_queue_data(const struct named_queue *q)
     return q->data;
 }
 
-/* ---- opening and recovery ---- */
-
 struct recovery {
     struct named_queue *q;
     struct queue_now now;

@@ -139,7 +139,6 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* ---- messages that are on disk only ---- */
 /* Before a take or reserve of so many: QUEUE_OK when what it will find is in memory; QUEUE_LOADING when that is being
  * read, and on_ready is called when it is worth asking again; QUEUE_LATCHED when it cannot be read. */
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);

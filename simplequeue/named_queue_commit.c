@@ -32,8 +32,6 @@ static enum queue_result result_of(enum journal_result r)
     }
 }
 
-/* ---- finishing what is under way ---- */
-
 static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
     struct named_queue *q = o->q;
@@ -195,8 +193,6 @@ void op_finish(const struct journal_commit *c, void *arg)
     named_queue_tell_ready(q);
     named_queue_tend(q);
 }
-
-/* ---- appending ---- */
 
 size_t op_reserve(const struct named_queue *q, size_t n)
 {

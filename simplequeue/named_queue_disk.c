@@ -6,8 +6,6 @@
 
 #define KEEP_WHEN_FULL ((uint64_t)32 << 10) /* half of what is reserved at least */
 
-/* ---- reading back ---- */
-
 /* What to load next: a message that something waits for, what requests will find first, what will be read then. All
  * that wait ask again after each loading, so one wanted message is known at a time; and the two take turns. */
 static bool next_span(struct named_queue *q, struct store_span *out)
@@ -107,8 +105,6 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
-/* ---- letting go ---- */
-
 /* Segments that hold nothing any more may go. The last record stays, because it carries the next id; and so does the
  * one that carries the base of the lease numbers, until it is said again. */
 static void trim(struct named_queue *q)
@@ -124,8 +120,6 @@ static void trim(struct named_queue *q)
     readback_rest(q->readback, keep);
     journal_trim(q->config.journal, keep);
 }
-
-/* ---- keeping ---- */
 
 /* The oldest segment is not worth its space when at most a fourth of it is still needed, nor when there are so many
  * segments that they are twice what is held. Each bounds what is written again: of a segment at most a fourth, and no

@@ -84,12 +84,12 @@ struct named_queue {
     void *data;
 };
 
-/* ---- named_queue.c ---- */
+/* named_queue.c */
 /* Says in the journal where this opening's lease numbers begin: at the opening, when the record is about to be trimmed,
  * and when it was refused. */
 void named_queue_append_open(struct named_queue *q);
 
-/* ---- named_queue_commit.c ---- */
+/* named_queue_commit.c */
 struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg);
 void op_free(struct op *o);
 void op_free_spare(struct named_queue *q);
@@ -102,20 +102,20 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
 size_t op_reserve(const struct named_queue *q, size_t n);
 enum queue_result op_append_record(struct op *o, struct queue_now now);
 
-/* ---- named_queue_put.c ---- */
+/* named_queue_put.c */
 /* The put is decided: its mark is not under way any more. */
 void named_queue_mark_decided(struct named_queue *q, const struct op *o);
 /* Memory only: the producer's mark is committed. */
 void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t value);
 void named_queue_marks_free(struct named_queue *q);
 
-/* ---- named_queue_disk.c ---- */
+/* named_queue_disk.c */
 /* The KEEP record of an op is committed, or refused. */
 void named_queue_kept(struct op *o, const struct journal_commit *c);
 /* After anything that changed what is held: trims, spills, reads ahead. */
 void named_queue_tend(struct named_queue *q);
 
-/* ---- named_queue_lease.c ---- */
+/* named_queue_lease.c */
 /* Goes on with what waits for messages that were away; anything but QUEUE_OK for `give_up` is what they are told instead. */
 void named_queue_resume(struct named_queue *q, enum queue_result give_up);
 void named_queue_tell_ready(struct named_queue *q);

@@ -20,8 +20,6 @@ void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, us
             queue_put_back(q->core, id, retry_at);
 }
 
-/* ---- what becomes of messages taken or leased ---- */
-
 /* Appends the record for the op's busy messages; on refusal they are what they were. */
 static enum queue_result settle_busy(struct op *o, struct queue_now now)
 {
@@ -123,8 +121,6 @@ void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now no
         queue_resume(q->core);
     named_queue_tell_ready(q);
 }
-
-/* ---- becoming ready late ---- */
 
 /* Copies the bytes of the op's messages, which are set aside, as far as they are in memory. */
 static enum queue_result gather(struct op *o)

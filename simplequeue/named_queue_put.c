@@ -8,8 +8,6 @@
 #define EVICT_ITEMS 50000  /* set aside at once, */
 #define EVICT_BYTES (4u << 20)
 
-/* ---- marks ---- */
-
 static struct mark *find_mark(const struct named_queue *q, const char *producer)
 {
     struct mark *m;
@@ -84,8 +82,6 @@ void named_queue_mark_decided(struct named_queue *q, const struct op *o)
     if (q->newest == o)
         q->newest = before;
 }
-
-/* ---- putting ---- */
 
 /* What is put, or taken out. */
 struct amount {

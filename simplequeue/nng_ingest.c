@@ -39,8 +39,6 @@ struct batch {
     usec_t began;
 };
 
-/* ---- listening ---- */
-
 /* Called by nng's threads. Before it is added is where nng lets a connection be refused, and one that got there is told
  * of when it is removed, refused or not. */
 static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
@@ -71,8 +69,6 @@ static int set_socket(struct nng_ingest *in)
         why = nng_pipe_notify(in->socket, NNG_PIPE_EV_REM_POST, on_connection, in);
     return why;
 }
-
-/* ---- numbers ---- */
 
 static double gauge_waiting(void *arg)
 {
@@ -105,8 +101,6 @@ static void add_numbers(struct nng_ingest *in)
     stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
 }
 
-/* ---- receiving, as long as there is room ---- */
-
 static bool has_room(const struct nng_ingest *in)
 {
     return in->waiting < NNG_INGEST_MESSAGES && in->waiting_bytes < NNG_INGEST_BYTES;
@@ -121,8 +115,6 @@ static void set_receiving(struct nng_ingest *in)
         event_del(in->readable);
     in->receiving = wanted;
 }
-
-/* ---- answering ---- */
 
 /* The message itself becomes the reply: its header says who asked. */
 static void answer(struct batch *b, const struct buf *text)
@@ -192,8 +184,6 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     buf_free(&text);
     app_arm(app);
 }
-
-/* ---- what is asked ---- */
 
 static bool known_parameters(const struct url_query *query)
 {
@@ -374,8 +364,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     }
     set_receiving(in);
 }
-
-/* ---- life ---- */
 
 struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error)
 {

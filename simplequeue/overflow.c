@@ -77,8 +77,6 @@ static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
     buf_append_char(out, '\n');
 }
 
-/* ---- the line ---- */
-
 static struct room_ask *line_take(struct room_line *line)
 {
     struct room_ask *ask = line->first;
@@ -188,8 +186,6 @@ void overflow_on_ready(struct named_queue *q)
     serve_soon(line->batch);
 }
 
-/* ---- one batch's way ---- */
-
 static void on_removed(const struct queue_outcome *outcome, void *arg)
 {
     struct eviction *e = arg;
@@ -249,8 +245,6 @@ void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask)
     app->pending++;
     serve_soon(line->batch);
 }
-
-/* ---- life ---- */
 
 void overflow_poll(struct app *app)
 {

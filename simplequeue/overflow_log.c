@@ -50,7 +50,7 @@ static struct batch *batches_take(struct batches *list)
     return b;
 }
 
-/* ---- writing: in the thread ---- */
+/* Writing: in the thread. */
 
 static int sync_name(const char *path)
 {
@@ -145,8 +145,6 @@ static void *write_all(void *arg)
     pthread_mutex_unlock(&log->lock);
     return NULL;
 }
-
-/* ---- the owner's side ---- */
 
 struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg)
 {

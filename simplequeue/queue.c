@@ -8,8 +8,6 @@ static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (i
                   (int)MESSAGE_READY == (int)STORE_RESTING,
     "the store knows these states");
 
-/* ---- ranges of ids ---- */
-
 void id_ranges_add_range(struct id_ranges *r, struct id_range range)
 {
     r->count += range.last - range.first + 1;
@@ -34,8 +32,6 @@ void id_ranges_free(struct id_ranges *r)
     free(r->at);
     *r = (struct id_ranges){0};
 }
-
-/* ---- a heap of ids ---- */
 
 static void id_heap_put(struct id_heap *h, uint64_t id)
 {
@@ -64,8 +60,6 @@ static uint64_t id_heap_take(struct id_heap *h)
     h->ids[at] = moved;
     return least;
 }
-
-/* ---- states and counts ---- */
 
 struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t lease_base, void *owner)
 {
@@ -210,8 +204,6 @@ static void drop(struct queue *q, uint64_t id, const struct message *m)
     store_drop(&q->store, id);
 }
 
-/* ---- putting ---- */
-
 uint64_t queue_next_add(const struct queue *q)
 {
     return q->store.next_id;
@@ -255,8 +247,6 @@ void queue_add_abort(struct queue *q, uint64_t first_id, size_t n)
         drop(q, id, store_find(&q->store, id));
     store_undo(&q->store, q->state.next_id);
 }
-
-/* ---- taking ---- */
 
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
 {
@@ -373,8 +363,6 @@ void queue_reset_high_water(struct queue *q)
 {
     q->state.depth_high_water = queue_depth(q);
 }
-
-/* ---- leases ---- */
 
 static struct lease *find_lease(const struct queue *q, uint64_t number)
 {
@@ -545,8 +533,6 @@ void queue_lease_expire(struct queue *q, uint64_t number)
         q->state.expired++;
 }
 
-/* ---- what becomes of busy messages ---- */
-
 /* A busy message leaves what it was under: its lease counts one less, a delay or burial is freed. */
 static void leave_owner(struct queue *q, struct message *m)
 {
@@ -651,8 +637,6 @@ void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reaso
     each_busy(q, ids, bury_one, &told);
 }
 
-/* ---- delayed and buried ones ---- */
-
 bool queue_set_aside(struct queue *q, uint64_t id)
 {
     struct message *m = store_find(&q->store, id);
@@ -700,8 +684,6 @@ bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 {
     return store_next_resting(&q->store, from, id);
 }
-
-/* ---- recovery ---- */
 
 bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)
 {

@@ -106,7 +106,6 @@ uint64_t queue_last_lease(const struct queue *q); /* the highest number given, o
 /* The journal offset that every message held is at or above; see store_lowest_offset. */
 uint64_t queue_lowest_offset(const struct queue *q);
 
-/* ---- putting ---- */
 /* The id that queue_add will give. */
 uint64_t queue_next_add(const struct queue *q);
 /* Copies the messages as pending; the first one's id. */
@@ -118,7 +117,6 @@ void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
 void queue_add_commit_delayed(
     struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due);
 
-/* ---- reading ---- */
 /* The message's bytes, good until a message is removed or spilled; and its tries. It must be held. ptr is NULL when it
  * is away. */
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
@@ -151,7 +149,6 @@ void queue_resume(struct queue *q);
 /* depth_high_water begins again at the depth there is. */
 void queue_reset_high_water(struct queue *q);
 
-/* ---- by lease ---- */
 /* Those of `wanted` (any order, may overlap) that are leased under the number become busy; appended to *out.
  * How many. */
 uint64_t queue_hold(
@@ -171,7 +168,6 @@ uint64_t queue_epoch(const struct queue *q, const char *reader);
 /* A lease's deadline has come (its timer was first in the heap): the messages are back in their place. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
 
-/* ---- what becomes of busy messages ---- */
 void queue_remove(struct queue *q, const struct id_ranges *ids);
 /* Back: under their lease if it still runs, else ready in their place. What queue_set_aside took goes back
  * by queue_put_back. */
@@ -180,7 +176,6 @@ void queue_abort(struct queue *q, const struct id_ranges *ids);
 void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at);
 
-/* ---- delayed and buried ones ---- */
 /* A delayed or buried message becomes busy, to be moved to the end under a new id. False when it is
  * neither. */
 bool queue_set_aside(struct queue *q, uint64_t id);
@@ -199,7 +194,7 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 /* The first ready message at or after `from`; false when there is none. */
 bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id);
 
-/* ---- messages whose bytes are on disk: "away". Reading them again is the owner's. ---- */
+/* Messages whose bytes are on disk: "away". Reading them again is the owner's. */
 #define QUEUE_WINDOW ((uint64_t)2 << 20) /* read ahead: a 64th of the limit, within these */
 #define QUEUE_WINDOW_LEAST ((uint64_t)128 << 10)
 
@@ -220,7 +215,6 @@ void queue_load_begin(struct queue *q, const struct store_span *span);
 bool queue_load(struct queue *q, uint64_t id, struct bytes text); /* see store_load */
 bool queue_load_end(struct queue *q, const struct store_span *span);
 
-/* ---- what keeps the journal ---- */
 struct queue_view {
     uint64_t id;
     enum message_state state;
@@ -239,7 +233,7 @@ bool queue_next_below(const struct queue *q, uint64_t offset, uint64_t from, str
 void queue_set_kept(struct queue *q, const struct store_span *page, uint64_t offset);
 bool queue_load_misses(struct queue *q, const struct store_span *span);
 
-/* ---- recovery: in the order of the journal, before anything above ---- */
+/* Recovery: in the order of the journal, before anything above. */
 /* False when the id is below the next. */
 bool queue_restore_add(
     struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset);

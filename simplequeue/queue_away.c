@@ -1,8 +1,6 @@
 /* Messages of a queue whose bytes are on disk, and what of the journal is kept for them. */
 #include "queue_internal.h"
 
-/* ---- what is away ---- */
-
 /* Of what will be read next: kept, and read ahead. */
 static uint64_t window(uint64_t limit)
 {
@@ -75,8 +73,6 @@ bool queue_load_end(struct queue *q, const struct store_span *span)
 {
     return store_load_end(&q->store, span);
 }
-
-/* ---- what keeps the journal ---- */
 
 bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
 {

@@ -40,8 +40,6 @@ static struct bytes cut(struct bytes *from, size_t n)
     return front;
 }
 
-/* ---- encoding ---- */
-
 static void put_head(struct buf *out, enum queue_record_type type, size_t n, uint64_t id)
 {
     const char start[4] = {(char)type, RECORD_VERSION, 0, 0};
@@ -135,8 +133,6 @@ void queue_log_bury(
     put_tries(out, q, ids);
     buf_append_bytes(out, reason);
 }
-
-/* ---- decoding ---- */
 
 /* By type: bytes between the head and the items, and bytes of an item in the table. */
 static const struct {

@@ -11,8 +11,6 @@ void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
     *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-/* ---- what pages cost ---- */
-
 /* Before a page changes, and after. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
@@ -39,8 +37,6 @@ void store_free(struct store *s)
     free(s->pages);
     *s = (struct store){0};
 }
-
-/* ---- pages ---- */
 
 static void pages_make_room(struct store *s)
 {
@@ -124,8 +120,6 @@ static struct store_page *page_of(struct store *s, uint64_t id)
     struct store_page *p = s->pages[page_index(s, id)];
     return id >= p->first_id && id - p->first_id < p->span ? p : NULL;
 }
-
-/* ---- messages ---- */
 
 struct message *store_add(struct store *s, struct bytes text, unsigned state)
 {
@@ -259,8 +253,6 @@ void store_undo(struct store *s, uint64_t floor)
     }
 }
 
-/* ---- places in the journal ---- */
-
 void store_set_offset(struct store *s, uint64_t id, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);
@@ -359,8 +351,6 @@ void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
     page_insert(p, id, len);
     charge(s, p);
 }
-
-/* ---- letting go of bytes, and reading them again ---- */
 
 static bool overlaps(const struct store_page *p, uint64_t first, uint64_t last)
 {

@@ -95,7 +95,6 @@ struct store_span {
     bool kept;                  /* offset is not in the order of ids */
 };
 
-/* ---- places in the journal ---- */
 /* Notes where a committed message is. Offsets come in the order of ids. */
 void store_set_offset(struct store *s, uint64_t id, uint64_t offset);
 /* At or below the journal offset of every message held, and above what is not needed. STORE_NO_OFFSET when none has
@@ -112,7 +111,6 @@ bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, str
 /* All messages of the page, as far as they are held, stand in the journal at `offset` too. */
 void store_set_kept(struct store *s, const struct store_span *page, uint64_t offset);
 
-/* ---- letting go of bytes, and reading them again ---- */
 /* Lets pages go away until `bytes` of memory are free: the last ones first, but no page with an id in [keep_from,
  * keep_to], none that is being loaded or was loaded last, and not the last one. How many bytes that freed. */
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes);

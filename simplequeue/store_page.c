@@ -10,8 +10,6 @@ static struct message *block_record(const struct store_page *p, size_t i)
     return (struct message *)(void *)(p->memory + p->size) - (i + 1);
 }
 
-/* ---- making and filling ---- */
-
 /* Has the kernel give all of it at once: a page fault for each 4 KiB costs a third more. Where it cannot, they come. */
 static void populate(char *memory, size_t size)
 {
@@ -81,8 +79,6 @@ bool page_undo(struct store_page *p)
     p->span--;
     return true;
 }
-
-/* ---- finding ---- */
 
 /* The index of the first slot at or above `id`. */
 static size_t slot_index(const struct store_page *p, uint64_t id)
@@ -194,8 +190,6 @@ uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
-/* ---- becoming smaller ---- */
-
 #define SPARSE 4 /* times what is needed */
 
 bool page_is_sparse(const struct store_page *p)
@@ -227,8 +221,6 @@ void page_compact(struct store_page *p)
     p->n_slots = n;
     p->form = PAGE_SLOTS;
 }
-
-/* ---- going away ---- */
 
 static bool is_bare(const struct message *m)
 {
@@ -319,8 +311,6 @@ bool page_is_partial(const struct store_page *p)
             return true;
     return p->form == PAGE_BARE;
 }
-
-/* ---- coming back ---- */
 
 void page_load_begin(struct store_page *p)
 {

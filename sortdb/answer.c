@@ -21,8 +21,6 @@ struct answer {
     struct evbuffer *piece;
 };
 
-/* ---- lines ---- */
-
 static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
 {
     if (!l->found)
@@ -49,8 +47,6 @@ static bool lacks_lf(struct bytes run)
     return run.len > 0 && run.ptr[run.len - 1] != '\n';
 }
 
-/* ---- short answers ---- */
-
 static void send_copied(
     struct http_request *req, const struct generation *g, struct answer_lines *l, struct buf *scratch)
 {
@@ -68,8 +64,6 @@ static void send_copied(
     else
         http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
 }
-
-/* ---- long answers ---- */
 
 static void answer_free(struct answer *a)
 {

@@ -17,8 +17,6 @@ struct generation {
     struct sorted_file **files; /* info.shards of them; NULL beyond what is open */
 };
 
-/* ---- opening ---- */
-
 static struct generation *generation_new(uint32_t shards, char separator)
 {
     struct generation *g = mem_zalloc(sizeof(*g));
@@ -222,8 +220,6 @@ bool generation_is_untouched(const struct generation *g, char error[GENERATION_E
     return true;
 }
 
-/* ---- which shard ---- */
-
 static uint32_t shard_of_key(const struct generation *g, struct bytes key)
 {
     struct record_key parsed;
@@ -258,8 +254,6 @@ static struct bytes common_prefix(struct bytes a, struct bytes b)
     return bytes_of(a.ptr, n);
 }
 
-/* ---- one record ---- */
-
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
 {
     const struct sorted_text *t = sorted_file_text(g->files[shard]);
@@ -283,8 +277,6 @@ bool generation_find(const struct generation *g, struct bytes key, struct bytes 
     }
     return false;
 }
-
-/* ---- several records ---- */
 
 void generation_cursor_free(struct generation_cursor *c)
 {

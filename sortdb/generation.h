@@ -58,7 +58,6 @@ bool generation_is_untouched(const struct generation *g, char error[GENERATION_E
 /* A record's line, its LF included if the file has it; false when there is none. Nothing is allocated. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* ---- several records ---- */
 /* A run of records still to be read: in each of `n` shards the lines from `begin` to `end`. It holds no reference. Those that
  * have any left are a heap, the one with the first line on top: going on costs the logarithm of the shards. */
 struct generation_part {

@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- what every answer has ---- */
-
 /* The generation that this request is answered from; NULL when it has been refused. */
 static struct generation *begin_answer(struct app *app, struct http_request *req)
 {
@@ -34,8 +32,6 @@ static void reply_missing(struct http_request *req, const struct generation *g)
     else
         http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
 }
-
-/* ---- single records ---- */
 
 static bool find(struct app *app, struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
 {
@@ -76,8 +72,6 @@ static void mget(struct http_request *req, void *ctx)
     add_headers(req, g, generation_info(g).shards == 1 ? 0 : GENERATION_NO_SHARD);
     answer_send(req, g, &answer, &app->scratch);
 }
-
-/* ---- runs of records ---- */
 
 static void send_cursor(struct app *app, struct http_request *req, struct generation *g,
     struct answer_lines *lines, uint64_t limit)
@@ -120,8 +114,6 @@ static void range(struct http_request *req, void *ctx)
     generation_range(g, span.start, span.end, &lines.cursor);
     send_cursor(app, req, g, &lines, span.limit);
 }
-
-/* ---- /reload ---- */
 
 static void on_caller_gone(struct http_request *req, void *arg)
 {
@@ -169,8 +161,6 @@ void app_answer_calls(struct app *app, uint64_t ticket, const char *trouble)
         call = next;
     }
 }
-
-/* ---- /stats ---- */
 
 void app_extra_stats(void *ctx, bool json, struct buf *out)
 {

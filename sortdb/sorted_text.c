@@ -23,8 +23,6 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* ---- searches ---- */
-
 /* Does a line with this key stand before the place that is looked for? */
 typedef bool before_fn(struct bytes key, struct bytes sought, char separator);
 
@@ -107,8 +105,6 @@ struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start,
     size_t begin = sorted_seek(t, start);
     return (struct sorted_span){begin, seek(t, begin, key_is_not_above, end)};
 }
-
-/* ---- the check ---- */
 
 const char *sorted_fault_text(enum sorted_fault fault)
 {

@@ -26,13 +26,11 @@ struct sorted_span {
     size_t begin, end;
 };
 
-/* ---- one line ---- */
 /* The offset behind the line that begins at `at`, its LF included. */
 size_t sorted_line_end(const struct sorted_text *t, size_t at);
 /* The key of the line at [begin, end). */
 struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span line);
 
-/* ---- searches ---- */
 /* The first line with exactly this key; false when there is none. */
 bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line);
 /* Every line whose key begins with `prefix`. */
@@ -42,7 +40,6 @@ struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start,
 /* Where the first line with key >= `key` begins. */
 size_t sorted_seek(const struct sorted_text *t, struct bytes key);
 
-/* ---- the check ---- */
 enum sorted_fault {
     SORTED_OK,
     SORTED_NO_SEPARATOR, /* a line without one, or an empty line */

@@ -66,8 +66,6 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end)
     count(p, lines, end);
 }
 
-/* ---- the file ---- */
-
 static int make_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -129,8 +127,6 @@ int archive_part_take_through(
     errno = saved;
     return -1;
 }
-
-/* ---- after a start ---- */
 
 static int cut_back(struct archive_part *p, const char *path, char *error)
 {

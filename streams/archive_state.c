@@ -65,8 +65,6 @@ void archive_state_print(const struct archive_state *s, struct buf *out)
     buf_append_str(out, "]}\n");
 }
 
-/* ---- reading ---- */
-
 static int fail(char *error, const char *what)
 {
     snprintf(error, ARCHIVE_ERROR_TEXT, "%s", what);
@@ -121,8 +119,6 @@ static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file
     f->period = bytes_dup(period.v.string);
     return true;
 }
-
-/* ---- what it says ---- */
 
 static bool is_id(const char *id)
 {
@@ -244,8 +240,6 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
     buf_free(&text);
     return rc;
 }
-
-/* ---- writing ---- */
 
 static int write_new(const char *path, struct bytes text)
 {

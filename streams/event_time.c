@@ -48,7 +48,7 @@ void event_time_free(struct event_time **ep)
     *ep = NULL;
 }
 
-/* ---- at a glance ----
+/* At a glance.
  *
  * Parsing all of a line costs more than all else that is done with it. In an object that holds no other object the bytes
  * "NAME" can be nothing but a string of their own: inside a string a quote has a backslash before it, and behind one that

@@ -67,8 +67,6 @@ struct file_archive {
     struct minute minutes[MINUTES];
 };
 
-/* ---- trouble ---- */
-
 /* Want of room passes; what else fails is final. */
 static void set_trouble(struct file_archive *a, bool passes, const char *text)
 {
@@ -93,8 +91,6 @@ static void clear_want_of_room(struct file_archive *a)
     a->trouble[0] = '\0';
     log_info("there is room again");
 }
-
-/* ---- names ---- */
 
 /* The format is the user's, and strftime reads no arguments by it. */
 #pragma GCC diagnostic push
@@ -215,8 +211,6 @@ static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
     return p;
 }
 
-/* ---- taking ---- */
-
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
@@ -291,8 +285,6 @@ void file_archive_gap(struct file_archive *a, uint64_t after)
     a->cursor.offset = after;
     a->changed = true;
 }
-
-/* ---- committing ---- */
 
 static void run_commit(void *arg)
 {
@@ -427,8 +419,6 @@ static void finish_commit(struct file_archive *a)
         forget_dropped(a);
 }
 
-/* ---- finishing ---- */
-
 static void run_finish(void *arg)
 {
     struct file_archive *a = arg;
@@ -465,8 +455,6 @@ static void start_finishing(struct file_archive *a)
     if (a->finishing.part != NULL)
         worker_start(a->finisher, run_finish, a);
 }
-
-/* ---- what is due ---- */
 
 /* More than max_open are open after a crash that came between the closing of some and the commit that would have said so:
  * they would keep the archive full, and no line would come that closes one. */
@@ -533,8 +521,6 @@ int file_archive_flush(struct file_archive *a)
     }
     return -1;
 }
-
-/* ---- life ---- */
 
 static int take_lock(const char *state_path, char *error)
 {
@@ -629,8 +615,6 @@ void file_archive_close(struct file_archive **ap)
     free(a);
     *ap = NULL;
 }
-
-/* ---- what it tells ---- */
 
 const struct stream_cursor *file_archive_cursor(const struct file_archive *a)
 {

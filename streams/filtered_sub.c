@@ -49,8 +49,6 @@ static void forget(struct filtered_sub *h)
     free(h);
 }
 
-/* ---- the answer ---- */
-
 static void start_answer(struct filtered_sub *h)
 {
     const struct stream_cursor *at = stream_client_cursor(h->source);
@@ -108,8 +106,6 @@ static void client_gone(struct http_request *req, void *arg)
     (void)req;
     forget(arg);
 }
-
-/* ---- what the source does ---- */
 
 static void on_begin(void *arg)
 {
@@ -172,8 +168,6 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     (void)before, (void)after;
     end_soon(arg);
 }
-
-/* ---- the request ---- */
 
 /* filter_subject and filter_pattern, bitly's names; both or neither. False: answered. */
 static bool read_filter(const struct filtered_subs *s, struct http_request *req, struct line_filter **out)
@@ -254,8 +248,6 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     http_set_long_poll(req);
     begin(h, stream, from);
 }
-
-/* ---- life ---- */
 
 struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config)
 {

@@ -72,8 +72,6 @@ struct writer {
     uint64_t gaps, untimed;
 };
 
-/* ---- settings ---- */
-
 static int check(struct options *o, struct config_error *error)
 {
     const char *format = options_string(o, "filename_format");
@@ -96,8 +94,6 @@ static char *default_state_path(const char *format, const char *stream)
     buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)fixed, format, stream);
     return path.ptr;
 }
-
-/* ---- lines ---- */
 
 static int64_t now_seconds(void)
 {
@@ -160,8 +156,6 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     file_archive_gap(w->archive, after);
 }
 
-/* ---- what is due ---- */
-
 static void tell_health(struct writer *w)
 {
     bool final, refused;
@@ -199,8 +193,6 @@ static void on_ticker(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     tick(arg);
 }
-
-/* ---- life ---- */
 
 static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
 {

@@ -105,8 +105,6 @@ struct program {
     bool state_failed;
 };
 
-/* ---- settings ---- */
-
 static bool is_get(struct options *o)
 {
     return strcmp(options_string(o, "method"), "GET") == 0;
@@ -159,8 +157,6 @@ static int check(struct options *o, struct config_error *error)
     return 0;
 }
 
-/* ---- health ---- */
-
 static void tell_health(struct program *p)
 {
     const char *trouble = NULL;
@@ -199,8 +195,6 @@ static void on_change(void *arg)
     if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
         end_drain(p);
 }
-
-/* ---- to strangers ---- */
 
 /* A state that cannot be stored is trouble, and tried again with the next: lines go on meanwhile, and would be delivered
  * again after a crash. */
@@ -334,8 +328,6 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
     return 0;
 }
 
-/* ---- into our own ---- */
-
 static int start_republish(struct program *p, struct options *o, struct config_error *error)
 {
     char *token;
@@ -360,8 +352,6 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         .arg = p});
     return 0;
 }
-
-/* ---- numbers ---- */
 
 #define NUMBER(name, expression)                                                                             \
     static double read_##name(void *ctx)                                                                     \
@@ -391,8 +381,6 @@ static void register_stats(struct program *p)
     for (size_t i = 0; p->poster != NULL && i < sizeof rows / sizeof *rows; i++)
         stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
 }
-
-/* ---- life ---- */
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {

@@ -61,8 +61,6 @@ struct program {
     int64_t to_show;
 };
 
-/* ---- settings ---- */
-
 static int make_filter(
     struct options *o, struct hash_key **key, struct line_filter **filter, struct config_error *error)
 {
@@ -116,8 +114,6 @@ static int check(struct options *o, struct config_error *error)
     hash_key_free(&key);
     return 0;
 }
-
-/* ---- --dry-run ---- */
 
 #define LONG_SHOWN ((size_t)200) /* bytes of a line over max_line */
 
@@ -204,8 +200,6 @@ static void on_sample_change(void *arg)
         end_sample(p);
 }
 
-/* ---- health and numbers ---- */
-
 static void on_change(void *arg)
 {
     struct program *p = arg;
@@ -258,8 +252,6 @@ static void register_stats(struct program *p)
     for (size_t i = 0; p->republish != NULL && i < sizeof rows / sizeof *rows; i++)
         stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
 }
-
-/* ---- life ---- */
 
 static void serve_sub(struct http_request *req, void *ctx)
 {

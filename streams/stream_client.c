@@ -40,8 +40,6 @@ static void changed(struct stream_client *c)
         c->config.on_change(c->config.arg);
 }
 
-/* ---- what is wrong ---- */
-
 static void set_trouble(struct stream_client *c, bool refused, const char *text)
 {
     if (strcmp(c->trouble, text) != 0)
@@ -71,8 +69,6 @@ static void set_target(struct stream_client *c, uint64_t end)
     check_caught_up(c);
 }
 
-/* ---- asking again ---- */
-
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
@@ -91,8 +87,6 @@ static void refuse(struct stream_client *c, const char *text)
     set_trouble(c, true, text);
     ask_after(c, RETRY_REFUSED);
 }
-
-/* ---- lines ---- */
 
 static void on_lines(void *arg, struct bytes lines)
 {
@@ -171,8 +165,6 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         c->config.on_begin(c->config.arg);
     set_target(c, end);
 }
-
-/* ---- endings ---- */
 
 static uint64_t member_number(struct bytes body, const char *pointer, uint64_t fallback)
 {
@@ -285,8 +277,6 @@ static void ask(struct stream_client *c)
     c->call = http_client_request(c->config.pubsub, &spec);
     buf_free(&target);
 }
-
-/* ---- life ---- */
 
 struct stream_client *stream_client_new(const struct stream_client_config *config)
 {

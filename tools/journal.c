@@ -23,8 +23,6 @@ static const char help[] =
     "\n"
     "DIR is the directory that holds the .seg files.\n";
 
-/* ---- check ---- */
-
 static void describe(const struct inspect_event *e)
 {
     if (e->kind == INSPECT_DAMAGE)
@@ -78,8 +76,6 @@ static int check(const char *dir, bool payload)
             sum.segments, sum.frames, sum.bytes, sum.first, sum.end, verdict(r, &sum));
     return exit_status(r, error);
 }
-
-/* ---- dump ---- */
 
 static void print_bytes(struct bytes b)
 {
@@ -139,8 +135,6 @@ static int dump(const char *dir, bool payload)
     char error[PATH_MAX + 128];
     return exit_status(journal_inspect(dir, dump_event, &payload, error, sizeof error), error);
 }
-
-/* ---- repair ---- */
 
 static void found_event(const struct inspect_event *e, void *arg)
 {

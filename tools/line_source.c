@@ -36,8 +36,6 @@ static int fail(const struct line_source *s, char *error, const char *why)
     return -1;
 }
 
-/* ---- opening ---- */
-
 /* A signal ends the wait early, so that who sent it is heeded. */
 static bool has_input(const struct line_source *s)
 {
@@ -130,8 +128,6 @@ void line_source_close(struct line_source **sp)
     *sp = NULL;
 }
 
-/* ---- unpacking ---- */
-
 static void drop_front(struct buf *b, size_t n)
 {
     memmove(b->ptr, b->ptr + n, b->len - n);
@@ -189,8 +185,6 @@ static int fill(struct line_source *s, char *error)
     s->at_end = false;
     return 0;
 }
-
-/* ---- lines ---- */
 
 static void forget_given(struct line_source *s)
 {

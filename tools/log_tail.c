@@ -32,8 +32,6 @@ static int fail(char *error, const char *path)
     return -1;
 }
 
-/* ---- the state ---- */
-
 static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t *out)
 {
     struct json_value v = json_doc_at(doc, pointer);
@@ -80,8 +78,6 @@ static int write_state(const struct log_tail *t, char *error)
     buf_free(&directory);
     return rc;
 }
-
-/* ---- finding files ---- */
 
 static bool is_file(const struct stat *st, const struct place *p)
 {
@@ -186,8 +182,6 @@ static struct search find_next(const struct log_tail *t, const struct stat *left
     return s;
 }
 
-/* ---- opening ---- */
-
 static int take_source(struct log_tail *t, const char *path, char *error)
 {
     struct stat st;
@@ -278,8 +272,6 @@ void log_tail_close(struct log_tail **tp)
     free(t);
     *tp = NULL;
 }
-
-/* ---- reading ---- */
 
 uint64_t log_tail_offset(const struct log_tail *t)
 {

@@ -105,8 +105,6 @@ static const char *queue_url(void *arg)
     return pipeline_url(p->pipeline, "simplequeue");
 }
 
-/* ---- pace ---- */
-
 static void sleep_for(usec_t t)
 {
     struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
@@ -124,8 +122,6 @@ static void keep_pace(struct put *p, size_t lines)
     while (!stopped && (now = clock_monotonic()) < p->pace)
         sleep_for(p->pace - now);
 }
-
-/* ---- lines ---- */
 
 static int flush(struct put *p)
 {
@@ -161,8 +157,6 @@ static int complain(const char *why, int status)
     fprintf(stderr, "\nmillrace put: %s\n", why);
     return status;
 }
-
-/* ---- files ---- */
 
 static int skip(struct put *p, struct line_source *s)
 {
@@ -255,8 +249,6 @@ static int put_files(struct put *p, char **files, size_t n)
     return stopped && status == 0 ? 128 + SIGINT : status;
 }
 
-/* ---- --follow ---- */
-
 static char *state_path(const struct put *p, const char *path)
 {
     const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
@@ -340,8 +332,6 @@ static int follow(struct put *p, const char *path)
     log_tail_close(&t);
     return status;
 }
-
-/* ---- life ---- */
 
 static void summary(struct put *p)
 {

@@ -27,8 +27,6 @@ struct put_batch {
     struct put_batch_numbers numbers;
 };
 
-/* ---- asking ---- */
-
 struct reply {
     struct put_batch *batch;
     struct http_call *call; /* NULL: it has ended */
@@ -129,8 +127,6 @@ static bool mark_in(struct bytes body, uint64_t *mark)
     return ok;
 }
 
-/* ---- trying again ---- */
-
 static void wait_a_while(usec_t t)
 {
     struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
@@ -219,8 +215,6 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
     buf_free(&target);
     return status;
 }
-
-/* ---- the batch ---- */
 
 static void clear(struct put_batch *b)
 {
@@ -323,8 +317,6 @@ struct put_batch_numbers put_batch_numbers(const struct put_batch *b)
 {
     return b->numbers;
 }
-
-/* ---- life ---- */
 
 struct put_batch *put_batch_new(const struct put_batch_config *config)
 {

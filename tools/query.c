@@ -98,8 +98,6 @@ static bool parse_args(struct ask *a, int argc, char **argv)
     return strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0;
 }
 
-/* ---- tables ---- */
-
 static struct bytes text_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
 {
     char pointer[96];
@@ -232,8 +230,6 @@ static int refused(int status, const struct buf *body)
     json_doc_free(&d);
     return status == 503 || status == 429 ? EX_TEMPFAIL : EX_USAGE;
 }
-
-/* ---- asking ---- */
 
 static void show_curl(const char *url, const char *target)
 {

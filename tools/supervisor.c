@@ -70,8 +70,6 @@ static void set_timer(struct child *c, usec_t after)
     event_add(c->timer, &tv);
 }
 
-/* ---- a process's output ---- */
-
 static void show_lines(struct child *c, bool all)
 {
     struct evbuffer *in = bufferevent_get_input(c->output);
@@ -123,8 +121,6 @@ static void drain_output(struct child *c)
         evbuffer_add(in, piece, (size_t)n);
     close_output(c);
 }
-
-/* ---- starting ---- */
 
 /* Between fork and exec, in a process with one thread. */
 static void become(const struct child *c, int output, pid_t parent)
@@ -223,8 +219,6 @@ static void became_ready(struct child *c)
     start_next(c->owner);
 }
 
-/* ---- stopping ---- */
-
 static void stop_child(struct child *c)
 {
     set_state(c, SUPERVISOR_STOPPING);
@@ -278,8 +272,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* ---- deaths ---- */
-
 static void restart_later(struct child *c)
 {
     const struct supervisor_config *config = &c->owner->config;
@@ -330,8 +322,6 @@ static void go_on_after_death(struct child *c, const char *how, int code)
             LOG_I("code", code), LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
     }
 }
-
-/* ---- readiness ---- */
 
 static struct child *child_of(struct supervisor *s, pid_t pid)
 {
@@ -384,8 +374,6 @@ static void on_notify(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* ---- deaths are told ---- */
-
 static void on_child_signal(evutil_socket_t fd, short what, void *arg)
 {
     struct supervisor *s = arg;
@@ -405,8 +393,6 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
             go_on_after_death(c, "exit", WEXITSTATUS(status));
     }
 }
-
-/* ---- life ---- */
 
 /* A name in the abstract space needs no file and cannot be left behind. */
 static int open_notify_socket(struct supervisor *s)

@@ -68,8 +68,6 @@ struct up {
     int status;
 };
 
-/* ---- what users see ---- */
-
 static void on_line(size_t program, struct bytes line, void *arg)
 {
     static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
@@ -150,8 +148,6 @@ static void on_change(size_t program, void *arg)
     }
 }
 
-/* ---- running ---- */
-
 static void on_end(int status, void *arg)
 {
     struct up *up = arg;
@@ -215,8 +211,6 @@ static int run_pipeline(struct up *up, const struct options *o)
     return up->status;
 }
 
-/* ---- programs that come to an end ---- */
-
 static int run_to_end(char *const *argv)
 {
     int status;
@@ -249,7 +243,7 @@ static int make_archive(const struct up *up)
     return status;
 }
 
-/* ---- --check-config: each daemon checks its own part ---- */
+/* --check-config: each daemon checks its own part. */
 
 static int check_one(const struct up_daemon *d)
 {
@@ -286,8 +280,6 @@ static int check_pipeline(const struct up_plan *plan, const struct options *o)
     tell_durability(options_config(o));
     return EX_OK;
 }
-
-/* ---- wiring ---- */
 
 static int make_plan(struct up *up, const struct options *o, struct config_error *error)
 {

@@ -41,8 +41,6 @@ static void *sync_often(void *arg)
     return NULL;
 }
 
-/* ---- the reply: a head, then chunks ---- */
-
 struct reply {
     int fd;
     char room[ROOM];

@@ -34,8 +34,6 @@ _Noreturn static void fail(const char *what)
     exit(1);
 }
 
-/* ---- the backlog ---- */
-
 static void no_wake(void *arg)
 {
     (void)arg;
@@ -80,8 +78,6 @@ static int make(const char *dir, size_t lines, uint64_t bytes)
     buf_free(&frame);
     return 0;
 }
-
-/* ---- the bare loop ---- */
 
 struct files {
     int fd[FILES_MOST];
@@ -188,8 +184,6 @@ _Noreturn static void serve(const char *dir)
         }
     }
 }
-
-/* ---- the reader ---- */
 
 struct reader {
     int epoll;

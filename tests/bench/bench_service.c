@@ -71,8 +71,6 @@ static double put(const struct server *s, uint64_t requests, double rate, struct
     return (double)requests / took;
 }
 
-/* ---- latency ---- */
-
 static void measure_latency(const struct bench *b, const char *name, const char *sync, uint64_t requests)
 {
     double rate[MAX_ROUNDS], p50[MAX_ROUNDS], p99[MAX_ROUNDS], p999[MAX_ROUNDS];
@@ -100,8 +98,6 @@ static void run_latency(const struct bench *b)
     measure_latency(b, "sync=never", "never", 60000);
     measure_latency(b, "sync=0", "0", 30000);
 }
-
-/* ---- memory ---- */
 
 static void measure_memory(const struct bench *b, const char *name, enum server_kind kind)
 {
@@ -136,8 +132,6 @@ static void run_memory(const struct bench *b)
     measure_memory(b, "redis, a list", SERVER_REDIS);
     measure_memory(b, "beanstalkd", SERVER_BEANSTALKD);
 }
-
-/* ---- the crowd ---- */
 
 static void say(int fd, const char *text)
 {

@@ -54,8 +54,6 @@ double load_median(double *values, size_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* ---- one connection ---- */
-
 int load_connect(int port)
 {
     struct sockaddr_in to = {
@@ -178,8 +176,6 @@ static bool open_connection(struct running *r, struct connection *c)
         r->load->make(c->number, BYTES_NONE, &c->request);
     return true;
 }
-
-/* ---- the run ---- */
 
 static bool poll_once(struct running *r, int timeout)
 {

@@ -22,8 +22,6 @@
 #define MAX_ARGS 24
 #define START_TIME (10 * USEC_PER_SEC)
 
-/* ---- the raw loop ---- */
-
 /* A reply larger than the socket takes at once is waited for: the client reads all the while. */
 static void raw_send(int fd, struct bytes reply)
 {
@@ -78,8 +76,6 @@ static void raw_serve(int listener, const struct server_wish *wish)
         }
     }
 }
-
-/* ---- processes ---- */
 
 static int listener_on_free_port(int *port)
 {

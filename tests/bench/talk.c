@@ -17,8 +17,6 @@ static size_t number_after(const char *text, size_t len, const char *name, size_
     return at ? strtoull(at + strlen(name), NULL, 10) : otherwise;
 }
 
-/* ---- HTTP ---- */
-
 void talk_http_put(size_t messages, struct buf *out)
 {
     buf_printf(out, "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Length: %zu\r\n\r\n",
@@ -76,8 +74,6 @@ size_t talk_http_full(struct bytes have)
     return http_reply(have, 1);
 }
 
-/* ---- redis ---- */
-
 void talk_redis_put(size_t messages, struct buf *out)
 {
     for (size_t i = 0; i < messages; i++) {
@@ -109,8 +105,6 @@ size_t talk_redis_reply(struct bytes have)
         return line;
     return have.ptr[0] == '$' && have.ptr[1] != '-' ? line + strtoull(have.ptr + 1, NULL, 10) + 2 : LOAD_BAD;
 }
-
-/* ---- beanstalkd ---- */
 
 void talk_beanstalk_put(size_t messages, struct buf *out)
 {
@@ -171,8 +165,6 @@ size_t talk_beanstalk_ride_reply(struct bytes have)
     size_t reserved = talk_beanstalk_reply(bytes_of(have.ptr + deleted, have.len - deleted));
     return reserved == 0 || reserved == LOAD_BAD ? reserved : deleted + reserved;
 }
-
-/* ---- NATS ---- */
 
 void talk_nats_hello(unsigned connection, struct buf *out)
 {

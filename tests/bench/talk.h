@@ -8,7 +8,7 @@
 
 #define MESSAGE_BYTES 450
 
-/* ---- HTTP: simplequeue, and the raw loop ---- */
+/* HTTP: simplequeue, and the raw loop. */
 void talk_http_put(size_t messages, struct buf *out); /* 1: /put; more: /mput */
 void talk_http_get(size_t messages, struct buf *out);
 /* /reserve of one message, which acknowledges the one in the reply before. */
@@ -16,12 +16,11 @@ void talk_http_lease(unsigned connection, struct bytes reply, struct buf *reques
 size_t talk_http_reply(struct bytes have); /* a 200 */
 size_t talk_http_full(struct bytes have);  /* a 200 with a body */
 
-/* ---- redis: the list `q` ---- */
+/* Redis: the list `q`. */
 void talk_redis_put(size_t messages, struct buf *out);
 void talk_redis_get(size_t messages, struct buf *out);
 size_t talk_redis_reply(struct bytes have); /* an integer or a string that is there */
 
-/* ---- beanstalkd ---- */
 void talk_beanstalk_put(size_t messages, struct buf *out);
 /* Reserve, then delete, each waiting for its reply: two requests a message. */
 void talk_beanstalk_lease(unsigned connection, struct bytes reply, struct buf *request);
@@ -30,7 +29,7 @@ size_t talk_beanstalk_reply(struct bytes have);
 void talk_beanstalk_ride(unsigned connection, struct bytes reply, struct buf *request);
 size_t talk_beanstalk_ride_reply(struct bytes have);
 
-/* ---- NATS JetStream: subjects b.* ---- */
+/* NATS JetStream: subjects b.*. */
 void talk_nats_hello(unsigned connection, struct buf *out);
 #define TALK_NATS_HELLO_END "PONG\r\n"
 /* 100 messages, each acknowledged by JetStream. */

@@ -18,8 +18,6 @@ def sorted_file(records, separator=b"\t"):
     return b"".join(sorted(k + separator + v + b"\n" for k, v in records))
 
 
-# ---- an archive as docs/archive.md lays it out ----
-
 def xxh3(data):
     """XXH3 of 64 bits, for archives of the tests, by the library that Debian has."""
     import ctypes

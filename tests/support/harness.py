@@ -250,8 +250,6 @@ class MillraceTest(unittest.TestCase):
         return subprocess.run([program(name), *args], capture_output=True, timeout=timeout, cwd=self.dir, **kw)
 
 
-# ---- a whole pipeline under `millrace up` ----
-
 USERS_BY_COUNTRY = """
 [input]
 time = t
@@ -334,8 +332,6 @@ class Pipeline(Daemon):
         if status != 0:
             raise AssertionError("millrace up ended with %s after Ctrl-C:\n%s" % (status, self.log))
 
-
-# ---- real clicks and the oracle ----
 
 def shared_dir():
     for path in (os.environ.get("MILLRACE_SHARED"), os.path.join(ROOT, "..", "shared")):

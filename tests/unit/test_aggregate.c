@@ -179,8 +179,6 @@ static void put_manifest(uint64_t through, uint64_t end)
     archive = at;
 }
 
-/* ---- sealing ---- */
-
 static void the_next_begins_where_it_ended(void **state)
 {
     (void)state;
@@ -319,8 +317,6 @@ static void without_a_next_slice_nothing_is_lost(void **state)
     assert_int_equal(count_after(a, 0), 5);
     aggregate_close(&a);
 }
-
-/* ---- no room between the two steps of a seal ---- */
 
 static pthread_t loop_thread;
 static size_t written_by_loop; /* into the first slice's file, its log apart */
@@ -484,8 +480,6 @@ static void many_slices_are_read_and_one_more_is_refused(void **state)
     aggregate_close(&a);
 }
 
-/* ---- clearing, and the archive ---- */
-
 static void only_what_is_archived_is_cleared(void **state)
 {
     (void)state;
@@ -610,8 +604,6 @@ static void a_gap_is_refused(void **state)
     unlink(in_dir("slices/0000000002.db"));
     refused(SLICE_FOREIGN, "slice 2 is missing");
 }
-
-/* ---- counters that change ---- */
 
 static void rejected_once(void)
 {

@@ -44,8 +44,6 @@ static void wrong(const char *what, uint64_t n)
 
 static const char *in_work(const char *name, uint64_t n);
 
-/* ---- stopping ---- */
-
 enum fault { NO_FAULT, KILL_BEFORE, KILL_AFTER, TEAR, FAIL, FAULTS };
 static long operations, stop_at;
 static enum fault fault;
@@ -72,8 +70,6 @@ static int after(int r)
         _exit(KILLED);
     return r;
 }
-
-/* ---- what a power cut could take ---- */
 
 static void set_changed(const char *path, bool on)
 {
@@ -181,8 +177,6 @@ static void use_stopping_io(void)
     io = &ops;
 }
 
-/* ---- the daemons ---- */
-
 static const char *in_work(const char *name, uint64_t n)
 {
     static char path[PATH_TEXT];
@@ -281,8 +275,6 @@ static enum compact_result clear(void *arg, uint64_t through, char *text)
 }
 
 static const struct run_control control = {NULL, look, seal, reload, clear};
-
-/* ---- running ---- */
 
 static enum compact_result compact_once(uint32_t shards, struct run_outcome *out)
 {
@@ -456,8 +448,6 @@ static void stopped_everywhere_with_slices_waiting_and_other_shards(void **state
     world->events_until = 3;
     stop_with_every_fault(3);
 }
-
-/* ---- what a run does ---- */
 
 static void nothing_new_makes_no_generation(void **state)
 {

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- the file ---- */
-
 struct world {
     char dir[64], path[80];
     struct cursor_file *file;
@@ -212,8 +210,6 @@ static void any_other_failure_latches(void **state)
     assert_non_null(cursor_file_failure(w->file));
     assert_int_equal(put(w, 0, 2), 0);
 }
-
-/* ---- the index of lines ---- */
 
 static void lines_are_known_at_points(void **state)
 {

@@ -9,7 +9,7 @@
 
 #define POSTS 20000
 
-/* ---- posts: a thread posts numbers while the loop runs, and one more when it no longer does ---- */
+/* Posts: a thread posts numbers while the loop runs, and one more when it no longer does. */
 
 struct counting {
     struct daemon *daemon;
@@ -118,8 +118,6 @@ static void test_statuses_of_a_start(void **state)
     assert_int_equal(run(refuse_to_start, "--config=/nowhere/x.conf"), EX_CONFIG);
     assert_int_equal(run(refuse_to_start, "--auth-token-file=/nowhere/token"), EX_CONFIG);
 }
-
-/* ---- directories ---- */
 
 /* A child owns the directory until its standard input ends; returns when it does own it. */
 static pid_t own_in_child(const char *dir, int *hold)

@@ -95,8 +95,6 @@ static void test_it_reads_no_byte_behind_the_line(void **state)
     event_time_free(&e);
 }
 
-/* ---- as the parser says ---- */
-
 static unsigned seed;
 
 static unsigned dice(unsigned n)

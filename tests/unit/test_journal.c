@@ -123,8 +123,6 @@ static void test_a_reader_holds_its_segment(void **state)
     free(path);
 }
 
-/* ---- memory ---- */
-
 static struct io_ops unsynced;
 
 static int no_sync(int fd)

@@ -103,7 +103,7 @@ static void test_one_that_is_ending_is_waited_for(void **state)
     assert_int_equal(waitpid(killer, NULL, 0), killer);
 }
 
-/* ---- looking while its owner works: what comes between two looks of one call ---- */
+/* Looking while its owner works: what comes between two looks of one call. */
 
 struct onlooker {
     struct fixture *f;

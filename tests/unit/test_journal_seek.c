@@ -86,8 +86,6 @@ static void open_with(struct fixture *f, size_t bytes)
     reopen(f);
 }
 
-/* ---- what is found ---- */
-
 static void test_the_first_frame_at_or_after_a_time(void **state)
 {
     struct fixture *f = *state;
@@ -166,8 +164,6 @@ static void test_damage_on_the_way_is_named(void **state)
     assert_int_equal(offset, 250 * LINE);
 }
 
-/* ---- who lets go meanwhile ---- */
-
 static void not_called(enum journal_result r, uint64_t offset, void *arg)
 {
     (void)r, (void)offset, (void)arg;
@@ -227,8 +223,6 @@ static void test_what_is_trimmed_meanwhile_is_not_found(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     free(path);
 }
-
-/* ---- what it costs, and whom ---- */
 
 #define LONG_LINES ((size_t)16000)
 #define STEP ((size_t)1 << 20)

@@ -268,7 +268,7 @@ static void a_slice_with_a_log_is_not_sealed(void **state)
     assert_int_equal(slice_facts_read(path_of("3.db"), &f, error), COMPACT_REFUSED);
 }
 
-/* ---- the law: merging is adding, in any order ---- */
+/* The law: merging is adding, in any order. */
 
 #define KEYS 60
 

@@ -201,8 +201,6 @@ static void refused_acks(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 2);
 }
 
-/* ---- an opening after each step finds what the steps made ---- */
-
 static uint64_t lease_now;
 
 static void ack(uint64_t id)

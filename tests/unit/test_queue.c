@@ -278,8 +278,6 @@ static void any_size(void **state)
     done(q);
 }
 
-/* ---- beside a model ---- */
-
 #define MODEL_IDS 4000
 
 struct model {

@@ -129,8 +129,6 @@ static void on_done(const struct queue_outcome *outcome, void *arg)
     told = outcome->result;
 }
 
-/* ---- operations ---- */
-
 static void put(void)
 {
     static char texts[40][LONGEST + 1];

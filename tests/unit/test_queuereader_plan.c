@@ -13,8 +13,6 @@ static const struct plan_config usual = {
     .seed = 7,
 };
 
-/* ---- backoff and batches ---- */
-
 static void backoff_grows_to_its_bound_and_forgets(void **state)
 {
     (void)state;
@@ -73,8 +71,6 @@ static void acks_are_ranges(void **state)
     buf_free(&out);
     batch_free(&b);
 }
-
-/* ---- the plan, step by step ---- */
 
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
 {

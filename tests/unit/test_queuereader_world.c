@@ -82,8 +82,6 @@ static unsigned dice(void)
     return (unsigned)(rand() % 100);
 }
 
-/* ---- the queue ---- */
-
 static uint64_t add(struct world *w, int payload)
 {
     assert_true(w->next_id < MAX_IDS);
@@ -177,8 +175,6 @@ static void kick(struct world *w)
         }
 }
 
-/* ---- the stream ---- */
-
 /* With a mover about it also refuses good ones now and then (an engineer tries limits): those are buried, and kicked
  * later. */
 static bool refuses(const struct world *w, int payload)
@@ -202,8 +198,6 @@ static int publish(struct world *w, uint64_t mark, uint64_t next, const int *pay
     w->mark = next;
     return ANSWER_OK;
 }
-
-/* ---- requests ---- */
 
 static void do_reserve(struct world *w, struct request *r)
 {
@@ -349,8 +343,6 @@ static void requests_go_on(struct world *w)
         }
 }
 
-/* ---- readers, and the one who moves messages ---- */
-
 static void start_reader(struct world *w, size_t i)
 {
     struct plan_config mine = config;
@@ -419,8 +411,6 @@ static void step_mover(struct world *w)
         w->mover.stage = 0;
     }
 }
-
-/* ---- the end ---- */
 
 static bool is_settled(const struct world *w)
 {

@@ -197,8 +197,6 @@ static void lookups_that_collide_are_told(void **state)
     slice_close(&s);
 }
 
-/* ---- reads of a snapshot and two maps ---- */
-
 static void check_lines(struct reads_answer *a, const char *lines)
 {
     buf_append_char(&a->lines, '\0');

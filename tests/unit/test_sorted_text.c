@@ -109,8 +109,6 @@ static void nothing_behind_the_text_is_read(void **state)
     munmap(p, 2 * page);
 }
 
-/* ---- faults ---- */
-
 static void assert_fault(const char *s, bool unique, enum sorted_fault fault, uint64_t line)
 {
     struct sorted_text t = text_of(s, ',');
@@ -136,8 +134,6 @@ static void faults_are_found_with_their_line(void **state)
     assert_fault("a,1\nb", false, SORTED_NO_SEPARATOR, 2);
     assert_fault("\x7f,1\n\x80,1\n\xff,1", true, SORTED_OK, 4);
 }
-
-/* ---- a model ---- */
 
 struct line {
     char text[24];

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- bodies to lines ---- */
-
 static enum lines_result form(struct bytes body, struct buf *text, uint64_t *n)
 {
     struct lines l;
@@ -63,8 +61,6 @@ static void from_is_one_of_four(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(stream_from_parse(bytes_str(bad[i]), &f));
 }
-
-/* ---- streams and subscribers over a real journal ---- */
 
 struct world {
     char dir[64];
