@@ -199,7 +199,7 @@ static bool has_body(const struct http_call_spec *spec)
 
 static void compose(struct http_client *c, const struct http_call_spec *spec, struct buf *out)
 {
-    buf_reserve(out, spec->body.len + 512);
+    buf_reserve(out, (spec->body_is_lent ? 0 : spec->body.len) + 512);
     buf_append_str(out, spec->method);
     buf_append_char(out, ' ');
     buf_append_str(out, spec->target);
@@ -212,7 +212,8 @@ static void compose(struct http_client *c, const struct http_call_spec *spec, st
     if (spec->headers)
         buf_append_str(out, spec->headers);
     buf_append_str(out, "\r\n");
-    buf_append_bytes(out, spec->body);
+    if (!spec->body_is_lent)
+        buf_append_bytes(out, spec->body);
 }
 
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec)
@@ -227,6 +228,8 @@ struct http_call *http_client_request(struct http_client *c, const struct http_c
     call->on_headers = spec->on_headers;
     call->on_body = spec->on_body;
     call->on_done = spec->on_done;
+    if (spec->body_is_lent)
+        call->lent = spec->body;
     compose(c, spec, &call->request);
     TAILQ_INSERT_TAIL(&c->waiting, call, entry);
     c->n_calls++;

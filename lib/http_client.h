@@ -56,7 +56,8 @@ struct http_call_spec {
     const char *method;       /* "GET", "POST" */
     const char *target;       /* "/pub?stream=clicks"; copied */
     const char *content_type; /* NULL: none */
-    struct bytes body;        /* copied */
+    struct bytes body;        /* copied, unless it is lent */
+    bool body_is_lent;        /* its bytes stay where they are until on_done */
     const char *headers;      /* more header lines, each ended by \r\n, or NULL; copied */
     usec_t timeout;           /* 0: the client's. For long polls: the wait plus a margin */
     bool may_resend;

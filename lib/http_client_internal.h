@@ -14,7 +14,7 @@
 #include <netdb.h>
 #include <sys/queue.h>
 
-#define HTTP_CLIENT_READ_SIZE (64 * 1024)
+#define HTTP_CLIENT_READ_SIZE (256 * 1024) /* with 64 KB the calls of a fast stream cost a tenth more */
 #define HTTP_CLIENT_MAX_HEAD (64 * 1024)
 
 struct http_call {
@@ -23,7 +23,8 @@ struct http_call {
     struct http_link *link; /* NULL while it waits */
     bool ended;
 
-    struct buf request;
+    struct buf request; /* its head, and its body when that was copied */
+    struct bytes lent;  /* the body otherwise */
     bool is_head, may_resend;
     usec_t timeout;
     void *arg;
@@ -57,7 +58,7 @@ struct http_link {
     bool used;     /* has carried a call before */
     bool received; /* a byte of the reply has come */
     bool complete, eof, write_failed;
-    size_t sent; /* of call->request */
+    size_t sent; /* of call->request and what it was lent */
     http_parser parser;
     struct buf kept; /* read while the call is paused */
 };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -186,11 +187,15 @@ static const http_parser_settings settings = {
     .on_message_complete = on_message_complete,
 };
 
+static bool is_sent(const struct http_link *l)
+{
+    return l->sent == l->call->request.len + l->call->lent.len;
+}
+
 /* What comes behind a whole reply nobody asked for: such a connection is not used again. */
 static void end_reply(struct http_link *l, bool more)
 {
-    bool keep = http_should_keep_alive(&l->parser) && !more && !l->eof && !l->write_failed &&
-                l->sent == l->call->request.len;
+    bool keep = http_should_keep_alive(&l->parser) && !more && !l->eof && !l->write_failed && is_sent(l);
     call_end(l->call, HTTP_CLIENT_OK, keep);
 }
 
@@ -256,17 +261,30 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     client_leave(c);
 }
 
+/* What is left of head and body, in one call. */
+static ssize_t send_rest(struct http_link *l)
+{
+    const struct buf *request = &l->call->request;
+    struct bytes lent = l->call->lent;
+    size_t of_request = l->sent < request->len ? l->sent : request->len, of_lent = l->sent - of_request;
+    struct iovec parts[2] = {{request->ptr + of_request, request->len - of_request}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 1};
+    if (lent.len > 0)
+        parts[message.msg_iovlen++] =
+            (struct iovec){(char *)(uintptr_t)lent.ptr + of_lent, lent.len - of_lent};
+    return sendmsg(l->fd, &message, MSG_NOSIGNAL);
+}
+
 /* A server may answer and close before it has read all (413): so a failed write only ends the writing, and
  * what is to be read decides. */
 static void write_request(struct http_link *l)
 {
-    const struct buf *request = &l->call->request;
-    ssize_t n = send(l->fd, request->ptr + l->sent, request->len - l->sent, MSG_NOSIGNAL);
+    ssize_t n = send_rest(l);
     if (n >= 0)
         l->sent += (size_t)n;
     else if (!would_block())
         l->write_failed = true;
-    if (l->sent < request->len && !l->write_failed)
+    if (!is_sent(l) && !l->write_failed)
         event_add(l->write_event, NULL);
 }
 

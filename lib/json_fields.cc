@@ -219,6 +219,8 @@ int json_fields_extract(
         *reason = "not an object";
     if (*reason)
         return -1;
+    if (f->names.count() == 0)
+        return 0;
     for (size_t i = 0; i < f->names.count(); i++)
         values[i].type = JSON_MISSING;
     for (dom::key_value_pair member : object)

@@ -5,8 +5,10 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static void skip_space(struct json_members *m)
+static inline void skip_space(struct json_members *m)
 {
+    if (m->at<m->end && * m->at> ' ') /* as most often */
+        return;
     while (m->at < m->end && is_space(*m->at))
         m->at++;
 }
@@ -37,6 +39,15 @@ static const char *behind_string(const char *at, const char *end)
             return quote + 1;
         at = quote + 1;
     }
+}
+
+/* The same of a name, which is short and seldom has an escape: a search that is made ready for long texts takes longer. */
+static const char *behind_name(const char *at, const char *end)
+{
+    for (const char *c = at + 1; c < end && *c != '\\'; c++)
+        if (*c == '"')
+            return c + 1;
+    return behind_string(at, end);
 }
 
 /* From a bracket or brace to behind the one that closes it. */
@@ -77,7 +88,7 @@ bool json_members_next(struct json_members *m, struct json_member *out)
     if (m->at == m->end || *m->at != '"')
         return false;
     const char *begin = m->at;
-    m->at = behind_string(m->at, m->end);
+    m->at = behind_name(m->at, m->end);
     out->name = bytes_of(begin + 1, (size_t)(m->at - begin) - (m->at - begin >= 2 ? 2 : 1));
     skip_space(m);
     if (m->at < m->end && *m->at == ':')

@@ -29,6 +29,8 @@ struct line_filter {
     pcre2_match_data *match;
     pcre2_match_context *bounds;
     struct json_fields *fields;
+    size_t n_asked;
+    bool begins[256]; /* with this byte a name may that is dropped or hashed, or one with an escape */
     struct buf text, name;
 };
 
@@ -107,6 +109,12 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
     return why != NULL ? -1 : 0;
 }
 
+static void note_beginnings(struct line_filter *f, const struct words *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        f->begins[(unsigned char)words->at[i].ptr[0]] = true;
+}
+
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
 {
     if (check_spec(spec, error) != 0)
@@ -122,7 +130,11 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
     f->has_values = spec->values != NULL;
     f->has_heartbeat = spec->heartbeat != NULL;
     f->prefix = spec->prefix != NULL ? mem_strdup(spec->prefix) : NULL;
-    f->fields = json_fields_new(asked, ASKED_FIELDS);
+    f->n_asked = f->has_heartbeat ? HEARTBEAT + 1 : f->has_subject ? SUBJECT + 1 : 0;
+    f->fields = json_fields_new(asked, f->n_asked);
+    note_beginnings(f, &f->drop);
+    note_beginnings(f, &f->hash);
+    f->begins['\\'] = true;
     if (spec->pattern != NULL && compile(f, spec->pattern, error) != 0)
         line_filter_free(&f);
     return f;
@@ -234,38 +246,57 @@ static void append_token(struct line_filter *f, struct bytes value, struct buf *
     buf_append_char(out, '"');
 }
 
-/* A member brings what stands before it, comma and spaces; only the first that is kept leaves them when others that
- * stood before it are gone. */
+enum edit { KEEP, DROP, HASH };
+
+static enum edit edit_of(struct line_filter *f, struct bytes name)
+{
+    if (name.len == 0 || !f->begins[(unsigned char)name.ptr[0]])
+        return KEEP;
+    name = meant(f, name);
+    if (is_among(&f->drop, name))
+        return DROP;
+    return is_among(&f->hash, name) ? HASH : KEEP;
+}
+
+static void append_run(struct buf *out, const char *begin, const char *end)
+{
+    if (begin != NULL)
+        buf_append(out, begin, (size_t)(end - begin));
+}
+
+/* What stays is appended in runs, as it stands. A member brings what stands before it, comma and spaces; only the first that
+ * is kept leaves them when others that stood before it are gone. */
 static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
 {
     struct json_members members = json_members_of(line);
     struct json_member m;
-    const char *first = members.at, *behind = first; /* the member before, kept or not */
+    const char *run = line.ptr; /* NULL: behind a member that is gone */
+    const char *behind = members.at;
     bool any = false;
-    buf_append(out, line.ptr, (size_t)(first - line.ptr));
     while (json_members_next(&members, &m)) {
         const char *gap = behind;
-        struct bytes name = meant(f, m.name);
+        enum edit edit = edit_of(f, m.name);
         behind = m.whole.ptr + m.whole.len;
-        if (is_among(&f->drop, name))
-            continue;
-        if (!any && gap != first)
-            gap = m.whole.ptr;
-        buf_append(out, gap, (size_t)(m.whole.ptr - gap));
-        any = true;
-        if (!is_among(&f->hash, name)) {
-            buf_append_bytes(out, m.whole);
+        if (edit == DROP) {
+            append_run(out, run, gap);
+            run = NULL;
             continue;
         }
-        buf_append(out, m.whole.ptr, (size_t)(m.value.ptr - m.whole.ptr));
-        append_token(f, m.value, out);
+        if (run == NULL)
+            run = any ? gap : m.whole.ptr;
+        any = true;
+        if (edit == HASH) {
+            append_run(out, run, m.value.ptr);
+            append_token(f, m.value, out);
+            run = behind;
+        }
     }
-    buf_append(out, behind, (size_t)(line.ptr + line.len - behind));
+    append_run(out, run != NULL ? run : behind, line.ptr + line.len);
 }
 
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
 {
-    struct json_value asked[ASKED_FIELDS];
+    struct json_value asked[ASKED_FIELDS] = {{.type = JSON_MISSING}, {.type = JSON_MISSING}};
     const char *reason;
     bool edits = f->drop.n + f->hash.n > 0;
     if (json_fields_extract(f->fields, line, asked, &reason) != 0)

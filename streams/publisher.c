@@ -164,6 +164,7 @@ static void send_run(struct publisher *p)
                                                              .target = target,
                                                              .content_type = "application/octet-stream",
                                                              .body = buf_bytes(&p->lines),
+                                                             .body_is_lent = true,
                                                              .may_resend = true,
                                                              .arg = p,
                                                              .on_done = sent});
@@ -216,10 +217,12 @@ void publisher_ask(struct publisher *p, const char *producer)
     act(p);
 }
 
-void publisher_send(struct publisher *p, struct bytes lines, uint64_t mark, uint64_t next)
+void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint64_t next)
 {
-    buf_clear(&p->lines);
-    buf_append_bytes(&p->lines, lines);
+    struct buf used = p->lines; /* its memory is used again */
+    buf_clear(&used);
+    p->lines = *lines;
+    *lines = used;
     p->mark = mark;
     p->next = next;
     p->doing = SENDING;

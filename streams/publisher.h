@@ -36,8 +36,8 @@ void publisher_free(struct publisher **p);
 
 /* The producer's name is copied and used from now on. */
 void publisher_ask(struct publisher *p, const char *producer);
-/* Whole lines, or none to move the mark only; copied. */
-void publisher_send(struct publisher *p, struct bytes lines, uint64_t mark, uint64_t next);
+/* Whole lines, or none to move the mark only. It takes them, and leaves an empty buffer in their place. */
+void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint64_t next);
 bool publisher_is_busy(const struct publisher *p);
 const char *publisher_trouble(const struct publisher *p); /* NULL: none */
 

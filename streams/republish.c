@@ -36,8 +36,7 @@ static uint64_t reached(const struct republish *r)
 static void send_now(struct republish *r)
 {
     r->sending = reached(r);
-    publisher_send(r->publisher, buf_bytes(&r->passed), r->mark, r->sending);
-    buf_clear(&r->passed);
+    publisher_send(r->publisher, &r->passed, r->mark, r->sending);
     stream_client_resume(r->source);
 }
 

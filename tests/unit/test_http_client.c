@@ -527,6 +527,27 @@ static void test_request_bytes(void **state)
     buf_free(&wanted);
 }
 
+/* Over what sockets hold, so in many pieces; what its owner writes into it before it leaves is what leaves. */
+static void test_a_lent_body(void **state)
+{
+    struct world *w = *state;
+    struct buf body = {0};
+    const struct peer *p = &w->server.peers[0];
+    make_client(w, (struct http_client_config){.timeout = 20 * USEC_PER_SEC});
+    for (uint32_t i = 0; i < 3 << 18; i++)
+        buf_append(&body, &i, sizeof i);
+    ask(w, 0, (struct http_call_spec){.method = "POST", .body = buf_bytes(&body), .body_is_lent = true});
+    body.ptr[0] = 'L';
+    for (int turn = 0; turn < 100 * PATIENCE_TURNS && w->server.n_replied == 0; turn++)
+        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    assert_int_equal(w->server.n_replied, 1);
+    assert_true(p->in.len > body.len);
+    assert_memory_equal(p->in.ptr + p->in.len - body.len, body.ptr, body.len);
+    assert_non_null(memmem(p->in.ptr, p->in.len, "\r\nContent-Length: 3145728\r\n", 27));
+    http_client_free(&w->client);
+    buf_free(&body);
+}
+
 static void test_fetch(void **state)
 {
     struct world *w = *state;
@@ -564,6 +585,7 @@ int main(void)
         TEST(test_free_inside_a_callback),
         TEST(test_early_answer),
         TEST(test_request_bytes),
+        TEST(test_a_lent_body),
         TEST(test_fetch),
     };
     signal(SIGPIPE, SIG_IGN);
