@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char directory[64], path[100], old[100], state[100];
@@ -48,6 +49,14 @@ static void begin(const char *text)
     assert_non_null(tail);
 }
 
+/* Asking the kernel who writes to it leaves nothing behind. */
+static void expect_nobody_is_kept_waiting(void)
+{
+    int fd = open(old, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
 static void test_a_line_is_finished_after_the_rotation(void **unused)
 {
     (void)unused;
@@ -64,6 +73,7 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
     close(writer);
     writer = -1;
     expect(LOG_TAIL_OVER, 0, NULL);
+    expect_nobody_is_kept_waiting();
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
@@ -110,6 +120,42 @@ static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
 
+/* The kernel tells others than its owner nothing of who writes to a file. */
+static void become_another_user(void)
+{
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chmod(directory, 0777), 0);
+    assert_int_equal(seteuid(65534), 0);
+}
+
+static void test_another_users_log_is_over_when_it_is_quiet(void **unused)
+{
+    (void)unused;
+    become_another_user();
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("two\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE / 2, NULL);
+    expect(LOG_TAIL_OVER, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "two\n");
+}
+
+static void test_another_users_unfinished_line_is_waited_for_longer(void **unused)
+{
+    (void)unused;
+    become_another_user();
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+}
+
 static int set_up(void **unused)
 {
     (void)unused;
@@ -126,6 +172,8 @@ static int set_up(void **unused)
 static int tear_down(void **unused)
 {
     (void)unused;
+    if (getuid() == 0 && seteuid(0) != 0)
+        return -1;
     log_tail_close(&tail);
     if (writer >= 0)
         close(writer);
@@ -144,6 +192,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_writer_that_was_not_told_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_a_descriptor_left_open_does_not_stop_everything, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_another_users_log_is_over_when_it_is_quiet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_another_users_unfinished_line_is_waited_for_longer, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
