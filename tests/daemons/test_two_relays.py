@@ -137,8 +137,7 @@ class Takeover(RelayTest):
 
     def test_the_relay_that_was_replaced_stands_by_and_takes_over_when_the_other_dies(self):
         queue, _ = self.start_queue(), self.start_pubsub()
-        first = self.start_relay("--backoff-max=100ms")
-        second = self.start_relay("--backoff-max=100ms")
+        first, second = [self.start_relay("--backoff-max=100ms", "--wait=100ms") for _ in range(2)]
         wait_until(lambda: first.stats()["superseded"] + second.stats()["superseded"] > 0, "one to be replaced")
         queue.post("/put", b"one")
         self.wait_stream(b"one\n")
@@ -150,7 +149,7 @@ class Takeover(RelayTest):
     def test_two_that_take_turns_for_good_are_told_all_the_time(self):
         self.start_queue()
         self.start_pubsub()
-        both = [self.relay("--backoff-min=5ms", "--backoff-max=1s").wait_listening() for _ in range(2)]
+        both = [self.relay("--backoff-min=5ms", "--backoff-max=1s", "--wait=100ms").wait_listening() for _ in range(2)]
 
         def taken_turns(n):
             return all(d.stats()["superseded"] >= n for d in both)
