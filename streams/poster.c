@@ -10,6 +10,7 @@
 struct batch {
     struct poster *poster;
     struct batch *next;
+    const struct http_pool_host *host; /* that it was sent to last */
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
@@ -107,14 +108,15 @@ static void delivered(struct batch *b)
 static void failed(struct batch *b, enum http_client_result result, int status)
 {
     struct poster *p = b->poster;
-    char text[200];
+    const char *url = http_pool_host_url(b->host);
+    char text[sizeof p->trouble];
     b->state = WAITING;
     b->due = http_pool_is_fault(result, status) ? 0 : clock_monotonic() + REFUSED_AGAIN;
     p->numbers.failures++;
     if (result == HTTP_CLIENT_OK)
-        snprintf(text, sizeof text, "a destination answered %d", status);
+        snprintf(text, sizeof text, "%.200s answered %d", url, status);
     else
-        snprintf(text, sizeof text, "a destination: %s", http_client_strerror(result));
+        snprintf(text, sizeof text, "%.200s: %s", url, http_client_strerror(result));
     set_trouble(p, text);
 }
 
@@ -149,6 +151,7 @@ static void send_batch(struct batch *b, struct http_pool_host *host)
     struct poster *p = b->poster;
     struct buf target = {0};
     http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
+    b->host = host;
     b->state = UNDER_WAY;
     p->under_way++;
     http_pool_request(host, &(struct http_call_spec){.method = p->config.get ? "GET" : "POST",

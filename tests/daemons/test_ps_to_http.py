@@ -156,7 +156,8 @@ class ToStrangers(Base):
         self.server.mood = lambda body: 400 if b'{"n":3}' in body else 200
         p = self.post("--batch=1", "--port=0", port=False).wait_listening()
         self.publish(6)
-        wait_until(lambda: b"answered 400" in p.get("/health").body, lambda: p.get("/health").text)
+        which = self.server.url.encode() + b"/in?x=1 answered 400"
+        wait_until(lambda: which in p.get("/health").body, lambda: p.get("/health").text)
         self.assertEqual(self.server.lines(), self.sent()[:3])
         p.stop()
         p = self.post("--batch=1", "--skip_refused", "--port=0", port=False).wait_ready()
