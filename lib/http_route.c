@@ -1,10 +1,14 @@
 /* Which row of the table answers, and who may ask. */
 #include "http_internal.h"
 #include "log.h"
+#include "spelling.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define LOGGED_TARGET 1000 /* bytes of it in a line of the log */
+#define PARAM_SHOWN 64     /* bytes of a parameter's name in a refusal */
+#define PARAMS_SHOWN 256   /* of all that a row has */
 
 static const struct http_route unknown_row = {.path = "other"};
 
@@ -250,6 +254,34 @@ static const char *why_not_ready(const struct http_server *s)
     return s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
 }
 
+static bool has_name(const char *names, struct bytes name)
+{
+    for (size_t n; *names; names += n + (names[n] == ' ')) {
+        n = strcspn(names, " ");
+        if (n && bytes_equal(bytes_of(names, n), name))
+            return true;
+    }
+    return false;
+}
+
+static bool is_doubled(const struct url_query *q, size_t i)
+{
+    for (size_t before = 0; before < i; before++)
+        if (bytes_equal(q->params[before].name, q->params[i].name))
+            return true;
+    return false;
+}
+
+/* The first that the row does not have, or has once. NULL: none. */
+static const struct url_param *strange_param(const struct http_request *req)
+{
+    const char *names = req->endpoint->row->params;
+    for (size_t i = 0; names && i < req->query.n; i++)
+        if (!has_name(names, req->query.params[i].name) || is_doubled(&req->query, i))
+            return &req->query.params[i];
+    return NULL;
+}
+
 static enum http_refusal judge(struct http_request *req)
 {
     struct http_server *s = req->conn->server;
@@ -264,7 +296,7 @@ static enum http_refusal judge(struct http_request *req)
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
         why_not_ready(s))
         refusal = HTTP_REFUSED_NOT_READY;
-    return refusal;
+    return refusal == HTTP_REFUSED_NOT && strange_param(req) ? HTTP_REFUSED_STRANGE_PARAMETER : refusal;
 }
 
 void http_route_find(struct http_request *req)
@@ -310,11 +342,37 @@ static void add_allow(struct http_request *req)
     buf_free(&list);
 }
 
+static void refuse_strange(struct http_request *req)
+{
+    struct bytes name = strange_param(req)->name;
+    const char *path = req->endpoint->row->path, *names = req->endpoint->row->params;
+    char written[PARAM_SHOWN + 1], known[PARAMS_SHOWN], hint[PARAMS_SHOWN + 32];
+    snprintf(
+        written, sizeof written, "%.*s", (int)(name.len < PARAM_SHOWN ? name.len : PARAM_SHOWN), name.ptr);
+    if (has_name(names, name)) {
+        http_problem(req, 400, "bad-parameter", NULL, "%s is there more than once", written);
+        return;
+    }
+    struct spelling s = spelling_of(written);
+    snprintf(known, sizeof known, "%s", names);
+    for (char *rest = known, *one; (one = strsep(&rest, " "));)
+        spelling_try(&s, one);
+    if (s.nearest)
+        snprintf(hint, sizeof hint, "did you mean %s?", s.nearest);
+    else
+        snprintf(hint, sizeof hint, "its parameters: %s", *names ? names : "none");
+    http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, written);
+}
+
 void http_route_refuse(struct http_request *req)
 {
     enum http_refusal why = req->refusal;
     if (why == HTTP_REFUSED_NOT_READY) {
         http_problem(req, 503, "not-ready", NULL, "%s", why_not_ready(req->conn->server));
+        return;
+    }
+    if (why == HTTP_REFUSED_STRANGE_PARAMETER) {
+        refuse_strange(req);
         return;
     }
     if (why == HTTP_REFUSED_METHOD)

@@ -69,6 +69,8 @@ struct http_route {
     http_body_fn
         *on_body;     /* NULL: the body is gathered; else it is streamed to this, then handler is called */
     const char *help; /* one line, for `/` which lists the endpoints */
+    const char
+        *params; /* names, a space between: another, or one twice, is refused (400). NULL: not looked at */
 };
 
 struct http_server_config {

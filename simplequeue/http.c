@@ -164,14 +164,16 @@ void pending_free_spare(struct app *app)
 /* ---- endpoints ---- */
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
-#define ROUTE(path, handler, help)                                                                           \
+#define ROUTE(path_, handler_, help_)                                                                        \
     {                                                                                                        \
-        path, GET_OR_POST, HTTP_ROUTE_WHEN_READY, 0, handler, NULL, help                                     \
+        .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY, .handler = (handler_),      \
+        .help = (help_)                                                                                      \
     }
 
-#define ACT(path, flags, handler, help)                                                                      \
+#define ACT(path_, flags_, handler_, help_)                                                                  \
     {                                                                                                        \
-        path, HTTP_POST_, HTTP_ROUTE_NEEDS_TOKEN | (flags), 0, handler, NULL, help                           \
+        .path = (path_), .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN | (flags_),                  \
+        .handler = (handler_), .help = (help_)                                                               \
     }
 
 const struct http_route app_routes[] = {
@@ -191,6 +193,10 @@ const struct http_route app_routes[] = {
     ROUTE("/dump", http_dump, "the ready messages, left where they are: ?from="),
     ACT("/pause", HTTP_ROUTE_WHEN_READY, http_pause, "nothing is taken or leased: ?for=MS, 0 ends it"),
     ACT("/empty", HTTP_ROUTE_WHEN_READY, http_empty, "drop the ready messages"),
-    {"/exit", GET_OR_POST, HTTP_ROUTE_NEEDS_TOKEN, 0, http_exit, NULL, "stop the daemon, as SIGTERM does"},
+    {.path = "/exit",
+        .methods = GET_OR_POST,
+        .flags = HTTP_ROUTE_NEEDS_TOKEN,
+        .handler = http_exit,
+        .help = "stop the daemon, as SIGTERM does"},
     {0},
 };
