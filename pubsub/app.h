@@ -1,6 +1,7 @@
 /* app: what the handlers of one pubsub daemon share.
  *
- *     http.c          /pub, /producer, /streams, what /stats and /metrics say
+ *     http.c          /pub, /producer, /streams
+ *     http_stats.c    what /stats and /metrics say
  *     http_sub.c      /sub: one client ...
  *     http_forming.c  ... in the form it asked for
  *     http_clients.c  all clients of /sub together: /clients, heartbeats, the end
@@ -44,10 +45,17 @@ struct app {
 
 extern const struct http_route app_routes[];
 
+/* http_stats.c */
 void app_register_stats(struct app *app);
+/* To be told of every stream, once: of those that are there, and of each that comes. */
+void app_streams_came(struct app *app);
+void app_stream_came(struct app *app, struct stream *s);
+void app_append_stream(struct buf *out, struct stream *s); /* members of JSON */
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 void app_stats_headers(void *ctx, struct http_request *req); /* bitly's X-PUBSUB-... */
 void app_reset_stats(void *ctx);
+
+/* http.c */
 /* Storage has failed: /health says so from here on, reads go on. */
 void app_storage_failed(struct app *app, struct stream *s);
 /* Tells the daemon once nothing is in flight any more. */

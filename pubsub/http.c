@@ -35,6 +35,7 @@ static struct stream *make_stream(struct app *app, struct http_request *req, con
     struct stream *s = NULL;
     switch (streams_obtain(app->streams, name, &s, error, sizeof(error))) {
     case STREAMS_OK:
+        app_stream_came(app, s);
         break;
     case STREAMS_UNKNOWN:
         answer_unknown_stream(req, name);
@@ -88,9 +89,22 @@ static const struct {
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
+/* Said when it begins and when it is over, not for each publish. */
+static void note_room(struct stream *s, bool is_there, const char *why)
+{
+    if (!stream_set_refusing(s, !is_there))
+        return;
+    if (is_there)
+        log_info("publishes are taken again", LOG_S("stream", stream_name(s)));
+    else
+        log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("why", why));
+}
+
 static void answer_refused(struct app *app, struct http_request *req, struct stream *s, enum journal_result r)
 {
     stats_add(app->refused, 1);
+    if (r == JOURNAL_NO_SPACE)
+        note_room(s, false, "the disk is full");
     if (r == JOURNAL_LATCHED)
         app_storage_failed(app, s);
     if (!req)
@@ -127,6 +141,8 @@ static void pub_done(const struct stream_published *p, void *arg)
     if (p->commit.result != JOURNAL_OK) {
         answer_refused(app, pub->req, pub->stream, p->commit.result);
     } else {
+        if (p->lines)
+            note_room(pub->stream, true, NULL);
         stats_add(app->lines, p->lines);
         stats_add(app->bytes, p->commit.end - p->commit.start);
         stats_add(app->duplicates, p->commit.duplicate);
@@ -203,14 +219,19 @@ static bool refuse_when_full(struct app *app, struct http_request *req, struct s
         marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
     if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
         return false;
-    stats_add(app->refused, 1);
+    char why[2 * NAME_MAX_BYTES + 128];
     if (who)
-        http_problem(req, 503, "storage-full", "move or delete the cursor, or raise disk_limit",
+        snprintf(why, sizeof(why),
             "stream %s is at its disk_limit, and cursor %s holds what it has from %" PRIu64 " on",
             stream_name(s), who, hold);
     else
-        http_problem(req, 503, "storage-full", "set retain_bytes or retain_age, or raise disk_limit",
-            "stream %s is at its disk_limit", stream_name(s));
+        snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
+    stats_add(app->refused, 1);
+    note_room(s, false, why);
+    http_problem(req, 503, "storage-full",
+        who ? "move or delete the cursor, or raise disk_limit"
+            : "set retain_bytes or retain_age, or raise disk_limit",
+        "%s", why);
     return true;
 }
 
@@ -266,16 +287,6 @@ static void handle_producer(struct http_request *req, void *ctx)
         stream_name(s), journal_id(stream_journal(s)), producer, mark, known ? "true" : "false");
 }
 
-static void append_stream(struct buf *out, struct stream *s)
-{
-    struct stream_numbers n = stream_numbers(s);
-    buf_printf(out,
-        "\"id\":\"%s\",\"earliest\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\",\"lines_published\":%" PRIu64
-        ",\"subscribers\":%zu,\"disk_bytes\":%" PRIu64 ",\"last_time\":%" PRId64 ".%06" PRId64,
-        journal_id(stream_journal(s)), n.earliest, n.end, n.lines, n.subscribers, n.disk_bytes,
-        (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
-}
-
 static void handle_streams(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
@@ -286,102 +297,12 @@ static void handle_streams(struct http_request *req, void *ctx)
     for (size_t i = 0; i < streams_count(app->streams); i++) {
         struct stream *s = streams_at(app->streams, i);
         buf_printf(&out, "%s\n{\"name\":\"%s\",", i ? "," : "", stream_name(s));
-        append_stream(&out, s);
+        app_append_stream(&out, s);
         buf_append_char(&out, '}');
     }
     buf_append_str(&out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
-}
-
-/* bitly's five numbers: their names in JSON and text, and the headers. Nobody is kicked for being slow; those that
- * retention passed stand there. */
-static const struct {
-    const char *member, *text, *header;
-} bitly_names[] = {
-    {"current_connections", "Active connections", "X-PUBSUB-ACTIVE-CONNECTIONS"},
-    {"total_connections", "Total connections", "X-PUBSUB-TOTAL-CONNECTIONS"},
-    {"messages_received", "Messages received", "X-PUBSUB-MESSAGES-RECEIVED"},
-    {"messages_sent", "Messages sent", "X-PUBSUB-MESSAGES-SENT"},
-    {"kicked_clients", "Kicked clients", "X-PUBSUB-KICKED-CLIENTS"},
-};
-#define N_BITLY_NAMES (sizeof(bitly_names) / sizeof(bitly_names[0]))
-
-static void bitly_numbers(const struct app *app, uint64_t n[N_BITLY_NAMES])
-{
-    n[0] = app->n_subscribers;
-    n[1] = stats_read(app->sent_streams);
-    n[2] = stats_read(app->lines) - app->reset.lines;
-    n[3] = stats_read(app->sent_lines) - app->reset.sent_lines;
-    n[4] = stats_read(app->passed);
-}
-
-/* bitly's reset puts back these two. */
-void app_reset_stats(void *ctx)
-{
-    struct app *app = ctx;
-    app->reset.lines = stats_read(app->lines);
-    app->reset.sent_lines = stats_read(app->sent_lines);
-}
-
-void app_stats_headers(void *ctx, struct http_request *req)
-{
-    uint64_t n[N_BITLY_NAMES];
-    bitly_numbers(ctx, n);
-    for (size_t i = 0; i < N_BITLY_NAMES; i++)
-        http_add_header(req, bitly_names[i].header, "%" PRIu64, n[i]);
-}
-
-static void text_stats(struct app *app, struct buf *out)
-{
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
-        struct stream_numbers n = stream_numbers(s);
-        buf_printf(out,
-            "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
-            ", subscribers %zu\n",
-            stream_name(s), n.earliest, n.end, n.lines, n.subscribers);
-    }
-}
-
-void app_extra_stats(void *ctx, bool json, struct buf *out)
-{
-    struct app *app = ctx;
-    uint64_t n[N_BITLY_NAMES];
-    bitly_numbers(app, n);
-    for (size_t i = 0; i < N_BITLY_NAMES; i++)
-        buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n",
-            json ? bitly_names[i].member : bitly_names[i].text, n[i]);
-    if (!json) {
-        if (app->recovered)
-            text_stats(app, out);
-        return;
-    }
-    buf_append_str(out, ",\"streams\":{");
-    for (size_t i = 0; app->recovered && i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
-        buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
-        append_stream(out, s);
-        buf_append_char(out, '}');
-    }
-    buf_append_char(out, '}');
-}
-
-void app_register_stats(struct app *app)
-{
-    struct stats *st = daemon_stats(app->daemon);
-    app->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
-    app->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
-    app->duplicates = stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
-    app->refused =
-        stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
-    app->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
-    app->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
-    app->passed = stats_counter(
-        st, "subscribers_passed_total", NULL, "Subscribers that retention passed; each was told");
-    app->cursors_gone = stats_counter(
-        st, "cursors_gone_total", NULL, "Cursors that came for bytes that are gone; each was told");
-    app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
 }
 
 void app_storage_failed(struct app *app, struct stream *s)

@@ -271,11 +271,19 @@ static void report_damage(const struct http_subscriber *h)
         LOG_S("error", failure ? failure : "unknown"));
 }
 
+static void report_passed(const struct http_subscriber *h, const struct journal_edges *edges)
+{
+    stats_add(h->app->passed, 1);
+    log_warn("retention passed a subscriber", LOG_S("stream", stream_name(h->stream)),
+        LOG_S("client", http_peer(h->req)), LOG_U("before", edges->before), LOG_U("after", edges->after));
+}
+
 /* Of an event that has begun the client gets no end: it drops it, comes back, and is told then. */
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
-    stats_add(h->app->passed, why == SUBSCRIBER_PASSED);
+    if (why == SUBSCRIBER_PASSED)
+        report_passed(h, edges);
     if (why == SUBSCRIBER_DAMAGED) {
         report_damage(h);
         http_stream_abort(h->req);

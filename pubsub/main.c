@@ -79,6 +79,7 @@ static void begin(struct wiring *w)
 {
     w->app.recovered = true;
     report_streams(&w->app);
+    app_streams_came(&w->app);
     cursors_tell_all(w->app.cursors);
     start_tick(w);
     w->scrubber = scrubber_start(w->app.daemon, streams_set(w->app.streams));

@@ -26,6 +26,7 @@ struct stream {
     struct subscriber *line; /* those that wait for it to be their turn */
     struct subscriber **line_tail;
     struct stream_limits limits;
+    bool refusing;
     uint64_t disk;  /* bytes of files when last looked at */
     uint64_t since; /* bytes of text appended from then on */
 };
@@ -136,6 +137,23 @@ void stream_tidy(struct stream *s, usec_t now)
 void stream_set_limits(struct stream *s, const struct stream_limits *limits)
 {
     s->limits = *limits;
+}
+
+struct stream_limits stream_limits(const struct stream *s)
+{
+    return s->limits;
+}
+
+bool stream_set_refusing(struct stream *s, bool refusing)
+{
+    bool changes = s->refusing != refusing;
+    s->refusing = refusing;
+    return changes;
+}
+
+bool stream_is_refusing(const struct stream *s)
+{
+    return s->refusing;
 }
 
 /* Passing one may free it, and put another (which starts where the stream begins now) at the list's head. */

@@ -46,8 +46,12 @@ void stream_set_limits(struct stream *s, const struct stream_limits *limits);
 /* Lets go what the limits say, but nothing at or above `hold` (UINT64_MAX: no cursor), and ends the subscribers that
  * this passes. How many those were. */
 size_t stream_retain(struct stream *s, uint64_t hold, usec_t now);
+struct stream_limits stream_limits(const struct stream *s);
 /* The disk limit is reached, although what may go has gone. */
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
+/* Whether publishes are refused for lack of room, as was said last: true when that is another. */
+bool stream_set_refusing(struct stream *s, bool refusing);
+bool stream_is_refusing(const struct stream *s);
 
 struct stream_marks {
     struct bytes producer; /* empty: none */

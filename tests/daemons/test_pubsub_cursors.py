@@ -210,7 +210,7 @@ class Retention(CursorTest):
         return request(self.url, "GET", "/stats?format=json").json()[name]
 
     def test_a_stopped_subscriber_that_is_passed_is_told_and_counted(self):
-        self.pubsub("--retain-bytes=1M")
+        p = self.pubsub("--retain-bytes=1M")
         self.fill(1)
         s = self.stopped()
         s.recv(16, socket.MSG_PEEK)
@@ -228,6 +228,7 @@ class Retention(CursorTest):
         self.assertGreater(int(gone["after"]), cursor)
         self.assertEqual(self.stat("cursors_gone_total"), 1)
         self.assertEqual(self.stat("kicked_clients"), 1)
+        self.assertEqual(p.log.count("retention passed a subscriber stream=s client=unix before="), 1)
 
     def test_an_event_stream_is_told_within(self):
         self.pubsub("--retain-bytes=1M")

@@ -1,14 +1,8 @@
-"""Server-Sent Events: what a client of the standard sees, a real browser (headless Chromium) and curl."""
-import http.server
+"""Server-Sent Events: what a client of the standard sees, and curl; real EventSources are in test_pubsub_eventsource.py."""
 import json
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
-import threading
-import time
 import unittest
 
 import harness
@@ -111,97 +105,6 @@ class Events(PubsubTest):
                 at += len(data) + 1
             self.assertEqual(int(identity.split(":")[0]), at)
         self.assertEqual(at, len(text))
-
-
-class Page(http.server.BaseHTTPRequestHandler):
-    """Serves the page, and takes what its script reports."""
-    protocol_version = "HTTP/1.1"
-
-    def answer(self, body, kind):
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self):
-        self.answer(self.server.page, "text/html; charset=utf-8")
-
-    def do_POST(self):
-        self.server.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.answer(b"", "text/plain")
-
-    def log_message(self, *args):
-        pass
-
-
-SCRIPT = """<!doctype html><title>millrace</title><script>
-const source = new EventSource("%s/sub?stream=s&from=earliest");
-let n = 0;
-function report(what) { what.n = n++; fetch("/report", {method: "POST", body: JSON.stringify(what)}); }
-source.onopen = () => report({open: true});
-source.addEventListener("gap", e => report({gap: JSON.parse(e.data), id: e.lastEventId}));
-source.onmessage = e => report({data: e.data.length > 1000 ? e.data.length : e.data, id: e.lastEventId});
-</script>"""
-
-
-class Browser(PubsubTest):
-    """A real EventSource: receives, loses its server twice, comes back by itself, and resumes."""
-
-    def chromium(self, page_url):
-        program = shutil.which("chromium") or shutil.which("chromium-headless-shell")
-        if not program:
-            self.skipTest("chromium is not installed (apt-get install chromium): no browser to test with")
-        argv = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                "--disable-background-networking", "--user-data-dir=" + self.path("profile"), page_url]
-        log = open(self.path("chromium.log"), "wb")
-        self.addCleanup(log.close)
-        browser = subprocess.Popen(harness.dies_with_us(argv), stdout=log, stderr=log, start_new_session=True,
-                                   env=dict(os.environ, HOME=self.dir))
-        self.addCleanup(browser.wait)
-        self.addCleanup(os.killpg, browser.pid, signal.SIGKILL)
-
-    def serve(self, page):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-        server.page, server.reports = page.encode(), []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return server
-
-    def test_eventsource(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        self.url = "http://127.0.0.1:%d" % port
-
-        def pubsub():
-            return self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", "--heartbeat=100ms",
-                              "--address=127.0.0.1", "--port=%d" % port, port=False)
-        p = pubsub()
-        identity = self.pub(b"one\n").json()["id"]
-        server = self.serve(SCRIPT % self.url)
-
-        def reports():
-            return sorted(server.reports, key=lambda r: r["n"])
-
-        def data():
-            return [r["data"] for r in reports() if "data" in r]
-        self.chromium("http://127.0.0.1:%d/" % server.server_port)
-        wait_until(lambda: data() == ["one"], lambda: "the first line: %s\n%s" % (
-            server.reports, harness.read_file(self.path("chromium.log"))[-2000:]))
-        time.sleep(0.5)  # quiet hours, of five heartbeats
-        self.pub(b"a\rb\n\xff\n")
-        wait_until(lambda: len(data()) == 3, lambda: "odd bytes: %s" % server.reports)
-        for n in range(2):
-            p.kill9()
-            p = pubsub()
-            self.pub(b"after kill %d\n" % n + b"m" * (1 << 20) + b"\n")
-            wait_until(lambda: len(data()) == 5 + 2 * n, lambda: "the lines after a kill: %s" % server.reports)
-        self.assertEqual(data(), ["one", "a\nb", "\ufffd", "after kill 0", 1 << 20, "after kill 1", 1 << 20])
-        last = [r["id"] for r in reports() if "data" in r][-1]
-        self.assertEqual(last, "%d:%s" % (len(self.sub(0).body), identity))
-        self.assertEqual(sum("open" in r for r in server.reports), 3)
 
 
 class Curl(PubsubTest):
