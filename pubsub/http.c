@@ -13,8 +13,6 @@ struct pub {
     bool is_bitlys; /* named no stream: is answered in bitly's words */
 };
 
-/* ---- which stream, and what can be wrong with it ---- */
-
 bool app_is_not_up(struct app *app, struct http_request *req)
 {
     if (app->recovered && !app->draining)
@@ -65,8 +63,6 @@ struct stream *app_request_stream(struct app *app, struct http_request *req, con
     answer_unknown_stream(req, name);
     return NULL;
 }
-
-/* ---- /pub ---- */
 
 static void answer_conflict(struct http_request *req, uint64_t mark)
 {
@@ -271,8 +267,6 @@ static void handle_pub(struct http_request *req, void *ctx)
         publish(app, req, s, &lines, &marks);
     lines_free(&lines);
 }
-
-/* ---- /producer, /streams, /stats ---- */
 
 static void handle_producer(struct http_request *req, void *ctx)
 {

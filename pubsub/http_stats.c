@@ -105,8 +105,6 @@ void app_register_stats(struct app *app)
     app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
 }
 
-/* ---- a stream's gauges ---- */
-
 static double disk_bytes(void *ctx)
 {
     return (double)journal_disk_bytes(stream_journal(ctx));

@@ -18,8 +18,6 @@
 
 static void tell_gap(struct http_subscriber *h);
 
-/* ---- life ---- */
-
 static struct http_subscriber *link_subscriber(struct app *app, struct http_request *req, struct stream *s)
 {
     struct http_subscriber *h = mem_zalloc(sizeof(*h));
@@ -89,8 +87,6 @@ void http_subscriber_end(struct http_subscriber *h)
         end_when_taken(h);
 }
 
-/* ---- refusals ---- */
-
 static void answer_gone(struct http_request *req, const struct journal_edges *edges)
 {
     char members[128];
@@ -131,8 +127,6 @@ void app_refuse_cursor(struct app *app, struct http_request *req, struct stream 
     }
 }
 
-/* ---- the response ---- */
-
 static void write_formed(struct http_subscriber *h, struct buf *text)
 {
     http_stream_write(h->req, buf_bytes(text));
@@ -165,8 +159,6 @@ static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t 
         framing_begin(&h->framing, &text);
     write_formed(h, &text);
 }
-
-/* ---- the sink ---- */
 
 /* There is room for more once all is formed. */
 static size_t sink_pending(void *arg)
@@ -338,8 +330,6 @@ static void response_drained(struct http_request *req, void *arg)
     else if (h->subscriber)
         subscriber_drained(h->subscriber);
 }
-
-/* ---- the request ---- */
 
 bool app_right_stream(struct http_request *req, struct stream *s, struct bytes asked)
 {

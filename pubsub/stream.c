@@ -132,8 +132,6 @@ void stream_tidy(struct stream *s, usec_t now)
     tail_forget(s->tail, lowest);
 }
 
-/* ---- retention ---- */
-
 void stream_set_limits(struct stream *s, const struct stream_limits *limits)
 {
     s->limits = *limits;
@@ -201,8 +199,6 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     stream_retain(s, hold, now);
     return s->disk >= limit;
 }
-
-/* ---- publishing ---- */
 
 /* Without subscribers nobody is there to have it; while the stream is being closed there is no tail either. */
 static void share(struct stream *s, const struct journal_commit *commit, uint64_t lines)
