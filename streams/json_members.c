@@ -103,8 +103,6 @@ bool json_members_next(struct json_members *m, struct json_member *out)
     return true;
 }
 
-/* ---- escapes ---- */
-
 static unsigned hex4(const char *at)
 {
     unsigned n = 0;

@@ -34,8 +34,6 @@ struct line_filter {
     struct buf text, name;
 };
 
-/* ---- what is asked ---- */
-
 static struct words words_of(const char *list, const char *separators)
 {
     struct words w = {.memory = mem_strdup(list != NULL ? list : "")};
@@ -159,8 +157,6 @@ void line_filter_free(struct line_filter **fp)
     *fp = NULL;
 }
 
-/* ---- conditions ---- */
-
 static bool text_of(struct line_filter *f, const struct json_value *v, struct bytes *out)
 {
     buf_clear(&f->text);
@@ -214,8 +210,6 @@ static enum line_filter_result judge(struct line_filter *f, const struct json_va
         return LINE_FILTERED;
     return f->pattern != NULL ? match(f, text) : LINE_PASSED;
 }
-
-/* ---- what is left ---- */
 
 /* What a name means: the usual one has no escapes and is not copied. */
 static struct bytes meant(struct line_filter *f, struct bytes name)

@@ -31,8 +31,6 @@ struct poster {
 
 static void start_what_waits(struct poster *p);
 
-/* ---- batches ---- */
-
 static struct batch *batch_new(struct poster *p, uint64_t begin)
 {
     struct batch *b = mem_zalloc(sizeof *b);
@@ -67,8 +65,6 @@ static bool is_full_batch(const struct poster *p, const struct batch *b)
 {
     return b->n_lines >= p->config.batch_lines || b->lines.len >= p->config.batch_bytes;
 }
-
-/* ---- answers ---- */
 
 static void set_trouble(struct poster *p, const char *text)
 {
@@ -144,8 +140,6 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     }
 }
 
-/* ---- requests ---- */
-
 static void send_batch(struct batch *b, struct http_pool_host *host)
 {
     struct poster *p = b->poster;
@@ -196,8 +190,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     start_what_waits(arg);
 }
-
-/* ---- what comes ---- */
 
 static size_t lines_that_fit(const struct poster *p, const struct batch *b, struct bytes lines, size_t *bytes)
 {
@@ -266,8 +258,6 @@ struct poster_numbers poster_numbers(const struct poster *p)
 {
     return p->numbers;
 }
-
-/* ---- life ---- */
 
 struct poster *poster_new(const struct poster_config *config, uint64_t cursor)
 {

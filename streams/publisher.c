@@ -34,8 +34,6 @@ static void changed(struct publisher *p)
         p->config.on_change(p->config.arg);
 }
 
-/* ---- trouble ---- */
-
 static void again_after(struct publisher *p, usec_t delay)
 {
     const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
@@ -98,8 +96,6 @@ static bool replied(struct publisher *p, enum http_client_result result)
     return false;
 }
 
-/* ---- asking ---- */
-
 static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct publisher *p = arg;
@@ -132,8 +128,6 @@ static void ask(struct publisher *p)
         &(struct http_call_spec){
             .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
 }
-
-/* ---- sending ---- */
 
 static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
@@ -183,8 +177,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     act(arg);
 }
-
-/* ---- what is asked of it ---- */
 
 struct publisher *publisher_new(const struct publisher_config *config)
 {

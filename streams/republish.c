@@ -26,8 +26,6 @@ struct republish {
 
 static void follow(struct republish *r, const struct stream_cursor *from);
 
-/* ---- to the destination ---- */
-
 static uint64_t reached(const struct republish *r)
 {
     return stream_client_cursor(r->source)->offset;
@@ -62,8 +60,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (r->asked && !publisher_is_busy(r->publisher) && reached(r) > r->mark)
         send_now(r);
 }
-
-/* ---- where to begin ---- */
 
 static void on_mark(bool known, uint64_t mark, void *arg)
 {
@@ -102,8 +98,6 @@ static void on_begin(void *arg)
     r->first = reached(r);
     ask_mark(r);
 }
-
-/* ---- from the source ---- */
 
 static void filter_line(struct republish *r, struct bytes line)
 {
@@ -168,8 +162,6 @@ static void on_change(void *arg)
     struct republish *r = arg;
     r->config.on_change(r->config.arg);
 }
-
-/* ---- life ---- */
 
 static void follow(struct republish *r, const struct stream_cursor *from)
 {
