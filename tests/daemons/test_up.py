@@ -76,11 +76,25 @@ class Up(harness.MillraceTest):
         pipeline.interrupt()
 
     def test_without_descriptors_it_tries_again_until_there_are_some(self):
+        """None for the pipe, none for the place that one of its ends is moved to; and nothing is left open."""
         pipeline = self.up().wait_ready()
         limits = resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE)
+
+        def fails_under(limit):
+            resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
+            before = pipeline.log.count("no pipe")
+            wait_until(lambda: pipeline.log.count("no pipe") > before + 1, lambda: pipeline.log)
+
+        def used():
+            return {int(fd) for fd in os.listdir("/proc/%d/fd" % pipeline.pid)}
         resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         pipeline.kill9_daemon("sortdb")
-        wait_until(lambda: "no pipe" in pipeline.log, lambda: pipeline.log)
+        fails_under(3)
+        before = used()
+        free = [fd for fd in range(4, 1000) if fd not in before]
+        fails_under(free[1] + 1)
+        fails_under(3)
+        self.assertEqual(used(), before)
         resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, limits)
         pipeline.wait_ready()
         self.assertEqual(pipeline.ask("sortdb", "GET", "/ping").status, 200)
