@@ -13,6 +13,7 @@ int64_t sync_ms;
 size_t segment_bytes;
 size_t max_producers;
 bool lends;
+const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
 {
@@ -60,7 +61,7 @@ int setup(void **state)
     journal_owner_patience = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
     journal_lock_patience = USEC_PER_SEC;
     journal_lack_pause = 20 * USEC_PER_MSEC;
-    strcpy(f->dir, "/tmp/test-journal-XXXXXX");
+    snprintf(f->dir, sizeof f->dir, "%s/test-journal-XXXXXX", fixture_root);
     assert_non_null(mkdtemp(f->dir));
     assert_int_equal(try_open(f), JOURNAL_OK);
     *state = f;

@@ -34,6 +34,7 @@ extern int64_t sync_ms;
 extern size_t segment_bytes;
 extern size_t max_producers;
 extern bool lends;
+extern const char *fixture_root; /* where the directories are made */
 
 int setup(void **state);
 int teardown(void **state);

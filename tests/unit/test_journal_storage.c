@@ -91,8 +91,6 @@ static void test_a_failed_sync_latches(void **state)
     assert_content(f, "kept");
 }
 
-/* ---- one commit is written while another is synced ---- */
-
 static sem_t sync_begun, sync_may_end;
 static unsigned syncs;
 
@@ -169,7 +167,51 @@ static void test_a_failed_sync_takes_what_was_written_behind_it(void **state)
     assert_content(f, "kept");
 }
 
-/* ---- what latches ---- */
+/* Whether the one who writes waits for the sync under way; false when it has begun the next segment instead. */
+static bool writer_comes_to_wait(struct fixture *f, uint64_t sequence)
+{
+    for (;; sched_yield()) {
+        pthread_mutex_lock(&f->set->lock);
+        bool waits = f->set->writer_waits, begun = f->j->writer.sequence != sequence;
+        pthread_mutex_unlock(&f->set->lock);
+        if (waits || begun)
+            return waits && !begun;
+    }
+}
+
+/* What that sync covers lies in the segment before, and what it says of places holds for that one only. */
+static void test_no_segment_begins_during_a_sync(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, second;
+    char line[5001];
+    memset(line, 'x', 5000);
+    line[5000] = 0;
+    segment_bytes = 4096;
+    reopen(f);
+    put(f, "kept");
+    journal_gather_most = 0;
+    sem_init(&sync_begun, 0, 0);
+    sem_init(&sync_may_end, 0, 0);
+    syncs = 0;
+    fault_errno = 0;
+    faulty = io_system;
+    faulty.fdatasync = slow_fdatasync;
+    io = &faulty;
+    uint64_t sequence = f->j->writer.sequence;
+    assert_int_equal(append(f, "", 0, 0, line, &first), JOURNAL_OK);
+    sem_wait(&sync_begun);
+    assert_int_equal(append(f, "", 0, 0, "second", &second), JOURNAL_OK);
+    bool waits = writer_comes_to_wait(f, sequence);
+    sem_post(&sync_may_end);
+    journal_set_flush(f->set);
+    io = &io_system;
+    assert_true(waits);
+    assert_true(first.commit.result == JOURNAL_OK && second.commit.result == JOURNAL_OK);
+    assert_int_equal(f->j->writer.sequence, sequence + 1);
+    assert_true(f->j->writer.durable == second.commit.end);
+    assert_true(f->j->writer.durable_position == f->j->writer.position);
+}
 
 enum failing { FAIL_WRITE, FAIL_FSYNC, FAIL_RENAME, FAIL_TRUNCATE };
 static enum failing failing_what;
@@ -390,8 +432,6 @@ static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
     assert_int_equal(journal_cut_bytes(f->j), 0);
 }
 
-/* ---- names are gone for good before what they named is ---- */
-
 static ino_t
     waiting_inode; /* of a file that lost its segment's name, which no sync has made sure of; 0: none */
 static int used_early, used_again;
@@ -476,6 +516,7 @@ int main(void)
         T(test_a_failed_sync_latches),
         T(test_what_is_written_during_a_sync_waits_for_the_next),
         T(test_a_failed_sync_takes_what_was_written_behind_it),
+        T(test_no_segment_begins_during_a_sync),
         T(test_what_latches_and_what_heals),
         T(test_a_full_file_system_heals),
         T(test_a_trimmed_segment_is_used_again),
