@@ -39,8 +39,7 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-/* Under the lock. */
-static void make_dirty(struct journal *j)
+void journal_make_dirty(struct journal *j)
 {
     struct journal_set *set = j->set;
     if (j->dirty)
@@ -66,18 +65,28 @@ static struct batch *take_pending(struct journal *j)
     return b;
 }
 
+/* Under the lock. A batch that is full goes behind those that are: the next append begins another. */
+static void put_behind(struct journal *j, struct batch *b)
+{
+    if (j->set->config.sync_ms == 0 && b->frames.len >= journal_batch_full) {
+        *j->full_tail = b;
+        j->full_tail = &b->next;
+    } else {
+        j->pending = b;
+    }
+    journal_make_dirty(j);
+}
+
 static void put_pending(struct journal *j, struct batch *b)
 {
     bool gathers = set_owner_writes(j->set) || set_gathers(j->set, b->frames.len);
     pthread_mutex_lock(&j->set->lock);
-    j->pending = b;
-    make_dirty(j);
-    pthread_cond_t *wake = gathers ? NULL : set_committer_to_wake(j->set);
+    put_behind(j, b);
+    struct committer *idle = gathers ? NULL : set_committer_to_call(j->set);
     pthread_mutex_unlock(&j->set->lock);
     if (gathers)
         set_call_owner(j->set);
-    if (wake)
-        pthread_cond_signal(wake);
+    committer_call(idle);
 }
 
 static void append_frame(struct journal *j, struct batch *b, const struct journal_append *a, size_t size)
@@ -243,8 +252,10 @@ static struct batch *roll_back(struct journal *j)
 {
     struct journal_set *set = j->set;
     pthread_mutex_lock(&set->lock);
-    struct batch *behind = j->pending;
-    j->pending = NULL;
+    *j->full_tail = j->pending;
+    struct batch *behind = j->full;
+    j->full = j->pending = NULL;
+    j->full_tail = &j->full;
     j->halted = false;
     pthread_mutex_unlock(&set->lock);
     marks_roll_back(&j->marks);
@@ -261,9 +272,11 @@ static void refuse(struct journal *j, struct batch *b)
     }
     struct batch *behind = roll_back(j);
     call_back(b, result);
-    if (behind) {
-        call_back(behind, result);
-        batch_release(j->set, behind);
+    while (behind) {
+        struct batch *first = behind;
+        behind = first->next;
+        call_back(first, result);
+        batch_release(j->set, first);
     }
 }
 

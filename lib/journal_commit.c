@@ -1,19 +1,24 @@
-/* The committers: two threads that take turns. One takes each dirty journal's pending batch, writes it with one pwrite and
+/* The committers: two threads that take turns. One takes each dirty journal's first batch, writes it with one pwrite and
  * lays it on set->written; if nobody syncs it then syncs what lies there, as the policy says, and hands it back, until
  * nothing does. Meanwhile the other writes. So what arrives during a sync rides the next, the slower a sync, the more
  * share it, and when one is over the next can begin at once, its bytes written. Where that is little it is not worth waking
  * the other: the one that syncs writes it afterwards.
  *
+ * Appenders that waited for the same commit append again together. Were that one batch, nothing could be synced until all
+ * of it is written, nothing be written during its sync, and they would stay together; so a batch that is full is one
+ * to itself (journal_batch_full). What else is written when its sync begins rides on that all the same.
+ *
  * Under JOURNAL_SYNC_NEVER the owner takes the turn to write where that is all there is to do (owner_write).
  *
  * There is one turn to write and one to sync, and set->written is first in, first out: so batches are written, synced and
  * handed back in the order of the appends. Nobody begins a segment while there is something to sync (wait_for_sync), so
- * a sync never meets a descriptor that is going away. */
+ * a sync never meets a descriptor that is going away, and what the segment before holds has been synced already. */
 #include "journal_internal.h"
 
 #include "io.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -23,10 +28,15 @@
 #define FILL_MOST (UINT64_C(4) << 20)
 #define FILL_WORTH ((size_t)128 << 10) /* bytes of a commit from which on zeros cost more than they save */
 
+#define LEFT_SHARE 64 /* of a segment: what may be left of its file behind its end */
+
+#define ASLEEP_AFTER_VAIN 16 /* times */
 #define OWNER_STAYS_AWAY (10 * USEC_PER_SEC)
 
 size_t journal_write_piece = (size_t)256 << 10;
 size_t journal_owner_most = (size_t)1 << 20;
+usec_t journal_awake_most = 200;
+size_t journal_batch_full = (size_t)256 << 10;
 size_t journal_gather_most = (size_t)64 << 10;
 usec_t journal_owner_patience = 2 * USEC_PER_MSEC;
 
@@ -195,18 +205,29 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     return JOURNAL_NO_SPACE;
 }
 
-/* Cuts the zeros off the segment that ends here and, unless the policy is never to sync, makes it durable
- * before anything stands in the next: so only the newest segment can have a torn tail. */
+/* What lies behind the end of the segment that ends here is cut off where it is worth a change of the file's length, which
+ * need not be durable: it holds no frame, cut or not. */
+static bool cut_what_is_left(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
+    if (whole <= w->position + FRAME_HEADER + j->segment_bytes / LEFT_SHARE)
+        return true;
+    w->size = w->filled = w->position;
+    return io->ftruncate(w->fd, (off_t)w->position) == 0;
+}
+
+/* Unless the policy is never to sync, all of it is durable before anything stands in the next: so only the newest segment can
+ * have a torn tail. Mostly the last commit's sync was that already. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
-    if ((w->size > w->position || w->reserved > w->position) && io->ftruncate(w->fd, (off_t)w->position) != 0)
+    if (!cut_what_is_left(j))
         return writer_latch(j, "ftruncate", errno);
-    w->size = w->filled = w->position;
     w->reserved = 0;
     if (never(j->set))
         return JOURNAL_OK;
-    if (io->fdatasync(w->fd) != 0)
+    if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
         return writer_latch(j, "fdatasync", errno);
     w->durable = w->end;
     return JOURNAL_OK;
@@ -251,7 +272,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
-    b->old_size = w->position;
+    b->old_size = w->size;
     if (writer_roll(j, w->end, b->end, &b->rolled) == 0 || can_stay(j, b, errno))
         return JOURNAL_OK;
     if (!is_no_space(errno))
@@ -315,7 +336,7 @@ static uint64_t fill_target(const struct journal *j, uint64_t end)
 /* Zeros beyond the batch, so that the syncs of the next commits change no metadata. That saves time a commit and costs
  * time a byte, so large commits are better off without. Failing for want of room is no failure: what was asked is
  * written. */
-static enum journal_result fill_ahead(struct journal *j, uint64_t end, size_t commit)
+static enum journal_result fill_ahead(struct journal *j, uint64_t end, uint64_t commit)
 {
     static const char zeros[1 << 16];
     struct writer *w = &j->writer;
@@ -397,7 +418,8 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     struct frame_place synced = what_is_synced(j);
     if (write_sealed(w, &b->frames, &synced) != 0)
         return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
-    r = fill_ahead(j, w->position + b->frames.len, b->frames.len);
+    uint64_t end = w->position + b->frames.len;
+    r = fill_ahead(j, end, end - synced.durable_position);
     if (r != JOURNAL_OK)
         return r;
     written(j, b);
@@ -464,34 +486,6 @@ static struct timespec monotonic_at(usec_t t)
     return (struct timespec){.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
 }
 
-/* With sync_ms nothing is written while something is being synced, so that syncs are never closer than that. */
-static bool may_write(const struct journal_set *set)
-{
-    bool spaced = set->config.sync_ms > 0;
-    return set->dirty && !set->writing && !(spaced && set->syncing);
-}
-
-/* Under the lock: waits for work and, with sync_ms, until the next sync is due. False: stop. */
-static bool wait_for_work(struct committer *c)
-{
-    struct journal_set *set = c->set;
-    for (;;) {
-        struct timespec due = monotonic_at(set->not_before);
-        bool may = may_write(set);
-        if (may && (set->hurry || set->stop || clock_monotonic() >= set->not_before))
-            return true;
-        if (set->stop && !set->dirty)
-            return false;
-        c->idle = true;
-        set->latest_idle = c;
-        if (may)
-            pthread_cond_timedwait(&c->wake, &set->lock, &due);
-        else
-            pthread_cond_wait(&c->wake, &set->lock);
-        c->idle = false;
-    }
-}
-
 bool set_gathers(const struct journal_set *set, size_t bytes)
 {
     return !never(set) && bytes < journal_gather_most;
@@ -503,35 +497,118 @@ static bool can_wait(const struct journal_set *set)
 {
     size_t bytes = 0;
     for (const struct journal *j = set->dirty; j && set_gathers(set, bytes); j = j->next_dirty)
-        bytes += j->pending ? j->pending->frames.len : 0;
+        bytes += j->full ? j->full->frames.len : j->pending ? j->pending->frames.len : 0;
     return set->syncing && set_gathers(set, bytes);
 }
 
+/* With sync_ms nothing is written while something is being synced, so that syncs are never closer than that. */
+static bool may_write(const struct journal_set *set)
+{
+    bool spaced = set->config.sync_ms > 0;
+    return set->dirty && !set->writing && !(spaced && set->syncing) && !can_wait(set);
+}
+
+/* Under the lock: whether this committer will be called soon, by all that it knows. */
+static bool expects_call(const struct committer *c)
+{
+    return c->set->awake && c->set->config.sync_ms == 0 && c->quick > 0;
+}
+
+/* Under the lock, which is free meanwhile: awake until it is called, for journal_awake_most. Who waited in vain sleeps the
+ * next times. */
+static void wait_awake(struct committer *c)
+{
+    usec_t until = clock_monotonic() + journal_awake_most;
+    bool called = false;
+    atomic_store_explicit(&c->called, false, memory_order_relaxed);
+    pthread_mutex_unlock(&c->set->lock);
+    while (!called && clock_monotonic() < until)
+        called = atomic_load_explicit(&c->called, memory_order_relaxed);
+    pthread_mutex_lock(&c->set->lock);
+    if (!called)
+        c->quick = -ASLEEP_AFTER_VAIN;
+}
+
+/* Under the lock. */
+static void wait_for_call(struct committer *c)
+{
+    struct journal_set *set = c->set;
+    struct timespec due = monotonic_at(set->not_before);
+    c->idle = true;
+    set->latest_idle = c;
+    if (may_write(set))
+        pthread_cond_timedwait(&c->wake, &set->lock, &due);
+    else if (expects_call(c))
+        wait_awake(c);
+    else
+        pthread_cond_wait(&c->wake, &set->lock);
+    c->idle = false;
+}
+
+/* Under the lock: waits for work and, with sync_ms, until the next sync is due. False: stop. */
+static bool wait_for_work(struct committer *c)
+{
+    struct journal_set *set = c->set;
+    usec_t idle_since = 0, now;
+    for (;;) {
+        now = clock_monotonic();
+        if (may_write(set) && (set->hurry || set->stop || now >= set->not_before))
+            break;
+        if (set->stop && !set->dirty)
+            return false;
+        idle_since = idle_since ? idle_since : now;
+        wait_for_call(c);
+    }
+    if (idle_since && c->quick <= 0 && now - idle_since < journal_awake_most)
+        c->quick++;
+    return true;
+}
+
 /* The one that fell asleep last: its processor is the likeliest to be awake. */
-pthread_cond_t *set_committer_to_wake(struct journal_set *set)
+struct committer *set_committer_to_call(struct journal_set *set)
 {
     struct committer *c = set->latest_idle;
-    if (!may_write(set) || !c || can_wait(set))
+    if (!may_write(set) || !c)
         return NULL;
     if (!c->idle)
         c = c == set->committers ? set->committers + 1 : set->committers;
-    return c->idle ? &c->wake : NULL;
+    return c->idle ? c : NULL;
 }
 
-/* Under the lock: the pending batches of all dirty journals, in a list. */
+/* Under the lock: what is to be written next of the journal; NULL: the owner has it in its hands. */
+static struct batch *take_first(struct journal *j)
+{
+    struct batch *b = j->full;
+    if (b) {
+        j->full = b->next;
+        j->full_tail = j->full ? j->full_tail : &j->full;
+        b->next = NULL;
+        return b;
+    }
+    b = j->pending;
+    j->pending = NULL;
+    return b;
+}
+
+/* Under the lock: the first batches of all dirty journals, in a list. */
 static struct batch *take_dirty(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;
-    for (struct journal *j = set->dirty; j; j = j->next_dirty) {
-        j->dirty = false;
-        if (!j->pending || j->halted)
-            continue;
-        *tail = j->pending;
-        tail = &j->pending->next;
-        j->pending = NULL;
-    }
+    struct journal *next = set->dirty;
     set->dirty = NULL;
     set->dirty_tail = &set->dirty;
+    while (next) {
+        struct journal *j = next;
+        next = j->next_dirty;
+        j->dirty = false;
+        struct batch *b = j->halted ? NULL : take_first(j);
+        if (!b)
+            continue;
+        *tail = b;
+        tail = &b->next;
+        if (j->full || j->pending)
+            journal_make_dirty(j);
+    }
     return first;
 }
 
@@ -594,11 +671,12 @@ static bool sync_first(struct journal_set *set)
     return more;
 }
 
-static void wake_another(struct journal_set *set)
+void committer_call(struct committer *c)
 {
-    pthread_cond_t *wake = set_committer_to_wake(set);
-    if (wake)
-        pthread_cond_signal(wake);
+    if (!c)
+        return;
+    atomic_store_explicit(&c->called, true, memory_order_relaxed);
+    pthread_cond_signal(&c->wake);
 }
 
 void *committer_main(void *arg)
@@ -614,7 +692,7 @@ void *committer_main(void *arg)
         set->writing = false;
         bool mine = !set->syncing && set->written;
         set->syncing = set->syncing || mine;
-        wake_another(set);
+        committer_call(set_committer_to_call(set));
         while (mine)
             mine = sync_first(set);
     }
@@ -674,7 +752,7 @@ void owner_write(struct journal_set *set)
     while (set->written)
         hand_back(set, take_written(set));
     set->writing = false;
-    wake_another(set);
+    committer_call(set_committer_to_call(set));
     pthread_mutex_unlock(&set->lock);
     stay_away_after(set, began);
 }

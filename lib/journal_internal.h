@@ -16,6 +16,7 @@
 #include "journal_format.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define JOURNAL_ERROR_TEXT 512
 
@@ -241,6 +242,8 @@ struct journal {
     void (*observer)(struct journal *j, void *arg);
     void *observer_arg;
 
+    struct batch *full,
+        **full_tail; /* with sync_ms 0: come before `pending`, each is written in a turn of its own */
     struct batch *pending;
     bool dirty;  /* on set->dirty */
     bool halted; /* a batch was refused: the committer takes no more until the owner has rolled back */
@@ -302,7 +305,9 @@ struct committer {
     struct journal_set *set;
     pthread_t thread;
     pthread_cond_t wake;
-    bool idle; /* on `wake` */
+    bool idle;          /* on `wake` */
+    atomic_bool called; /* since it began to wait awake */
+    int quick; /* above 0: it was called soon when it was idle last; below: it waited awake in vain */
 };
 
 /* ---- journal_scrub.c: owner only, but for the cursor while a step is under way ---- */
@@ -342,10 +347,11 @@ struct journal_set {
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t progress; /* for an owner that waits */
     bool reader_waits, owner_waits, stop, hurry;
-    usec_t lack_told;                      /* reader thread only: when it was logged last */
-    bool writing, syncing;                 /* a committer has the turn to write, to sync */
-    bool writer_waits;                     /* on `synced` */
-    usec_t not_before;                     /* with sync_ms: when the next sync may be */
+    usec_t lack_told;      /* reader thread only: when it was logged last */
+    bool awake;            /* a committer that expects to be called soon may wait for it awake */
+    bool writing, syncing; /* a committer has the turn to write, to sync */
+    bool writer_waits;     /* on `synced` */
+    usec_t not_before;     /* with sync_ms: when the next sync may be */
     struct batch *written, **written_tail; /* to be synced; there are some only while `syncing` */
     struct committer committers[COMMITTERS], *latest_idle;
     struct journal *dirty, **dirty_tail;
@@ -372,6 +378,8 @@ extern size_t journal_owner_most;  /* bytes pending up to which the owner writes
 /* A write of the owner's that took longer keeps it away; replaceable for tests. */
 extern usec_t journal_owner_patience;
 void *committer_main(void *committer);
+/* bytes of a batch from which on what is appended begins another; replaceable for tests */
+extern size_t journal_batch_full;
 /* bytes of a journal up to which appends wait for journal_set_poll, and for a sync under way; replaceable for tests */
 extern size_t journal_gather_most;
 /* Whether so many bytes can wait for what comes with them: until the owner polls, while something is synced. */
@@ -380,8 +388,12 @@ bool set_gathers(const struct journal_set *set, size_t bytes);
 bool set_owner_writes(const struct journal_set *set);
 /* Owner: writes what is pending and lays it on set->finished, if nobody else is at it and it is a mere copy. */
 void owner_write(struct journal_set *set);
-/* Under the lock: whom to signal (best once it is free again) because there is something to write; NULL: nobody. */
-pthread_cond_t *set_committer_to_wake(struct journal_set *set);
+/* Under the lock: whom to call (best once it is free again) because there is something to write; NULL: nobody. */
+struct committer *set_committer_to_call(struct journal_set *set);
+void committer_call(struct committer *c); /* nothing for NULL */
+/* Waking a thread takes tens of microseconds, 100 where its processor has gone to sleep with it: so a committer that was called within
+ * this time when it was idle last stays awake so long; replaceable for tests. */
+extern usec_t journal_awake_most;
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
@@ -404,7 +416,8 @@ void spare_close(struct journal *j); /* owner: waits until nobody is at it */
 uint64_t spare_bytes(const struct journal *j);
 
 /* journal_append.c */
-void append_deliver(struct batch *b); /* owner: applies a finished batch and calls back */
+void journal_make_dirty(struct journal *j); /* under the lock */
+void append_deliver(struct batch *b);       /* owner: applies a finished batch and calls back */
 
 /* journal_read.c */
 void *reader_main(void *set);

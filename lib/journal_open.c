@@ -441,6 +441,7 @@ static struct journal *journal_new(struct journal_set *set, const struct journal
     j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
     j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
     j->lends = config->lends;
+    j->full_tail = &j->full;
     j->dir_fd = j->writer.fd = -1;
     return j;
 }

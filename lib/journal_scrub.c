@@ -44,7 +44,7 @@ static enum cursor_status enter(struct job *job)
     return status;
 }
 
-/* What the disk holds is asked for, not what the page cache does. A segment ends, in its file too, where its payload ends;
+/* What the disk holds is asked for, not what the page cache does. Frames end in the file where the segment's payload ends;
  * marks that move without any may follow. */
 void scrub_run(struct job *job)
 {

@@ -101,7 +101,7 @@ static int write_and_sync(int fd, const struct segment_header *h, struct bytes t
     buf_append(&b, end_mark, h->recycled ? sizeof end_mark : 0);
     int failed = io_write_all(fd, b.ptr, b.len, 0);
     if (!failed)
-        failed = sync_or_eio(io->fsync(fd));
+        failed = sync_or_eio(io->fdatasync(fd));
     buf_free(&b);
     return failed;
 }

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -143,6 +144,13 @@ static void init_conditions(struct journal_set *set)
     pthread_mutex_init(&set->lock, NULL);
 }
 
+/* With one only, who waits awake keeps from running whom it waits for. */
+static bool has_processors(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
+}
+
 struct journal_set *journal_set_new(const struct journal_set_config *config)
 {
     struct journal_set *set = mem_zalloc(sizeof *set);
@@ -155,6 +163,7 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     set->scrub.cursor.fd = -1;
     init_lists(set);
     init_conditions(set);
+    set->awake = has_processors();
     int failed = 0;
     for (size_t i = 0; i < COMMITTERS; i++)
         failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
@@ -184,10 +193,9 @@ void set_call_owner(struct journal_set *set)
 static void begin_what_gathered(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    pthread_cond_t *wake = set_committer_to_wake(set);
+    struct committer *idle = set_committer_to_call(set);
     pthread_mutex_unlock(&set->lock);
-    if (wake)
-        pthread_cond_signal(wake);
+    committer_call(idle);
 }
 
 void journal_set_poll(struct journal_set *set)
@@ -224,10 +232,10 @@ void journal_set_poll(struct journal_set *set)
 }
 
 /* Under the lock. */
-static void wake_committers(struct journal_set *set)
+static void call_committers(struct journal_set *set)
 {
     for (size_t i = 0; i < COMMITTERS; i++)
-        pthread_cond_signal(&set->committers[i].wake);
+        committer_call(&set->committers[i]);
 }
 
 void set_wait(struct journal_set *set)
@@ -235,7 +243,7 @@ void set_wait(struct journal_set *set)
     owner_write(set);
     pthread_mutex_lock(&set->lock);
     set->hurry = true;
-    wake_committers(set);
+    call_committers(set);
     set->owner_waits = true;
     while (!set->finished && !set->jobs_done && !set->answered)
         pthread_cond_wait(&set->progress, &set->lock);
@@ -268,7 +276,7 @@ static void stop_threads(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);
     set->stop = true;
-    wake_committers(set);
+    call_committers(set);
     pthread_cond_signal(&set->reads);
     pthread_cond_signal(&set->fills);
     pthread_mutex_unlock(&set->lock);

@@ -58,6 +58,8 @@ int setup(void **state)
     lends = false;
     journal_owner_most = (size_t)1 << 20;
     journal_gather_most = (size_t)64 << 10;
+    journal_batch_full = (size_t)256 << 10;
+    journal_awake_most = 0;                     /* who is awake writes what could have waited */
     journal_owner_patience = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
     journal_lock_patience = USEC_PER_SEC;
     journal_lack_pause = 20 * USEC_PER_MSEC;

@@ -370,6 +370,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
     journal_write_piece = 600;
     journal_owner_most = owner_most[(seed / 3 + seed) % 3];
     journal_gather_most = gather_most[seed / 2 % 3];
+    journal_batch_full = seed % 2 ? 300 : (size_t)256 << 10;
     journal_step_bytes = 700;
     journal_places_apart = 300;
     snprintf(m.dir, sizeof m.dir, "%s/test-journal-XXXXXX", scratch());

@@ -1,8 +1,11 @@
-/* When a commit begins under a policy that syncs: small appends wait for what comes with them, large ones do not. */
+/* When a commit begins under a policy that syncs: small appends wait for what comes with them, large ones do not. What is
+ * one batch, and who waits for it awake. */
 #include "journal_fixture.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct io_ops watching;
@@ -147,6 +150,161 @@ static void test_what_is_large_is_written_during_a_sync(void **state)
     assert_content(f, "123");
 }
 
+/* While "-" is being synced. */
+static void fill_a_batch(struct fixture *f, struct answer a[3])
+{
+    static struct answer before;
+    static const char *const text[] = {"2", "3", "4"};
+    watch(f);
+    __atomic_store_n(&syncs_wait, true, __ATOMIC_SEQ_CST);
+    assert_int_equal(append(f, "", 0, 0, "-", &before), JOURNAL_OK);
+    journal_set_poll(f->set);
+    wait_for_syncs(1);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(append(f, "p", i, i + 1, text[i], &a[i]), JOURNAL_OK);
+    journal_set_poll(f->set);
+}
+
+/* So that it is being synced while the rest is written. */
+static void test_what_is_full_is_synced_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a[3];
+    journal_batch_full = 2 * FRAME_HEADER;
+    fill_a_batch(f, a);
+    sem_post(&may_sync);
+    wait_for_syncs(2);
+    sem_post(&may_sync);
+    wait_for_syncs(3);
+    poll_until(f, &a[1]);
+    assert_int_equal(so_far(&writes), 3);
+    assert_true(a[0].calls == 1 && a[2].calls == 0);
+    sem_post(&may_sync);
+    poll_until(f, &a[2]);
+    assert_int_equal(syncs, 3);
+    assert_content(f, "1-234");
+}
+
+/* With time between syncs, what came in that time is one commit however much it is. */
+static void test_spaced_syncs_take_all_there_is(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a[3];
+    sync_ms = 1;
+    reopen(f);
+    journal_batch_full = 2 * FRAME_HEADER;
+    pthread_mutex_lock(&f->set->lock); /* no committer takes what is pending */
+    f->set->not_before = INT64_MAX / 2;
+    pthread_mutex_unlock(&f->set->lock);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(append(f, "p", i, i + 1, "x", &a[i]), JOURNAL_OK);
+    pthread_mutex_lock(&f->set->lock);
+    assert_true(!f->j->full && f->j->pending && f->j->pending->count == 3);
+    pthread_mutex_unlock(&f->set->lock);
+    journal_set_flush(f->set);
+    assert_content(f, "xxx");
+}
+
+static ssize_t no_room(int fd, const void *p, size_t n, off_t at)
+{
+    (void)fd, (void)p, (void)n, (void)at;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* All that is behind relied on it, whatever batch it is in. */
+static void test_what_is_behind_a_refused_batch_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a[3], again;
+    journal_batch_full = FRAME_HEADER;
+    fill_a_batch(f, a);
+    pthread_mutex_lock(&f->set->lock);
+    assert_true(f->j->full && f->j->full->next && f->j->full->next->next && !f->j->pending);
+    pthread_mutex_unlock(&f->set->lock);
+    watching.pwrite = no_room;
+    __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
+    sem_post(&may_sync);
+    journal_set_flush(f->set);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(a[i].calls == 1 && a[i].commit.result == JOURNAL_NO_SPACE);
+    watching.pwrite = watching_pwrite;
+    assert_int_equal(append(f, "p", 0, 1, "2", &again), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(again.commit.result, JOURNAL_OK);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 1);
+    assert_content(f, "1-2");
+}
+
+/* ---- waiting awake ---- */
+
+static bool expects_call(struct fixture *f)
+{
+    pthread_mutex_lock(&f->set->lock);
+    bool expects = f->set->committers[0].quick > 0 || f->set->committers[1].quick > 0;
+    pthread_mutex_unlock(&f->set->lock);
+    return expects;
+}
+
+static int64_t processor_time(struct fixture *f)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < COMMITTERS; i++) {
+        clockid_t clock;
+        struct timespec t;
+        assert_int_equal(pthread_getcpuclockid(f->set->committers[i].thread, &clock), 0);
+        clock_gettime(clock, &t);
+        sum += t.tv_sec * USEC_PER_SEC + t.tv_nsec / 1000;
+    }
+    return sum;
+}
+
+static void reopen_awake(struct fixture *f, usec_t most)
+{
+    journal_awake_most = most;
+    reopen(f);
+    pthread_mutex_lock(&f->set->lock);
+    f->set->awake = true;
+    pthread_mutex_unlock(&f->set->lock);
+}
+
+/* One that was called soon is awake when it is called again, and hears it. */
+static void test_who_is_called_soon_stays_awake(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    reopen_awake(f, 60 * USEC_PER_SEC);
+    usec_t began = clock_monotonic();
+    while (!expects_call(f))
+        put(f, "1");
+    int64_t before = processor_time(f);
+    while (processor_time(f) < before + 1000)
+        assert_true(clock_monotonic() < began + 20 * USEC_PER_SEC);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
+        poll_until(f, &a);
+    }
+    reopen(f);
+    assert_true(clock_monotonic() < began + 20 * USEC_PER_SEC);
+}
+
+static void test_who_waited_in_vain_sleeps(void **state)
+{
+    struct fixture *f = *state;
+    reopen_awake(f, 1000);
+    usec_t began = clock_monotonic();
+    while (!expects_call(f)) {
+        put(f, "1");
+        assert_true(clock_monotonic() < began + 20 * USEC_PER_SEC);
+    }
+    while (expects_call(f))
+        assert_true(clock_monotonic() < began + 20 * USEC_PER_SEC);
+    int64_t before = processor_time(f);
+    usleep(20000);
+    assert_true(processor_time(f) < before + 10000);
+    put(f, "2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +312,11 @@ int main(void)
         T(test_what_is_large_waits_for_nobody),
         T(test_what_comes_during_a_sync_is_the_next_commit),
         T(test_what_is_large_is_written_during_a_sync),
+        T(test_what_is_full_is_synced_alone),
+        T(test_spaced_syncs_take_all_there_is),
+        T(test_what_is_behind_a_refused_batch_is_refused),
+        T(test_who_is_called_soon_stays_awake),
+        T(test_who_waited_in_vain_sleeps),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Storage that fails or fills up, two committers, and files made ahead of use. */
 #include "journal_fixture.h"
+#include "journal_inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -492,6 +493,60 @@ static void test_a_file_is_used_again_once_its_name_is_gone_for_good(void **stat
     assert_int_equal(used_early, 0);
 }
 
+static unsigned truncations;
+
+static int counting_ftruncate(int fd, off_t length)
+{
+    __atomic_add_fetch(&truncations, 1, __ATOMIC_SEQ_CST);
+    return ftruncate(fd, length);
+}
+
+static int counting_fdatasync(int fd)
+{
+    __atomic_add_fetch(&syncs, 1, __ATOMIC_SEQ_CST);
+    return fdatasync(fd);
+}
+
+static void no_event(const struct inspect_event *e, void *arg)
+{
+    (void)e, (void)arg;
+}
+
+/* The first commit of a segment waits for its header's sync and its own, for nothing of the segment before: what that one's
+ * file holds behind its end stays there. */
+static void test_a_used_file_is_left_as_it_is(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 20000;
+    reopen(f);
+    while (!f->j->writer.recycled || f->j->writer.position < 10000) {
+        fill_segments(f, 1, 1);
+        journal_trim(f->j, journal_committed_end(f->j));
+        settle(f);
+    }
+    wait_spare(f, SPARE_READY);
+    faulty = io_system;
+    faulty.ftruncate = counting_ftruncate;
+    faulty.fdatasync = counting_fdatasync;
+    io = &faulty;
+    truncations = 0;
+    for (uint64_t sequence = f->j->writer.sequence; f->j->writer.sequence == sequence;) {
+        syncs = 0;
+        fill_segments(f, 1, 1);
+    }
+    assert_int_equal(truncations, 0);
+    assert_int_equal(syncs, 2);
+    struct stat st;
+    const struct segment *ended = f->j->segments[f->j->n_segments - 2];
+    assert_int_equal(stat(ended->path, &st), 0);
+    assert_int_equal(st.st_size, ended->size);
+    assert_int_equal(journal_inspect(f->dir, no_event, NULL, f->error, sizeof f->error), JOURNAL_OK);
+    uint64_t end = journal_committed_end(f->j);
+    open_killed_copy(f);
+    assert_int_equal(journal_committed_end(f->j), end);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+}
+
 static void test_the_filler_works_ahead(void **state)
 {
     struct fixture *f = *state;
@@ -523,6 +578,7 @@ int main(void)
         T(test_a_torn_write_in_a_used_file_is_cut),
         T(test_a_beginning_in_a_used_file_is_no_tear),
         T(test_a_file_is_used_again_once_its_name_is_gone_for_good),
+        T(test_a_used_file_is_left_as_it_is),
         T(test_the_filler_works_ahead),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
