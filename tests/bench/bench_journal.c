@@ -34,7 +34,7 @@ static char batch[BATCH];
 static char dir[1024];
 
 /* The sizes of the journal's commits, for the bare loop to use: the bytes of batches written from one sync to the next. Two
- * threads commit in turn. Zeros written ahead, headers and tables are no batches. */
+ * threads commit in turn. Zeros written ahead, headers and tables are no batches: a frame begins with a checksum and a length. */
 static struct io_ops counting;
 static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t commits[MOST_COMMITS], unsynced;
@@ -44,7 +44,7 @@ static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
 {
     ssize_t did = pwrite(fd, p, n, at);
     pthread_mutex_lock(&counting_lock);
-    if (n >= BATCH && *(const char *)p != 0)
+    if (n >= BATCH && memcmp(p, (char[12]){0}, 12) != 0)
         unsynced += (uint32_t)n;
     pthread_mutex_unlock(&counting_lock);
     return did;
@@ -63,7 +63,7 @@ static int counting_fdatasync(int fd)
 static void clear_directory(void)
 {
     char command[8192];
-    snprintf(command, sizeof command, "rm -rf '%s/j' '%s/bare'", dir, dir);
+    snprintf(command, sizeof command, "rm -rf '%s/j' '%s'/bare.*", dir, dir);
     if (system(command) != 0)
         exit(1);
 }
@@ -166,6 +166,7 @@ static void get_going(struct appender *a, int64_t sync_ms, unsigned appenders, e
 
 struct bare {
     int fd;
+    unsigned files;
     enum life life;
     char *bytes;
     size_t most;
@@ -175,25 +176,32 @@ struct bare {
 static void write_zeros(int fd)
 {
     static const char zero[1 << 20];
-    if (ftruncate(fd, 0) != 0)
-        exit(1);
-    for (uint64_t at = 0; at < FILE_SIZE + (8 << 20); at += sizeof zero)
+    for (uint64_t at = 0; at < FILE_SIZE; at += sizeof zero)
         if (pwrite(fd, zero, sizeof zero, (off_t)at) < 0)
             exit(1);
     if (fsync(fd) != 0)
         exit(1);
 }
 
-static struct bare bare_begin(enum life life)
+static void bare_next_file(struct bare *b)
 {
     char path[4200];
-    snprintf(path, sizeof path, "%s/bare", dir);
-    unlink(path);
-    struct bare b = {.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), .life = life};
-    if (b.fd < 0)
+    snprintf(path, sizeof path, "%s/bare.%u", dir, b->files++);
+    if (b->fd >= 0)
+        close(b->fd);
+    b->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (b->fd < 0)
         exit(1);
-    if (life == TRIMMED || life == BURSTS)
-        write_zeros(b.fd);
+    if (b->life != NEW)
+        write_zeros(b->fd);
+    b->at = 0;
+}
+
+static struct bare bare_begin(enum life life)
+{
+    struct bare b = {.fd = -1, .life = life};
+    if (life != KEPT)
+        bare_next_file(&b);
     return b;
 }
 
@@ -207,16 +215,18 @@ static void bare_room(struct bare *b, size_t n)
 }
 
 /* In the sizes of the journal's last commits. A stream that never pauses has no file ready: then the bare loop has to fill
- * its file with zeros too, before it begins at its start. */
+ * its files with zeros too, before it begins them. */
 static void bare_synced(struct bare *b)
 {
     for (size_t i = 0; i < n_commits; i++) {
-        if (b->at == 0 && b->life == KEPT)
-            write_zeros(b->fd);
+        bool ends = b->fd < 0 || b->at + commits[i] > FILE_SIZE;
+        if (ends && b->life == KEPT)
+            bare_next_file(b);
+        b->at = ends ? 0 : b->at;
         bare_room(b, commits[i]);
         if (pwrite(b->fd, b->bytes, commits[i], (off_t)b->at) != (ssize_t)commits[i] || fdatasync(b->fd) != 0)
             exit(1);
-        b->at = b->at + commits[i] > FILE_SIZE ? 0 : b->at + commits[i];
+        b->at += commits[i];
     }
 }
 
