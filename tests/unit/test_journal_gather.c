@@ -236,8 +236,6 @@ static void test_what_is_behind_a_refused_batch_is_refused(void **state)
     assert_content(f, "1-2");
 }
 
-/* ---- waiting awake ---- */
-
 static bool expects_call(struct fixture *f)
 {
     pthread_mutex_lock(&f->set->lock);
