@@ -108,7 +108,7 @@ size_t http_server_connections(const struct http_server *s);
 /* Closes everything at once; every request in a handler gets its on_gone. */
 void http_server_free(struct http_server **s);
 
-/* ---- a request: everything returned is borrowed until the request ends ---- */
+/* A request: everything returned is borrowed until the request ends. */
 enum http_method http_method(const struct http_request *req);
 bool http_is_head(const struct http_request *req);
 const char *http_path(const struct http_request *req);      /* decoded, without the query */
@@ -139,7 +139,7 @@ bool http_param_name(
     struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1]);
 bool http_param_bool(struct http_request *req, const char *name, bool fallback, bool *out);
 
-/* ---- answering: each ends the request but http_add_header and http_stream_* before end ---- */
+/* Answering: each ends the request but http_add_header and http_stream_* before end. */
 /* Before the reply starts. Control bytes in the value are dropped. */
 void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

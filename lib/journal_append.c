@@ -191,8 +191,6 @@ size_t journal_producers(const struct journal *j)
     return j->marks.count;
 }
 
-/* ---- what comes back ---- */
-
 static struct bytes payload_of(const struct batch *b, const struct entry *e)
 {
     struct frame f;

@@ -56,8 +56,6 @@ static enum journal_result refuse_segment(
     return r;
 }
 
-/* ---- listing ---- */
-
 static enum journal_result list_segments(struct opening *o)
 {
     uint64_t *sequences = segments_list(o->j->dir, &o->count);
@@ -116,8 +114,6 @@ static enum journal_result read_headers(struct opening *o)
         r = check_neighbours(o, i);
     return r;
 }
-
-/* ---- verifying ---- */
 
 static bool apply_frame(struct opening *o, const struct frame *f, bool first)
 {
@@ -253,8 +249,6 @@ static enum journal_result verify(struct opening *o)
     }
     return JOURNAL_OK;
 }
-
-/* ---- changing ---- */
 
 /* Newest first, so that what a crash leaves is an unbroken run. */
 static enum journal_result drop_segments_behind(struct opening *o)

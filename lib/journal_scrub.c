@@ -14,7 +14,7 @@
 
 usec_t journal_scrub_every = 3600 * USEC_PER_SEC;
 
-/* ---- on the reader thread ---- */
+/* On the reader thread. */
 
 static bool header_is_whole(struct job *job)
 {
@@ -70,7 +70,7 @@ void scrub_run(struct job *job)
     buf_free(&c->in);
 }
 
-/* ---- on the owner's thread ---- */
+/* On the owner's thread. */
 
 static struct segment *next_sealed(const struct journal *j, uint64_t sequence)
 {

@@ -6,8 +6,6 @@
 #define SPARES 64
 #define SPARE_BODY (64 * 1024) /* a larger one is freed */
 
-/* ---- what handlers share ---- */
-
 static const struct refusal refusals[] = {
     [QUEUE_CONFLICT] = {409, "mark-conflict", NULL},
     [QUEUE_TOO_MANY_PRODUCERS] = {409, "too-many-producers", "use the names that are known already"},
@@ -110,8 +108,6 @@ bool param_separator(struct http_request *req, struct bytes fallback, struct byt
     return false;
 }
 
-/* ---- replies that wait for a commit ---- */
-
 static void on_gone(struct http_request *req, void *arg)
 {
     struct pending *p = arg;
@@ -160,8 +156,6 @@ void pending_free_spare(struct app *app)
         free(p);
     }
 }
-
-/* ---- endpoints ---- */
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
 #define ROUTE(path_, handler_, help_)                                                                        \

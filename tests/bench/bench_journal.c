@@ -73,8 +73,6 @@ static double since(usec_t start)
     return (double)(clock_monotonic() - start) / USEC_PER_SEC;
 }
 
-/* ---- the journal ---- */
-
 struct appender {
     struct journal_set *set;
     struct journal *j;
@@ -162,8 +160,6 @@ static void get_going(struct appender *a, int64_t sync_ms, unsigned appenders, e
     }
 }
 
-/* ---- the bare loops ---- */
-
 struct bare {
     int fd;
     unsigned files;
@@ -245,8 +241,6 @@ static void bare_end(struct bare *b)
     close(b->fd);
     free(b->bytes);
 }
-
-/* ---- medians ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -337,8 +331,6 @@ static void print_contest(const struct contest *c, size_t rounds)
         median(c->ours, rounds) / 1e6, median(c->bare, rounds) / 1e6, median(c->size, rounds),
         median(c->ratio, rounds), c->wanted);
 }
-
-/* ---- opening ---- */
 
 static void grow_to(uint64_t bytes)
 {
