@@ -150,11 +150,6 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     va_end(ap);
 }
 
-void buf_clear(struct buf *b)
-{
-    b->len = 0;
-}
-
 void buf_free(struct buf *b)
 {
     free(b->ptr);

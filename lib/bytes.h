@@ -115,8 +115,11 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((form
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
 /* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
-void buf_clear(struct buf *b); /* len = 0, memory kept */
-void buf_free(struct buf *b);  /* back to zeroed */
+static inline void buf_clear(struct buf *b) /* its memory is kept */
+{
+    b->len = 0;
+}
+void buf_free(struct buf *b); /* back to zeroed */
 
 static inline struct bytes buf_bytes(const struct buf *b)
 {

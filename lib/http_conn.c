@@ -110,14 +110,27 @@ void http_conn_enter(struct http_conn *c, enum http_conn_state state)
     c->since = c->server->now;
 }
 
+static size_t out_length(const struct http_conn *c)
+{
+    return c->out_used ? evbuffer_get_length(c->out) : 0;
+}
+
 size_t http_conn_pending(const struct http_conn *c)
 {
-    return c->staged.len + evbuffer_get_length(c->out);
+    return c->staged.len + out_length(c);
+}
+
+/* `out`, to add to. */
+static struct evbuffer *use_out(struct http_conn *c)
+{
+    c->out_used = true;
+    return c->out;
 }
 
 static void unstage(struct http_conn *c)
 {
-    evbuffer_add(c->out, c->staged.ptr, c->staged.len);
+    if (c->staged.len > 0)
+        evbuffer_add(use_out(c), c->staged.ptr, c->staged.len);
     buf_clear(&c->staged);
 }
 
@@ -161,7 +174,7 @@ void http_conn_write(struct http_conn *c, const void *p, size_t n)
     c->queued += n;
     if (n > STAGED_MAX) {
         unstage(c);
-        evbuffer_add(c->out, p, n);
+        evbuffer_add(use_out(c), p, n);
     } else {
         buf_append(http_conn_stage(c, n), p, n);
     }
@@ -182,7 +195,7 @@ void http_conn_write_buf(struct http_conn *c, struct buf *b)
     }
     c->queued += b->len;
     unstage(c);
-    evbuffer_add_reference(c->out, b->ptr, b->len, free_memory, b->ptr);
+    evbuffer_add_reference(use_out(c), b->ptr, b->len, free_memory, b->ptr);
     *b = (struct buf){0};
 }
 
@@ -201,7 +214,7 @@ void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b)
         }
     }
     unstage(c);
-    evbuffer_add_buffer(c->out, b);
+    evbuffer_add_buffer(use_out(c), b);
     c->queued += n;
 }
 
@@ -223,7 +236,7 @@ static void file_done(const struct evbuffer_file_segment *segment, int flags, vo
  * client, for a few bytes. (To cork the socket instead cost three times as much as all the rest.) */
 static void send_ahead(struct http_conn *c)
 {
-    if (c->writing || evbuffer_get_length(c->out) > 0 || c->staged.len == 0)
+    if (c->writing || out_length(c) > 0 || c->staged.len == 0)
         return;
     ssize_t n = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL | MSG_MORE);
     if (n < 0) {
@@ -249,7 +262,7 @@ void http_conn_write_file(
     for (size_t i = 0; i < n; i++) {
         for (size_t done = 0, len; done < spans[i].len; done += len) {
             len = spans[i].len - done < FILE_TURN ? spans[i].len - done : FILE_TURN;
-            evbuffer_add_file_segment(c->out, all, (ev_off_t)(spans[i].position + done), (ev_off_t)len);
+            evbuffer_add_file_segment(use_out(c), all, (ev_off_t)(spans[i].position + done), (ev_off_t)len);
         }
         c->queued += spans[i].len;
     }
@@ -266,7 +279,7 @@ static void write_staged(struct http_conn *c)
     }
     c->blocked = (size_t)n < c->staged.len;
     if (c->blocked)
-        evbuffer_add(c->out, c->staged.ptr + n, c->staged.len - (size_t)n);
+        evbuffer_add(use_out(c), c->staged.ptr + n, c->staged.len - (size_t)n);
     clear_staged(c);
 }
 
@@ -275,7 +288,7 @@ static void write_staged(struct http_conn *c)
 static void write_files(struct http_conn *c)
 {
     size_t done = 0;
-    while (done < FILE_TURN && evbuffer_get_length(c->out) > 0) {
+    while (done < FILE_TURN && out_length(c) > 0) {
         errno = 0;
         int n = evbuffer_write(c->out, c->fd);
         if (n <= 0) {
@@ -285,7 +298,7 @@ static void write_files(struct http_conn *c)
         }
         done += (size_t)n;
     }
-    c->has_files = evbuffer_get_length(c->out) > 0;
+    c->has_files = out_length(c) > 0;
 }
 
 static void write_out(struct http_conn *c)
@@ -296,7 +309,7 @@ static void write_out(struct http_conn *c)
     }
     if (evbuffer_write(c->out, c->fd) < 0)
         c->broken = !would_block();
-    c->blocked = evbuffer_get_length(c->out) > 0;
+    c->blocked = out_length(c) > 0;
 }
 
 /* `writable`: not when the last write filled the socket, and it has not drained since. */
@@ -304,7 +317,8 @@ static void flush(struct http_conn *c)
 {
     size_t before = http_conn_pending(c);
     c->blocked &= c->writing;
-    if (evbuffer_get_length(c->out) > 0) {
+    c->out_used = out_length(c) > 0;
+    if (c->out_used) {
         if (!c->has_files) /* else it waits for what the next file has before it */
             unstage(c);
         if (!c->writing)
@@ -519,7 +533,7 @@ static void watch(struct http_conn *c)
 {
     bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_READ_AHEAD;
     bool want_read = !c->eof && room;
-    bool want_write = c->blocked && evbuffer_get_length(c->out) > 0;
+    bool want_write = c->blocked && out_length(c) > 0;
     if (want_read != c->reading)
         want_read ? event_add(c->read_event, NULL) : event_del(c->read_event);
     c->reading = want_read;
@@ -576,7 +590,8 @@ void http_conn_turn(struct http_conn *c, struct bytes fresh)
 {
     unschedule(c);
     c->in_turn = true;
-    c->server->now = clock_monotonic();
+    if (!c->server->in_scheduled)
+        c->server->now = clock_monotonic();
     c->moved += fresh.len;
     if (c->req.live && c->req.reply == HTTP_REPLY_DONE)
         end_request(c);
@@ -617,6 +632,7 @@ void http_conn_run_scheduled(struct http_server *s)
     static const struct timeval soon = {0, 0};
     struct http_conn *last = TAILQ_LAST(&s->scheduled, http_conn_list), *c;
     s->in_scheduled = true;
+    s->now = clock_monotonic();
     s->n_corked = 0;
     while ((c = TAILQ_FIRST(&s->scheduled))) {
         if (c->read_once_more)

@@ -96,7 +96,7 @@ struct http_request {
     struct http_header_span headers[HTTP_HEADER_COUNT];
     size_t n_headers;
     size_t header_bytes; /* of names and values; of a chunked body also extensions and trailers */
-    bool has_host, has_content_length, is_chunked, asks_close;
+    bool has_host, has_content_length, is_chunked, asks_close, expects_continue, expects_other;
     struct buf path; /* decoded, NUL-terminated */
     struct url_query query;
     struct buf body;
@@ -173,6 +173,7 @@ struct http_conn {
 
     struct buf staged;    /* to be written after `out`, in one go at the end of the turn */
     struct evbuffer *out; /* what the socket did not take, and large bodies */
+    bool out_used;        /* false: nothing is in `out`, which mostly saves asking it */
     bool blocked;         /* the socket did not take all of it when it was last tried */
     bool has_files;       /* some of `out` may lie in files */
     uint64_t queued;      /* bytes ever queued: queued - pending is what the client took */
@@ -221,7 +222,7 @@ struct http_server {
     char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
     struct buf top;    /* what every reply with status 200 begins with, and when it was made */
     usec_t top_at;
-    usec_t now; /* when the turn at hand began */
+    usec_t now; /* when the turn at hand, or the run of scheduled ones, began */
 };
 
 /* http_conn.c */

@@ -11,6 +11,7 @@
 
 #include <strings.h>
 
+#define HEAD_AT_ONCE 512
 #define LINE_SLACK 64 /* of a request's line beside its target */
 #define CHUNK_MAX (UINT64_C(1) << 60)
 
@@ -180,7 +181,16 @@ static bool take_host(struct http_conn *c, struct bytes value)
     return true;
 }
 
-/* The headers that framing depends on. */
+static bool take_expect(struct http_conn *c, struct bytes value)
+{
+    if (same_word(value, "100-continue"))
+        c->req.expects_continue = true;
+    else if (value.len > 0)
+        c->req.expects_other = true;
+    return true;
+}
+
+/* The headers that the way of reading and answering depends on. */
 static bool note_header(struct http_conn *c, struct bytes name, struct bytes value)
 {
     static const struct {
@@ -188,6 +198,7 @@ static bool note_header(struct http_conn *c, struct bytes name, struct bytes val
         bool (*take)(struct http_conn *c, struct bytes value);
     } known[] = {
         [4] = {"Host", take_host},
+        [6] = {"Expect", take_expect},
         [10] = {"Connection", take_connection_words},
         [14] = {"Content-Length", take_length},
         [17] = {"Transfer-Encoding", take_encoding},
@@ -235,12 +246,11 @@ static void judge_headers(struct http_conn *c)
     http_route_find(req);
     if (req->refusal != HTTP_REFUSED_NOT)
         return;
-    struct bytes expect = http_header(req, "Expect");
     if (c->body_left > http_route_max_body(req))
         refuse(c, HTTP_REFUSED_BODY_TOO_LARGE);
-    else if (expect.len > 0 && !same_word(expect, "100-continue"))
+    else if (req->expects_other)
         refuse(c, HTTP_REFUSED_EXPECTATION);
-    else if (expect.len > 0 && req->has_body && !req->http10)
+    else if (req->expects_continue && req->has_body && !req->http10)
         http_reply_continue(req);
 }
 
@@ -303,21 +313,24 @@ static void judge_part(struct http_conn *c, size_t from)
         head_is_too_long(c);
 }
 
+/* A head is mostly whole and short, so some of what is there is copied at once, though a body may follow; what is behind the
+ * head is cut off again. */
 static size_t feed_head(struct http_conn *c, const char *p, size_t n)
 {
     struct buf *text = &c->req.text;
-    size_t used = 0;
+    size_t had = text->len, at = had, end = had + (n < HEAD_AT_ONCE ? n : HEAD_AT_ONCE);
     bool more = true;
-    while (more && used < n) {
-        const char *newline = memchr(p + used, '\n', n - used);
-        size_t len = newline ? (size_t)(newline - (p + used)) + 1 : n - used, from = text->len;
-        buf_append(text, p + used, len);
-        used += len;
+    buf_append(text, p, end - had);
+    while (more && at < end) {
+        const char *newline = memchr(text->ptr + at, '\n', end - at);
+        size_t from = at;
+        at = newline ? (size_t)(newline - text->ptr) + 1 : end;
+        text->len = at;
         if (!newline)
             judge_part(c, from);
         more = newline && !head_is_too_long(c) && take_line(c);
     }
-    return used;
+    return at - had;
 }
 
 /* ---- bodies ---- */
@@ -334,6 +347,8 @@ static bool deliver(struct http_conn *c, const char *p, size_t n)
     if (row->on_body)
         return row->on_body(req, bytes_of(p, n), req->endpoint->ctx) && req->reply == HTTP_REPLY_NONE;
     buf_append(&req->body, p, n);
+    if (req->body.len <= HTTP_KEEP_BUFFER) /* its memory is kept anyway */
+        return true;
     http_budget_note(c);
     return http_budget_has_room(c->server) || refuse(c, HTTP_REFUSED_OVERLOADED);
 }

@@ -114,7 +114,7 @@ static size_t begin_header(struct http_request *req, const char *name)
 {
     buf_append_str(&req->extra, name);
     buf_append(&req->extra, ": ", 2);
-    req->has_retry_after |= strcmp(name, "Retry-After") == 0;
+    req->has_retry_after |= name[0] == 'R' && strcmp(name, "Retry-After") == 0;
     return req->extra.len;
 }
 

@@ -12,7 +12,8 @@ void http_request_init(struct http_request *req, struct http_conn *c)
 
 void http_request_clear(struct http_request *req)
 {
-    url_query_free(&req->query);
+    if (req->query.memory)
+        url_query_free(&req->query);
     req->on_gone = NULL;
     req->on_drain = NULL;
     req->above_low = false;
@@ -29,6 +30,7 @@ void http_request_begin(struct http_request *req)
     buf_clear(&req->extra);
     req->live = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
     req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
+    req->expects_continue = req->expects_other = false;
     req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
         req->patient = false;
     req->refusal = HTTP_REFUSED_NOT;
@@ -191,10 +193,16 @@ bool http_param_i64(
 bool http_param_name(
     struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1])
 {
-    struct bytes text = bytes_str(fallback);
+    struct bytes text;
     if (!http_param(req, name, &text) && !fallback) {
         http_problem(req, 400, "missing-parameter", NULL, "%s is required", name);
         return false;
+    }
+    if (!http_param(req, name, &text)) { /* the fallback is a name */
+        size_t n = strlen(fallback);
+        assert(n <= NAME_MAX_BYTES);
+        memcpy(out, fallback, n + 1);
+        return true;
     }
     if (!bytes_is_name(text)) {
         http_problem(

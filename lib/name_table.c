@@ -3,30 +3,35 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The first entry that does not sort before the name. */
-static size_t place_of(const struct name_table *t, const char *name)
+/* Where the name is, or belongs. */
+static size_t place_of(const struct name_table *t, const char *name, bool *found)
 {
     size_t low = 0, high = t->n;
-    while (low < high) {
+    *found = false;
+    while (low < high && !*found) {
         size_t middle = low + (high - low) / 2;
-        if (strcmp(t->entries[middle].name, name) < 0)
+        int order = strcmp(t->entries[middle].name, name);
+        *found = order == 0;
+        if (order < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return low;
+    return high;
 }
 
 void *name_table_find(const struct name_table *t, const char *name)
 {
-    size_t at = place_of(t, name);
-    return at < t->n && strcmp(t->entries[at].name, name) == 0 ? t->entries[at].thing : NULL;
+    bool found;
+    size_t at = place_of(t, name, &found);
+    return found ? t->entries[at].thing : NULL;
 }
 
 void name_table_add(struct name_table *t, const char *name, void *thing)
 {
-    size_t at = place_of(t, name);
-    assert(at == t->n || strcmp(t->entries[at].name, name) != 0);
+    bool found;
+    size_t at = place_of(t, name, &found);
+    assert(!found);
     if (t->n == t->cap) {
         t->cap = t->cap > 0 ? 2 * t->cap : 8;
         t->entries = mem_realloc(t->entries, t->cap * sizeof *t->entries);

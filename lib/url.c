@@ -96,7 +96,7 @@ void url_query_free(struct url_query *q)
     *q = (struct url_query){0};
 }
 
-bool url_query_get(const struct url_query *q, const char *name, struct bytes *value)
+bool url_query_find(const struct url_query *q, const char *name, struct bytes *value)
 {
     for (size_t i = 0; i < q->n; i++) {
         if (bytes_equal_str(q->params[i].name, name)) {

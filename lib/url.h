@@ -22,8 +22,12 @@ struct url_query {
  * without '=' has the empty value. Freed with url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);
-/* The first of that name; false when there is none. */
-bool url_query_get(const struct url_query *q, const char *name, struct bytes *value);
+bool url_query_find(const struct url_query *q, const char *name, struct bytes *value);
+/* The first of that name; false when there is none. Most requests have no parameters, and are asked for several. */
+static inline bool url_query_get(const struct url_query *q, const char *name, struct bytes *value)
+{
+    return q->n > 0 && url_query_find(q, name, value);
+}
 
 /* Percent-decodes a path; -1 on a bad escape. */
 int url_decode(struct bytes text, struct buf *out);

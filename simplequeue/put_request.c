@@ -7,6 +7,10 @@
 bool put_request_marks(const struct url_query *query, struct queue_put *put)
 {
     struct bytes mark, next;
+    if (query->n == 0) {
+        put->producer = BYTES_NONE;
+        return true;
+    }
     bool has_producer = url_query_get(query, "producer", &put->producer);
     bool has_mark = url_query_get(query, "mark", &mark), has_next = url_query_get(query, "next", &next);
     if (!has_producer && !has_mark && !has_next) {
