@@ -105,6 +105,8 @@ void journal_set_poll(struct journal_set *set);
 void journal_set_flush(struct journal_set *set);
 /* Bytes appended and not yet committed. */
 size_t journal_set_pending(const struct journal_set *set);
+/* Commits that were synced so far, of all its journals. */
+uint64_t journal_set_syncs(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* made if missing (its parent must be there) */

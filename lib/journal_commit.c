@@ -476,6 +476,7 @@ static void sync_batch(struct batch *b)
     pthread_mutex_lock(&j->set->lock);
     w->durable = end;
     w->durable_position = position;
+    j->set->syncs++;
     pthread_mutex_unlock(&j->set->lock);
 }
 

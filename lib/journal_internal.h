@@ -358,6 +358,7 @@ struct journal_set {
     struct batch *finished, **finished_tail;
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
+    uint64_t syncs;
     struct journal *to_fill, **to_fill_tail;
     pthread_cond_t fills; /* for the filler */
     pthread_t reader, filler;

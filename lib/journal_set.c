@@ -272,6 +272,14 @@ size_t journal_set_pending(const struct journal_set *set)
     return set->pending_bytes;
 }
 
+uint64_t journal_set_syncs(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    uint64_t syncs = set->syncs;
+    pthread_mutex_unlock(&set->lock);
+    return syncs;
+}
+
 static void stop_threads(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);

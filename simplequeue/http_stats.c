@@ -155,9 +155,16 @@ static double number_waiting(void *app)
     return (double)((struct app *)app)->waiting.n;
 }
 
+static double number_syncs(void *arg)
+{
+    return (double)journal_set_syncs(queues_journals(((struct app *)arg)->queues));
+}
+
 void app_register_numbers(struct app *app)
 {
     struct stats *s = daemon_stats(app->daemon);
+    if (queues_journals(app->queues))
+        stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, app);
     stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, app);
     stats_gauge(s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, app);
     stats_gauge(s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, app);

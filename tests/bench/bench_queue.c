@@ -72,10 +72,11 @@ struct row {
     const char *name;
     enum server_kind kind;
     enum work work;
-    const char *sync; /* NULL: in memory */
-    size_t messages;  /* a request */
-    uint64_t total;   /* messages a round */
-    size_t bare;      /* bytes a write of the bare disk loop, which has no server; 0: a server */
+    const char *sync;        /* NULL: in memory */
+    size_t messages;         /* a request */
+    uint64_t total;          /* messages a round */
+    size_t bare;             /* bytes a write of the bare disk loop, which has no server; 0: a server */
+#define OWN_COMMITS SIZE_MAX /* as many as simplequeue committed at once on the average, in the same round */
 };
 
 static const struct group {
@@ -102,10 +103,12 @@ static const struct group {
         {{"redis appendfsync always, 100", SERVER_REDIS, WORK_PUT, "0", BATCH, 300000, 0},
             {"simplequeue mput of 100, sync=0", SERVER_QUEUE, WORK_PUT, "0", BATCH, 300000, 0},
             {"JetStream file, 100 (no sync each)", SERVER_NATS, WORK_PUT, "0", BATCH, 200000, 0},
+            {"bare write+fdatasync, its commits", SERVER_RAW, WORK_PUT, "0", 1, 300000, OWN_COMMITS},
             {"bare write+fdatasync, 45 KB", SERVER_RAW, WORK_PUT, "0", 1, 200000, (size_t)45100},
             {"bare write+fdatasync, 16 x 45 KB", SERVER_RAW, WORK_PUT, "0", 1, 400000, (size_t)16 * 45100}}},
     {"synced1", {{"redis appendfsync always", SERVER_REDIS, WORK_PUT, "0", 1, 30000, 0},
                     {"simplequeue put, sync=0", SERVER_QUEUE, WORK_PUT, "0", 1, 30000, 0},
+                    {"bare write+fdatasync, its commits", SERVER_RAW, WORK_PUT, "0", 1, 30000, OWN_COMMITS},
                     {"beanstalkd -f0 put", SERVER_BEANSTALKD, WORK_PUT, "0", 1, 5000, 0}}},
     {"kept", {{"raw epoll loop", SERVER_RAW, WORK_PUT, NULL, 1, 60000, 0},
                  {"simplequeue put, sync=never", SERVER_QUEUE, WORK_PUT, "never", 1, 60000, 0},
@@ -120,6 +123,7 @@ struct result {
 struct bench {
     const char *simplequeue;
     char dir[64];
+    double per_sync; /* messages that simplequeue committed with one sync */
 };
 
 static void die(const char *what, const char *name)
@@ -187,7 +191,22 @@ static void start(const struct bench *b, const struct row *row, struct server *s
     buf_free(&reply);
 }
 
-static void measure_server(const struct bench *b, const struct row *row, struct result *out)
+/* Of simplequeue with a data directory; 0 of others. */
+static uint64_t count_syncs(const struct server *s, const struct row *row)
+{
+    static const char name[] = "\nmillrace_simplequeue_journal_syncs_total ";
+    struct buf reply = {0};
+    uint64_t n = 0;
+    if (row->kind == SERVER_QUEUE && row->sync &&
+        server_ask(s, BYTES_LITERAL("GET /metrics HTTP/1.1\r\nHost: bench\r\n\r\n"), &reply)) {
+        const char *at = memmem(reply.ptr, reply.len, name, sizeof name - 1);
+        n = at ? strtoull(at + sizeof name - 1, NULL, 10) : 0;
+    }
+    buf_free(&reply);
+    return n;
+}
+
+static void measure_server(struct bench *b, const struct row *row, struct result *out)
 {
     struct server s;
     struct buf request = {0};
@@ -200,10 +219,14 @@ static void measure_server(const struct bench *b, const struct row *row, struct 
     struct load l = load_for(&s, row->kind, row->work, row->messages, &request);
     l.requests = warm / row->messages;
     bool ok = load_run(&l, NULL) >= 0;
+    uint64_t syncs = count_syncs(&s, row);
     double cpu = server_cpu_seconds(&s);
     l.requests = (uint64_t)((double)(row->total / row->messages) * (factor > 0 ? factor : 1));
     double took = ok ? load_run(&l, NULL) : -1;
     cpu = server_cpu_seconds(&s) - cpu;
+    syncs = count_syncs(&s, row) - syncs;
+    if (syncs > 0)
+        b->per_sync = (double)row->total / (double)syncs;
     server_stop(&s);
     buf_free(&request);
     if (took < 0)
@@ -213,18 +236,19 @@ static void measure_server(const struct bench *b, const struct row *row, struct 
 }
 
 /* Writes as a journal does: one file of its whole size, written before. */
-static void measure_bare(const struct bench *b, const struct row *row, struct result *out)
+static void measure_bare(struct bench *b, const struct row *row, struct result *out)
 {
     char path[100];
     char *block = mem_zalloc(BARE_FILE);
+    size_t each = row->bare == OWN_COMMITS ? (size_t)(b->per_sync * MESSAGE_BYTES) : row->bare;
     uint64_t bytes = row->total * MESSAGE_BYTES, at = 0;
     snprintf(path, sizeof path, "%s/bare", b->dir);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && pwrite(fd, block, BARE_FILE, 0) == BARE_FILE && fdatasync(fd) == 0;
     usec_t began = clock_monotonic();
-    for (uint64_t done = 0; ok && done < bytes; done += row->bare, at += row->bare) {
-        at = at + row->bare > BARE_FILE ? 0 : at;
-        ok = pwrite(fd, block, row->bare, (off_t)at) == (ssize_t)row->bare && fdatasync(fd) == 0;
+    for (uint64_t done = 0; ok && done < bytes; done += each, at += each) {
+        at = at + each > BARE_FILE ? 0 : at;
+        ok = pwrite(fd, block, each, (off_t)at) == (ssize_t)each && fdatasync(fd) == 0;
     }
     double took = (double)(clock_monotonic() - began) / 1e6;
     close(fd);
@@ -245,7 +269,25 @@ static double median_of(const struct result *results, size_t n, size_t member)
     return load_median(values, n);
 }
 
-static void run_group(const struct bench *b, const struct group *g, size_t rounds)
+/* What the queue reaches of a bare loop that syncs as often. */
+static void compare_with_disk(
+    const struct bench *b, const struct group *g, struct result (*results)[MAX_ROUNDS], size_t rounds)
+{
+    size_t queue = MAX_ROWS, bare = MAX_ROWS;
+    double ratios[MAX_ROUNDS];
+    for (size_t i = 0; i < MAX_ROWS && g->rows[i].name; i++) {
+        queue = g->rows[i].kind == SERVER_QUEUE ? i : queue;
+        bare = g->rows[i].bare == OWN_COMMITS ? i : bare;
+    }
+    if (bare == MAX_ROWS)
+        return;
+    for (size_t round = 0; round < rounds; round++)
+        ratios[round] = results[queue][round].rate / results[bare][round].rate;
+    printf("%s: %.2f of the bare loop with as many messages a sync (%.0f in the last round)\n",
+        g->rows[queue].name, load_median(ratios, rounds), b->per_sync);
+}
+
+static void run_group(struct bench *b, const struct group *g, size_t rounds)
 {
     struct result results[MAX_ROWS][MAX_ROUNDS] = {0};
     size_t n = 0;
@@ -264,6 +306,7 @@ static void run_group(const struct bench *b, const struct group *g, size_t round
             median_of(results[i], rounds, offsetof(struct result, rate)),
             median_of(results[i], rounds, offsetof(struct result, ratio)),
             median_of(results[i], rounds, offsetof(struct result, cpu)));
+    compare_with_disk(b, g, results, rounds);
 }
 
 static const struct group *find_group(const char *name)

@@ -242,6 +242,25 @@ class MemoryTest(Everywhere, InMemory, QueueTest):
 
 
 class DiskTest(Everywhere, OnDisk, QueueTest):
+    def syncs(self, q):
+        name = "millrace_simplequeue_journal_syncs_total "
+        return int(next(m for m in q.get("/metrics").text.splitlines() if m.startswith(name))[len(name):])
+
+    def test_syncs_are_counted(self):
+        q = self.queue("--sync=0")
+        q.post("/put", b"x")
+        before = self.syncs(q)
+        for _ in range(5):
+            q.post("/put", b"x")
+        self.assertEqual(self.syncs(q) - before, 5)
+        q.stop()
+        q = self.queue("--sync=never")
+        q.post("/put", b"x")
+        before = self.syncs(q)
+        for _ in range(5):
+            q.post("/put", b"x")
+        self.assertEqual(self.syncs(q), before)
+
     def test_what_a_restart_keeps(self):
         q = self.queue()
         q.post("/mput", b"a\nb\nc\nd\ne")

@@ -117,6 +117,37 @@ class Full:
             self.expect(q.post("/put", b"b"), 503, "queue-full")
         self.assertEqual((q.stats()["overflow"], q.get("/get").body), (0, b"a"))
 
+    def test_hup_tries_again_after_a_failure(self):
+        """What a failed write left in the log is not known (/dev/full cannot be cut back), so nothing follows it there
+        before somebody has looked."""
+        os.symlink("/dev/full", self.path("overflow"))
+        q = self.overflowing("--max-depth=1")
+        self.expect(q.post("/put", b"a"), 200)
+        self.expect(q.post("/put", b"b"), 503, "queue-full")
+        os.remove(self.path("overflow"))
+        self.expect(q.post("/put", b"b"), 503, "queue-full")
+        q.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "overflow log reopened" in q.log, "the log to be opened again")
+        self.expect(q.post("/put", b"b"), 200)
+        self.assertEqual(self.log_lines(), [b"a"])
+
+    def test_what_never_fits_is_told_so_behind_others_too(self):
+        """Who waits in the line of those for whom room is made, among them."""
+        q = self.overflowing("--max-depth=2")
+        over = threading.Event()
+
+        def write():
+            while not over.is_set():
+                q.post("/put", b"x")
+        threads = [threading.Thread(target=write) for _ in range(6)]
+        for t in threads:
+            t.start()
+        replies = {q.post("/mput", b"1\n2\n3").status for _ in range(100)}
+        over.set()
+        for t in threads:
+            t.join()
+        self.assertEqual(replies, {413})
+
     def test_a_line_cut_short_keeps_to_itself(self):
         self.write("overflow", b"whole\ncut sho")
         q = self.overflowing("--max-depth=1")
