@@ -111,7 +111,7 @@ class EventSources(PubsubTest):
     def run_client(self, argv, log, **environment):
         with open(self.path(log), "wb") as out:
             client = subprocess.Popen(harness.dies_with_us(argv), stdout=out, stderr=out, start_new_session=True,
-                                      env=dict(os.environ, HOME=self.dir, **environment))
+                                      env=dict(os.environ, HOME=self.dir, TMPDIR=self.dir, **environment))
         self.addCleanup(client.wait)
         self.addCleanup(os.killpg, client.pid, signal.SIGKILL)
 
