@@ -29,6 +29,14 @@ WAYS = {
 }
 
 
+def size_of(path):
+    """0 when the file has been given its final name since it was listed: it is counted the next time."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
 class Archiving(measuring.Streams):
     def timed(self, start, is_done):
         """Seconds from when pubsub goes on."""
@@ -71,7 +79,7 @@ class Archiving(measuring.Streams):
 
         def is_done():
             if not packed:
-                return sum(map(os.path.getsize, lines_in(directory))) >= self.bytes - KEPT
+                return sum(map(size_of, lines_in(directory))) >= self.bytes - KEPT
             if taken(daemons[0]) < self.bytes:
                 return False
             os.kill(daemons[0].pid, signal.SIGHUP)  # the last file is finished too
