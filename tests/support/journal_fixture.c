@@ -1,5 +1,6 @@
 #include "journal_fixture.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,6 +186,22 @@ void fill_segments(struct fixture *f, int lines, usec_t time)
         assert_int_equal(journal_append(f->j, &a, time + i, on_commit, &answer, NULL), JOURNAL_OK);
         journal_set_flush(f->set);
     }
+}
+
+static bool committers_are_idle(struct journal_set *set)
+{
+    bool idle = true;
+    pthread_mutex_lock(&set->lock);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        idle = idle && set->committers[i].idle;
+    pthread_mutex_unlock(&set->lock);
+    return idle;
+}
+
+void settle_committers(struct fixture *f)
+{
+    while (!committers_are_idle(f->set))
+        sched_yield();
 }
 
 void settle(struct fixture *f)

@@ -54,6 +54,8 @@ struct answer put(struct fixture *f, const char *text);
 void fill_segments(struct fixture *f, int lines, usec_t time);
 /* Until the reader thread has nothing to do. */
 void settle(struct fixture *f);
+/* Until no committer is at work: one that handed back what was flushed has yet to tell the owner and to look for more. */
+void settle_committers(struct fixture *f);
 
 void assert_content(struct fixture *f, const char *text);
 void on_window(const struct journal_window *w, void *arg); /* arg: struct seen */

@@ -38,18 +38,8 @@ static unsigned so_far(const unsigned *count)
     return __atomic_load_n(count, __ATOMIC_SEQ_CST);
 }
 
-static bool nobody_is_at_work(struct fixture *f)
-{
-    bool idle = true;
-    pthread_mutex_lock(&f->set->lock);
-    for (size_t i = 0; i < COMMITTERS; i++)
-        idle = idle && f->set->committers[i].idle;
-    pthread_mutex_unlock(&f->set->lock);
-    return idle;
-}
-
-/* Zeros ahead of the commits that follow are written before. A committer that is not back yet from what it handed back,
- * or that waits awake, would look for work without being called; none does. */
+/* Zeros ahead of the commits that follow are written before, and no committer looks for work without being called: none
+ * waits awake. */
 static void watch(struct fixture *f)
 {
     sync_ms = 0;
@@ -58,8 +48,7 @@ static void watch(struct fixture *f)
     f->set->awake = false;
     pthread_mutex_unlock(&f->set->lock);
     put(f, "1");
-    while (!nobody_is_at_work(f))
-        sched_yield();
+    settle_committers(f);
     writes = syncs = 0;
     syncs_wait = false;
     sem_init(&may_sync, 0, 0);

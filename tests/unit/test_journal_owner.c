@@ -57,6 +57,7 @@ static void watch(struct fixture *f)
     sync_ms = JOURNAL_SYNC_NEVER;
     reopen(f);
     put(f, "1");
+    settle_committers(f);
     owner = pthread_self();
     by_owner = by_others = owner_begins = 0;
     fault = 0;
