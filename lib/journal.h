@@ -132,6 +132,8 @@ uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk, of all segments and of the file kept ready for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);
+/* Of those, what was trimmed and goes as soon as the reads that are under way in it are done. */
+uint64_t journal_leaving_bytes(const struct journal *j);
 /* Bytes of payload that are there from `from` to below `to`: what is in holes and what was trimmed does not count. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 /* Time of the last committed frame, wall clock; 0 when empty. */
@@ -270,7 +272,7 @@ struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 enum journal_result journal_trim(struct journal *j, uint64_t offset);
 
 struct journal_retention {
-    uint64_t max_bytes; /* of segment files; 0: no limit */
+    uint64_t max_bytes; /* of what journal_disk_bytes counts; 0: no limit */
     usec_t max_age;     /* 0: no limit */
     uint64_t hold;      /* the lowest cursor: nothing at or above it goes; UINT64_MAX: none */
 };

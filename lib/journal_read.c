@@ -73,12 +73,22 @@ uint64_t journal_earliest_end(const struct journal *j)
     return j->segments[j->doomed]->end;
 }
 
-uint64_t journal_disk_bytes(const struct journal *j)
+static uint64_t bytes_of_segments(const struct journal *j, size_t from, size_t to)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < j->n_segments; i++)
+    for (size_t i = from; i < to; i++)
         n += j->segments[i]->size;
-    return n + spare_bytes(j);
+    return n;
+}
+
+uint64_t journal_disk_bytes(const struct journal *j)
+{
+    return bytes_of_segments(j, 0, j->n_segments) + spare_bytes(j);
+}
+
+uint64_t journal_leaving_bytes(const struct journal *j)
+{
+    return bytes_of_segments(j, 0, j->doomed);
 }
 
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
@@ -628,9 +638,7 @@ enum journal_result journal_trim(struct journal *j, uint64_t offset)
 
 enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
 {
-    uint64_t bytes = 0;
-    for (size_t i = j->doomed; i < j->n_segments; i++)
-        bytes += j->segments[i]->size;
+    uint64_t bytes = journal_disk_bytes(j) - journal_leaving_bytes(j);
     while (all_below(j, keep->hold)) {
         const struct segment *s = j->segments[j->doomed];
         bool old = keep->max_age && j->segments[j->doomed + 1]->last_time < now - keep->max_age;

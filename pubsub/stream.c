@@ -166,9 +166,10 @@ static size_t pass_subscribers(struct stream *s, uint64_t earliest)
     return n;
 }
 
+/* What is on its way out does not count: it waits for others' reads, and publishers are not to wait for those. */
 static void look_at_disk(struct stream *s)
 {
-    s->disk = journal_disk_bytes(s->journal);
+    s->disk = journal_disk_bytes(s->journal) - journal_leaving_bytes(s->journal);
     s->since = 0;
 }
 
@@ -191,13 +192,19 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     return passed;
 }
 
+/* The newest file alone may be over the limit, by one large publish. It goes once others have come behind it. */
+static bool has_newest_only(const struct stream *s)
+{
+    return journal_earliest_end(s->journal) == journal_committed_end(s->journal);
+}
+
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
 {
     uint64_t limit = s->limits.disk_limit;
-    if (!limit || s->disk + s->since < limit)
+    if (!limit || s->disk + s->since <= limit)
         return false;
     stream_retain(s, hold, now);
-    return s->disk >= limit;
+    return s->disk > limit && !has_newest_only(s);
 }
 
 /* Without subscribers nobody is there to have it; while the stream is being closed there is no tail either. */

@@ -66,6 +66,7 @@ struct world {
     char dir[64];
     struct streams *streams;
     struct stream *stream;
+    int64_t sync_ms;
 };
 
 /* A sink that gathers, and takes on only what it is told to. */
@@ -94,7 +95,7 @@ static void open_world(struct world *w)
         .auto_create = true,
         .max_streams = 3,
         .segment_bytes = 64 * 1024,
-        .set = {.sync_ms = JOURNAL_SYNC_NEVER, .notify = no_wake},
+        .set = {.sync_ms = w->sync_ms, .notify = no_wake},
     };
     char error[256] = "";
     w->streams = streams_new(&config);
@@ -107,6 +108,7 @@ static int set_up(void **state)
     struct world *w = mem_zalloc(sizeof(*w));
     snprintf(w->dir, sizeof(w->dir), "/tmp/test_stream.XXXXXX");
     assert_non_null(mkdtemp(w->dir));
+    w->sync_ms = JOURNAL_SYNC_NEVER;
     open_world(w);
     *state = w;
     return 0;
@@ -386,6 +388,63 @@ static void streams_come_back_by_name(void **state)
     read_to_the_end(w, "earliest", BYTES_LITERAL("one\n"));
 }
 
+#define DISK_LIMIT ((uint64_t)512 * 1024)
+
+static bool is_full(struct world *w, uint64_t hold)
+{
+    return stream_is_full(w->stream, hold, 1);
+}
+
+/* So many bytes in lines of 1000, a publish each `size`, unless the stream is full before. */
+static bool publish_until_full(struct world *w, uint64_t bytes, size_t size, uint64_t hold)
+{
+    struct buf lines = {0};
+    while (lines.len < size)
+        buf_printf(&lines, "%0999d\n", 0);
+    for (uint64_t n = 0; n < bytes && !is_full(w, hold); n += lines.len)
+        publish(w, buf_bytes(&lines));
+    buf_free(&lines);
+    return is_full(w, hold);
+}
+
+/* Whatever of the limit retention may keep, room is made, also for the file that is ready for the next segment, which is there
+ * when commits are synced; and a publish that is larger than the limit does not end it all. */
+static void retention_makes_room_below_the_limit(void **state)
+{
+    struct world *w = *state;
+    streams_free(&w->streams);
+    w->sync_ms = 0;
+    open_world(w);
+    for (uint64_t retain = 64 * 1024; retain <= DISK_LIMIT; retain += 64 * 1024) {
+        stream_set_limits(
+            w->stream, &(struct stream_limits){.retain_bytes = retain, .disk_limit = DISK_LIMIT});
+        assert_false(publish_until_full(w, 2 * DISK_LIMIT, 30000, UINT64_MAX));
+        assert_false(publish_until_full(w, 2 * DISK_LIMIT, 2 * DISK_LIMIT, UINT64_MAX));
+        assert_false(publish_until_full(w, 2 * DISK_LIMIT, 30000, UINT64_MAX));
+    }
+    uint64_t hold = journal_earliest(stream_journal(w->stream));
+    assert_true(publish_until_full(w, 2 * DISK_LIMIT, 30000, hold));
+    assert_int_equal(journal_earliest(stream_journal(w->stream)), hold);
+    assert_false(is_full(w, UINT64_MAX));
+}
+
+/* A scrub's step, say, in what retention lets go: it takes as long as it takes, and no publisher waits for it. */
+static void a_read_under_way_is_not_waited_for(void **state)
+{
+    struct world *w = *state;
+    struct journal *j = stream_journal(w->stream);
+    struct journal_reader *reader;
+    stream_set_limits(
+        w->stream, &(struct stream_limits){.retain_bytes = DISK_LIMIT / 4, .disk_limit = DISK_LIMIT});
+    assert_int_equal(journal_reader_open(j, 0, &reader, NULL), JOURNAL_OK);
+    assert_false(publish_until_full(w, 4 * DISK_LIMIT, 30000, UINT64_MAX));
+    assert_true(journal_disk_bytes(j) > DISK_LIMIT);
+    assert_true(journal_disk_bytes(j) - journal_leaving_bytes(j) <= DISK_LIMIT);
+    journal_reader_close(&reader);
+    assert_int_equal(journal_leaving_bytes(j), 0);
+    assert_true(journal_disk_bytes(j) <= DISK_LIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +456,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(closed_while_publishing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_sink_costs_a_bounded_buffer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(freed_in_the_middle_of_a_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(retention_makes_room_below_the_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_read_under_way_is_not_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(streams_come_back_by_name, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
