@@ -32,6 +32,7 @@ struct app {
     size_t max_line;
     usec_t heartbeat;
     bool recovered, draining, drained;
+    bool cursors_failed;                 /* that was said */
     size_t in_flight;                    /* publishes and changes of cursors */
     struct http_subscriber *subscribers; /* a list */
     size_t n_subscribers;
@@ -56,8 +57,6 @@ void app_stats_headers(void *ctx, struct http_request *req); /* bitly's X-PUBSUB
 void app_reset_stats(void *ctx);
 
 /* http.c */
-/* Storage has failed: /health says so from here on, reads go on. */
-void app_storage_failed(struct app *app, struct stream *s);
 /* Tells the daemon once nothing is in flight any more. */
 void app_check_drained(struct app *app);
 /* True when it was answered that nothing can be done yet, or any more. */

@@ -96,13 +96,23 @@ static void note_room(struct stream *s, bool is_there, const char *why)
         log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("why", why));
 }
 
+/* Likewise, though it is never over: /health says so from here on, reads go on. */
+static void note_failure(struct app *app, struct stream *s)
+{
+    const char *why = journal_failure(stream_journal(s));
+    if (!stream_set_failed(s))
+        return;
+    log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why));
+    daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+}
+
 static void answer_refused(struct app *app, struct http_request *req, struct stream *s, enum journal_result r)
 {
     stats_add(app->refused, 1);
     if (r == JOURNAL_NO_SPACE)
         note_room(s, false, "the disk is full");
     if (r == JOURNAL_LATCHED)
-        app_storage_failed(app, s);
+        note_failure(app, s);
     if (!req)
         return;
     if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
@@ -297,13 +307,6 @@ static void handle_streams(struct http_request *req, void *ctx)
     buf_append_str(&out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
-}
-
-void app_storage_failed(struct app *app, struct stream *s)
-{
-    const char *why = journal_failure(stream_journal(s));
-    daemon_set_not_ready(app->daemon, "storage failed: %s", why ? why : "see the log");
-    log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why ? why : "unknown"));
 }
 
 void app_retain(struct app *app)

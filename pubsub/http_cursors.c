@@ -1,4 +1,5 @@
 #include "app.h"
+#include "log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,9 +69,21 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     }
 }
 
+static void note_failure(struct app *app)
+{
+    const char *why = cursors_failure(app->cursors);
+    if (!why || app->cursors_failed)
+        return;
+    app->cursors_failed = true;
+    log_error("storage failed", LOG_S("error", why));
+    daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+}
+
 static void stored(enum cursors_result r, void *arg)
 {
     struct change *c = arg;
+    if (r == CURSORS_STORAGE)
+        note_failure(c->app);
     if (c->req && r != CURSORS_OK)
         answer_refused(c, r, 0);
     else if (c->req && c->act == DELETES)

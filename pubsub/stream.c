@@ -26,7 +26,7 @@ struct stream {
     struct subscriber *line; /* those that wait for it to be their turn */
     struct subscriber **line_tail;
     struct stream_limits limits;
-    bool refusing;
+    bool refusing, failed;
     uint64_t disk;  /* bytes of files when last looked at */
     uint64_t since; /* bytes of text appended from then on */
 };
@@ -152,6 +152,13 @@ bool stream_set_refusing(struct stream *s, bool refusing)
 bool stream_is_refusing(const struct stream *s)
 {
     return s->refusing;
+}
+
+bool stream_set_failed(struct stream *s)
+{
+    bool is_first = !s->failed;
+    s->failed = true;
+    return is_first;
 }
 
 /* Passing one may free it, and put another (which starts where the stream begins now) at the list's head. */

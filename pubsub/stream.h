@@ -52,6 +52,8 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
 /* Whether publishes are refused for lack of room, as was said last: true when that is another. */
 bool stream_set_refusing(struct stream *s, bool refusing);
 bool stream_is_refusing(const struct stream *s);
+/* Its storage has failed, for good: true the first time. */
+bool stream_set_failed(struct stream *s);
 
 struct stream_marks {
     struct bytes producer; /* empty: none */

@@ -2,7 +2,8 @@
  * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
  * would have left. The journals believe in another boot of the machine than the one that is. MILLRACE_IO_KILL=N kills the
  * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind its first rename to a path that ends so: then nothing was
- * done that the log does not have.
+ * done that the log does not have. MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it
+ * fails, and syncs nothing.
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
  * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
@@ -27,7 +28,7 @@ static struct io_ops table;
 static char *paths[FDS];
 static int log_fd = -1;
 static uint64_t serial, notes, kill_at;
-static char *kill_name;
+static char *kill_name, *fail_file;
 
 static bool is_the_end(char operation, struct bytes data)
 {
@@ -86,12 +87,30 @@ static ssize_t logged_pwrite(int fd, const void *p, size_t n, off_t at)
     return did;
 }
 
+/* Under the lock. */
+static bool is_to_fail(const char *path)
+{
+    char text[256];
+    int fd = fail_file ? open(fail_file, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return strstr(path, text) != NULL;
+}
+
 static int logged_sync(int fd, int (*sync)(int))
 {
     pthread_mutex_lock(&lock);
     uint64_t number = ++serial;
     note('S', number, paths[fd], NULL, 0);
+    bool refused = is_to_fail(paths[fd]);
     pthread_mutex_unlock(&lock);
+    if (refused) {
+        errno = EIO;
+        return -1;
+    }
     int failed = sync(fd);
     if (!failed) {
         pthread_mutex_lock(&lock);
@@ -185,6 +204,8 @@ __attribute__((constructor)) static void begin(void)
         kill_name = mem_strdup(end);
     else if (end)
         kill_at = strtoull(end, NULL, 10);
+    if (getenv("MILLRACE_IO_FAIL"))
+        fail_file = mem_strdup(getenv("MILLRACE_IO_FAIL"));
     unsetenv("MILLRACE_IO_LOG");
     table = io_system;
     table.open = logged_open;
