@@ -13,14 +13,18 @@
 int64_t sync_ms;
 size_t segment_bytes;
 size_t max_producers;
+uint64_t lost_below;
 bool lends;
 const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
 {
     struct journal_set_config sc = {.sync_ms = sync_ms};
-    struct journal_config jc = {
-        .dir = f->dir, .segment_bytes = segment_bytes, .max_producers = max_producers, .lends = lends};
+    struct journal_config jc = {.dir = f->dir,
+        .segment_bytes = segment_bytes,
+        .max_producers = max_producers,
+        .lost_below = lost_below,
+        .lends = lends};
     f->set = journal_set_new(&sc);
     enum journal_result r = journal_open(f->set, &jc, &f->j, f->error, sizeof f->error);
     if (r != JOURNAL_OK)
@@ -56,6 +60,7 @@ int setup(void **state)
     sync_ms = 0;
     segment_bytes = 0;
     max_producers = 0;
+    lost_below = 0;
     lends = false;
     journal_owner_most = (size_t)1 << 20;
     journal_gather_most = (size_t)64 << 10;
@@ -107,6 +112,27 @@ struct answer put(struct fixture *f, const char *text)
     journal_set_flush(f->set);
     assert_int_equal(a.calls, 1);
     return a;
+}
+
+void append_pattern(struct fixture *f, size_t size, journal_append_fn *done, void *arg)
+{
+    char *text = mem_alloc(size);
+    uint64_t end = journal_committed_end(f->j);
+    for (size_t i = 0; i < size; i++)
+        text[i] = (char)((end + i) % 251);
+    struct bytes piece = bytes_of(text, size);
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+    assert_int_equal(journal_append(f->j, &a, 1000, done, arg, NULL), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(journal_committed_end(f->j), end + size);
+    free(text);
+}
+
+void assert_pattern(uint64_t offset, struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.ptr[i] != (offset + i) % 251)
+            fail_msg("byte %zu behind %llu is another", i, (unsigned long long)offset);
 }
 
 static bool gather(uint64_t offset, usec_t time, struct bytes payload, void *arg)

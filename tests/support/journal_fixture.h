@@ -1,4 +1,5 @@
-/* journal_fixture: a journal on real files in a directory of its own, as its owner sees it; for the test_journal*.c. */
+/* journal_fixture: a journal on real files in a directory of its own, as its owner sees it; for the test_journal*.c, and for what
+ * stands right on a journal. */
 #ifndef MILLRACE_TEST_JOURNAL_FIXTURE_H
 #define MILLRACE_TEST_JOURNAL_FIXTURE_H
 
@@ -33,6 +34,7 @@ struct seen {
 extern int64_t sync_ms;
 extern size_t segment_bytes;
 extern size_t max_producers;
+extern uint64_t lost_below;
 extern bool lends;
 extern const char *fixture_root; /* where the directories are made */
 
@@ -50,6 +52,9 @@ void on_commit(const struct journal_commit *c, void *arg); /* arg: struct answer
 enum journal_result append(struct fixture *f, const char *producer, uint64_t mark, uint64_t next,
     const char *text, struct answer *answer);
 struct answer put(struct fixture *f, const char *text);
+/* A frame of bytes that tell where they belong: byte i of the journal is i modulo 251. */
+void append_pattern(struct fixture *f, size_t size, journal_append_fn *done, void *arg);
+void assert_pattern(uint64_t offset, struct bytes text);
 /* Lines of 1000 bytes, each committed, from `time` on. */
 void fill_segments(struct fixture *f, int lines, usec_t time);
 /* Until the reader thread has nothing to do. */

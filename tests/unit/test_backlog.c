@@ -1,56 +1,41 @@
 #include "backlog.h"
-#include "cm.h"
+#include "journal_fixture.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SMALL ((size_t)450)
 #define LARGE ((size_t)100000)
 
 struct world {
-    char dir[64];
-    struct journal_set *set;
-    struct journal *journal;
+    struct fixture *f;
     struct backlog *backlog;
     usec_t now;
     int grown;
 };
-
-static void no_wake(void *arg)
-{
-    (void)arg;
-}
 
 static void grown(void *arg)
 {
     ((struct world *)arg)->grown++;
 }
 
-static void open_journal(struct world *w, uint64_t lost_below)
-{
-    char dir[80], error[256];
-    snprintf(dir, sizeof dir, "%s/j", w->dir);
-    w->set = journal_set_new(&(struct journal_set_config){.sync_ms = JOURNAL_SYNC_NEVER, .notify = no_wake});
-    struct journal_config config = {.dir = dir, .segment_bytes = 1 << 20, .lost_below = lost_below};
-    assert_int_equal(journal_open(w->set, &config, &w->journal, error, sizeof error), JOURNAL_OK);
-    w->backlog = backlog_new(w->journal, grown, w);
-}
-
-static void close_journal(struct world *w)
+static void open_anew(struct world *w)
 {
     backlog_free(&w->backlog);
-    journal_close(&w->journal);
-    journal_set_free(&w->set);
+    reopen(w->f);
+    w->backlog = backlog_new(w->f->j, grown, w);
 }
 
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
-    snprintf(w->dir, sizeof w->dir, "/tmp/test_backlog.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
-    open_journal(w, 0);
+    void *fixture;
+    setup(&fixture);
+    w->f = fixture;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 1 << 20;
+    open_anew(w);
     *state = w;
     return 0;
 }
@@ -58,53 +43,29 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
-    char command[128];
-    close_journal(w);
-    snprintf(command, sizeof command, "rm -rf %s", w->dir);
-    int status = system(command);
+    void *fixture = w->f;
+    backlog_free(&w->backlog);
     free(w);
-    return status;
+    return teardown(&fixture);
 }
 
-static void appended(const struct journal_commit *c, void *arg)
+static void append_frames(struct world *w, size_t size, int times)
 {
-    (void)arg;
-    assert_int_equal(c->result, JOURNAL_OK);
-}
-
-/* Byte i of the journal is i modulo 251. */
-static void append(struct world *w, size_t size, int times)
-{
-    char *text = mem_alloc(size);
-    for (int n = 0; n < times; n++) {
-        uint64_t end = journal_committed_end(w->journal);
-        for (size_t i = 0; i < size; i++)
-            text[i] = (char)((end + i) % 251);
-        struct bytes piece = bytes_of(text, size);
-        struct journal_append a = {.pieces = &piece, .n_pieces = 1};
-        assert_int_equal(journal_append(w->journal, &a, 1000, appended, NULL, NULL), JOURNAL_OK);
-        journal_set_flush(w->set);
-    }
-    free(text);
+    struct answer a;
+    for (int n = 0; n < times; n++)
+        append_pattern(w->f, size, on_commit, &a);
 }
 
 static uint64_t end_of(const struct world *w)
 {
-    return journal_committed_end(w->journal);
-}
-
-static void check_bytes(uint64_t offset, const char *p, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)p[i] != (offset + i) % 251)
-            fail_msg("byte %zu behind %llu is another", i, (unsigned long long)offset);
+    return journal_committed_end(w->f->j);
 }
 
 /* Where the piece ends. */
 static uint64_t check_piece(uint64_t offset, const struct backlog_piece *piece)
 {
     if (piece->window) {
-        check_bytes(offset, piece->bytes.ptr, piece->bytes.len);
+        assert_pattern(offset, piece->bytes);
         return offset + piece->bytes.len;
     }
     for (size_t i = 0; i < piece->n_spans; i++) {
@@ -113,7 +74,7 @@ static uint64_t check_piece(uint64_t offset, const struct backlog_piece *piece)
         assert_int_equal(span->offset, offset);
         assert_int_equal(
             pread(journal_file_fd(piece->file), text, span->len, (off_t)span->position), span->len);
-        check_bytes(offset, text, span->len);
+        assert_pattern(offset, bytes_of(text, span->len));
         offset += span->len;
         free(text);
     }
@@ -134,11 +95,8 @@ static enum backlog_answer ask(struct world *w, uint64_t offset, uint64_t *next)
 static void wait_for_growth(struct world *w)
 {
     int before = w->grown;
-    for (int i = 0; i < 20000 && w->grown == before; i++) {
-        journal_set_poll(w->set);
-        usleep(200);
-    }
-    assert_true(w->grown > before);
+    while (w->grown == before)
+        set_wait(w->f->set);
 }
 
 /* Asks until it is told something else than to wait; how often it had to wait. */
@@ -171,7 +129,7 @@ static void pass(struct world *w, usec_t time)
 static void small_frames_are_read_once_for_all(void **state)
 {
     struct world *w = *state;
-    append(w, SMALL, 3000);
+    append_frames(w, SMALL, 3000);
     assert_true(read_all(w, 0) > 0);
     assert_int_equal(read_all(w, 0), 0);
     for (uint64_t offset = 1; offset < end_of(w); offset += 99991)
@@ -182,7 +140,7 @@ static void large_frames_are_spans_and_handed_out_whole(void **state)
 {
     struct world *w = *state;
     struct backlog_piece piece;
-    append(w, LARGE, 40);
+    append_frames(w, LARGE, 40);
     assert_true(read_all(w, 0) > 0);
     assert_int_equal(read_all(w, LARGE * 7), 0);
     assert_int_equal(backlog_ask(w->backlog, LARGE * 7, LARGE * 8, &piece), BACKLOG_HAS);
@@ -196,7 +154,7 @@ static void large_frames_are_spans_and_handed_out_whole(void **state)
 static void trust_ends(void **state)
 {
     struct world *w = *state;
-    append(w, LARGE, 5);
+    append_frames(w, LARGE, 5);
     pass(w, USEC_PER_SEC);
     assert_true(read_all(w, 0) > 0);
     pass(w, BACKLOG_TRUST / 2);
@@ -206,7 +164,7 @@ static void trust_ends(void **state)
     pass(w, 1);
     assert_true(read_all(w, 0) > 0); /* it was used all the time */
     assert_int_equal(read_all(w, 0), 0);
-    append(w, SMALL, 500);
+    append_frames(w, SMALL, 500);
     assert_true(read_all(w, LARGE * 5) > 0);
     for (int i = 0; i < 5; i++) {
         pass(w, BACKLOG_TRUST);
@@ -216,15 +174,17 @@ static void trust_ends(void **state)
     assert_true(read_all(w, LARGE * 5) > 0);
 }
 
-static void flip(const struct world *w, off_t at)
+/* Until its time stamp, which moves on with the kernel's tick, tells of it. */
+static void write_to_file(const char *path, off_t at)
 {
-    char path[128], byte;
-    snprintf(path, sizeof path, "%s/j/0000000000000001.seg", w->dir);
-    int fd = open(path, O_RDWR);
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte = (char)(byte ^ 1);
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
+    struct stat before, now;
+    assert_int_equal(stat(path, &before), 0);
+    do {
+        flip(path, at);
+        flip(path, at);
+        assert_int_equal(stat(path, &now), 0);
+    } while (now.st_ctim.tv_sec == before.st_ctim.tv_sec && now.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
+    flip(path, at);
 }
 
 /* The file was written to since it was verified: it is verified again, and what is damaged is nobody's. */
@@ -233,9 +193,9 @@ static void what_was_written_to_is_not_handed_out(void **state)
     struct world *w = *state;
     uint64_t next;
     enum backlog_answer answer;
-    append(w, LARGE, 20);
+    append_frames(w, LARGE, 20);
     assert_true(read_all(w, 0) > 0);
-    flip(w, (off_t)(LARGE * 2 + LARGE / 2));
+    write_to_file(w->f->j->segments[0]->path, (off_t)(LARGE * 2 + LARGE / 2));
     assert_true(ask_until(w, 0, &next, &answer) > 0);
     for (uint64_t offset = 0; answer == BACKLOG_HAS; offset = next) {
         assert_true(offset < LARGE * 3);
@@ -250,11 +210,11 @@ static void a_hole_ends_it(void **state)
     struct world *w = *state;
     uint64_t next, near_edge;
     enum backlog_answer answer;
-    append(w, SMALL, 500);
+    append_frames(w, SMALL, 500);
     near_edge = end_of(w);
-    close_journal(w);
-    open_journal(w, near_edge + 1);
-    append(w, SMALL, 1);
+    lost_below = near_edge + 1;
+    open_anew(w);
+    append_frames(w, SMALL, 1);
     uint64_t far_edge = end_of(w) - SMALL;
     assert_true(far_edge >= JOURNAL_HOLE);
     for (uint64_t offset = 0; offset < near_edge; offset = next) {
@@ -277,10 +237,10 @@ static void what_retention_takes_is_let_go(void **state)
 {
     struct world *w = *state;
     uint64_t next;
-    append(w, LARGE, 40);
+    append_frames(w, LARGE, 40);
     assert_true(read_all(w, 0) > 0);
-    assert_int_equal(journal_trim(w->journal, LARGE * 25), JOURNAL_OK);
-    uint64_t earliest = journal_earliest(w->journal);
+    assert_int_equal(journal_trim(w->f->j, LARGE * 25), JOURNAL_OK);
+    uint64_t earliest = journal_earliest(w->f->j);
     assert_true(earliest > 0);
     backlog_trim(w->backlog, earliest);
     assert_int_equal(ask(w, 0, &next), BACKLOG_NOT);
@@ -292,7 +252,7 @@ static void a_reading_below_is_called_off(void **state)
 {
     struct world *w = *state;
     uint64_t next;
-    append(w, LARGE, 40);
+    append_frames(w, LARGE, 40);
     assert_int_equal(ask(w, 0, &next), BACKLOG_WAITS);
     int before = w->grown;
     backlog_trim(w->backlog, LARGE * 10);
@@ -305,7 +265,7 @@ static void it_is_bounded(void **state)
     struct world *w = *state;
     uint64_t next;
     enum backlog_answer answer;
-    append(w, SMALL, 12 * (int)(BACKLOG_COPY / SMALL));
+    append_frames(w, SMALL, 12 * (int)(BACKLOG_COPY / SMALL));
     for (uint64_t n = 0; n < BACKLOG_COPIED + 1; n++)
         ask_until(w, n * BACKLOG_COPY + n, &next, &answer);
     assert_int_equal(answer, BACKLOG_HAS);

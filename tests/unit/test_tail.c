@@ -1,21 +1,13 @@
-#include "cm.h"
+#include "journal_fixture.h"
 #include "tail.h"
-#include <stdio.h>
+
 #include <stdlib.h>
-#include <unistd.h>
 
 struct world {
-    char dir[64];
-    struct journal_set *set;
-    struct journal *journal;
+    struct fixture *f;
     struct tail *tail;
     int grown;
 };
-
-static void no_wake(void *arg)
-{
-    (void)arg;
-}
 
 static void grown(void *arg)
 {
@@ -25,14 +17,13 @@ static void grown(void *arg)
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
-    char dir[80], error[256];
-    snprintf(w->dir, sizeof w->dir, "/tmp/test_tail.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
-    snprintf(dir, sizeof dir, "%s/j", w->dir);
-    w->set = journal_set_new(&(struct journal_set_config){.sync_ms = JOURNAL_SYNC_NEVER, .notify = no_wake});
-    struct journal_config config = {.dir = dir, .segment_bytes = 64 * 1024};
-    assert_int_equal(journal_open(w->set, &config, &w->journal, error, sizeof error), JOURNAL_OK);
-    w->tail = tail_new(w->journal, grown, w);
+    void *fixture;
+    setup(&fixture);
+    w->f = fixture;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 64 * 1024;
+    reopen(w->f);
+    w->tail = tail_new(w->f->j, grown, w);
     *state = w;
     return 0;
 }
@@ -40,14 +31,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
+    void *fixture = w->f;
     tail_free(&w->tail);
-    journal_close(&w->journal);
-    journal_set_free(&w->set);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", w->dir);
-    int status = system(command);
     free(w);
-    return status;
+    return teardown(&fixture);
 }
 
 /* 10 is an LF. */
@@ -68,49 +55,33 @@ static void appended(const struct journal_commit *c, void *arg)
         tail_add(w->tail, c->start, c->payload, lines_in(c->payload));
 }
 
-/* Byte i of the journal is i modulo 251. */
-static void append_and_tell(struct world *w, size_t n, struct world *told)
+static void append_untold(struct world *w, size_t n)
 {
-    char *text = mem_alloc(n);
-    uint64_t end = journal_committed_end(w->journal);
-    for (size_t i = 0; i < n; i++)
-        text[i] = (char)((end + i) % 251);
-    struct bytes piece = bytes_of(text, n);
-    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
-    assert_int_equal(journal_append(w->journal, &a, 1, appended, told, NULL), JOURNAL_OK);
-    journal_set_flush(w->set);
-    free(text);
-}
-
-static void append(struct world *w, size_t n)
-{
-    append_and_tell(w, n, NULL);
+    append_pattern(w->f, n, appended, NULL);
 }
 
 /* So that the tail is told of the commit. */
 static void publish(struct world *w, size_t n)
 {
-    append_and_tell(w, n, w);
+    append_pattern(w->f, n, appended, w);
 }
 
 static enum tail_answer ask(struct world *w, uint64_t offset, struct bytes *piece)
 {
     struct window *window;
     enum tail_answer answer = tail_ask(w->tail, offset, piece, &window);
-    for (size_t i = 0; answer == TAIL_HAS && i < piece->len; i++)
-        assert_int_equal((unsigned char)piece->ptr[i], (offset + i) % 251);
-    if (answer == TAIL_HAS)
+    if (answer == TAIL_HAS) {
+        assert_pattern(offset, *piece);
         assert_int_equal(window_lines(window, *piece), lines_in(*piece));
+    }
     return answer;
 }
 
 static void wait_for_growth(struct world *w)
 {
     int before = w->grown;
-    for (int i = 0; i < 20000 && w->grown == before; i++) {
-        journal_set_poll(w->set);
-        usleep(200);
-    }
+    while (w->grown == before)
+        set_wait(w->f->set);
     assert_int_equal(w->grown, before + 1);
 }
 
@@ -118,14 +89,14 @@ static void bytes_are_read_once_for_all(void **state)
 {
     struct world *w = *state;
     struct bytes piece, again;
-    append(w, 1000);
+    append_untold(w, 1000);
     assert_int_equal(ask(w, 100, &piece), TAIL_WAITS);
     assert_int_equal(ask(w, 50, &piece), TAIL_NOT);
     assert_int_equal(ask(w, 500, &piece), TAIL_WAITS); /* of the same reading */
     wait_for_growth(w);
     assert_int_equal(ask(w, 100, &piece), TAIL_HAS);
     assert_int_equal(piece.len, 900);
-    append(w, 10);
+    append_untold(w, 10);
     assert_int_equal(ask(w, 1000, &again), TAIL_WAITS);
     wait_for_growth(w);
     assert_int_equal(ask(w, 1000, &again), TAIL_HAS);
@@ -139,13 +110,13 @@ static void what_is_held_lives_on(void **state)
     struct world *w = *state;
     struct bytes piece;
     struct window *held;
-    append(w, 1000);
+    append_untold(w, 1000);
     ask(w, 0, &piece);
     wait_for_growth(w);
     assert_int_equal(tail_ask(w->tail, 0, &piece, &held), TAIL_HAS);
     window_hold(held);
     for (uint64_t at = 1000; at < 4 * TAIL_BYTES; at += 100000) {
-        append(w, 100000);
+        append_untold(w, 100000);
         struct bytes more;
         for (uint64_t next = at; next < at + 100000; next += more.len) {
             if (ask(w, next, &more) == TAIL_WAITS)
@@ -155,18 +126,17 @@ static void what_is_held_lives_on(void **state)
     }
     struct bytes none;
     assert_int_equal(ask(w, 0, &none), TAIL_NOT);
-    for (size_t i = 0; i < piece.len; i++)
-        assert_int_equal((unsigned char)piece.ptr[i], i % 251);
+    assert_pattern(0, piece);
     window_release(held);
     tail_forget(w->tail, UINT64_MAX);
-    assert_int_equal(ask(w, journal_committed_end(w->journal) - 1, &none), TAIL_NOT);
+    assert_int_equal(ask(w, journal_committed_end(w->f->j) - 1, &none), TAIL_NOT);
 }
 
 static void too_far_behind_reads_for_itself(void **state)
 {
     struct world *w = *state;
     struct bytes piece;
-    append(w, TAIL_REACH + 10);
+    append_untold(w, TAIL_REACH + 10);
     assert_int_equal(ask(w, 0, &piece), TAIL_NOT);
     assert_int_equal(ask(w, 10, &piece), TAIL_WAITS);
     wait_for_growth(w);
@@ -178,29 +148,26 @@ static void it_keeps_no_file(void **state)
 {
     struct world *w = *state;
     struct bytes piece;
-    append(w, 1000);
+    append_untold(w, 1000);
     ask(w, 0, &piece);
     wait_for_growth(w);
     for (int i = 0; i < 20; i++)
-        append(w, 30000);
-    uint64_t before = journal_disk_bytes(w->journal);
-    journal_trim(w->journal, 500000);
+        append_untold(w, 30000);
+    uint64_t before = journal_disk_bytes(w->f->j);
+    journal_trim(w->f->j, 500000);
     assert_int_equal(ask(w, 1000, &piece), TAIL_WAITS);
     int told = w->grown;
-    tail_trim(w->tail, journal_earliest(w->journal));
+    tail_trim(w->tail, journal_earliest(w->f->j));
     assert_int_equal(w->grown, told + 1);
-    for (int i = 0; i < 20000 && journal_disk_bytes(w->journal) >= before / 2; i++) {
-        journal_set_poll(w->set); /* the read under way is dropped when it comes back */
-        usleep(200);
-    }
-    assert_true(journal_disk_bytes(w->journal) < before / 2);
+    while (journal_disk_bytes(w->f->j) >= before / 2)
+        set_wait(w->f->set); /* the read under way is dropped when it comes back */
 }
 
 static void who_waits_at_the_end_gets_what_is_committed(void **state)
 {
     struct world *w = *state;
     struct bytes piece, again;
-    append(w, 1000);
+    append_untold(w, 1000);
     tail_expect(w->tail, 1000);
     publish(w, 500);
     publish(w, 20);
@@ -279,12 +246,12 @@ static void it_reads_on_behind_what_came_from_memory(void **state)
 {
     struct world *w = *state;
     struct bytes piece;
-    append(w, 1000);
+    append_untold(w, 1000);
     assert_int_equal(ask(w, 0, &piece), TAIL_WAITS);
     wait_for_growth(w);
     publish(w, 500);
     assert_int_equal(ask(w, 1000, &piece), TAIL_HAS); /* from memory */
-    append(w, 300);
+    append_untold(w, 300);
     assert_int_equal(ask(w, 1500, &piece), TAIL_WAITS);
     wait_for_growth(w);
     assert_int_equal(ask(w, 1500, &piece), TAIL_HAS);
@@ -307,10 +274,10 @@ static void what_is_being_read_is_not_taken_twice(void **state)
     struct bytes piece, text = BYTES_LITERAL("\0\1\2");
     struct journal_append a = {.pieces = &text, .n_pieces = 1};
     tail_expect(w->tail, 0);
-    assert_int_equal(journal_append(w->journal, &a, 1, told_and_asked, w, NULL), JOURNAL_OK);
+    assert_int_equal(journal_append(w->f->j, &a, 1, told_and_asked, w, NULL), JOURNAL_OK);
     text = BYTES_LITERAL("\3\4\5");
-    assert_int_equal(journal_append(w->journal, &a, 1, told_and_asked, w, NULL), JOURNAL_OK);
-    journal_set_poll(w->set);
+    assert_int_equal(journal_append(w->f->j, &a, 1, told_and_asked, w, NULL), JOURNAL_OK);
+    journal_set_poll(w->f->set);
     wait_for_growth(w);
     assert_int_equal(ask(w, 0, &piece), TAIL_HAS);
     assert_int_equal(piece.len, 6);
@@ -321,7 +288,7 @@ static void who_waits_for_a_read_is_called(void **state)
 {
     struct world *w = *state;
     struct bytes piece;
-    append(w, 1000);
+    append_untold(w, 1000);
     assert_int_equal(ask(w, 400, &piece), TAIL_WAITS);
     tail_expect(w->tail, 1000);
     wait_for_growth(w);
@@ -359,7 +326,7 @@ static void what_does_not_follow_begins_anew(void **state)
     struct bytes piece;
     tail_expect(w->tail, 0);
     publish(w, 1000);
-    append(w, 1000);
+    append_untold(w, 1000);
     publish(w, 10); /* not expected there */
     assert_int_equal(ask(w, 999, &piece), TAIL_HAS);
     assert_int_equal(piece.len, 1);
