@@ -1,11 +1,9 @@
 """A full disk under pubsub, and a stream at its disk_limit: publishers are told, nothing of a refused publish is kept, readers and
 cursors go on, and all heals without a restart. Log and metrics say which stream it is, and why."""
-import os
-import subprocess
-
 import harness
 from harness import query, request, wait_until
 from pubsub_case import PubsubTest
+from small_disk import SmallDisk
 
 BLOCK = b"".join(b"%06d %s\n" % (i, b"x" * 1000) for i in range(30))
 
@@ -36,31 +34,18 @@ class DiskFullTest(PubsubTest):
 class Disk(DiskFullTest):
     def setUp(self):
         super().setUp()
-        self.disk = self.path("disk")
-        os.mkdir(self.disk)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.disk], capture_output=True).returncode:
-            self.skipTest("no right to mount a tmpfs")
-        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+        self.disk = SmallDisk(self, "4m")
 
     def open(self, *args, sync="0"):
-        return self.start("pubsub", "--data-dir=" + self.path("disk", "data"), "--segment-bytes=1M", "--sync=" + sync, *args,
+        return self.start("pubsub", "--data-dir=" + self.disk.path("data"), "--segment-bytes=1M", "--sync=" + sync, *args,
                           listen=self.url)
 
-    def take_the_rest(self):
-        with open(self.path("disk", "other"), "ab", buffering=0) as other:
-            try:
-                while True:
-                    other.write(b"x" * 4096)
-            except OSError:
-                pass
-
     def check(self, sync):
-        with open(self.path("disk", "other"), "wb") as other:
-            other.write(bytes(1500000))
+        self.disk.take(1500000)
         p = self.open(sync=sync)
         n = self.fill_up()
         self.assertGreater(n, 20)
-        self.take_the_rest()
+        self.disk.take_the_rest()
         for _ in range(3):
             self.assertProblem(self.publish(n), 503, "storage-full")
         self.assertEqual(self.sub().body, BLOCK * n)
@@ -72,7 +57,7 @@ class Disk(DiskFullTest):
         p = self.open(sync=sync)
         self.assertEqual(self.sub().body, BLOCK * n)
         self.assertProblem(self.publish(n), 503, "storage-full")
-        os.unlink(self.path("disk", "other"))
+        self.disk.give_back()
         wait_until(lambda: self.publish(n).status == 200, "publishes to be taken again")
         self.assertEqual(self.sub().body, BLOCK * (n + 1))
         self.assertEqual((self.metric("stream_full"), p.log.count("publishes are taken again")), (0, 1), p.log)

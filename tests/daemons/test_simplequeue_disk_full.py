@@ -1,20 +1,14 @@
 """A full disk: puts are refused, what is there can be taken and acknowledged, and all heals without a restart."""
-import os
-import subprocess
-
 import harness
 from harness import wait_until
 from queue_test import QueueTest, message, number
+from small_disk import SmallDisk
 
 
 class DiskFullTest(QueueTest):
     def setUp(self):
         super().setUp()
-        self.disk = self.path("disk")
-        os.mkdir(self.disk)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.disk], capture_output=True).returncode:
-            self.skipTest("no right to mount a tmpfs")
-        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+        self.disk = SmallDisk(self, "4m")
 
     def fill_up(self, q, size):
         """Puts until one is refused; how many were not."""
@@ -39,24 +33,16 @@ class DiskFullTest(QueueTest):
         self.assertEqual(seen[:n], list(range(n)))
 
     def open(self, *args):
-        return self.start("simplequeue", "--data-dir=" + os.path.join(self.disk, "data"), *args)
-
-    def take_the_rest(self):
-        with open(os.path.join(self.disk, "other"), "wb", buffering=0) as other:
-            try:
-                while True:
-                    other.write(b"x" * 4096)
-            except OSError:
-                pass
+        return self.start("simplequeue", "--data-dir=" + self.disk.path("data"), *args)
 
     def check(self, *args):
         q = self.open("--segment-bytes=1M", *args)
         n = self.fill_up(q, 4000)
-        self.take_the_rest()
+        self.disk.take_the_rest()
         self.assertEqual(q.log.count(" error simplequeue the disk is full: puts are refused queue=default"), 1)
         self.assertEqual(self.metric(q, "queue_disk_full"), 1)
         self.drain(q, n)
-        os.unlink(os.path.join(self.disk, "other"))
+        self.disk.give_back()
         wait_until(lambda: q.post("/put", b"again").status == 200, "puts to be taken again")
         self.assertEqual(q.log.count(" info simplequeue the disk has room: puts are taken again queue=default"), 1)
         self.assertEqual(self.metric(q, "queue_disk_full"), 0)
@@ -77,11 +63,11 @@ class DiskFullTest(QueueTest):
         lease, _ = self.reserve(q, "items=1")
         self.expect(q.post("/bury?lease=%s&id=1&reason=kept" % lease), 200)
         n = self.fill_up(q, 4000)
-        self.take_the_rest()
+        self.disk.take_the_rest()
         self.drain(q, n)
         self.assertEqual(self.numbers(q)["depth"], 0)
         q.kill9()
-        os.unlink(os.path.join(self.disk, "other"))
+        self.disk.give_back()
         q = self.open(*args)
         wait_until(lambda: q.post("/put", message(0, 4000)).status == 200, "puts to be taken again")
         for i in range(300):

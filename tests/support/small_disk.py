@@ -1,0 +1,37 @@
+"""A file system of a few MiB under a test's directory, to be filled and relieved. Who may not mount skips the test."""
+import os
+import subprocess
+
+
+class SmallDisk:
+    def __init__(self, test, size, name="disk"):
+        self.directory = test.path(name)
+        os.mkdir(self.directory)
+        if self.mount("size=" + size, "tmpfs").returncode:
+            test.skipTest("no right to mount a tmpfs")
+        test.addCleanup(subprocess.run, ["umount", "-l", self.directory], check=True)  # daemons may still be there
+
+    def mount(self, options, *device):
+        return subprocess.run(["mount", "-t", "tmpfs", "-o", options, *device, self.directory], capture_output=True)
+
+    def path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def take(self, size):
+        """Something else takes so many bytes of it."""
+        with open(self.path("other"), "ab", buffering=0) as other:
+            other.write(bytes(size))
+
+    def take_the_rest(self):
+        try:
+            while True:
+                self.take(4096)
+        except OSError:
+            pass
+
+    def give_back(self):
+        """What take and take_the_rest took is free again."""
+        os.unlink(self.path("other"))
+
+    def grow(self, size):
+        self.mount("remount,size=" + size).check_returncode()
