@@ -272,12 +272,45 @@ static bool is_doubled(const struct url_query *q, size_t i)
     return false;
 }
 
-/* The first that the row does not have, or has once. NULL: none. */
+/* A name that the row does not have: as it is shown, and which of the row's may have been meant. */
+struct stranger {
+    char written[PARAM_SHOWN + 1], known[PARAMS_SHOWN];
+    const char *meant; /* in `known`; NULL: none is near */
+};
+
+static void look_at(struct stranger *s, const char *names, struct bytes name)
+{
+    int len = (int)(name.len < PARAM_SHOWN ? name.len : PARAM_SHOWN);
+    snprintf(s->written, sizeof s->written, "%.*s", len, name.ptr);
+    snprintf(s->known, sizeof s->known, "%s", names);
+    struct spelling spelling = spelling_of(s->written);
+    for (char *rest = s->known, *one; (one = strsep(&rest, " "));)
+        spelling_try(&spelling, one);
+    s->meant = spelling.nearest;
+}
+
+static bool is_slip(const char *names, struct bytes name)
+{
+    struct stranger s;
+    look_at(&s, names, name);
+    return s.meant != NULL;
+}
+
+static bool is_strange(const struct http_request *req, size_t i)
+{
+    const struct http_route *row = req->endpoint->row;
+    struct bytes name = req->query.params[i].name;
+    bool lenient = row->flags & HTTP_ROUTE_LENIENT;
+    if (has_name(row->params, name))
+        return !lenient && is_doubled(&req->query, i);
+    return !lenient || is_slip(row->params, name);
+}
+
+/* The first that is refused. NULL: none. */
 static const struct url_param *strange_param(const struct http_request *req)
 {
-    const char *names = req->endpoint->row->params;
-    for (size_t i = 0; names && i < req->query.n; i++)
-        if (!has_name(names, req->query.params[i].name) || is_doubled(&req->query, i))
+    for (size_t i = 0; req->endpoint->row->params && i < req->query.n; i++)
+        if (is_strange(req, i))
             return &req->query.params[i];
     return NULL;
 }
@@ -346,22 +379,18 @@ static void refuse_strange(struct http_request *req)
 {
     struct bytes name = strange_param(req)->name;
     const char *path = req->endpoint->row->path, *names = req->endpoint->row->params;
-    char written[PARAM_SHOWN + 1], known[PARAMS_SHOWN], hint[PARAMS_SHOWN + 32];
-    snprintf(
-        written, sizeof written, "%.*s", (int)(name.len < PARAM_SHOWN ? name.len : PARAM_SHOWN), name.ptr);
+    char hint[PARAMS_SHOWN + 32];
+    struct stranger s;
+    look_at(&s, names, name);
     if (has_name(names, name)) {
-        http_problem(req, 400, "bad-parameter", NULL, "%s is there more than once", written);
+        http_problem(req, 400, "bad-parameter", NULL, "%s is there more than once", s.written);
         return;
     }
-    struct spelling s = spelling_of(written);
-    snprintf(known, sizeof known, "%s", names);
-    for (char *rest = known, *one; (one = strsep(&rest, " "));)
-        spelling_try(&s, one);
-    if (s.nearest)
-        snprintf(hint, sizeof hint, "did you mean %s?", s.nearest);
+    if (s.meant)
+        snprintf(hint, sizeof hint, "did you mean %s?", s.meant);
     else
         snprintf(hint, sizeof hint, "its parameters: %s", *names ? names : "none");
-    http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, written);
+    http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, s.written);
 }
 
 void http_route_refuse(struct http_request *req)

@@ -59,6 +59,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_NEEDS_TOKEN 1 /* an act that stops, drops or resets: needs the token, see need_token */
 #define HTTP_ROUTE_PREFIX 2      /* `path` is a prefix; the rest is http_path_rest */
 #define HTTP_ROUTE_WHEN_READY 4  /* 503 with the reason until the daemon is ready */
+#define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
 
 struct http_route {
     const char *path;

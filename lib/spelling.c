@@ -1,5 +1,6 @@
 #include "spelling.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define LONGEST 80
@@ -31,7 +32,9 @@ struct spelling spelling_of(const char *name)
 
 void spelling_try(struct spelling *s, const char *known)
 {
-    size_t n = strlen(known), d = n < LONGEST ? distance(s->name, known) : TOO_FAR;
+    size_t n = strlen(known), m = strlen(s->name);
+    bool may_be = n < LONGEST && n < m + TOO_FAR && m < n + TOO_FAR;
+    size_t d = may_be ? distance(s->name, known) : TOO_FAR;
     /* Every character of a name of two would be another: that is no slip. */
     if (d < s->distance && d < n) {
         s->distance = d;

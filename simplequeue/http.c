@@ -158,35 +158,44 @@ void pending_free_spare(struct app *app)
 }
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
-#define ROUTE(path_, handler_, help_)                                                                        \
+#define MARKS "producer mark next"
+#define ROUTE(path_, handler_, params_, help_)                                                               \
     {                                                                                                        \
         .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY, .handler = (handler_),      \
-        .help = (help_)                                                                                      \
+        .params = (params_), .help = (help_)                                                                 \
     }
 
-#define ACT(path_, flags_, handler_, help_)                                                                  \
+/* Its clients may send parameters that bitly's passed over too. */
+#define BITLYS(path_, handler_, params_, help_)                                                              \
     {                                                                                                        \
-        .path = (path_), .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN | (flags_),                  \
-        .handler = (handler_), .help = (help_)                                                               \
+        .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY | HTTP_ROUTE_LENIENT,        \
+        .handler = (handler_), .params = (params_), .help = (help_)                                          \
+    }
+
+#define ACT(path_, handler_, params_, help_)                                                                 \
+    {                                                                                                        \
+        .path = (path_), .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_WHEN_READY,     \
+        .handler = (handler_), .params = (params_), .help = (help_)                                          \
     }
 
 const struct http_route app_routes[] = {
-    ROUTE("/put", http_put, "put one message: ?data= or the body, ?delay="),
-    ROUTE("/mput", http_mput, "put messages: ?separator=&delay="),
-    ROUTE("/get", http_get, "take one message"),
-    ROUTE("/mget", http_mget, "take messages: ?items=&separator="),
-    ROUTE("/reserve", http_reserve, "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
-    ROUTE("/ack", http_ack, "leased messages are done: ?lease=&id="),
-    ROUTE("/nack", http_nack, "leased messages go back: ?lease=&id=&delay="),
-    ROUTE("/bury", http_bury, "leased messages are put aside: ?lease=&id=&reason="),
-    ROUTE("/touch", http_touch, "a lease lasts longer: ?lease=&extend="),
-    ROUTE("/release", http_release, "end a reader's leases: ?reader="),
-    ROUTE("/producer", http_producer, "how far a producer has got: ?producer="),
-    ROUTE("/dead", http_dead, "the buried messages: ?items=&from="),
-    ROUTE("/kick", http_kick, "buried messages are ready again: ?items="),
-    ROUTE("/dump", http_dump, "the ready messages, left where they are: ?from="),
-    ACT("/pause", HTTP_ROUTE_WHEN_READY, http_pause, "nothing is taken or leased: ?for=MS, 0 ends it"),
-    ACT("/empty", HTTP_ROUTE_WHEN_READY, http_empty, "drop the ready messages"),
+    BITLYS("/put", http_put, "queue data delay " MARKS, "put one message: ?data= or the body, ?delay="),
+    BITLYS("/mput", http_mput, "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
+    BITLYS("/get", http_get, "queue", "take one message"),
+    BITLYS("/mget", http_mget, "queue items separator", "take messages: ?items=&separator="),
+    BITLYS("/dump", http_dump, "queue from", "the ready messages, left where they are: ?from="),
+    ROUTE("/reserve", http_reserve, "queue items lease wait reader epoch ack",
+        "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
+    ROUTE("/ack", http_ack, "queue lease id", "leased messages are done: ?lease=&id="),
+    ROUTE("/nack", http_nack, "queue lease id delay", "leased messages go back: ?lease=&id=&delay="),
+    ROUTE("/bury", http_bury, "queue lease id reason", "leased messages are put aside: ?lease=&id=&reason="),
+    ROUTE("/touch", http_touch, "queue lease extend", "a lease lasts longer: ?lease=&extend="),
+    ROUTE("/release", http_release, "queue reader", "end a reader's leases: ?reader="),
+    ROUTE("/producer", http_producer, "queue producer", "how far a producer has got: ?producer="),
+    ROUTE("/dead", http_dead, "queue items from", "the buried messages: ?items=&from="),
+    ROUTE("/kick", http_kick, "queue items", "buried messages are ready again: ?items="),
+    ACT("/pause", http_pause, "queue for", "nothing is taken or leased: ?for=MS, 0 ends it"),
+    ACT("/empty", http_empty, "queue", "drop the ready messages"),
     {.path = "/exit",
         .methods = GET_OR_POST,
         .flags = HTTP_ROUTE_NEEDS_TOKEN,

@@ -9,6 +9,18 @@ import harness
 from queue_test import Deep, InMemory, QueueTest, message, number
 
 
+# What is written, and what is meant; nothing like it is there: None.
+STRANGE = [
+    ("/reserve?lesae=30", "lease"), ("/reserve?item=5", "items"), ("/reserve?lease=60000&producer=p", None), ("/reserve?wiat=9", "wait"),
+    ("/ack?lease=LEASE&id=1&extend=no", None), ("/ack?lease=LEASE&ids=1", "id"), ("/nack?lease=LEASE&id=1&dealy=5", "delay"),
+    ("/bury?lease=LEASE&id=1&raeson=x", "reason"), ("/touch?lease=LEASE&extnd=60000", "extend"), ("/touch?lease=LEASE&id=1", None),
+    ("/release?raeder=r", "reader"), ("/release?queu=new", "queue"), ("/producer?producer=p&quue=other", "queue"), ("/dead?form=5", "from"),
+    ("/kick?item=1", "items"), ("/pause?fro=0", "for"), ("/pause?quueue=other", "queue"), ("/empty?queu=other", "queue"),
+    ("/put?delya=60000", "delay"), ("/put?nxt=2", "next"), ("/put?quue=new", "queue"), ("/mput?seperator=;", "separator"),
+    ("/mput?producer=p&mark=0&nex=5", "next"), ("/get?queu=other", "queue"), ("/mget?item=5", "items"), ("/dump?form=2", "from"),
+]
+
+
 def read_to_end(s):
     out = b""
     while True:
@@ -175,13 +187,32 @@ class Everywhere:
             self.talk(q, text)
         self.assertEqual(q.stats()["puts"], 0)
 
-    def test_parameters_that_are_another_endpoints_are_ignored(self):
+    def test_a_parameter_that_an_endpoint_does_not_have_does_nothing_else(self):
+        """It is refused by name, as one that is there twice, before anything is done; of bitly's endpoints only what is nearly one of
+        theirs."""
+        q = self.queue("--allow-exit")
+        q.post("/mput", b"a\nb")
+        q.post("/put?queue=other", b"stays")
+        lease, _ = self.reserve(q, "items=1&lease=600000")
+        before = self.numbers(q)
+        for target, meant in STRANGE:
+            with self.subTest(target):
+                problem = self.expect(q.post(target.replace("LEASE", lease), b"x"), 400, "unknown-parameter").json()
+                self.assertEqual("did you mean %s?" % meant in problem["hint"], meant is not None, problem)
+        for target in ("/reserve?items=1&items=5", "/ack?lease=%s&id=1&id=2" % lease, "/pause?for=0&for=9"):
+            self.assertIn("more than once", self.expect(q.post(target), 400, "bad-parameter").json()["detail"])
+        self.assertEqual(self.numbers(q), before)
+        self.assertEqual(q.get("/get?queue=other").body, b"stays")
+        self.assertEqual(sorted(q.stats()["queues"]), ["default", "other"])
+
+    def test_what_bitlys_clients_add_is_passed_over(self):
         q = self.queue()
-        q.post("/put?lease=x&items=y&_=1", b"x")
-        lease, _ = self.reserve(q, "items=1&lease=60000&mark=none")
-        self.expect(q.post("/touch?lease=%s&extend=60000&id=77&items=z" % lease), 200)
-        self.expect(q.post("/touch?lease=%s&extend=0" % lease), 400, "bad-parameter")
-        self.expect(q.post("/ack?lease=%s&id=1&extend=no" % lease), 200)
+        self.expect(q.post("/put?lease=x&items=y&_=1", b"1"), 200)
+        self.expect(q.get("/put?data=2&data=3&user=me&ts=17&callback=f"), 200)
+        self.expect(q.post("/mput?_=2&wait=no", b"4\n5"), 200)
+        self.assertEqual(q.get("/dump?_=3&format=json").body, b"1\n2\n4\n5\n")
+        self.assertEqual(q.get("/mget?items=3&_=4&lease=none").body, b"1\n2\n4")
+        self.assertEqual(q.get("/get?items=0&_=5").body, b"5")
 
 
 class EverywhereInMemory(Everywhere, InMemory, QueueTest):
