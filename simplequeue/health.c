@@ -3,10 +3,10 @@
 #include "app.h"
 #include "log.h"
 
-/* Failed storage makes the daemon unhealthy, but it goes on serving what it has. */
-static void watch_storage(struct app *app)
+/* With failed storage the daemon is not ready any more: who reserved would do work whose acknowledgement cannot be kept. */
+static void watch_storage(struct app *app, const struct named_queue *q)
 {
-    const char *why = app->storage_failed ? NULL : queues_failure(app->queues);
+    const char *why = app->storage_failed ? NULL : named_queue_failure(q);
     if (!why)
         return;
     app->storage_failed = true;
@@ -15,21 +15,18 @@ static void watch_storage(struct app *app)
 }
 
 /* Puts are refused, and taken again, without anybody's doing: the log says from when to when. */
-static void watch_space(struct app *app)
+static void watch_space(const struct named_queue *q)
 {
-    for (size_t i = 0; i < queues_count(app->queues); i++) {
-        struct named_queue *q = queues_at(app->queues, i);
-        bool full = named_queue_disk_is_full(q), *told = &front_of(q)->told_full;
-        if (full && !*told)
-            log_error("the disk is full: puts are refused", LOG_S("queue", named_queue_name(q)));
-        else if (!full && *told)
-            log_info("the disk has room: puts are taken again", LOG_S("queue", named_queue_name(q)));
-        *told = full;
-    }
+    bool full = named_queue_disk_is_full(q), *told = &front_of(q)->told_full;
+    if (full && !*told)
+        log_error("the disk is full: puts are refused", LOG_S("queue", named_queue_name(q)));
+    else if (!full && *told)
+        log_info("the disk has room: puts are taken again", LOG_S("queue", named_queue_name(q)));
+    *told = full;
 }
 
-void health_update(struct app *app)
+void health_note(struct app *app, const struct named_queue *q)
 {
-    watch_storage(app);
-    watch_space(app);
+    watch_storage(app, q);
+    watch_space(q);
 }

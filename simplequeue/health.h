@@ -3,8 +3,9 @@
 #define SIMPLEQUEUE_HEALTH_H
 
 struct app;
+struct named_queue;
 
-/* Call it after whatever the journals have done. */
-void health_update(struct app *app);
+/* Something was decided in the queue, which has a front. */
+void health_note(struct app *app, const struct named_queue *q);
 
 #endif

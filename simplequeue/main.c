@@ -18,7 +18,7 @@
 struct wiring {
     struct app app; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
-    struct event *timer;
+    struct event *timer; /* the one, for all that has a deadline */
     struct scrubber *scrubber;
     usec_t armed;              /* when the timer fires; INT64_MAX: it does not */
     struct nng_ingest *ingest; /* NULL: no nng */
@@ -35,8 +35,6 @@ struct queue_now app_now(void)
     }
     return (struct queue_now){now, wall + (now - asked)};
 }
-
-/* ---- the one timer ---- */
 
 void app_arm(struct app *app)
 {
@@ -72,7 +70,6 @@ static void on_journal(void *arg)
     struct wiring *w = arg;
     queues_poll(w->app.queues);
     overflow_poll(&w->app);
-    health_update(&w->app);
     app_arm(&w->app);
 }
 
@@ -108,11 +105,14 @@ static void on_new_queue(struct named_queue *q, void *arg)
     front_open(arg, q);
 }
 
+/* Also before the queue has a front, and when it has none any more. */
 static void on_ready(struct named_queue *q, void *arg)
 {
-    waiting_serve(arg, q);
-    if (front_of(q))
-        overflow_on_ready(q);
+    if (!front_of(q))
+        return;
+    health_note(arg, q);
+    waiting_serve(q);
+    overflow_on_ready(q);
 }
 
 static void read_settings(struct wiring *w, const struct options *o)

@@ -26,7 +26,7 @@
 
 enum queue_result {
     QUEUE_OK,
-    QUEUE_CONFLICT, /* the producer's mark is another: outcome.mark */
+    QUEUE_CONFLICT, /* the producer's mark is another */
     QUEUE_TOO_MANY_PRODUCERS,
     QUEUE_FULL,            /* over max_depth, max_bytes or max_memory */
     QUEUE_NEVER_FITS,      /* the put alone is over one of them */
@@ -51,8 +51,8 @@ struct queue_now {
 struct queue_limits {
     uint64_t max_depth; /* messages ready, leased, delayed or pending in a queue; 0: no bound */
     uint64_t max_bytes; /* bytes held by a queue; 0: no bound */
-    uint64_t
-        max_memory; /* of all queues; 0: no bound. What messages take; with a journal the rest is on disk */
+    /* What messages of all queues take of memory; with a journal the rest is on disk. 0: no bound. */
+    uint64_t max_memory;
 };
 
 struct queue_outcome {
@@ -80,7 +80,8 @@ struct named_queue_config {
     struct journal *journal; /* closed by named_queue_free; NULL: memory only */
     const char *id;          /* of a copy that has its own; NULL or "": the journal's. Copied */
     uint64_t trim_step;      /* bytes of what is not needed worth a trim */
-    /* Called when a message may have become ready, or been read from disk; may be NULL. */
+    /* Called when something was decided: a message may have become ready, or been read from disk, and the disk be full, have
+     * room again or fail. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
     void *on_ready_arg;
 };

@@ -233,16 +233,6 @@ struct journal_set *queues_journals(struct queues *qs)
     return qs->journals;
 }
 
-const char *queues_failure(const struct queues *qs)
-{
-    for (size_t i = 0; i < qs->table.n; i++) {
-        const char *why = named_queue_failure(queues_at(qs, i));
-        if (why)
-            return why;
-    }
-    return NULL;
-}
-
 void queues_poll(struct queues *qs)
 {
     if (qs->journals)

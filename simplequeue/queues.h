@@ -45,7 +45,8 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
 
 /* NULL when there is none of that name. */
 struct named_queue *queues_find(const struct queues *qs, const char *name);
-/* Makes it when there is none (blocking: a few small files). NULL with *result and, for a failure of the
+/* Makes it when there is none (blocking: a few small files and their syncs; see new_queues.h for who has others to serve
+ * meanwhile). NULL with *result and, for a failure of the
  * system, the error filled. */
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
@@ -58,8 +59,6 @@ const struct queue_limits *queues_limits(const struct queues *qs);
 uint64_t queues_bytes(const struct queues *qs);
 /* What messages take of memory, by which they are spilled. */
 uint64_t queues_memory(const struct queues *qs);
-/* NULL, or why the storage of one of them failed. */
-const char *queues_failure(const struct queues *qs);
 
 /* The set of all queues' journals; NULL without a data directory. */
 struct journal_set *queues_journals(struct queues *qs);

@@ -179,12 +179,9 @@ void waiting_queue_new(struct app *app, struct named_queue *q)
     }
 }
 
-void waiting_serve(struct app *app, struct named_queue *q)
+void waiting_serve(struct named_queue *q)
 {
     struct front *front = front_of(q);
-    (void)app;
-    if (!front)
-        return;
     parked_resume(&front->parked);
     struct waiting_line *line = &front->line;
     usec_t now = app_now().monotonic;

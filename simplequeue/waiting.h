@@ -52,7 +52,7 @@ void waiting_refuse_stale(struct named_queue *q);
  * such queue. */
 bool waiting_answer_stale(struct waiter *w, struct named_queue *q);
 /* Messages may be ready, or have been read. */
-void waiting_serve(struct app *app, struct named_queue *q);
+void waiting_serve(struct named_queue *q);
 /* Those whose time is over are answered with nothing. */
 void waiting_tick(struct app *app, usec_t monotonic);
 bool waiting_next_deadline(const struct app *app, usec_t *deadline);

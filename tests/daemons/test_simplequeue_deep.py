@@ -1,4 +1,6 @@
 """A backlog deeper than --max-memory: it lies on disk, comes out in order, whole and once, and costs little memory."""
+import glob
+
 import harness
 from harness import wait_until
 from queue_test import Deep, message, number
@@ -82,6 +84,29 @@ class DeepTest(Deep):
         n = self.numbers(q)["depth"]
         self.drain(q, 0, n)
         self.expect(q.post("/put", b"x"), 200)
+
+    def test_what_cannot_be_read_any_more(self):
+        """Its file is damaged under the daemon: none of it is given out, and since nobody knows what else is, nor whether an
+        acknowledgement could be kept, the daemon is not ready any more; log and health say why."""
+        q = self.queue("--max-memory=1M", "--segment-bytes=1M")
+        n = 10000
+        self.fill(q, 0, n)
+        segment = sorted(glob.glob(self.path("data", "queues", "default", "*.seg")))[1]
+        with open(segment, "r+b") as f:
+            f.seek(500000)
+            f.write(b"Z" * 1000)
+        out, reply = [], q.get("/mget?items=100")
+        while reply.status == 200:
+            out += [number(m) for m in reply.body.split(b"\n")]
+            reply = q.get("/mget?items=100")
+        self.expect(reply, 503)
+        self.assertEqual(out, list(range(len(out))))
+        self.assertLess(len(out), n / 2)
+        for refused in (q.get("/health"), q.post("/put?queue=other", b"x"), q.get("/reserve")):
+            detail = self.expect(refused, 503, "not-ready").json()["detail"]
+            self.assertTrue(detail.startswith("storage failed: " + segment), detail)
+        self.assertEqual(q.log.count("storage failed: nothing is written any more"), 1)
+        self.expect(q.get("/stats"), 200)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ static void refused_acks(void **state)
         assert_int_equal(outcomes[0].result, results[i]);
         assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
     }
-    assert_non_null(queues_failure(set));
+    assert_non_null(named_queue_failure(q));
     fail_with = 0;
     assert_int_equal(named_queue_ack(q, lease, &second, 1, at(3), note, NULL), QUEUE_LATCHED);
     assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
