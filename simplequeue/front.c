@@ -15,6 +15,12 @@ void front_open(struct app *app, struct named_queue *q)
         LOG_U("depth", queue_depth(named_queue_core(q))), LOG_U("next_id", s->next_id));
 }
 
+void front_count_refused(const struct named_queue *q, enum queue_result why)
+{
+    if (why == QUEUE_FULL || why == QUEUE_OVERFLOW_FAILED)
+        stats_add(front_of(q)->rejected, 1);
+}
+
 static void close_one(struct app *app, struct named_queue *q)
 {
     struct front *f = front_of(q);

@@ -23,6 +23,8 @@ static inline struct front *front_of(const struct named_queue *q)
 
 /* A queue is there, recovered or made: it has a front from here on, and the log and /metrics know it. */
 void front_open(struct app *app, struct named_queue *q);
+/* A put to the queue was refused: `rejected` counts it if that was for want of room. */
+void front_count_refused(const struct named_queue *q, enum queue_result why);
 /* The queues are about to be freed, their clients are gone. */
 void front_close_all(struct app *app);
 

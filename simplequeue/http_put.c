@@ -62,12 +62,13 @@ static bool fits(struct app *app, struct http_request *req, size_t len)
 static void reply_unmade(
     struct app *app, struct http_request *req, enum queue_result result, const char *error)
 {
+    const struct refusal *r = refusal_of(result);
     if (!error[0]) {
         reply_refused(app, req, result, 0);
         return;
     }
     stats_add(app->refused, 1);
-    http_problem(req, 503, result == QUEUE_NO_SPACE ? "storage-full" : "storage-failed", NULL, "%s", error);
+    http_problem(req, r->status, r->code, NULL, "%s", error);
 }
 
 /* They stay as they are, and are handled again from their beginning when what they wait for is there. */
@@ -129,25 +130,11 @@ static void room_told(struct room_ask *ask, enum queue_result result)
     if (req && result == QUEUE_OK) {
         p->handler(req, p->app);
     } else if (req) {
-        stats_add(front_of(p->q)->rejected, 1);
+        front_count_refused(p->q, result);
         add_queue_id(req, p->q);
         reply_refused(p->app, req, result, 0);
     }
     pending_free(p);
-}
-
-static void wait_for_room(struct pending *p, const struct queue_put *what, http_handler *handler)
-{
-    p->handler = handler;
-    p->ask = (struct room_ask){.n = what->n, .told = room_told, .arg = p};
-    for (size_t i = 0; i < what->n; i++)
-        p->ask.bytes += what->messages[i].len;
-    overflow_ask(p->app, p->q, &p->ask);
-}
-
-static bool waits_for_room(const struct app *app, enum queue_result r)
-{
-    return r == QUEUE_FULL && overflow_is_on(app);
 }
 
 /* How one of the endpoints puts. */
@@ -159,7 +146,6 @@ struct put_way {
 static void put(struct app *app, struct http_request *req, struct queue_put *what, const struct put_way *way)
 {
     char name[NAME_MAX_BYTES + 1];
-    struct queue_now now = app_now();
     uint64_t mark = 0;
     if (!param_queue(req, name) || !param_marks(req, what) || !param_delay(req, &what->delay))
         return;
@@ -172,18 +158,15 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
         return;
     struct pending *p = pending_new(app, req, q);
     p->verb = way->id_header;
-    enum queue_result r =
-        what->n && overflow_has_line(q) ? QUEUE_FULL : named_queue_put(q, what, now, put_done, p, &mark);
+    p->handler = way->handler;
+    p->ask.told = room_told;
+    p->ask.arg = p;
+    enum queue_result r = overflow_put(app, q, what, put_done, &p->ask, &mark);
     if (r == QUEUE_OK)
         return;
-    if (waits_for_room(app, r)) {
-        wait_for_room(p, what, way->handler);
-        return;
-    }
     http_on_gone(req, NULL, NULL);
     pending_free(p);
-    if (r == QUEUE_FULL)
-        stats_add(front_of(q)->rejected, 1);
+    front_count_refused(q, r);
     add_queue_id(req, q);
     reply_refused(app, req, r, mark);
 }

@@ -152,13 +152,17 @@ static void refuse_with(struct batch *b, int status, const char *code, const cha
     buf_free(&text);
 }
 
-static void refuse(struct batch *b, enum queue_result result, uint64_t mark)
+static void refuse_as(struct batch *b, enum queue_result result, const char *detail, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
     stats_add(b->in->app->refused, 1);
-    if (result == QUEUE_FULL || result == QUEUE_OVERFLOW_FAILED)
-        stats_add(front_of(b->q)->rejected, 1);
-    refuse_with(b, r->status, r->code, queue_strerror(result), mark);
+    front_count_refused(b->q, result);
+    refuse_with(b, r->status, r->code, detail, mark);
+}
+
+static void refuse(struct batch *b, enum queue_result result, uint64_t mark)
+{
+    refuse_as(b, result, queue_strerror(result), mark);
 }
 
 static void on_put(const struct queue_outcome *outcome, void *arg)
@@ -232,17 +236,7 @@ static const char *parse_header(
     return parse_delay(query, &put->delay) ? NULL : "delay is not a number of milliseconds";
 }
 
-static void put(struct batch *b, const char *name, const struct queue_put *what);
-
 static void room_told(struct room_ask *ask, enum queue_result result);
-
-static void wait_for_room(struct batch *b, const struct queue_put *what)
-{
-    b->ask = (struct room_ask){.n = what->n, .told = room_told, .arg = b};
-    for (size_t i = 0; i < what->n; i++)
-        b->ask.bytes += what->messages[i].len;
-    overflow_ask(b->in->app, b->q, &b->ask);
-}
 
 static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error);
 
@@ -264,12 +258,10 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         wait_for_queue(b, name);
         return;
     }
+    b->ask = (struct room_ask){.told = room_told, .arg = b};
     if (b->q)
-        r = what->n && overflow_has_line(b->q) ? QUEUE_FULL
-                                               : named_queue_put(b->q, what, app_now(), on_put, b, &mark);
-    if (r == QUEUE_FULL && overflow_is_on(app))
-        wait_for_room(b, what);
-    else if (r != QUEUE_OK)
+        r = overflow_put(app, b->q, what, on_put, &b->ask, &mark);
+    if (r != QUEUE_OK)
         refuse(b, r, mark);
 }
 
@@ -309,11 +301,10 @@ static void handle(struct batch *b)
 
 static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error)
 {
-    const struct refusal *why = refusal_of(result);
     if (result == QUEUE_OK)
         handle(wish->arg);
     else
-        refuse_with(wish->arg, why->status, why->code, error[0] ? error : queue_strerror(result), 0);
+        refuse_as(wish->arg, result, error[0] ? error : queue_strerror(result), 0);
 }
 
 static void room_told(struct room_ask *ask, enum queue_result result)

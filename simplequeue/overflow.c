@@ -49,12 +49,8 @@ void overflow_close(struct app *app)
     app->overflow = NULL;
 }
 
-bool overflow_is_on(const struct app *app)
-{
-    return app->overflow != NULL;
-}
-
-bool overflow_has_line(const struct named_queue *q)
+/* Whether others wait for room, so that whoever comes now waits behind them. */
+static bool has_line(const struct named_queue *q)
 {
     const struct room_line *line = &front_of(q)->room;
     return line->first && !line->telling;
@@ -228,7 +224,7 @@ static void write_aside(struct eviction *e)
     free(path);
 }
 
-void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask)
+static void line_add(struct app *app, struct named_queue *q, struct room_ask *ask)
 {
     struct room_line *line = &front_of(q)->room;
     ask->next = NULL;
@@ -244,6 +240,21 @@ void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask)
     line->batch->q = q;
     app->pending++;
     serve_soon(line->batch);
+}
+
+enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
+    queue_done_fn *done, struct room_ask *ask, uint64_t *mark)
+{
+    enum queue_result r =
+        put->n && has_line(q) ? QUEUE_FULL : named_queue_put(q, put, app_now(), done, ask->arg, mark);
+    if (r != QUEUE_FULL || !app->overflow)
+        return r;
+    ask->n = put->n;
+    ask->bytes = 0;
+    for (size_t i = 0; i < put->n; i++)
+        ask->bytes += put->messages[i].len;
+    line_add(app, q, ask);
+    return QUEUE_OK;
 }
 
 void overflow_poll(struct app *app)

@@ -6,7 +6,7 @@
  * 1. Only ready messages go, the oldest first, and no more than those in the line need. Leased ones never do.
  * 2. A message leaves its queue when the log holds it, synced, and not before: a crash in between leaves it in both.
  *    When the log fails it stays, in its place, and who asked is refused.
- * 3. Who asks is told exactly once, from the loop and never from inside overflow_ask; in the order of asking but for
+ * 3. Who asks is told exactly once, from the loop and never from inside overflow_put; in the order of asking but for
  *    those that are refused.
  * 4. A queue that is in memory only goes to the log whole when the daemon stops: see overflow_save.
  */
@@ -36,16 +36,16 @@ struct room_line {
 };
 
 struct overflow;
-/* With `path` NULL there is no overflow log: overflow_is_on says false. 0, or -1 with the error when the file cannot be
+/* With `path` NULL there is no overflow log: full queues refuse. 0, or -1 with the error when the file cannot be
  * written. */
 int overflow_open(
     struct app *app, const char *path, void (*notify)(void *arg), void *arg, char *error, size_t error_size);
 void overflow_close(struct app *app);
-bool overflow_is_on(const struct app *app);
-/* Whether others wait for room, so that whoever comes now waits behind them. */
-bool overflow_has_line(const struct named_queue *q);
 
-void overflow_ask(struct app *app, struct named_queue *q, struct room_ask *ask);
+/* As named_queue_put; `done` gets ask->arg. But a queue that is full, and overflows, has the put wait in its line, and so do
+ * puts while others wait there: then QUEUE_OK says that `ask`, whose told and arg are set, will be told. */
+enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
+    queue_done_fn *done, struct room_ask *ask, uint64_t *mark);
 /* Something that was under way in the queue is decided. */
 void overflow_on_ready(struct named_queue *q);
 /* Goes on with what the log has written. */
