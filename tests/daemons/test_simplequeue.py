@@ -307,7 +307,8 @@ class DiskTest(Everywhere, OnDisk, QueueTest):
         q = self.queue()
         model = Load(self, random)
         for round_ in range(harness.rounds(5)):
-            model.run(q, random.uniform(0.05, 0.4))
+            model.run(q)
+            time.sleep(random.uniform(0, 0.3))
             q.kill9()
             model.stop()
             q = self.queue()
@@ -326,14 +327,16 @@ class Load:
         self.seen = {}                    # id -> message, of everything ever delivered
         self.threads, self.failures = [], []
 
-    def run(self, q, seconds):
+    def run(self, q):
+        """Until something was put and acknowledged in this round, and they go on."""
+        before = sum(self.mark), len(self.acked)
         self.over = False
         self.threads = [threading.Thread(target=self.until_killed, args=(self.produce, q, p))
                         for p in range(self.PRODUCERS)]
         self.threads.append(threading.Thread(target=self.until_killed, args=(self.read, q)))
         for t in self.threads:
             t.start()
-        time.sleep(seconds)
+        wait_until(lambda: self.failures or (sum(self.mark) > before[0] and len(self.acked) > before[1]), "both to have worked")
 
     def until_killed(self, work, q, *args):
         connection = harness.connect(q.url)

@@ -246,7 +246,6 @@ class MemoryTest(Full, InMemory, QueueTest):
         self.assertEqual(self.log_lines(), [b"3", b"4", b"5", b"2", b"1"])
         self.assertEqual(self.log_lines("overflow.other"), [b"6"])
 
-
     def test_a_stop_writes_however_much_is_delayed_or_leased(self):
         n = 3500
         q = self.overflowing()
@@ -303,9 +302,11 @@ class DiskTest(Full, OnDisk, QueueTest):
         for round_ in range(harness.rounds(3)):
             q = self.overflowing("--max-depth=10")
             threads = [threading.Thread(target=write, args=(q, round_, w)) for w in range(3)]
+            before = len(acknowledged)
             for t in threads:
                 t.start()
-            time.sleep(random.uniform(0.05, 0.3))
+            wait_until(lambda: len(acknowledged) >= before + 25, "it to overflow")
+            time.sleep(random.uniform(0, 0.25))
             q.kill9()
             for t in threads:
                 t.join()

@@ -4,12 +4,14 @@ import json
 import socket
 import struct
 
+from harness import PATIENCE
+
 REQ, REP = 0x30, 0x31
 LAST = 0x80000000  # marks the request's own number at the end of the header
 
 
 class Requester:
-    def __init__(self, url, timeout=40):
+    def __init__(self, url, timeout=PATIENCE):
         scheme, rest = url.split("://", 1)
         self.ipc = scheme == "ipc"
         if self.ipc:
