@@ -116,8 +116,6 @@ void app_reset_stats(void *ctx)
     }
 }
 
-/* ---- metrics ---- */
-
 #define GAUGE(name)                                                                                          \
     static double gauge_##name(void *q)                                                                      \
     {                                                                                                        \

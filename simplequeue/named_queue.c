@@ -8,6 +8,7 @@
 /* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if
  * that is more. No opening gives out so many leases. */
 #define LEASE_STEP (UINT64_C(1) << 36)
+
 const char *queue_strerror(enum queue_result r)
 {
     static const char *const texts[] = {

@@ -46,8 +46,8 @@ struct queue {
     struct store store;
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
-    struct id_heap
-        taken; /* set aside by queue_take or queue_bar; an id whose message is not busy any more is passed over */
+    /* Set aside by queue_take or queue_bar; an id whose message is not busy any more is passed over. */
+    struct id_heap taken;
     uint64_t demanded; /* what demand was before something was loaded */
     uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
     uint64_t spill_at; /* memory at which spilling is worth another try */

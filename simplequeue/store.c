@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define DEEP                                                                                                 \
-    16 /* pages, from which on a store is taken to go on growing; thousands of small ones stay small */
+/* Pages, from which on a store is taken to go on growing; thousands of small ones stay small. */
+#define DEEP 16
 
 void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 {

@@ -132,8 +132,6 @@ static void die(const char *what, const char *name)
     exit(1);
 }
 
-/* ---- a row ---- */
-
 static struct load load_for(
     const struct server *s, enum server_kind kind, enum work work, size_t messages, struct buf *request)
 {
@@ -258,8 +256,6 @@ static void measure_bare(struct bench *b, const struct row *row, struct result *
         die("the disk does not take it", row->name);
     *out = (struct result){.rate = (double)row->total / took};
 }
-
-/* ---- a group ---- */
 
 static double median_of(const struct result *results, size_t n, size_t member)
 {
