@@ -338,6 +338,7 @@ struct journal_set {
     struct batch *spare;    /* owner only */
     size_t spares;
     bool called;           /* owner only: journal_set_poll was asked for */
+    bool polls;            /* owner only: journal_set_poll is under way */
     usec_t owner_back;     /* owner only: 0, or until when it leaves all writing to the committers */
     struct places *places; /* owner only */
     uint64_t places_used;  /* how often: a clock */

@@ -201,6 +201,7 @@ static void begin_what_gathered(struct journal_set *set)
 void journal_set_poll(struct journal_set *set)
 {
     set->called = false;
+    set->polls = true;
     owner_write(set);
     begin_what_gathered(set);
     pthread_mutex_lock(&set->lock);
@@ -228,6 +229,7 @@ void journal_set_poll(struct journal_set *set)
         jobs = job->next;
         job_deliver(job);
     }
+    set->polls = false;
     begin_what_gathered(set);
 }
 

@@ -94,6 +94,40 @@ static void test_a_turns_appends_are_one_commit(void **state)
     assert_content(f, "12222222222");
 }
 
+static struct fixture *appends;
+static struct answer next;
+
+static void append_next(const struct journal_commit *c, void *arg)
+{
+    on_commit(c, arg);
+    assert_int_equal(append(appends, "", 0, 0, "3", &next), JOURNAL_OK);
+}
+
+/* Whoever appends when he hears of a commit is in a poll, which begins what he appended: he is told nothing. */
+static void test_what_is_appended_in_a_poll_needs_no_other(void **state)
+{
+    struct fixture *f = appends = *state;
+    struct answer a = {0};
+    unsigned calls = 0;
+    struct bytes piece = bytes_str("2");
+    watch(f);
+    assert_int_equal(journal_append(f->j, &(struct journal_append){.pieces = &piece, .n_pieces = 1}, 1000,
+                         append_next, &a, NULL),
+        JOURNAL_OK);
+    journal_set_poll(f->set);
+    wait_for_syncs(1);
+    settle_committers(f);
+    f->set->config.notify = count_call;
+    f->set->config.notify_arg = &calls;
+    journal_set_poll(f->set);
+    assert_int_equal(a.calls, 1);
+    wait_for_syncs(2); /* nobody polls again */
+    settle_committers(f);
+    assert_int_equal(so_far(&calls), 1); /* of its commit */
+    poll_until(f, &next);
+    assert_content(f, "123");
+}
+
 static void test_what_is_large_waits_for_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -312,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_a_turns_appends_are_one_commit),
+        T(test_what_is_appended_in_a_poll_needs_no_other),
         T(test_what_is_large_waits_for_nobody),
         T(test_what_comes_during_a_sync_is_the_next_commit),
         T(test_what_is_large_is_written_during_a_sync),
