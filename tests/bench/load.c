@@ -42,6 +42,11 @@ void load_pin(int processor)
     (void)sched_setaffinity(0, sizeof set, &set);
 }
 
+bool load_prefer(void)
+{
+    return sched_setscheduler(0, SCHED_RR, &(struct sched_param){.sched_priority = 1}) == 0;
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -52,6 +57,17 @@ double load_median(double *values, size_t n)
 {
     qsort(values, n, sizeof *values, compare);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+uint64_t load_stolen(void)
+{
+    unsigned long long stolen = 0;
+    FILE *f = fopen("/proc/stat", "re");
+    if (f && fscanf(f, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &stolen) != 1)
+        stolen = 0;
+    if (f)
+        fclose(f);
+    return stolen;
 }
 
 int load_connect(int port)

@@ -43,6 +43,15 @@ int load_connect(int port);
 /* Binds the calling thread to one processor; nothing on a machine with fewer. */
 void load_pin(int processor);
 
+/* This program and what it starts from now on go before all others, where that is allowed: what is to be measured is how
+ * long a server takes, not how long it waits for a processor. Whoever never sleeps is halted now and then all the same: it
+ * pauses before it measures. */
+bool load_prefer(void);
+
 double load_median(double *values, size_t n); /* sorts them */
+
+/* Ticks (of 10 ms, mostly) that the machine below a virtual one gave the processors to others, since it was started: the
+ * steal of /proc/stat, all processors together. What is measured while this grows is not what a server does. */
+uint64_t load_stolen(void);
 
 #endif
