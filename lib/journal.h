@@ -46,7 +46,8 @@
  * committers for ten seconds. journal_append calls `notify` then.
  *
  * Under the other policies appends of under 64 KiB wait for each other: journal_append calls `notify`, and the next
- * journal_set_poll has a committer begin with all that came until then; while one syncs, with what came meanwhile. So a
+ * journal_set_poll has a committer begin with all that came until then (what its own callbacks append it begins itself,
+ * without another `notify`); while one syncs, with what came meanwhile. So a
  * turn of the loop costs one wake-up and one commit, not one for each append. Where a turn brings much, every 256 KiB of it are
  * written on their own, so that the first are being synced while the rest is written.
  *
