@@ -39,10 +39,11 @@ def size_of(path):
 
 class Archiving(measuring.Streams):
     def timed(self, start, is_done):
-        """Seconds from when pubsub goes on."""
+        """Seconds from when pubsub goes on, which is stopped until it has been asked."""
         os.kill(self.pubsub.pid, signal.SIGSTOP)
         try:
             start()
+            harness.wait_until(lambda: measuring.is_asked(self.pubsub.url), "the stream to be asked for", interval=0.001)
         finally:
             os.kill(self.pubsub.pid, signal.SIGCONT)
         began = time.monotonic()
@@ -58,8 +59,6 @@ class Archiving(measuring.Streams):
             running.append(subprocess.Popen(harness.dies_with_us(
                 ["taskset", "-c", "1", harness.program("bench_archive"), port, str(self.bytes), path, "1000"]),
                 stdout=subprocess.PIPE, text=True))
-            harness.wait_until(lambda: os.path.exists(path), "the bare loop to begin")
-            time.sleep(0.05)  # it connects and asks
         took = self.timed(start, lambda: os.path.getsize(path) >= self.bytes - KEPT)
         used = float(running[0].communicate()[0])
         os.unlink(path)
@@ -75,7 +74,6 @@ class Archiving(measuring.Streams):
             daemons.append(self.daemon("ps_to_file", "--pubsub_url=" + self.pubsub.url, "--stream=s",
                                        *[a.format(dir=directory) for a in WAYS[way]]).wait_listening())
             measuring.pin(daemons[0].pid, 1)
-            time.sleep(0.05)
 
         def is_done():
             if not packed:

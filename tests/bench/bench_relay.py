@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 
+import harness
 import measuring
 
 EVENT = b"x" * 449
@@ -68,8 +69,8 @@ def run(sync, events, connections):
         for p in putters:
             p.join()
         put_took = time.monotonic() - start
-        while stream_end(pubsub) < events * (len(EVENT) + 2):
-            time.sleep(0.005)
+        harness.wait_until(lambda: stream_end(pubsub) >= events * (len(EVENT) + 2), "all events in the stream",
+                           timeout=120, interval=0.005)
         took = time.monotonic() - start
         used = {n: (measuring.cpu_seconds(d.pid) - before[n][0], written_bytes(d.pid) - before[n][1]) for n, d in daemons.items()}
         return events / took, events / put_took, used

@@ -3,6 +3,7 @@ import os
 
 import harness
 
+ESTABLISHED = "01"  # in /proc/net/tcp
 WANTED = int(os.environ.get("BYTES", 600 << 20))  # of a stream, at least
 
 
@@ -27,6 +28,14 @@ def cpu_seconds(pid):
     with open("/proc/%d/stat" % pid) as f:
         fields = f.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_asked(url):
+    """Whether a request waits at that port that its daemon, which is stopped, has not read."""
+    port = "%04X" % int(url.rsplit(":", 1)[1])
+    with open("/proc/net/tcp") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    return any(r[1].endswith(":" + port) and r[3] == ESTABLISHED and int(r[4].split(":")[1], 16) > 0 for r in rows)
 
 
 class Bench(harness.MillraceTest):
