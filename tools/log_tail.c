@@ -94,6 +94,27 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
+/* Logs are made in the order of their rotation, and one may be written to after the next was made: a writer that turns to it
+ * late. Only where the file system does not tell when a file was made (then .made is zero), its last byte has to. */
+struct age {
+    struct timespec made, written;
+};
+
+static struct age age_of(int directory, const char *path, int flags, const struct stat *st)
+{
+    struct statx x;
+    struct age age = {.written = st->st_mtim};
+    if (statx(directory, path, flags, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME))
+        age.made = (struct timespec){.tv_sec = x.stx_btime.tv_sec, .tv_nsec = x.stx_btime.tv_nsec};
+    return age;
+}
+
+static bool is_older(const struct age *a, const struct age *b)
+{
+    bool same = !is_newer(&a->made, &b->made) && !is_newer(&b->made, &a->made);
+    return same ? is_newer(&b->written, &a->written) : is_newer(&b->made, &a->made);
+}
+
 /* Calls see() for the log and each regular file beside it whose name goes on where the log's ends (access.log.1). */
 static void each_sibling(
     const char *path, void (*see)(const char *path, const struct stat *st, void *arg), void *arg)
@@ -120,8 +141,7 @@ struct search {
     const struct place *place; /* the file that is wanted, or that is left */
     struct place state[2];     /* the state file and its next, which may lie beside the log under names like a
                                   rotated one's */
-    struct timespec left_at;   /* when the one that is left was last written to */
-    struct timespec best_at;
+    struct age left, best;
     char *found;
     bool begun; /* something is in what was found */
 };
@@ -146,26 +166,27 @@ static bool is_packed(const char *path)
     return false;
 }
 
-/* The oldest of those written to after the one that is left. */
+/* The oldest of those that are no older than the one that is left. */
 static void see_next(const char *path, const struct stat *st, void *arg)
 {
     struct search *s = arg;
-    if (is_file(st, s->place) || is_file(st, &s->state[0]) || is_file(st, &s->state[1]) || is_packed(path) ||
-        is_newer(&s->left_at, &st->st_mtim))
+    if (is_file(st, s->place) || is_file(st, &s->state[0]) || is_file(st, &s->state[1]) || is_packed(path))
         return;
-    if (s->found != NULL && !is_newer(&s->best_at, &st->st_mtim))
+    struct age age = age_of(AT_FDCWD, path, 0, st);
+    if (is_older(&age, &s->left) || (s->found != NULL && !is_older(&age, &s->best)))
         return;
     free(s->found);
     s->found = mem_strdup(path);
-    s->best_at = st->st_mtim;
+    s->best = age;
     s->begun = st->st_size > 0;
 }
 
-/* The file after the one that is left; .found NULL: the log is not made again yet. One that was written to when the next was
- * begun already seems the newest: then what has the log's name is newer all the same. */
+/* The file after the one that is left; .found NULL: the log is not made again yet. Where nobody tells when files were made, one
+ * that was written to when the next was begun already seems the newest: then what has the log's name is newer all the same. */
 static struct search find_next(const struct log_tail *t, const struct stat *left)
 {
-    struct search s = {.place = &t->place, .left_at = left->st_mtim};
+    struct search s = {
+        .place = &t->place, .left = age_of(line_source_fd(t->source), "", AT_EMPTY_PATH, left)};
     struct stat st;
     struct buf fresh = {0};
     buf_printf(&fresh, "%s.new", t->state_path);

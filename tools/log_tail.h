@@ -16,6 +16,7 @@
  *    came for LOG_TAIL_GRACE since the rename was seen, or for LOG_TAIL_PATIENCE when its last line is unfinished.
  * 2. A rename (logrotate's create) loses and repeats nothing, whenever it happens, also several while nobody looks, as
  *    long as what was rotated lies beside it uncompressed. Otherwise log_tail_open says that something is missing.
+ *    Files follow one another as they were made; where the file system does not tell that, as they were last written to.
  * 3. A last line without LF is none yet, however long nothing follows: it is given when its LF has come, or as it stands
  *    when its file is over.
  * 4. A file that became shorter than what was read of it (copytruncate) begins again; what was written between the copy and

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char directory[64], path[100], old[100], state[100];
+static char directory[64], path[100], old[100], older[100], state[100];
 static int writer; /* has the log open, as its daemon does */
 static struct log_tail *tail;
 
@@ -120,6 +120,41 @@ static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
 
+static bool tells_when_files_are_made(void)
+{
+    struct statx x;
+    return statx(AT_FDCWD, path, 0, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME) != 0;
+}
+
+/* Two rotations while nobody looked; the second writer put out what it still had when the third log was made already, and
+ * nothing is in that yet. */
+static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
+{
+    (void)unused;
+    if (!tells_when_files_are_made())
+        skip();
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    close(writer);
+    usleep(20000); /* the clock of files goes in steps */
+    rotate("");
+    writer = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(rename(path, older), 0);
+    usleep(20000);
+    int third = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    usleep(20000);
+    append(writer, "two\n");
+    close(writer);
+    writer = third;
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    append(writer, "three\n");
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
 /* The kernel tells others than its owner nothing of who writes to a file. */
 static void become_another_user(void)
 {
@@ -164,6 +199,7 @@ static int set_up(void **unused)
         return -1;
     snprintf(path, sizeof path, "%s/log", directory);
     snprintf(old, sizeof old, "%s/log.1", directory);
+    snprintf(older, sizeof older, "%s/log.0", directory);
     snprintf(state, sizeof state, "%s/.state", directory);
     writer = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     return writer < 0;
@@ -179,6 +215,7 @@ static int tear_down(void **unused)
         close(writer);
     unlink(path);
     unlink(old);
+    unlink(older);
     unlink(state);
     return rmdir(directory);
 }
@@ -192,6 +229,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_writer_that_was_not_told_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_a_descriptor_left_open_does_not_stop_everything, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_logs_are_taken_in_the_order_they_were_made, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_another_users_log_is_over_when_it_is_quiet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_another_users_unfinished_line_is_waited_for_longer, set_up, tear_down),
