@@ -3,7 +3,6 @@
 #include "archive_finish.h"
 #include "io.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,6 +28,7 @@ void archive_part_free(struct archive_part **pp)
     if (p->fd >= 0)
         io->close(p->fd);
     buf_free(&p->pending);
+    free(p->taken.at);
     archive_file_state_free(&p->state);
     free(p);
     *pp = NULL;
@@ -42,28 +42,45 @@ static int fail(char *error, const char *path)
     return -1;
 }
 
-static uint64_t count_lines(struct bytes lines)
+/* What continues the last piece is not another. */
+static void add_piece(struct archive_pieces *pieces, struct bytes lines)
 {
-    uint64_t n = 0;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-        n++;
-        at++;
+    struct bytes *last = pieces->n > 0 ? &pieces->at[pieces->n - 1] : NULL;
+    pieces->bytes += lines.len;
+    if (last != NULL && last->ptr + last->len == lines.ptr) {
+        last->len += lines.len;
+        return;
     }
-    return n;
+    if (pieces->n == pieces->room) {
+        pieces->room = 2 * pieces->room + 16;
+        pieces->at = mem_realloc(pieces->at, pieces->room * sizeof *pieces->at);
+    }
+    pieces->at[pieces->n++] = lines;
 }
 
-static void count(struct archive_part *p, struct bytes lines, uint64_t end)
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end)
 {
+    add_piece(&p->taken, lines);
     p->state.length += lines.len;
-    p->state.lines += count_lines(lines);
+    p->state.lines += n;
     p->state.end = end;
 }
 
-void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end)
+static void append_taken(struct archive_part *p, struct buf *out)
 {
-    buf_append_bytes(&p->pending, lines);
-    count(p, lines, end);
+    for (size_t i = 0; i < p->taken.n; i++)
+        buf_append_bytes(out, p->taken.at[i]);
+}
+
+void archive_part_keep(struct archive_part *p)
+{
+    append_taken(p, &p->pending);
+    p->taken.n = p->taken.bytes = 0;
+}
+
+size_t archive_part_unwritten(const struct archive_part *p)
+{
+    return p->pending.len + p->taken.bytes;
 }
 
 static int make_directory(const char *path)
@@ -105,25 +122,35 @@ static int write_at_end(struct archive_part *p, struct bytes lines, char *error)
     return 0;
 }
 
-int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
+static int write_pending(struct archive_part *p, char *error)
 {
-    if (!p->named || p->pending.len == 0)
-        return 0;
-    if (write_at_end(p, buf_bytes(&p->pending), error) != 0)
+    if (p->pending.len > 0 && write_at_end(p, buf_bytes(&p->pending), error) != 0)
         return -1;
     buf_clear(&p->pending);
     return 0;
 }
 
-int archive_part_take_through(
-    struct archive_part *p, struct bytes lines, uint64_t end, char error[ARCHIVE_ERROR_TEXT])
+static int write_taken(struct archive_part *p, struct buf *room, char *error)
 {
-    assert(p->named && p->pending.len == 0);
-    count(p, lines, end);
-    if (write_at_end(p, lines, error) == 0)
+    if (p->taken.n == 0)
+        return 0;
+    buf_clear(room);
+    if (p->taken.n > 1)
+        append_taken(p, room);
+    if (write_at_end(p, p->taken.n > 1 ? buf_bytes(room) : p->taken.at[0], error) != 0)
+        return -1;
+    p->taken.n = p->taken.bytes = 0;
+    return 0;
+}
+
+int archive_part_write(struct archive_part *p, struct buf *room, char error[ARCHIVE_ERROR_TEXT])
+{
+    if (!p->named)
+        return 0;
+    if (write_pending(p, error) == 0 && write_taken(p, room, error) == 0)
         return 0;
     int saved = errno;
-    buf_append_bytes(&p->pending, lines);
+    archive_part_keep(p);
     errno = saved;
     return -1;
 }

@@ -1,7 +1,8 @@
 /* archive_part: one file of an archive while lines come to it, NAME.part.
  *
- * 1. Lines are taken into memory and written by archive_part_write; what is written is [0, written), what was taken is
- *    [0, state.length). A write that fails has changed nothing that counts: it is done again at the same place.
+ * 1. Lines are taken where they lie, as many pieces as come, and then written by archive_part_write or copied by
+ *    archive_part_keep, before their bytes go. What is written is [0, written), what was taken is [0, state.length). A write that
+ *    fails has changed nothing that counts: it is done again at the same place.
  * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it. */
 #ifndef MILLRACE_ARCHIVE_PART_H
 #define MILLRACE_ARCHIVE_PART_H
@@ -10,11 +11,19 @@
 #include "clock.h"
 
 #define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* so much in memory is worth a write */
-#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* so much in one piece is, before it is copied */
+#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* so much is, before it is copied */
+
+/* Lines that lie where they came. */
+struct archive_pieces {
+    struct bytes *at;
+    size_t n, room;
+    size_t bytes; /* all of them */
+};
 
 struct archive_part {
     struct archive_file_state state;
-    struct buf pending; /* taken and not written */
+    struct buf pending;          /* copied and not written */
+    struct archive_pieces taken; /* neither; behind what is pending */
     uint64_t written;
     int fd;            /* -1: not open */
     bool named;        /* a state that is safe names it */
@@ -31,12 +40,13 @@ struct archive_part *archive_part_recover(
     const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
 void archive_part_free(struct archive_part **p);
 
-void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t end);
-/* Takes and writes them without a copy; the part is named, nothing is pending. -1 with errno and the reason: they are taken,
- * and pending. */
-int archive_part_take_through(
-    struct archive_part *p, struct bytes lines, uint64_t end, char error[ARCHIVE_ERROR_TEXT]);
-/* 0, or -1 with errno and the reason. Does nothing while it is not named. */
-int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
+/* `n` lines; `end` is behind them in the stream. */
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end);
+/* What was taken is pending. */
+void archive_part_keep(struct archive_part *p);
+size_t archive_part_unwritten(const struct archive_part *p); /* bytes, pending or taken */
+/* Writes what is pending, then what was taken: one piece from where it lies, several gathered in `room`. 0, or -1 with errno and
+ * the reason: what is not written is pending. Does nothing while it is not named, when nothing may be taken. */
+int archive_part_write(struct archive_part *p, struct buf *room, char error[ARCHIVE_ERROR_TEXT]);
 
 #endif

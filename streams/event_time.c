@@ -2,18 +2,22 @@
 
 #include "json_fields.h"
 
+#include <endian.h>
 #include <stdlib.h>
 
 /* What is beyond is no time. */
 #define MOST INT64_C(1000000000000000)
-/* So many digits are always an int64_t. */
-#define PLAIN_DIGITS 18
+/* So many digits, a point among them or not, are an int64_t, and a double holds all of them. */
+#define PLAIN_DIGITS 15
+
+typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 
 struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain; /* the name can stand in a line in one way only, but for \u */
+    bool plain;        /* the name can stand in a line in one way only, but for \u */
+    lanes last_letter; /* of a plain name, in each of them */
     int64_t divisor;
 };
 
@@ -33,6 +37,8 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
     e->name = mem_strdup(field);
     e->name_length = strlen(field);
     e->plain = is_plain(field);
+    if (e->plain)
+        memset(&e->last_letter, field[e->name_length - 1], sizeof e->last_letter);
     e->divisor = divisor;
     return e;
 }
@@ -48,14 +54,16 @@ void event_time_free(struct event_time **ep)
     *ep = NULL;
 }
 
-/* At a glance.
+/* At a glance, from the end.
  *
- * Parsing all of a line costs more than all else that is done with it. In an object that holds no other object the bytes
- * "NAME" can be nothing but a string of their own: inside a string a quote has a backslash before it, and behind one that
- * closes a string no letter follows. What is followed by a colon is then a member's name, and if it stands there once, and
- * no \u can spell it otherwise, it is the only one. Whatever is less plain is left to the parser. */
+ * Parsing all of a line costs more than all else that is done with it. Of the members of one name the last counts, so it is
+ * looked for from the line's end on, and what stands before it does not matter. In a JSON object the bytes "NAME" with a brace
+ * or a comma before them and a colon behind are a member's name: in a string a quote has a backslash before it, and behind a
+ * string no letter follows. When only the line's last brace is behind it, it is a member of the line's own object; when no \u
+ * that could spell the name is behind it, it is the last one. A line in which neither these bytes nor such a \u nor another
+ * brace stands has no such member. Whatever is less plain is left to the parser. */
 
-typedef unsigned char lanes __attribute__((vector_size(16)));
+enum telling { TOLD, HAS_NONE, UNSURE };
 
 static inline lanes lanes_at(const char *at)
 {
@@ -69,60 +77,58 @@ static inline lanes equal(lanes v, char c)
     return (lanes)(v == (lanes){0} + (unsigned char)c);
 }
 
-/* Something to look at begins in the 16 bytes: an object, \u, or perhaps the name. */
+/* Where in 16 bytes something to look at ends: a brace, \u, or perhaps the name, of which the last letter and the quotes are
+ * compared. Looks at what stands before them, and at nothing behind. */
 static inline lanes marks_at(const struct event_time *e, const char *at)
 {
-    lanes here = lanes_at(at), next = lanes_at(at + 1);
-    return equal(here, '{') | (equal(here, '\\') & equal(next, 'u')) |
-           (equal(here, '"') & equal(next, e->name[0]) & equal(lanes_at(at + e->name_length + 1), '"'));
+    lanes here = lanes_at(at), before = lanes_at(at - 1);
+    return equal(here, '{') | equal(here, '}') | (equal(here, 'u') & equal(before, '\\')) |
+           (equal(here, '"') & (lanes)(before == e->last_letter) &
+               equal(lanes_at(at - e->name_length - 1), '"'));
 }
 
-static inline bool any(lanes v)
+static bool is_mark(const struct event_time *e, const char *begin, const char *at)
+{
+    if (*at == '{' || *at == '}')
+        return true;
+    if (*at == 'u')
+        return at > begin && at[-1] == '\\';
+    return *at == '"' && (size_t)(at - begin) > e->name_length && at[-(ptrdiff_t)e->name_length - 1] == '"';
+}
+
+/* Where in 8 of them, of which one at least is set, the last one is. */
+static inline int last_set(uint64_t eight)
+{
+    return 7 - __builtin_clzll(le64toh(eight)) / 8;
+}
+
+/* -1: none is set. */
+static inline int last_lane(lanes v)
 {
     uint64_t halves[2];
     memcpy(halves, &v, sizeof halves);
-    return (halves[0] | halves[1]) != 0;
+    return halves[1] != 0 ? 8 + last_set(halves[1]) : halves[0] != 0 ? last_set(halves[0]) : -1;
 }
 
-/* \u0074 may be a letter of the name. */
+/* The last one in [begin, end), of which the byte before is there too; NULL: none. */
+static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
+{
+    size_t reach = sizeof(lanes) + e->name_length + 1;
+    for (; (size_t)(end - begin) >= reach; end -= sizeof(lanes)) {
+        int lane = last_lane(marks_at(e, end - sizeof(lanes)));
+        if (lane >= 0)
+            return end - sizeof(lanes) + lane;
+    }
+    while (end > begin)
+        if (is_mark(e, begin, --end))
+            return end;
+    return NULL;
+}
+
+/* \u0074 may be a letter of the name; `at` is the u. */
 static bool spells_ascii(const char *at, const char *end)
 {
-    return end - at < 5 || (at[2] == '0' && at[3] == '0' && at[4] >= '2' && at[4] <= '7');
-}
-
-/* False: it is for the parser. *found is where the name's quote is. */
-static bool look_at(const struct event_time *e, const char *at, const char *end, const char **found)
-{
-    if (*at == '{' || (*at == '\\' && end - at > 1 && at[1] == 'u' && spells_ascii(at, end)))
-        return false;
-    if (*at != '"' || (size_t)(end - at) < e->name_length + 2 || at[e->name_length + 1] != '"' ||
-        memcmp(at + 1, e->name, e->name_length) != 0)
-        return true;
-    if (*found != NULL)
-        return false;
-    *found = at;
-    return true;
-}
-
-static bool look_at_each(
-    const struct event_time *e, const char *at, const char *upto, const char *end, const char **found)
-{
-    for (; at < upto; at++)
-        if (!look_at(e, at, end, found))
-            return false;
-    return true;
-}
-
-/* NULL: not once, or for the parser. */
-static const char *find_name(const struct event_time *e, struct bytes line)
-{
-    const char *at = line.ptr + 1, *end = line.ptr + line.len, *found = NULL;
-    size_t reach = 2 * sizeof(lanes) + e->name_length + 1;
-    for (; (size_t)(end - at) >= reach; at += 2 * sizeof(lanes))
-        if (any(marks_at(e, at) | marks_at(e, at + sizeof(lanes))) &&
-            !look_at_each(e, at, at + 2 * sizeof(lanes), end, &found))
-            return NULL;
-    return look_at_each(e, at, end, end, &found) ? found : NULL;
+    return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
 }
 
 static bool is_space(char c)
@@ -137,34 +143,59 @@ static const char *skip_space(const char *at, const char *end)
     return at;
 }
 
-/* A whole number and what ends a member. */
-static bool read_digits(const char *at, const char *end, int64_t *out)
+static bool is_digit(const char *at, const char *end)
 {
-    const char *begin = at;
+    return at < end && *at >= '0' && *at <= '9';
+}
+
+/* A number without sign and exponent, and what ends a member. With no more digits than a double tells apart, cutting the
+ * fraction off is what the parser's number comes to as well. */
+static bool read_number(const char *begin, const char *end, int64_t *out)
+{
+    const char *at = begin;
     int64_t n = 0;
-    while (at < end && *at >= '0' && *at <= '9' && at - begin < PLAIN_DIGITS)
+    while (is_digit(at, end) && at - begin <= PLAIN_DIGITS)
         n = 10 * n + (*at++ - '0');
     if (at == begin || (*begin == '0' && at - begin > 1))
+        return false;
+    if (at < end && *at == '.') {
+        if (!is_digit(++at, end))
+            return false;
+        while (is_digit(at, end))
+            at++;
+    }
+    if (at - begin > PLAIN_DIGITS)
         return false;
     at = skip_space(at, end);
     *out = n;
     return at < end && (*at == ',' || *at == '}');
 }
 
-static bool glance(const struct event_time *e, struct bytes line, int64_t *out)
+/* From the quote that ends the name. */
+static enum telling read_member(struct bytes line, const char *name, const char *behind, int64_t *out)
 {
-    if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
-        return false;
-    const char *name = find_name(e, line), *end = line.ptr + line.len;
-    if (name == NULL)
-        return false;
-    const char *before = name - 1; /* the line's first byte is no space */
+    const char *before = name - 1, *end = line.ptr + line.len; /* the line's first byte is a brace */
     while (is_space(*before))
         before--;
-    const char *at = skip_space(name + e->name_length + 2, end);
+    const char *at = skip_space(behind, end);
     if ((*before != '{' && *before != ',') || at == end || *at != ':')
-        return false;
-    return read_digits(skip_space(at + 1, end), end, out);
+        return UNSURE;
+    return read_number(skip_space(at + 1, end), end, out) ? TOLD : UNSURE;
+}
+
+static enum telling glance(const struct event_time *e, struct bytes line, int64_t *out)
+{
+    if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
+        return UNSURE;
+    const char *begin = line.ptr + 1, *end = line.ptr + line.len, *mark = end - 1;
+    while ((mark = last_mark(e, begin, mark)) != NULL) {
+        const char *name = mark - e->name_length;
+        if (*mark == '"' && memcmp(name, e->name, e->name_length) == 0)
+            return read_member(line, name - 1, mark + 1, out);
+        if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
+            return UNSURE;
+    }
+    return HAS_NONE;
 }
 
 static bool parse(struct event_time *e, struct bytes line, int64_t *out)
@@ -185,7 +216,8 @@ static bool parse(struct event_time *e, struct bytes line, int64_t *out)
 bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
 {
     int64_t n;
-    if ((!glance(e, line, &n) && !parse(e, line, &n)) || n > MOST)
+    enum telling told = glance(e, line, &n);
+    if (told == HAS_NONE || (told == UNSURE && !parse(e, line, &n)) || n > MOST)
         return false;
     *seconds = n / e->divisor;
     return true;

@@ -2,8 +2,8 @@
  *
  * 1. Of a line that is a JSON object the answer is what its field says: the last one of that name, at the top level, a number
  *    from 0 to 10^15; fractions are cut.
- * 2. A line that is no strict JSON may still tell a time, when the field stands in it once and plainly ("t": 1331923247):
- *    such a line is not judged here. One that tells none has none. */
+ * 2. A line that is no strict JSON may still tell a time, when the field stands in it plainly ("t": 1331923247), the last one if
+ *    there are several: such a line is not judged here. One that tells none has none. */
 #ifndef MILLRACE_EVENT_TIME_H
 #define MILLRACE_EVENT_TIME_H
 

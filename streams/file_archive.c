@@ -65,6 +65,7 @@ struct file_archive {
     struct file_archive_numbers numbers;
     char named[NAME_TEXT]; /* the name made last */
     struct minute minutes[MINUTES];
+    struct buf room; /* for pieces that are written together */
 };
 
 /* Want of room passes; what else fails is final. */
@@ -133,12 +134,6 @@ static struct archive_part *known_part(struct file_archive *a, int64_t when)
     const struct minute *m = place_of_minute(a, when);
     bool known = m->part != NULL && m->part->stage == PART_OPEN && when >= m->first && when <= m->last;
     return known ? m->part : NULL;
-}
-
-bool file_archive_is_one_file(struct file_archive *a, int64_t time, int64_t other)
-{
-    struct archive_part *p = known_part(a, time);
-    return p != NULL && p == known_part(a, other);
 }
 
 static bool is_ours(const struct file_archive *a, const char *name)
@@ -214,34 +209,22 @@ static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
-    size_t n = p->named ? p->pending.len : 0;
-    if (archive_part_write(p, error) != 0) {
+    size_t before = archive_part_unwritten(p);
+    int rc = archive_part_write(p, &a->room, error);
+    if (rc != 0)
         set_trouble(a, is_want_of_room(errno), error);
-        return -1;
-    }
-    a->numbers.pending -= n;
-    return 0;
+    a->numbers.pending -= before - archive_part_unwritten(p);
+    return rc;
 }
 
-static bool may_write(const struct file_archive *a)
+/* What is worth a write is written before its bytes go; the rest, and what cannot be written, waits in memory. */
+static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
-    return !a->no_room && !a->failed;
-}
-
-/* What is worth a write is written from where it lies; what cannot be waits in memory. */
-static void take_into(struct file_archive *a, struct archive_part *p, struct bytes lines)
-{
-    char error[ARCHIVE_ERROR_TEXT];
-    a->numbers.pending += lines.len;
-    if (lines.len < ARCHIVE_PART_PIECE || !p->named || !may_write(a) || write_part(a, p) != 0) {
-        archive_part_take(p, lines, a->cursor.offset);
-    } else if (archive_part_take_through(p, lines, a->cursor.offset, error) == 0) {
-        a->numbers.pending -= lines.len;
-    } else {
-        set_trouble(a, is_want_of_room(errno), error);
-    }
-    if (p->pending.len >= ARCHIVE_PART_BUFFER && may_write(a))
+    bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
+    if (worth && p->named && !a->no_room && !a->failed)
         write_part(a, p);
+    else
+        archive_part_keep(p);
 }
 
 bool file_archive_has_state(const struct file_archive *a)
@@ -260,16 +243,26 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     a->changed = true;
 }
 
-void file_archive_take(struct file_archive *a, struct bytes lines, int64_t time)
+static void take_run(struct file_archive *a, const struct archive_run *run)
 {
-    struct archive_part *p = part_of_time(a, time);
+    struct archive_part *p = part_of_time(a, run->time);
     if (p->state.lines == 0)
         p->state.first = a->cursor.offset;
-    a->cursor.offset += lines.len;
+    a->cursor.offset += run->lines.len;
+    archive_part_take(p, run->lines, run->n, a->cursor.offset);
     p->last_taken = a->now;
+    a->numbers.bytes += run->lines.len;
+    a->numbers.pending += run->lines.len;
+}
+
+void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        take_run(a, &runs[i]);
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i]->taken.n > 0)
+            write_or_keep(a, a->parts[i]);
     a->changed = true;
-    a->numbers.bytes += lines.len;
-    take_into(a, p, lines);
 }
 
 void file_archive_roll(struct file_archive *a)
@@ -610,6 +603,7 @@ void file_archive_close(struct file_archive **ap)
     free(a->parts);
     if (a->lock_fd >= 0)
         io->close(a->lock_fd);
+    buf_free(&a->room);
     free(a->state_path);
     free(a->format);
     free(a);

@@ -58,10 +58,14 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* The stream's id and where it begins for us; only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* Whole lines, at the cursor, of this time (unix seconds, at least 0). */
-void file_archive_take(struct file_archive *a, struct bytes lines, int64_t time);
-/* Lines of these two times are known to go to one file now: they may be taken together. */
-bool file_archive_is_one_file(struct file_archive *a, int64_t time, int64_t other);
+/* Whole lines of one time. */
+struct archive_run {
+    struct bytes lines;
+    uint64_t n;
+    int64_t time; /* unix seconds, at least 0 */
+};
+/* Runs that follow one another, from the cursor on. */
+void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
 /* The stream goes on at `after`. */
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* No more lines to the files of now: the next line begins another (SIGHUP). */

@@ -67,6 +67,8 @@ struct writer {
     struct loop_notify *notify;
     struct event *ticker;
     struct event_time *event_time; /* NULL: by arrival */
+    struct archive_run *runs;      /* of the lines that are being taken */
+    size_t n_runs, room_for_runs;
     char *state_path;
     bool draining;
     uint64_t gaps, untimed;
@@ -110,23 +112,48 @@ static int64_t time_of(struct writer *w, struct bytes line)
     return now_seconds();
 }
 
-/* Neighbours of one file go out together. */
+static void add_run(struct writer *w, struct bytes line, int64_t time)
+{
+    struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
+    if (last != NULL && last->time == time) {
+        last->lines.len += line.len;
+        last->n++;
+        return;
+    }
+    if (w->n_runs == w->room_for_runs) {
+        w->room_for_runs = 2 * w->room_for_runs + 256;
+        w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
+    }
+    w->runs[w->n_runs++] = (struct archive_run){.lines = line, .n = 1, .time = time};
+}
+
 static void take_by_event(struct writer *w, struct bytes lines)
 {
-    size_t begin = 0, at = 0;
-    int64_t last = 0;
-    while (at < lines.len) {
-        const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
-        size_t n = (size_t)(lf - (lines.ptr + at)) + 1;
-        int64_t when = time_of(w, bytes_of(lines.ptr + at, n - 1));
-        if (at > begin && when != last && !file_archive_is_one_file(w->archive, last, when)) {
-            file_archive_take(w->archive, bytes_of(lines.ptr + begin, at - begin), last);
-            begin = at;
-        }
-        last = when;
+    w->n_runs = 0;
+    for (size_t at = 0; at < lines.len;) {
+        const char *line = lines.ptr + at, *lf = memchr(line, '\n', lines.len - at);
+        size_t n = (size_t)(lf - line) + 1;
+        add_run(w, bytes_of(line, n), time_of(w, bytes_of(line, n - 1)));
         at += n;
     }
-    file_archive_take(w->archive, bytes_of(lines.ptr + begin, at - begin), last);
+    file_archive_take(w->archive, w->runs, w->n_runs);
+}
+
+static uint64_t count_lines(struct bytes lines)
+{
+    uint64_t n = 0;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
+static void take_by_arrival(struct writer *w, struct bytes lines)
+{
+    struct archive_run run = {.lines = lines, .n = count_lines(lines), .time = now_seconds()};
+    file_archive_take(w->archive, &run, 1);
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -135,7 +162,7 @@ static void on_lines(struct bytes lines, void *arg)
     if (w->event_time != NULL)
         take_by_event(w, lines);
     else
-        file_archive_take(w->archive, lines, now_seconds());
+        take_by_arrival(w, lines);
     if (file_archive_is_full(w->archive)) {
         stream_client_pause(w->stream);
         loop_notify_wake(w->notify);
@@ -326,6 +353,7 @@ static void stop(void *ctx)
         event_free(w->ticker);
     loop_notify_free(&w->notify);
     event_time_free(&w->event_time);
+    free(w->runs);
     free(w->state_path);
     free(w);
 }
