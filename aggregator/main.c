@@ -202,14 +202,16 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
 
 static int open_client(struct wiring *w, struct options *o, struct config_error *error)
 {
-    const char *url = peer_url(o, "pubsub");
-    struct http_client_config c = {
-        .base = daemon_base(w->app.daemon), .url = url, .max_connections = (int)w->app.streams.n + 2};
-    w->client = http_client_new(&c);
-    if (w->client)
-        return 0;
-    snprintf(error->text, sizeof(error->text), "pubsub_url: %s is no address", url);
-    return EX_CONFIG;
+    char *token;
+    int status = daemon_read_token(options_text(o, "pubsub_token_file"), &token, error);
+    if (status != 0)
+        return status;
+    w->client = http_client_new(&(struct http_client_config){.base = daemon_base(w->app.daemon),
+        .url = peer_url(o, "pubsub"),
+        .max_connections = (int)w->app.streams.n + 2,
+        .auth_token = token});
+    free(token);
+    return 0;
 }
 
 static int open_parts(struct wiring *w, struct options *o, struct config_error *error)

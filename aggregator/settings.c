@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include "peers.h"
 #include "read_protocol.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ const struct option_row settings_rows[] = {
     {.name = "pubsub_url",
         .type = OPTION_STRING,
         .help = "where streams come from; the file's [pubsub] unless given"},
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},
     {.name = "streams",
         .type = OPTION_STRING,
         .fallback = "clicks",
@@ -114,6 +116,8 @@ int settings_check(struct options *o, struct config_error *error)
     int result = settings_read_streams(o, &streams, error);
     if (result == 0)
         result = options_check_name(o, "cursor", error);
+    if (result == 0)
+        result = peer_check(o, "pubsub", error);
     if (result == 0)
         result = settings_read_counters(o, &counters, error);
     if (counters)

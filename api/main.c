@@ -12,13 +12,18 @@ static const struct option_row options[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "where the aggregator is; by default as its section says"},
+    {.name = "aggregator_token_file",
+        .type = OPTION_STRING,
+        .help = "the token that the aggregator asks for"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .help =
             "where sortdb is; by default as its section says, and without one the aggregator has everything"},
+    {.name = "sortdb_token_file", .type = OPTION_STRING, .help = "the token that sortdb asks for"},
     {.name = "queue_url",
         .type = OPTION_STRING,
         .help = "where simplequeue is; by default as its section says"},
+    {.name = "queue_token_file", .type = OPTION_STRING, .help = "the token that simplequeue asks for"},
     {.name = "upstream_timeout",
         .type = OPTION_DURATION,
         .fallback = "20s",
@@ -42,12 +47,21 @@ static int read_counters(struct options *o, struct counters **out, struct config
     return config_fail(error, NULL, 0, "what is counted is in the configuration: give --config FILE");
 }
 
+static bool has_archive(struct options *o)
+{
+    return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
+}
+
 static int api_check(struct options *o, struct config_error *error)
 {
     struct counters *c = NULL;
     int r = read_counters(o, &c, error);
     counters_free(&c);
-    return r;
+    if (r == 0 && has_archive(o))
+        r = peer_check(o, "sortdb", error);
+    if (r == 0)
+        r = peer_check(o, "aggregator", error);
+    return r == 0 ? peer_check(o, "simplequeue", error) : r;
 }
 
 static void api_stop(void *ctx)
@@ -59,31 +73,58 @@ static void api_stop(void *ctx)
     free(api);
 }
 
-static int connect_peers(struct daemon *d, struct api *api, struct config_error *error)
+static int add_source(struct sources_config *sources, struct options *o, const char *name,
+    const char *token_file, char **token, struct config_error *error)
+{
+    int status = daemon_read_token(options_text(o, token_file), token, error);
+    sources->urls[sources->n] = peer_url(o, name);
+    sources->tokens[sources->n++] = *token;
+    return status;
+}
+
+static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
-    const char *queue = peer_url(o, "simplequeue");
     struct sources_config sources = {.base = daemon_base(d), .timeout = timeout};
-    if (options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", ""))
-        sources.urls[sources.n++] = peer_url(o, "sortdb");
-    sources.urls[sources.n++] = peer_url(o, "aggregator");
-    const struct http_client_config client = {
-        .base = daemon_base(d), .url = queue, .max_connections = 32, .timeout = timeout};
-    api->sources = sources_new(&sources);
-    api->queue = http_client_new(&client);
-    if (api->sources && api->queue)
-        return 0;
-    snprintf(error->text, sizeof error->text, "%s is no address: http://HOST:PORT or unix:PATH",
-        api->sources ? queue : sources.urls[0]);
-    return 78;
+    char *sortdb = NULL, *aggregator = NULL;
+    int status = 0;
+    if (has_archive(o))
+        status = add_source(&sources, o, "sortdb", "sortdb_token_file", &sortdb, error);
+    if (status == 0)
+        status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
+    if (status == 0)
+        api->sources = sources_new(&sources);
+    free(sortdb);
+    free(aggregator);
+    return status;
+}
+
+static int connect_queue(struct daemon *d, struct api *api, usec_t timeout, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    char *token;
+    int status = daemon_read_token(options_text(o, "queue_token_file"), &token, error);
+    if (status != 0)
+        return status;
+    api->queue = http_client_new(&(struct http_client_config){.base = daemon_base(d),
+        .url = peer_url(o, "simplequeue"),
+        .max_connections = 32,
+        .timeout = timeout,
+        .auth_token = token});
+    free(token);
+    return 0;
 }
 
 static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct api *api = mem_zalloc(sizeof *api);
+    usec_t timeout = options_int(daemon_options(d), "upstream_timeout") * USEC_PER_MSEC;
     api->max_rows = (uint64_t)options_int(daemon_options(d), "max_rows");
-    int status = read_counters(daemon_options(d), &api->counters, error) ? 78 : connect_peers(d, api, error);
+    int status = read_counters(daemon_options(d), &api->counters, error) ? 78 : 0;
+    if (status == 0)
+        status = connect_sources(d, api, timeout, error);
+    if (status == 0)
+        status = connect_queue(d, api, timeout, error);
     if (status) {
         api_stop(api);
         return status;

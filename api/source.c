@@ -49,7 +49,8 @@ struct sources *sources_new(const struct sources_config *config)
             .url = config->urls[s->n],
             .max_connections = CONNECTIONS,
             .timeout = config->timeout,
-            .idle_timeout = config->timeout};
+            .idle_timeout = config->timeout,
+            .auth_token = config->tokens[s->n]};
         s->clients[s->n] = http_client_new(&client);
         if (!s->clients[s->n]) {
             sources_free(&s);

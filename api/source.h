@@ -38,7 +38,8 @@ struct sources_config {
     struct event_base *base;
     size_t n; /* 1..SOURCE_MAX */
     const char *urls[SOURCE_MAX];
-    usec_t timeout; /* of a question */
+    const char *tokens[SOURCE_MAX]; /* that each asks for; NULL: none; copied */
+    usec_t timeout;                 /* of a question */
 };
 /* NULL when a url is no address. */
 struct sources *sources_new(const struct sources_config *config);

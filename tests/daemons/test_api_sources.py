@@ -1,5 +1,6 @@
 """The API over an archive and an aggregator that this test plays: both are added, a swap between them starts the question
 over, and what cannot be had whole is refused."""
+import os
 import urllib.parse
 
 import harness
@@ -51,6 +52,30 @@ class ApiSources(harness.MillraceTest):
         self.assertEqual((got["total"], got["complete_until"]), (7, MARCH + 60))
         self.assertNotIn("after=", self.archive.asked[-1])
         self.assertIn("&after=3", self.live.asked[-1])
+
+    def test_each_gets_the_token_it_asks_for(self):
+        queue, seen = Source(self), {}
+        for name in ("sortdb", "aggregator", "queue"):
+            os.chmod(self.write(name + ".token", "of-" + name), 0o600)
+
+        def note(name, answer=lambda h: False):
+            def act(h):
+                seen[name] = h.headers["Authorization"]
+                return answer(h)
+            return act
+        self.archive.act, self.live.act = note("sortdb", self.archive.act), note("aggregator")
+        queue.act = note("queue")
+        urls = ["--sortdb-url", self.archive.url, "--aggregator-url", self.live.url, "--queue-url", queue.url]
+        tokens = ["--%s-token-file=%s" % (name, self.path(name + ".token")) for name in ("sortdb", "aggregator", "queue")]
+        self.api.stop()
+        self.api = self.start("api", "--config", self.path("test.conf"), *urls, *tokens)
+        self.total()
+        self.assertEqual(self.api.post("/v1/events", b"{}").status, 200)
+        self.assertEqual(seen, {name: "Bearer of-" + name for name in ("sortdb", "aggregator", "queue")})
+        for missing in range(3):
+            refused = self.run_program("api", "--config", self.path("test.conf"), *urls, tokens[missing] + "-no")
+            self.assertEqual(refused.returncode, 78, refused)
+            self.assertIn(b"cannot open the token file", refused.stderr)
 
     def test_an_empty_archive_is_asked_first_all_the_same(self):
         self.archive.generation = self.archive.through = 0
