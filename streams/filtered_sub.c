@@ -193,6 +193,18 @@ static bool read_filter(const struct filtered_subs *s, struct http_request *req,
     return *out != NULL;
 }
 
+/* bitly's clients say which form they can read; there is one. */
+static bool check_form(struct http_request *req)
+{
+    bool multipart;
+    if (!http_param_bool(req, "multipart", false, &multipart))
+        return false;
+    if (multipart)
+        http_problem(
+            req, 400, "bad-parameter", "ask for multipart=0", "lines are sent as they are, not as parts");
+    return !multipart;
+}
+
 static bool read_from(struct http_request *req, char out[64])
 {
     struct bytes from = BYTES_LITERAL("latest");
@@ -234,7 +246,7 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     struct line_filter *filter;
     bool follow;
     if (!http_param_name(req, "stream", s->stream, stream) ||
-        !http_param_bool(req, "follow", true, &follow) || !read_from(req, from) ||
+        !http_param_bool(req, "follow", true, &follow) || !check_form(req) || !read_from(req, from) ||
         !read_filter(s, req, &filter))
         return;
     struct filtered_sub *h = mem_zalloc(sizeof *h);

@@ -23,6 +23,13 @@ static const struct option_row option_rows[] = {
     {.name = "to_pubsub_token_file",
         .type = OPTION_STRING,
         .help = "the token that one asks for (default: pubsub_token_file, when it is the same pubsub)"},
+    {.name = "publish_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "30s",
+        .min = 10,
+        .max = 600000,
+        .unit = "ms",
+        .help = "for that pubsub's answer"},
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "the producer's name there (default: the id of the filtered stream)"},
@@ -262,6 +269,7 @@ static const struct http_route routes[] = {
     {.path = "/sub",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = serve_sub,
+        .params = "stream from follow multipart filter_subject filter_pattern",
         .help = "the filtered stream: stream, from, follow, filter_subject and filter_pattern"},
     {.path = NULL},
 };
@@ -292,6 +300,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     p->destination = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
         .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
         .max_connections = 1,
+        .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
         .auth_token = token});
     free(token);
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import threading
 import time
 
@@ -125,6 +126,20 @@ class Republish(FilteredTest):
         wait_until(lambda: b"line-too-large" in f.get("/health").body, lambda: f.get("/health").text)
         f.stop()
 
+    def test_a_destination_that_does_not_answer_is_asked_again(self):
+        self.publish({"n": 1})
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            f = self.filtered("--to_stream=out", "--to_pubsub_url=http://127.0.0.1:%d" % silent.getsockname()[1],
+                              "--publish-timeout=100ms").wait_listening()
+            silent.settimeout(harness.PATIENCE)
+            asked = [silent.accept()[0] for _ in range(2)]
+            wait_until(lambda: b"no reply in time" in f.get("/health").body, lambda: f.get("/health").text)
+            for connection in asked:
+                connection.close()
+            f.stop()
+
     def test_a_first_start_may_begin_at_the_end(self):
         self.publish({"n": 1})
         f = self.filtered("--to_stream=out", "--from=latest").wait_ready()
@@ -220,6 +235,20 @@ class Sub(FilteredTest):
             self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
         self.pubsub.stop()
         self.assertEqual(f.get("/sub").json()["code"], "upstream-unavailable")
+        f.stop()
+
+    def test_parameters_that_it_does_not_have(self):
+        """A slip of the pen would be answered with every line, or with other lines than were meant."""
+        self.publish({"n": 1})
+        f = self.filtered().wait_ready()
+        for target, code, words in (("form=earliest", "unknown-parameter", "did you mean from?"),
+                                    ("filter_subjct=n&filter_pattern=1", "unknown-parameter", "filter_subject"),
+                                    ("from=0&from=9", "bad-parameter", "more than once"),
+                                    ("multipart=1", "bad-parameter", "multipart=0")):
+            reply = f.get("/sub?follow=0&" + target)
+            self.assertEqual((reply.status, reply.json()["code"]), (400, code), target)
+            self.assertIn(words, reply.text)
+        self.assertEqual(f.get("/sub?stream=s&from=earliest&follow=0&multipart=0").body, b'{"n": 1}\n')
         f.stop()
 
     def test_offsets_that_do_not_fit_are_answered_as_pubsub_does(self):
