@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 
 import harness
 import power_cut
@@ -46,9 +45,14 @@ class AtRandom(Logged):
             self.publish(self.random.randrange(1, 60))
             if n % 10 == 5:
                 w.process.send_signal(signal.SIGHUP)
-            time.sleep(0.005)
+            if n % 2 == 1:
+                self.wait_committed()
         self.finish(w, len(self.stream()))
         return harness.read_file(self.path("iolog"))
+
+    def wait_committed(self):
+        wait_until(lambda: os.path.exists(self.path("out", STATE)) and int(self.state()["offset"]) == len(self.stream()),
+                   "a commit")
 
     def move(self, root):
         path = os.path.join(root, STATE)

@@ -149,12 +149,20 @@ class Files(QueueTest):
 class Waiting(QueueTest):
     """What it waits for may take long; it says so, keeps nothing back meanwhile and can be stopped."""
 
-    def stop(self, p, status, within=6):
+    def stop(self, p, status):
+        """Long before --timeout (60 s), and before a request is given up (30 s)."""
         p.send_signal(signal.SIGTERM)
-        ended = p.wait(within)
+        ended = p.wait(20)
         said = p.stderr.read()
         self.assertEqual(ended, status, said)
         return said
+
+    @staticmethod
+    def waits(p):
+        """It has its signal handlers, and sleeps."""
+        with open("/proc/%d/status" % p.pid) as f:
+            fields = dict(line.split(":", 1) for line in f)
+        return int(fields["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1 and fields["State"].split()[0] == "S"
 
     def test_lines_of_a_slow_pipe_are_not_kept_for_a_full_batch(self):
         for batch in (["--batch=1000"], ["--batch=1000", "--producer=p"]):
@@ -163,21 +171,23 @@ class Waiting(QueueTest):
             p.stdin.write(numbered(3))
             p.stdin.flush()
             wait_until(lambda: self.depth() == before + 3, "three lines, though the pipe stays open")
-            for i in range(3, 20):  # a trickle is never idle for long
-                p.stdin.write(numbered(1, i))
+            written = 3
+            while self.depth() == before + 3:  # a trickle is never idle for long, and is not waited for either
+                p.stdin.write(numbered(1, written))
                 p.stdin.flush()
+                written += 1
                 time.sleep(0.03)
-            self.assertGreater(self.depth(), before + 3)
+            self.assertLess(written, 1000, "not a full batch")
             p.stdin.write(b'{"n":')
             p.stdin.flush()
-            wait_until(lambda: self.depth() == before + 20, "all whole lines")
+            wait_until(lambda: self.depth() == before + written, "all whole lines")
             self.stop(p, 130)
-            self.assertEqual(self.stored()[before:], numbered(20).splitlines(), "half a line is none")
+            self.assertEqual(self.stored()[before:], numbered(written).splitlines(), "half a line is none")
             p.stdin.close()
 
     def test_a_terminal_on_which_nothing_is_typed_can_be_left(self):
         p = self.begin(stdin=subprocess.PIPE)
-        time.sleep(0.2)
+        wait_until(lambda: self.waits(p), "it to wait for input")
         self.stop(p, 130)
         p.stdin.close()
 
@@ -250,6 +260,17 @@ class Follow(QueueTest):
             pass
         return names
 
+    def read_of(self, p):
+        """How far of the log it has read; 0: it has not opened it."""
+        for fd in os.listdir("/proc/%d/fd" % p.pid):
+            try:
+                if os.readlink("/proc/%d/fd/%s" % (p.pid, fd)) == self.log:
+                    with open("/proc/%d/fdinfo/%s" % (p.pid, fd)) as f:
+                        return int(f.readline().split()[1])
+            except OSError:
+                pass
+        return 0
+
     def wait_stored(self):
         wait_until(lambda: self.depth() >= self.n, lambda: "%d lines, %d are there" % (self.n, self.depth()))
         self.assertEqual(self.stored(), numbered(self.n).splitlines())
@@ -259,6 +280,10 @@ class Follow(QueueTest):
             if os.path.exists("%s.%d" % (self.log, i)):
                 os.rename("%s.%d" % (self.log, i), "%s.%d" % (self.log, i + 1))
         os.rename(self.log, self.log + ".1")
+
+    def is_later(self):
+        """A file that is made now is newer than what was rotated last."""
+        return os.stat(self.write("clock", "")).st_mtime_ns > os.stat(self.log + ".1").st_mtime_ns
 
     def interrupt(self, p):
         p.send_signal(signal.SIGINT)
@@ -274,7 +299,8 @@ class Follow(QueueTest):
         with open(self.log, "ab") as f:
             f.write(b'{"n":')
             f.flush()
-            time.sleep(0.3)
+            wait_until(lambda: self.read_of(p) == os.path.getsize(self.log), "it to be read")
+            time.sleep(0.3)  # however long nothing follows
             self.assertEqual(self.depth(), self.n, "half a line is none")
             f.write(b"%d}\n" % self.n)
         self.n += 1
@@ -295,7 +321,7 @@ class Follow(QueueTest):
         self.log_lines(10)
         for _ in range(2):
             self.rotate()
-            time.sleep(0.01)
+            wait_until(self.is_later, "the file system's clock to have gone on")
             self.log_lines(10)
         p = self.follow()
         self.wait_stored()

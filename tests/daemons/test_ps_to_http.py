@@ -2,6 +2,7 @@
 # full: MILLRACE_ROUNDS=200
 import http.server
 import os
+import signal
 import socket
 import threading
 import time
@@ -200,17 +201,20 @@ class ToStrangers(Base):
 
     def test_a_stop_waits_for_the_answer(self):
         """What was delivered is committed: the next life does not deliver it again."""
-        asked = threading.Event()
+        asked, may_answer = threading.Event(), threading.Event()
 
         def mood(body):
             asked.set()
-            time.sleep(0.5)
+            may_answer.wait(harness.PATIENCE)
             return 200
         self.server.mood = mood
         p = self.post("--batch=10").wait_ready()
         self.publish(10)
         self.assertTrue(asked.wait(harness.PATIENCE))
-        p.stop()
+        p.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: " stopping" in p.log, "it to be told")
+        may_answer.set()
+        self.assertEqual(p.process.wait(harness.PATIENCE), 0, p.log)
         wait_until(lambda: self.server.lines() == self.sent(), "them to be taken, answer or no answer")
         self.server.mood = 200
         p = self.post().wait_ready()

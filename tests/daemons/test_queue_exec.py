@@ -1,5 +1,7 @@
 """queue_exec: any command for what is on a queue, also one that fails, hangs, floods or is killed."""
 import os
+import re
+import signal
 import time
 
 import harness
@@ -104,7 +106,7 @@ class Faults(Exec):
         script = self.script("trap '' TERM\nif [ -e %s ]; then sleep 1000 & echo $! >> %s; wait; sleep 1000; fi\ncat >> %s" % (
             hang, self.path("pids"), self.out))
         self.put(5)
-        daemon = self.exec("--timeout=200ms", "--", script, ready=False).wait_listening()
+        daemon = self.exec("--timeout=1s", "--", script, ready=False).wait_listening()
         wait_until(lambda: self.read("pids").count(b"\n") >= 2, "it to be tried again")
         first = int(self.read("pids").split()[0])
         wait_until(lambda: is_gone(first), "what it started to be killed")
@@ -114,12 +116,18 @@ class Faults(Exec):
         self.assertEqual(self.read(), b"0\n1\n2\n3\n4\n")
 
     def test_leases_last_as_long_as_the_command(self):
-        script = self.script("cat >> %s; sleep 1" % self.out)
+        script = self.script("cat >> %s; until [ -e %s ]; do sleep 0.05; done" % (self.out, self.path("enough")))
         self.put(3)
-        self.exec("--lease=200ms", "--", script)
+        self.exec("--lease=1500ms", "--", script)
+        wait_until(lambda: self.touches() >= 4, "more than a lease, extended each third of it")
+        self.write("enough", "")
         self.wait_empty()
         self.assertEqual(self.read(), b"0\n1\n2\n", "nothing was given out again meanwhile")
         self.assertEqual(self.numbers()["expired"], 0)
+
+    def touches(self):
+        told = re.search(r'requests_total\{endpoint="/touch",status="200"\} (\d+)', self.queue.get("/metrics").text)
+        return int(told.group(1)) if told else 0
 
     def test_a_flood_is_read_and_not_logged(self):
         script = self.script("cat > /dev/null; echo first; yes flood | head -c 19999998; echo last >&2; exit 3")
@@ -161,11 +169,16 @@ class Faults(Exec):
 
     def test_stop_waits_for_the_run(self):
         self.put(1)
-        daemon = self.exec("--", self.script("echo run >> %s; sleep 0.5; cat >> %s" % (self.path("runs"), self.out)),
-                           ready=False)
+        script = self.script("echo run >> %s; until [ -e %s ]; do sleep 0.05; done; cat >> %s" % (
+            self.path("runs"), self.path("enough"), self.out))
+        daemon = self.exec("--", script, ready=False)
         wait_until(lambda: self.read("runs"), "it to run")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: " stopping" in daemon.log, "it to be told")
+        self.assertTrue(daemon.alive())
+        self.write("enough", "")
         began = time.monotonic()
-        daemon.stop()
+        self.assertEqual(daemon.process.wait(harness.PATIENCE), 0, daemon.log)
         self.assertLess(time.monotonic() - began, 5)
         self.assertEqual(self.read(), b"0\n")
         self.assertEqual(self.numbers()["depth"], 0)

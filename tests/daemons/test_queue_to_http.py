@@ -92,12 +92,13 @@ class Flow(ToHttp):
 
 class Faults(ToHttp):
     """Whatever the fault: it slows down within one try, sees at most a few tries, loses and reorders nothing, and is at
-    full speed again within 5 s."""
+    full speed again within 5 s: the first message has come, and behind it nothing is waited for any more. How long 250 then take,
+    one by one through a server in Python, is the machine's."""
     FAULT = max(0.6, harness.rounds(0))  # seconds
 
-    def ride_out(self, begin, end, backoff="400ms"):
+    def ride_out(self, begin, end, backoff="400ms", timeout="3s"):
         sink = Sink(self)
-        self.sender(sink.url + "/in", "--timeout=300ms", "--backoff-max=" + backoff)
+        sender = self.sender(sink.url + "/in", "--timeout=" + timeout, "--backoff-max=" + backoff)
         put = [0]
 
         def put_more(n):
@@ -114,10 +115,16 @@ class Faults(ToHttp):
         sink = end(sink) or sink
         ended = time.monotonic()
         put_more(50)
+        first = wait_until(lambda: next((r[0] for r in sink.requests if r[0] >= ended and r[1] == 200), None), "the first to arrive")
+        self.assertLess(first - ended, 5)
+        faults = self.faults(sender)
         wait_until(lambda: len(self.all_messages(sink)) >= put[0], "everything to arrive")
-        self.assertLess(time.monotonic() - ended, 5)
         self.assertEqual(self.first_arrivals(sink), [b"%06d" % i for i in range(put[0])])
         self.wait_empty()
+        return self.faults(sender) - faults
+
+    def faults(self, sender):
+        return sender.stats()["destination_faults"]
 
     def all_messages(self, sink):
         return getattr(sink, "before", []) + sink.messages()
@@ -133,18 +140,18 @@ class Faults(ToHttp):
         return set_it
 
     def test_500(self):
-        self.ride_out(self.switch(500), self.switch(200), backoff="2s")
+        self.assertEqual(self.ride_out(self.switch(500), self.switch(200), backoff="2s"), 0)
 
     def test_429(self):
-        self.ride_out(self.switch(429), self.switch(200))
+        self.assertEqual(self.ride_out(self.switch(429), self.switch(200)), 0)
 
     def test_no_answer(self):
         def hang(sink):
             sink.behave = lambda body: "hang"
-        self.ride_out(hang, self.switch(200))
+        self.ride_out(hang, self.switch(200), timeout="300ms")  # in which a slow machine may not answer either
 
     def test_reset(self):
-        self.ride_out(self.switch("reset"), self.switch(200))
+        self.assertEqual(self.ride_out(self.switch("reset"), self.switch(200)), 0)
 
     def test_gone(self):
         def leave(sink):
@@ -155,10 +162,10 @@ class Faults(ToHttp):
             back = Sink(self, sink.port)
             back.before = sink.messages()
             return back
-        self.ride_out(leave, come_back)
+        self.assertEqual(self.ride_out(leave, come_back), 0)
 
     def test_401_is_waited_out_and_buries_nothing(self):
-        self.ride_out(self.switch(401), self.switch(200))
+        self.assertEqual(self.ride_out(self.switch(401), self.switch(200)), 0)
         self.assertEqual(self.dead(), [])
 
     def test_the_stated_rate(self):
