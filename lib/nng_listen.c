@@ -13,10 +13,17 @@ static char *next_url(const char **list)
     return bytes_next_word(list, ", ", &url) ? bytes_dup(url) : NULL;
 }
 
+/* Without one nng takes any, which nobody would find. */
+static bool has_port(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    return colon && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, ']');
+}
+
 static const char *why_not(const char *url, bool token)
 {
     bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
-    if (!tcp && !ipc)
+    if (!ipc && !(tcp && has_port(url + 6)))
         return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
     if (tcp && token)
         return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "

@@ -152,6 +152,7 @@ class Everywhere:
 
     def test_settings_that_cannot_be(self):
         for url, hint in (("http://127.0.0.1:1", b"tcp://"), ("tcp://127.0.0.1:99999", b"tcp://127.0.0.1:99999"),
+                          ("tcp://127.0.0.1", b"ADDRESS:PORT"), ("tcp://[::1]", b"ADDRESS:PORT"), ("tcp://a:0,tcp://b:", b"tcp://b:"),
                           ("ipc://" + self.path("no", "such"), b"no/such")):
             bad = self.run_program("simplequeue", "--port=0", "--nng-listen=" + url)
             self.assertEqual(bad.returncode, 78, bad.stderr)
@@ -195,7 +196,7 @@ class DiskOverIpc(Everywhere, OnDisk, NngTest):
 
 class CommitTest(OnDisk, NngTest):
     """With a policy that makes commits slow enough to look at what is not committed."""
-    SLOW = "--sync=250"
+    SLOW = "--sync=1000"
     SLOWER = "--sync=1500"  # where the test must look at something before it is committed
 
     def queue(self, *args, **kw):
