@@ -30,13 +30,6 @@ class JournalToolTest(MillraceTest):
         self.assertGreater(len(segments), 2)
         return os.path.dirname(segments[0]), segments, b"".join(lines)
 
-    def flip(self, path, at):
-        with open(path, "r+b") as f:
-            f.seek(at)
-            byte = f.read(1)[0]
-            f.seek(at)
-            f.write(bytes([byte ^ 1]))
-
     def test_an_intact_journal(self):
         directory, segments, lines = self.filled()
         before = [harness.read_file(s) for s in segments]
@@ -71,10 +64,10 @@ class JournalToolTest(MillraceTest):
         status, text = self.tool("repair", directory)
         self.assertEqual(status, 78)
         self.assertIn("in use", text)
-        self.flip(segments[1], 20000)
+        harness.flip(segments[1], 20000)
         self.assertEqual(self.tool("check", directory)[0], 65)
         self.assertEqual(self.tool("repair", directory)[0], 78)
-        self.flip(segments[1], 20000)
+        harness.flip(segments[1], 20000)
         p.stop()
         self.assertEqual(self.tool("repair", directory), (0, "nothing to repair\n"))
 
@@ -92,7 +85,7 @@ class JournalToolTest(MillraceTest):
     def test_a_repair_that_was_interrupted_is_finished_by_another(self):
         """Killed as soon as it has written down what it will do (tests/unit/test_journal_repair.c: anywhere)."""
         directory, segments, lines = self.filled()
-        self.flip(segments[1], 20000)
+        harness.flip(segments[1], 20000)
         note = os.path.join(directory, "repair")
         for attempt in range(200):
             tool = subprocess.Popen([harness.program("millrace"), "journal", "repair", directory],
@@ -105,7 +98,7 @@ class JournalToolTest(MillraceTest):
                 break
             shutil.rmtree(self.path("data"))
             directory, segments, lines = self.filled()
-            self.flip(segments[1], 20000)
+            harness.flip(segments[1], 20000)
         status, text = self.tool("check", directory)
         self.assertEqual(status, 65, text)
         self.assertIn("a repair was interrupted", text)
@@ -128,7 +121,7 @@ class JournalToolTest(MillraceTest):
 
     def test_damage_is_named_and_repaired_without_reusing_an_offset(self):
         directory, segments, lines = self.filled()
-        self.flip(segments[1], 20000)
+        harness.flip(segments[1], 20000)
         status, text = self.tool("check", directory)
         self.assertEqual(status, 65)
         self.assertRegex(text, re.escape(segments[1]) + r": damaged at byte \d+ \(offset \d+\)")
@@ -174,7 +167,7 @@ class JournalToolTest(MillraceTest):
                 if damage == "all of the last":
                     os.truncate(segments[-1], 0)
                 else:
-                    self.flip(segments[-1], {"its header": 40, "its middle": 20000, "its first frame": 150}[damage])
+                    harness.flip(segments[-1], {"its header": 40, "its middle": 20000, "its first frame": 150}[damage])
                 kept, _ = self.goes_on_above(directory, len(lines))
                 if damage == "its middle":
                     self.assertTrue(bases[-1] < kept < len(lines))

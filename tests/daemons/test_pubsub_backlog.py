@@ -112,13 +112,6 @@ class Backlog(PubsubTest):
                         s.unregister(c.socket)
         self.assertEqual({zlib.crc32(c.body) for c in clients}, {zlib.crc32(text)})
 
-    def flip(self, path, at):
-        with open(path, "r+b") as f:
-            f.seek(at)
-            byte = f.read(1)[0]
-            f.seek(at)
-            f.write(bytes([byte ^ 4]))
-
     def segments(self):
         return sorted(glob.glob(self.path("p", "streams", "s", "*.seg")))
 
@@ -127,7 +120,7 @@ class Backlog(PubsubTest):
         text = self.fill(sizes)
         self.assertEqual(zlib.crc32(self.sub(0).body), zlib.crc32(text))
         path = self.segments()[victim]
-        self.flip(path, 500000)
+        harness.flip(path, 500000)
         if anew:
             p = self.restart(p)
         c = Client(self, self.url)

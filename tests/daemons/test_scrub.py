@@ -22,13 +22,6 @@ class ScrubTest(harness.MillraceTest):
     def segments(self):
         return sorted(glob.glob(self.path("data") + "/**/*.seg", recursive=True))
 
-    def flip(self, path, at):
-        with open(path, "r+b") as f:
-            f.seek(at)
-            byte = f.read(1)[0]
-            f.seek(at)
-            f.write(bytes([byte ^ 16]))
-
     def check(self, name, post):
         d = self.begin(name)
         for _ in range(12):
@@ -47,14 +40,14 @@ class ScrubTest(harness.MillraceTest):
         d = self.begin(name, "--scrub-rate=128K")
         wait_until(lambda: d.get("/health").status == 200, d.log)
         victim = self.segments()[-2]
-        self.flip(victim, 20000)
+        harness.flip(victim, 20000)
         wait_until(lambda: os.path.basename(victim) in d.get("/health").text, d.log)
         self.assertEqual(d.get("/health").status, 503)
         self.assertIn("at byte", d.get("/health").text)
         wait_until(lambda: self.number(d, "passes") == 1, d.log)
         self.assertEqual(self.number(d, "damaged"), 1)
         self.assertEqual(post(d, b"goes on").status, 200)
-        self.flip(victim, 20000)
+        harness.flip(victim, 20000)
         d.stop()
         d = self.begin(name, "--scrub-rate=0")
         wait_until(lambda: d.get("/health").status == 200, d.log)

@@ -350,6 +350,15 @@ def read_file(path):
         return f.read()
 
 
+def flip(path, at):
+    """A bit of that byte; again, and it is as it was."""
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([byte ^ 4]))
+
+
 def load_oracle():
     """The oracle as a module, or None."""
     shared = shared_dir()

@@ -3,12 +3,7 @@
 #ifndef MILLRACE_TEST_JOURNAL_FIXTURE_H
 #define MILLRACE_TEST_JOURNAL_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "cm.h"
 #include "io.h"
 #include "journal.h"
 #include "journal_internal.h"
@@ -44,7 +39,7 @@ int teardown(void **state);
 
 enum journal_result try_open(struct fixture *f);
 void reopen(struct fixture *f);
-/* The files as they are now, as if the process had been killed. */
+/* The files as they are now, as if the process had been killed; nothing is being made or removed meanwhile. */
 void kill_into_copy(struct fixture *f);
 void open_killed_copy(struct fixture *f);
 
@@ -59,8 +54,15 @@ void assert_pattern(uint64_t offset, struct bytes text);
 void fill_segments(struct fixture *f, int lines, usec_t time);
 /* Until the reader thread has nothing to do. */
 void settle(struct fixture *f);
-/* Until no committer is at work: one that handed back what was flushed has yet to tell the owner and to look for more. */
+/* Until no committer is at work, nor was called and has yet to find out that there is nothing: one that handed back what was
+ * flushed still tells the owner and looks for more, and a flush calls both. */
 void settle_committers(struct fixture *f);
+/* Until no file is being made ahead of use. */
+void settle_filler(struct fixture *f);
+/* A line of 1000 bytes; what is before the newest segment goes. */
+void fill_and_trim(struct fixture *f);
+/* The same until the newest segment is in a file that was used before; the next such file is ready then. */
+void use_files_again(struct fixture *f);
 
 void assert_content(struct fixture *f, const char *text);
 void on_window(const struct journal_window *w, void *arg); /* arg: struct seen */

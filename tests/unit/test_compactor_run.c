@@ -5,19 +5,14 @@
 #include "make_slice.h"
 #include "merge.h"
 #include "run.h"
+#include "shell.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define COUNTERS "total u key = l\n"
 #define KILLED 77
@@ -304,17 +299,6 @@ static int run_child(uint32_t shards, long at, enum fault f)
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
     return WEXITSTATUS(status);
-}
-
-static void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void shell(const char *fmt, ...)
-{
-    char command[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(command, sizeof command, fmt, ap);
-    va_end(ap);
-    assert_int_equal(system(command), 0);
 }
 
 /* Slices 1-3 overlap in keys and hours; the fourth has nothing to merge but its cursors. */

@@ -1,5 +1,6 @@
 /* What an opening cuts, what it refuses, and what readers never serve. */
 #include "journal_fixture.h"
+#include "shell.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,11 +111,9 @@ static void write_file_of(const char *path, const char *text)
 /* Every name, size, time and byte of the directory. */
 static char *portrait(struct fixture *f)
 {
-    char command[512], path[128];
+    char path[128];
     snprintf(path, sizeof path, "%s.portrait", f->dir);
-    snprintf(command, sizeof command, "cd %s && (stat -c '%%n %%s %%Y %%Z' * . ; cat * | md5sum) >%s", f->dir,
-        path);
-    assert_int_equal(system(command), 0);
+    shell("cd %s && (stat -c '%%n %%s %%Y %%Z' * . ; cat * | md5sum) >%s", f->dir, path);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     char *text = mem_zalloc(65536);
@@ -319,6 +318,7 @@ static void test_what_was_cut_is_told_and_does_not_come_back(void **state)
     put(f, "kept");
     uint64_t from = f->j->writer.position;
     journal_gather_most = SIZE_MAX;
+    settle_committers(f);
     for (int i = 0; i < 3; i++)
         assert_int_equal(append(f, "p", (uint64_t)i, (uint64_t)i + 1, "lost", &a[i]), JOURNAL_OK);
     journal_set_flush(f->set);

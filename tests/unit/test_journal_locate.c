@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LINE ((size_t)450)
@@ -190,6 +191,17 @@ static void test_a_flipped_bit_is_never_located(void **state)
     buf_free(&all);
 }
 
+/* Of the kernel's clock that files are stamped by. */
+static void wait_for_tick(void)
+{
+    struct timespec began, now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &began);
+    do {
+        sched_yield();
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    } while (now.tv_sec == began.tv_sec && now.tv_nsec == began.tv_nsec);
+}
+
 /* Each who writes to the file makes what was found in it be looked at again. */
 static void test_a_stamp_tells_of_writes(void **state)
 {
@@ -197,12 +209,11 @@ static void test_a_stamp_tells_of_writes(void **state)
     struct buf all = {0};
     struct found s;
     add_frame(f, 40000, &all);
-    usleep(20000); /* time stamps move on with the kernel's tick */
     struct journal_reader *r = reader_at(f, 0, &s);
     locate(f, r, &s);
     assert_true(journal_file_is_as(s.file, s.stamp));
     assert_true(journal_file_is_as(s.file, s.stamp));
-    usleep(20000);
+    wait_for_tick();
     char *path = last_segment_path(f);
     flip(path, 20000);
     assert_false(journal_file_is_as(s.file, s.stamp));
@@ -249,6 +260,7 @@ static bool is_recycled(struct fixture *f, bool locate_them)
             locate(f, r, &s);
         let_go(&r, &s);
         fill_segments(f, 1, 2000);
+        settle_filler(f); /* as long as it is at it no other file is wanted */
         journal_trim(f->j, journal_committed_end(f->j));
         settle(f);
     }

@@ -114,6 +114,7 @@ static void test_beginnings_are_the_committers(void **state)
     for (int i = 0; i < 40; i++) {
         assert_int_equal(append(f, "", 0, 0, "0123456789012345678901234567890123456789", &a), JOURNAL_OK);
         poll_until(f, &a);
+        settle_committers(f); /* one that looks for more may find the next */
         assert_int_equal(a.commit.result, JOURNAL_OK);
         assert_true(synced_by_others > 0);
     }
@@ -152,6 +153,7 @@ static void test_a_slow_write_keeps_the_owner_away(void **state)
     assert_int_equal(append(f, "", 0, 0, "3", &a), JOURNAL_OK);
     poll_until(f, &a);
     assert_true(by_owner == 1 && by_others == 1);
+    settle_committers(f);
     f->set->owner_back = 1; /* long ago */
     assert_int_equal(append(f, "", 0, 0, "4", &a), JOURNAL_OK);
     journal_set_poll(f->set);

@@ -7,6 +7,7 @@
 #include "journal_fixture.h"
 #include "journal_repair.h"
 #include "power.h"
+#include "shell.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,16 +36,6 @@ struct world {
     unsigned points, seed;
 };
 static struct world w;
-
-static void __attribute__((format(printf, 1, 2))) run(const char *format, ...)
-{
-    char command[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    assert_int_equal(system(command), 0);
-}
 
 static void line_text(int number, char out[LINE])
 {
@@ -250,8 +241,8 @@ static void check_finished(void)
 
 static unsigned crash_at(enum power_fault fault, unsigned at)
 {
-    run("rm -rf %s*", w.f->dir);
-    run("cp -r %s %s", w.damaged, w.f->dir);
+    shell("rm -rf %s*", w.f->dir);
+    shell("cp -r %s %s", w.damaged, w.f->dir);
     unsigned operations = repair_with(fault, at);
     check_half();
     if (rand_r(&w.seed) % 2) {
@@ -277,13 +268,13 @@ static void all_points(void)
     w.seed = setting("MILLRACE_SEED", 1);
     w.points = 0;
     snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", fixture_root, strrchr(w.f->dir, '-'));
-    run("mv %s %s", w.f->dir, w.damaged);
+    shell("mv %s %s", w.f->dir, w.damaged);
     unsigned operations = crash_at(POWER_NONE, 0);
     for (enum power_fault fault = POWER_CUT; fault < POWER_FAULTS; fault++)
         for (unsigned at = 1 + fault % stride; at <= operations; at += stride)
             crash_at(fault, at);
     print_message("%u points of %u operations\n", w.points, operations);
-    run("rm -r %s %s~*", w.damaged, w.f->dir);
+    shell("rm -r %s %s~*", w.damaged, w.f->dir);
     assert_int_equal(try_open(w.f), JOURNAL_OK);
 }
 
@@ -374,7 +365,7 @@ static void test_what_began_after_a_hole_is_emptied_again_and_again(void **state
 
 static void forget_note(void)
 {
-    run("rm %s/repair", w.f->dir);
+    shell("rm %s/repair", w.f->dir);
 }
 
 /* As in a copy of the segments alone: what is left says nothing of the hole, but that there can have been one. */
@@ -462,7 +453,7 @@ static void test_names_are_synced_before_what_relies_on_them(void **state)
     assert_true(moves > 3 && put_back == 1 && notes == 3 && !journal_unsynced);
     assert_int_equal(try_open(w.f), JOURNAL_OK);
     check_open_journal();
-    run("rm -r %s~*", w.f->dir);
+    shell("rm -r %s~*", w.f->dir);
 }
 
 /* A note that is damaged is no licence to judge half a journal. */
@@ -490,7 +481,7 @@ static void test_a_damaged_note(void **state)
     assert_int_equal(repair(), JOURNAL_OK);
     assert_int_equal(try_open(f), JOURNAL_OK);
     check_open_journal();
-    run("rm -r %s~*", f->dir);
+    shell("rm -r %s~*", f->dir);
 }
 
 int main(void)

@@ -245,7 +245,8 @@ static int maybe_rename(const char *from, const char *to)
     return fails_now(FAIL_RENAME) ? -1 : rename(from, to);
 }
 
-/* The nth such operation from now fails so. What then comes of three appends, each of which fills a segment. */
+/* The nth such operation from now fails so. What then comes of three appends, each of which fills a segment. One of the filler
+ * tells at the append after it. */
 static enum journal_result after_failure(struct fixture *f, enum failing what, int nth, int system)
 {
     enum journal_result worst = JOURNAL_OK;
@@ -265,6 +266,7 @@ static enum journal_result after_failure(struct fixture *f, enum failing what, i
         struct answer a;
         enum journal_result r = append(f, "", 0, 0, line, &a);
         journal_set_flush(f->set);
+        settle_filler(f);
         r = r == JOURNAL_OK ? a.commit.result : r;
         worst = r != JOURNAL_OK ? r : worst;
     }
@@ -280,6 +282,7 @@ static void test_what_latches_and_what_heals(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
+    journal_idle_after = 0;
     reopen(f);
     fill_segments(f, 10, 1);
     for (int nth = 1; nth <= 4; nth++) {
@@ -338,30 +341,16 @@ static void test_a_full_file_system_heals(void **state)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
-static void wait_spare(struct fixture *f, enum spare_state wanted)
-{
-    for (;;) {
-        pthread_mutex_lock(&f->set->lock);
-        enum spare_state is = f->j->spare.state;
-        pthread_mutex_unlock(&f->set->lock);
-        if (is == wanted)
-            return;
-        assert_int_not_equal(is, SPARE_REFUSED);
-        sched_yield();
-    }
-}
-
 static void test_a_trimmed_segment_is_used_again(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
     reopen(f);
+    use_files_again(f);
     for (int i = 0; i < 200; i++) {
-        fill_segments(f, 1, 1);
-        journal_trim(f->j, journal_committed_end(f->j));
-        settle(f);
+        fill_and_trim(f);
+        assert_true(f->j->writer.recycled && f->j->writer.prepared);
     }
-    assert_true(f->j->writer.recycled && f->j->writer.prepared);
     uint64_t end = journal_committed_end(f->j), position = f->j->writer.position;
     assert_true(journal_disk_bytes(f->j) < 3 * 22000);
     open_killed_copy(f);
@@ -379,12 +368,8 @@ static void test_a_torn_write_in_a_used_file_is_cut(void **state)
     struct fixture *f = *state;
     segment_bytes = 20000;
     reopen(f);
-    for (int i = 0; i < 205; i++) {
-        fill_segments(f, 1, 1);
-        journal_trim(f->j, journal_committed_end(f->j));
-        settle(f);
-    }
-    assert_true(f->j->writer.recycled);
+    use_files_again(f);
+    fill_segments(f, 5, 1);
     char *path = last_segment_path(f);
     uint64_t end = journal_committed_end(f->j);
     fill_segments(f, 1, 1);
@@ -407,14 +392,10 @@ static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
     struct answer a;
     segment_bytes = 20000;
     reopen(f);
-    for (int i = 0; i < 300 && !(f->j->writer.recycled && f->j->writer.position >= segment_bytes); i++) {
+    use_files_again(f);
+    while (f->j->writer.position < segment_bytes)
         fill_segments(f, 1, 1);
-        if (f->j->writer.position < segment_bytes)
-            journal_trim(f->j, journal_committed_end(f->j));
-        settle(f);
-    }
-    wait_spare(f, SPARE_READY);
-    assert_true(f->j->spare.recycled && f->j->writer.position >= segment_bytes);
+    assert_true(f->j->writer.recycled && f->j->spare.state == SPARE_READY && f->j->spare.recycled);
     uint64_t end = journal_committed_end(f->j), sequence = f->j->writer.sequence;
     faulty = io_system;
     faulty.pwrite = maybe_pwrite;
@@ -484,12 +465,8 @@ static void test_a_file_is_used_again_once_its_name_is_gone_for_good(void **stat
     faulty.fsync = noting_fsync;
     faulty.pwrite = noting_pwrite;
     io = &faulty;
-    for (int i = 0; i < 200; i++) {
-        fill_segments(f, 1, 1);
-        journal_trim(f->j, journal_committed_end(f->j));
-        settle(f);
-    }
-    assert_true(used_again > 5);
+    while (used_again < 6)
+        fill_and_trim(f);
     assert_int_equal(used_early, 0);
 }
 
@@ -519,12 +496,9 @@ static void test_a_used_file_is_left_as_it_is(void **state)
     struct fixture *f = *state;
     segment_bytes = 20000;
     reopen(f);
-    while (!f->j->writer.recycled || f->j->writer.position < 10000) {
-        fill_segments(f, 1, 1);
-        journal_trim(f->j, journal_committed_end(f->j));
-        settle(f);
-    }
-    wait_spare(f, SPARE_READY);
+    use_files_again(f);
+    fill_segments(f, 10, 1);
+    assert_true(f->j->writer.recycled && f->j->spare.state == SPARE_READY);
     faulty = io_system;
     faulty.ftruncate = counting_ftruncate;
     faulty.fdatasync = counting_fdatasync;
@@ -547,19 +521,32 @@ static void test_a_used_file_is_left_as_it_is(void **state)
     assert_int_equal(journal_cut_bytes(f->j), 0);
 }
 
+/* And is not good enough yet to be taken. */
+static bool is_asked_for(struct fixture *f)
+{
+    pthread_mutex_lock(&f->set->lock);
+    enum spare_state is = f->j->spare.state;
+    bool allocated = f->j->spare.allocated;
+    pthread_mutex_unlock(&f->set->lock);
+    return is == SPARE_ASKED || (is == SPARE_MAKING && !allocated);
+}
+
 static void test_the_filler_works_ahead(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 40000;
     reopen(f);
-    for (int i = 0; i < 30 && f->j->n_segments == 1; i++)
+    while (f->j->n_segments == 1) {
         fill_segments(f, 1, 1);
+        while (is_asked_for(f))
+            sched_yield();
+    }
     assert_int_equal(f->j->n_segments, 2);
     assert_true(f->j->writer.prepared && !f->j->writer.recycled && f->j->writer.filled == 40000);
     fill_segments(f, 8, 1);
-    wait_spare(f, SPARE_READY);
+    settle_filler(f);
     assert_int_equal(f->j->n_segments, 2);
-    assert_true(f->j->spare.size == 40000 && !f->j->spare.recycled);
+    assert_true(f->j->spare.state == SPARE_READY && f->j->spare.size == 40000 && !f->j->spare.recycled);
     reopen(f);
     assert_true(f->j->writer.prepared && f->j->writer.filled == 40000);
 }
