@@ -1,6 +1,7 @@
 /* http_client against a server that says exactly what a test tells it to, byte by byte if need be. */
 #include "http_client.h"
 #include "listen.h"
+#include <arpa/inet.h>
 #include <event2/event.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,7 +15,7 @@
 #include <cmocka.h>
 
 #define CONNECTIONS_MAX 16
-#define PATIENCE_TURNS 20000
+#define PATIENCE_TURNS 60000 /* about as many milliseconds */
 
 /* Scripted: each whole request (told by its blank line and length) is answered by the next of `replies`. */
 struct server {
@@ -223,13 +224,20 @@ static struct http_call *ask(struct world *w, size_t i, struct http_call_spec sp
     return w->out[i].call;
 }
 
+static bool turn_again(struct world *w, int *turns)
+{
+    event_base_loop(w->base, EVLOOP_NONBLOCK);
+    if (*turns > 1000)
+        usleep(1000);
+    return ++*turns < PATIENCE_TURNS;
+}
+#define RUN_UNTIL(w, condition)                                                                              \
+    for (int turns = 0; !(condition) && turn_again(w, &turns);)                                              \
+    continue
+
 static void run_until_done(struct world *w, size_t i)
 {
-    for (int turn = 0; turn < PATIENCE_TURNS && w->out[i].n_done == 0; turn++) {
-        event_base_loop(w->base, EVLOOP_NONBLOCK);
-        if (turn > 1000)
-            usleep(1000);
-    }
+    RUN_UNTIL(w, w->out[i].n_done > 0);
     assert_int_equal(w->out[i].n_done, 1);
 }
 
@@ -360,16 +368,18 @@ static void test_only_what_may_be_is_resent(void **state)
 static void test_refused(void **state)
 {
     struct world *w = *state;
-    char error[128], url[64];
+    char url[64];
     struct listen_name name;
-    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0); /* has the port, and does not listen */
+    assert_int_equal(bind(fd, (struct sockaddr *)&loopback, sizeof loopback), 0);
     assert_int_equal(listen_name(fd, &name), 0);
     listen_url(&name, url, sizeof url);
-    close(fd);
     make_client(w, (struct http_client_config){.url = url});
     ask(w, 0, (struct http_call_spec){0});
     expect(w, 0, HTTP_CLIENT_REFUSED, 0, "");
     http_client_free(&w->client);
+    close(fd);
     make_client(w, (struct http_client_config){.url = "unix:/nonexistent/socket"});
     ask(w, 1, (struct http_call_spec){0});
     expect(w, 1, HTTP_CLIENT_REFUSED, 0, "");
@@ -389,7 +399,7 @@ static void test_timeouts(void **state)
     run_until_done(w, 1);
     assert_int_equal(w->out[1].result, HTTP_CLIENT_TIMEOUT);
     w->server.replies[2] = w->server.replies[1];
-    ask(w, 2, (struct http_call_spec){.on_body = on_piece});
+    ask(w, 2, (struct http_call_spec){.on_body = on_piece, .timeout = 60 * USEC_PER_SEC});
     expect(w, 2, HTTP_CLIENT_TIMEOUT, 200, "abc");
 }
 
@@ -407,21 +417,30 @@ static void test_streams(void **state)
     assert_int_equal(w->out[1].n_headers + w->out[1].n_pieces, 0);
 }
 
-/* A paused stream brings nothing more, whatever has been read already; resumed it goes on where it was. */
+static void run_for(struct world *w, usec_t time)
+{
+    usec_t until = clock_monotonic() + time;
+    while (clock_monotonic() < until) {
+        event_base_loop(w->base, EVLOOP_NONBLOCK);
+        usleep(1000);
+    }
+}
+
+/* A paused stream brings nothing more, whatever has been read already, nor is its silence taken amiss; resumed it goes on
+ * where it was. */
 static void test_pause(void **state)
 {
     struct world *w = *state;
     struct outcome *o = &w->out[0];
-    make_client(w, (struct http_client_config){.timeout = 100 * USEC_PER_MSEC});
+    make_client(w, (struct http_client_config){.idle_timeout = 50 * USEC_PER_MSEC});
     w->server.replies[0] =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n1\r\nd\r\n0\r\n\r\n";
     w->server.close_after = true;
     o->pause_each = true;
     ask(w, 0, (struct http_call_spec){.on_body = on_piece});
     for (int pieces = 1; pieces <= 3; pieces++) {
-        for (int turn = 0; turn < PATIENCE_TURNS && o->n_pieces < pieces; turn++)
-            event_base_loop(w->base, EVLOOP_NONBLOCK);
-        some_turns(w);
+        RUN_UNTIL(w, o->n_pieces == pieces);
+        run_for(w, 100 * USEC_PER_MSEC);
         assert_int_equal(o->n_pieces, pieces);
         assert_int_equal(o->n_done, 0);
         http_call_resume(o->call);
@@ -439,8 +458,7 @@ static void test_pause_with_a_length(void **state)
     w->server.replies[1] = EMPTY_OK;
     o->pause_each = true;
     ask(w, 0, (struct http_call_spec){.on_body = on_piece});
-    for (int turn = 0; turn < PATIENCE_TURNS && o->n_pieces < 1; turn++)
-        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    RUN_UNTIL(w, o->n_pieces == 1);
     some_turns(w);
     assert_int_equal(o->n_done, 0);
     http_call_resume(o->call);
@@ -505,16 +523,14 @@ static void test_early_answer(void **state)
 static void test_request_bytes(void **state)
 {
     struct world *w = *state;
-    make_client(w, (struct http_client_config){.auth_token = "secret", .timeout = 5 * USEC_PER_SEC});
+    make_client(w, (struct http_client_config){.auth_token = "secret"});
     const struct http_call_spec spec = {.method = "POST",
         .target = "/pub?stream=s",
         .content_type = "text/plain",
         .body = BYTES_LITERAL("a\0b"),
         .headers = "X-A: 1\r\nX-B: 2\r\n"};
     ask(w, 0, spec);
-    for (int turn = 0; turn < PATIENCE_TURNS && w->server.peers[0].n_requests + w->server.n_replied == 0;
-         turn++)
-        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    RUN_UNTIL(w, w->server.n_replied == 1);
     struct buf wanted = {0};
     buf_printf(&wanted,
         "POST /pub?stream=s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer secret\r\nContent-Type: "
@@ -533,13 +549,12 @@ static void test_a_lent_body(void **state)
     struct world *w = *state;
     struct buf body = {0};
     const struct peer *p = &w->server.peers[0];
-    make_client(w, (struct http_client_config){.timeout = 20 * USEC_PER_SEC});
+    make_client(w, (struct http_client_config){.timeout = 60 * USEC_PER_SEC});
     for (uint32_t i = 0; i < 3 << 18; i++)
         buf_append(&body, &i, sizeof i);
     ask(w, 0, (struct http_call_spec){.method = "POST", .body = buf_bytes(&body), .body_is_lent = true});
     body.ptr[0] = 'L';
-    for (int turn = 0; turn < 100 * PATIENCE_TURNS && w->server.n_replied == 0; turn++)
-        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    RUN_UNTIL(w, w->server.n_replied == 1);
     assert_int_equal(w->server.n_replied, 1);
     assert_true(p->in.len > body.len);
     assert_memory_equal(p->in.ptr + p->in.len - body.len, body.ptr, body.len);
