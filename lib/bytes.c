@@ -105,8 +105,6 @@ bool bytes_to_size(struct bytes text, uint64_t *out)
     return true;
 }
 
-/* ---- buffers ---- */
-
 void buf_grow(struct buf *b, size_t more)
 {
     size_t need = b->len + more;
@@ -155,8 +153,6 @@ void buf_free(struct buf *b)
     free(b->ptr);
     *b = (struct buf){0};
 }
-
-/* ---- JSON text ---- */
 
 /* Length of the well-formed UTF-8 sequence at p (RFC 3629: no surrogates, nothing overlong), or 0. */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
@@ -212,8 +208,6 @@ void buf_append_json(struct buf *b, struct bytes s)
     }
     buf_append_char(b, '"');
 }
-
-/* ---- memory ---- */
 
 static void *or_abort(void *p, size_t size)
 {

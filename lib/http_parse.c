@@ -22,8 +22,6 @@ static bool refuse(struct http_conn *c, enum http_refusal why)
     return false;
 }
 
-/* ---- bytes ---- */
-
 #define IN_NAME 1
 #define IN_TARGET 2
 #define IN_VALUE 4
@@ -82,8 +80,6 @@ static bool same_word(struct bytes text, const char *word)
     return text.len == strlen(word) && strncasecmp(text.ptr, word, text.len) == 0;
 }
 
-/* ---- the request's line ---- */
-
 static const struct {
     const char *name;
     enum http_method method;
@@ -135,8 +131,6 @@ static bool parse_request_line(struct http_conn *c, struct bytes line)
     req->target_len = len;
     return true;
 }
-
-/* ---- a header's line ---- */
 
 static bool take_length(struct http_conn *c, struct bytes value)
 {
@@ -231,8 +225,6 @@ static bool parse_header_line(struct http_conn *c, struct bytes line)
     };
     return note_header(c, name, value);
 }
-
-/* ---- the head ---- */
 
 static void judge_headers(struct http_conn *c)
 {
@@ -332,8 +324,6 @@ static size_t feed_head(struct http_conn *c, const char *p, size_t n)
     }
     return at - had;
 }
-
-/* ---- bodies ---- */
 
 /* False when no more of the body is wanted. */
 static bool deliver(struct http_conn *c, const char *p, size_t n)
@@ -448,8 +438,6 @@ static size_t feed_chunks(struct http_conn *c, const char *p, size_t n)
     }
     return used;
 }
-
-/* ---- a message ---- */
 
 /* Empty lines before a request are allowed for old clients' sake and are no part of its head. */
 static size_t skip_blank_lines(const char *p, size_t n)

@@ -256,11 +256,10 @@ static const char *why_not_ready(const struct http_server *s)
 
 static bool has_name(const char *names, struct bytes name)
 {
-    for (size_t n; *names; names += n + (names[n] == ' ')) {
-        n = strcspn(names, " ");
-        if (n && bytes_equal(bytes_of(names, n), name))
+    struct bytes one;
+    while (bytes_next_word(&names, " ", &one))
+        if (bytes_equal(one, name))
             return true;
-    }
     return false;
 }
 

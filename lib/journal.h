@@ -144,7 +144,6 @@ uint64_t journal_cut_bytes(const struct journal *j);
 /* NULL, or why writes are latched or reads stop: lives as long as the journal. */
 const char *journal_failure(const struct journal *j);
 
-/* ---- appending ---- */
 struct journal_append {
     struct bytes producer; /* a name; empty: none, and mark and next are ignored */
     uint64_t mark, next;
@@ -176,7 +175,6 @@ size_t journal_producers(const struct journal *j);
  * callbacks. One observer a journal. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
 
-/* ---- reading ---- */
 struct journal_edges {
     uint64_t before; /* the last offset that was good before the gap (the end of what is there) */
     uint64_t after;  /* where bytes go on */
@@ -253,7 +251,6 @@ typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
 struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);
 void journal_seek_cancel(struct journal_seek **seek); /* before the journal is closed */
 
-/* ---- scrubbing ---- */
 struct journal_scrubbed {
     uint64_t bytes, segments,
         passes;         /* read; verified to the end; times that all the set's segments were gone through */
@@ -268,7 +265,6 @@ struct journal_scrubbed {
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
 struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 
-/* ---- letting go ---- */
 /* Unlinks segments wholly below `offset` (never the newest). Marks are kept: each segment begins with them. */
 enum journal_result journal_trim(struct journal *j, uint64_t offset);
 

@@ -20,7 +20,7 @@
 
 #define JOURNAL_ERROR_TEXT 512
 
-/* ---- journal_marks.c: producers and their marks ---- */
+/* journal_marks.c: producers and their marks */
 struct mark {
     char name[NAME_MAX_BYTES];
     uint8_t length; /* 0: an empty slot */
@@ -41,7 +41,7 @@ bool marks_load(struct marks *m, struct bytes table); /* replaces all; false: ma
 void marks_copy(struct marks *to, const struct marks *from);
 void marks_free(struct marks *m);
 
-/* ---- journal_cursor.c: frame by frame through one segment file ---- */
+/* journal_cursor.c: frame by frame through one segment file */
 struct cursor {
     int fd; /* -1: none */
     uint64_t seed;
@@ -84,21 +84,21 @@ bool cursor_is_inside(const struct cursor *c);
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
 void cursor_close(struct cursor *c);
 
-/* ---- journal_dir.c ---- */
+/* journal_dir.c */
 /* A descriptor of the directory that holds its lock until it is closed; where the file system has none, just that. -1 with
  * errno: EWOULDBLOCK when another opener has it, also after a moment in which one that was killed would have let go. */
 int journal_dir_lock(const char *dir);
 extern usec_t journal_lock_patience; /* that moment; replaceable for tests */
 int journal_dir_sync(const struct journal *j);
 
-/* ---- journal_repair.c ---- */
+/* journal_repair.c */
 /* OK when no repair is unfinished. */
 enum journal_result repair_refuses(const char *dir, char *error, size_t error_size);
 /* As journal_open, for whoever has locked the directory: the descriptor is the journal's from now on, also when it is refused. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 
-/* ---- segments ---- */
+/* journal_segment.c */
 struct segment {
     uint64_t sequence, base, seed;
     uint64_t end;     /* where its committed payload ends */
@@ -127,7 +127,7 @@ int segment_create(const struct journal *j, const struct segment_header *h, stru
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
-/* ---- journal_places.c: where in a segment frames are known to begin; owner only ----
+/* journal_places.c: where in a segment frames are known to begin; owner only.
  * Learnt from what is appended and from what readers pass, so that the next reader need not go through all that lies
  * before its place. PLACES_SEGMENTS segments of a set have any, those used last, and PLACES_MOST each: what is known takes
  * as much memory however long journals are. A place that is not known costs time only. */
@@ -147,7 +147,7 @@ struct place places_by_time(struct journal *j, struct segment *s, usec_t time);
 void places_forget(struct segment *s); /* it is being freed */
 size_t places_known(const struct segment *s);
 
-/* ---- batches: what one commit writes ---- */
+/* A batch is what one commit writes; an entry is one append of it. */
 struct entry {
     journal_append_fn *done;
     void *arg;
@@ -256,7 +256,7 @@ struct journal {
 };
 #define JOURNAL_MAGIC 0x4a524e4cu
 
-/* ---- jobs of the reader thread ---- */
+/* A job is something for the reader thread. */
 #define JOB_PLACES 4
 struct job {
     struct job *next;
@@ -284,7 +284,7 @@ struct job {
  * replaceable for tests. */
 extern uint64_t journal_step_bytes;
 
-/* ---- journal_locate.c ---- */
+/* journal_locate.c */
 struct located {
     struct journal_locate how;
     struct journal_span *spans;
@@ -310,7 +310,7 @@ struct committer {
     int quick; /* above 0: it was called soon when it was idle last; below: it waited awake in vain */
 };
 
-/* ---- journal_scrub.c: owner only, but for the cursor while a step is under way ---- */
+/* journal_scrub.c: owner only, but for the cursor while a step is under way */
 struct scrub {
     struct journal *journal; /* where the pass is; NULL: over, or not begun */
     uint64_t sequence;       /* of the segment it is in, or from which on it looks for one */
@@ -375,8 +375,7 @@ void batch_release(struct journal_set *set, struct batch *b);
 extern void (*journal_boot_id)(uint8_t out[16]);
 
 /* journal_commit.c */
-extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
-extern size_t journal_owner_most;  /* bytes pending up to which the owner writes; replaceable for tests */
+extern size_t journal_owner_most; /* bytes pending up to which the owner writes; replaceable for tests */
 /* A write of the owner's that took longer keeps it away; replaceable for tests. */
 extern usec_t journal_owner_patience;
 void *committer_main(void *committer);
@@ -396,9 +395,22 @@ void committer_call(struct committer *c); /* nothing for NULL */
 /* Waking a thread takes tens of microseconds, 100 where its processor has gone to sleep with it: so a committer that was called within
  * this time when it was idle last stays awake so long; replaceable for tests. */
 extern usec_t journal_awake_most;
-void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
+/* With the turn to write: until nothing is being synced. */
+void set_wait_for_sync(struct journal_set *set);
+static inline bool set_never_syncs(const struct journal_set *set)
+{
+    return set->config.sync_ms == JOURNAL_SYNC_NEVER;
+}
+
+/* journal_writer.c: with the turn to write or to sync; the owner at opening and closing. What becomes of a batch stands in it. */
+extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
+void writer_write(struct batch *b);
+void writer_sync(struct batch *b); /* unless a sync before it covered it */
+/* Whether writing the batch is a copy into the page cache and no more. */
+bool writer_only_copies(struct journal *j, const struct batch *b);
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
+void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
 
 /* journal_spare.c */
 extern usec_t journal_idle_after; /* without a commit, until zeros are written; replaceable for tests */

@@ -71,8 +71,6 @@ static void kernel_boot_id(uint8_t out[16])
 
 void (*journal_boot_id)(uint8_t out[16]) = kernel_boot_id;
 
-/* ---- batches ---- */
-
 struct batch *batch_new(struct journal_set *set, struct journal *j)
 {
     struct batch *b = set->spare;
@@ -109,8 +107,6 @@ void batch_release(struct journal_set *set, struct batch *b)
     set->spare = b;
     set->spares++;
 }
-
-/* ---- the set ---- */
 
 static void no_notify(void *arg)
 {

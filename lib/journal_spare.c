@@ -205,8 +205,7 @@ void spare_drop(struct journal *j)
 /* Under the lock. */
 static bool wants_recycled(struct journal *j, const struct segment *s)
 {
-    if (j->set->config.sync_ms == JOURNAL_SYNC_NEVER || s->size < j->segment_bytes || j->spare.abandon ||
-        s->lent)
+    if (set_never_syncs(j->set) || s->size < j->segment_bytes || j->spare.abandon || s->lent)
         return false;
     j->spare.trimmed = true;
     return j->spare.state == SPARE_NONE || j->spare.state == SPARE_REFUSED;
@@ -244,7 +243,7 @@ void spare_adopt(struct journal *j)
     if (stat(fresh, &st) == 0)
         io->unlink(fresh);
     if (stat(path, &st) == 0) {
-        if (j->set->config.sync_ms != JOURNAL_SYNC_NEVER && (uint64_t)st.st_size >= j->segment_bytes)
+        if (!set_never_syncs(j->set) && (uint64_t)st.st_size >= j->segment_bytes)
             j->spare = (struct spare){.state = SPARE_READY,
                 .recycled = true,
                 .size = (uint64_t)st.st_size,
