@@ -210,6 +210,21 @@ class Versions(Probe):
         with self.assertRaises((ConnectionResetError, AssertionError)):
             c.reply()
 
+    def test_a_stream_that_is_broken_off_is_seen_to_lack_its_end(self):
+        self.probe()
+        c = self.client().send(get("/break"), get("/ping"))
+        received = b""
+        while piece := c.sock.recv(1 << 16):  # to its end: a reset may take along what was not read yet
+            received += piece
+        top, body = received.split(b"\r\n\r\n", 1)
+        self.assertIn(b"Transfer-Encoding: chunked", top)
+        self.assertEqual(body, b"4\r\none,\r\n3\r\ntwo\r\n")  # all that was written, no last chunk, nothing behind it
+        for request in get("/break?length=1"), get("/break", version="1.0"):
+            c = self.client().send(request)
+            with self.assertRaises(ConnectionResetError):  # its mere end would be the body's
+                while c.sock.recv(1 << 16):
+                    pass
+
     def test_connection_close(self):
         self.probe()
         c = self.client().send(get("/ping", "Connection: close"), get("/ping"))
@@ -449,13 +464,13 @@ class Limits(Probe):
         self.assertLess(time.monotonic() - start, harness.PATIENCE)
 
     def test_body_timeout(self):
-        self.probe(body_timeout=1000)
+        self.probe(body_timeout=2000)
         c = self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
         for _ in range(9):
-            time.sleep(0.15)  # all of it takes longer than the timeout, no silence does
+            time.sleep(0.25)  # all of it takes longer than the timeout, no silence does
             c.send(b"x")
         self.assertEqual(c.send(b"x").reply()[2], b"x" * 10)
-        self.closed_after(lambda: self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n"), 1.0)
+        self.closed_after(lambda: self.client().send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n"), 2.0)
 
     def test_idle_timeout(self):
         self.probe(idle_timeout=200)
@@ -472,10 +487,10 @@ class Limits(Probe):
         c.close()
 
     def test_write_timeout_leaves_quiet_streams_and_deferred_replies_alone(self):
-        self.probe(write_timeout=100, header_timeout=100, body_timeout=100, idle_timeout=100)
+        self.probe(write_timeout=100, header_timeout=1000, body_timeout=100, idle_timeout=100)
         stream, later = self.client().send(get("/open")), self.client().send(get("/later"))
         self.said("held", 2)
-        time.sleep(0.5)
+        self.assertEqual(self.client().to_end(), b"", "what says nothing is closed, and the longest of the limits over")
         self.assertNotIn("gone", self.p.log)
         self.answer_later()
         self.assertEqual(later.reply()[2], b"later")
@@ -497,9 +512,9 @@ class Limits(Probe):
         self.probe(descriptors=24)
         clients = [self.client() for _ in range(60)]
         wait_until(lambda: "cannot accept" in self.p.log, "the error")
-        cpu = self.cpu()
+        start, cpu = time.monotonic(), self.cpu()
         time.sleep(0.5)
-        self.assertLess(self.cpu() - cpu, 0.2)
+        self.assertLess(self.cpu() - cpu, 0.4 * (time.monotonic() - start))
         self.assertEqual(self.p.log.count("cannot accept"), 1)
         for c in clients:
             c.close()
@@ -600,7 +615,7 @@ class Crowd(Probe):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (11000, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        self.probe(header_timeout=60000)
+        self.probe(header_timeout=600000)
         before = self.memory()
         crowd = [socket.create_connection(("127.0.0.1", self.p.port)) for _ in range(10000)]
         for c in crowd:

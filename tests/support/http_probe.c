@@ -110,6 +110,17 @@ static void handle_cut(struct http_request *req, void *ctx)
     http_stream_end(req);
 }
 
+/* Of ?length=1 it says the length. */
+static void handle_break(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    struct bytes length;
+    http_stream_start(req, 200, NULL, http_param(req, "length", &length) ? 100 : -1);
+    http_stream_write(req, BYTES_LITERAL("one,"));
+    http_stream_write(req, BYTES_LITERAL("two"));
+    http_stream_break(req);
+}
+
 struct pump {
     uint64_t left;
     size_t most;
@@ -224,6 +235,7 @@ static const struct http_route routes[] = {
     {.path = "/patient", .methods = HTTP_GET_, .handler = handle_patient},
     {.path = "/pieces", .methods = HTTP_GET_, .handler = handle_pieces},
     {.path = "/cut", .methods = HTTP_GET_, .handler = handle_cut},
+    {.path = "/break", .methods = HTTP_GET_, .handler = handle_break},
     {.path = "/pump", .methods = HTTP_GET_, .handler = handle_pump},
     {.path = "/large", .methods = HTTP_GET_, .handler = handle_large},
     {.path = "/sum",
