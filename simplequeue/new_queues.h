@@ -1,6 +1,7 @@
 /* new_queues: the line of requests whose queue is yet to be made. A queue's directory and journal cost several syncs of
  * the disk, for which the loop stands still; so each is made in a turn of the loop of its own, and whoever asked for it
- * is told then.
+ * is told then. (Queues that were there before are opened one a turn too, by queues_recover; but nobody may ask for them until
+ * that is over, and where one of them fails the daemon ends.)
  *
  * 1. A turn makes one queue at most, so that between two of them all sockets are served.
  * 2. Who asks is told exactly once, from the loop and never from inside new_queues_ask, in the order of asking.
@@ -29,8 +30,8 @@ struct new_queues {
 /* The queue of that name, made when that costs nothing. NULL with QUEUE_OK: ask for it. NULL with anything else: it will
  * not be made, and that is why. */
 struct named_queue *new_queues_find(struct app *app, const char *name, enum queue_result *result);
-/* Name, told and arg are set. The wish lives until it was told; who waits counts as pending, so that the daemon does not
- * stop before. */
+/* Name, told and arg are set. The wish lives until it was told, and its owner counts it as pending until then, so that the
+ * daemon does not stop before. */
 void new_queues_ask(struct app *app, struct queue_wish *wish);
 /* The daemon stops, whatever waits: all are told QUEUE_CLOSED. */
 void new_queues_close(struct app *app);
