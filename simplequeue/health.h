@@ -5,7 +5,7 @@
 struct app;
 struct named_queue;
 
-/* Something was decided in the queue, which has a front. */
+/* Something was decided in the queue, which has a front and a journal. */
 void health_note(struct app *app, const struct named_queue *q);
 
 #endif

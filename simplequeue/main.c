@@ -110,7 +110,8 @@ static void on_ready(struct named_queue *q, void *arg)
 {
     if (!front_of(q))
         return;
-    health_note(arg, q);
+    if (named_queue_journal(q))
+        health_note(arg, q);
     waiting_serve(q);
     overflow_on_ready(q);
 }
