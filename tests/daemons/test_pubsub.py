@@ -1,5 +1,6 @@
 """pubsub over real sockets: publishing with marks, reading from any cursor, bad input, kill -9."""
 # full: MILLRACE_ROUNDS=200
+import os
 import socket
 import threading
 import time
@@ -257,6 +258,21 @@ class Life(PubsubTest):
         self.pubsub()
         run = self.run_program("pubsub", "--data-dir=" + self.path("p"), "--port=0")
         self.assertEqual(run.returncode, 78)
+
+    def test_what_stands_beside_the_streams(self):
+        """A directory without a file is a stream whose making was cut off; what is no name is left alone; the rest is refused."""
+        for name in ("half", "lost+found"):
+            os.makedirs(self.path("p", "streams", name))
+        p = self.pubsub()
+        self.assertEqual([s["name"] for s in request(self.url, "GET", "/streams").json()["streams"]], ["half"])
+        self.assertEqual(self.pub(b"a\n", stream="half").json()["start"], "0")
+        self.assertEqual(self.sub(stream="half").body, b"a\n")
+        p.stop()
+        self.assertEqual(os.listdir(self.path("p", "streams", "lost+found")), [])
+        self.write(os.path.join("p", "streams", "file"), b"")
+        run = self.run_program("pubsub", "--data-dir=" + self.path("p"), "--port=0")
+        self.assertEqual(run.returncode, 78)
+        self.assertIn(self.path("p", "streams", "file").encode(), run.stderr)
 
     def test_stats(self):
         p = self.pubsub()

@@ -32,7 +32,8 @@ BODIES = [
 
 # what follows /pub? -> status and code, for a good body
 PUBLISHES = [
-    ("stream=", (400, "bad-parameter")), ("stream=a/b", (400, "bad-parameter")), ("stream=..", (400, "bad-parameter")),
+    ("stream=", (400, "bad-parameter")), ("stream=a/b", (400, "bad-parameter")), ("stream=.", (400, "bad-parameter")),
+    ("stream=..", (400, "bad-parameter")),
     ("stream=a%00b", (400, "bad-parameter")), ("stream=" + "x" * 65, (400, "bad-parameter")), ("stream=%C3%BC", (400, "bad-parameter")),
     ("stream=t&producer=p", (400, "bad-parameter")), ("stream=t&mark=0&next=1", (400, "bad-parameter")),
     ("stream=t&producer=a/b&mark=0&next=1", (400, "bad-parameter")), ("stream=t&producer=p&mark=1&next=1", (400, "bad-parameter")),

@@ -94,7 +94,7 @@ static int put(struct world *w, size_t slot, uint64_t offset)
     struct cursor_record r = record("c", offset);
     int stored = -1;
     cursor_file_put(w->file, slot, &r, note, &stored);
-    for (int i = 0; i < 20000 && stored < 0; i++) {
+    while (stored < 0) {
         cursor_file_poll(w->file);
         usleep(200);
     }

@@ -193,11 +193,10 @@ static void finish(struct sink *k)
 /* Polls until `len` bytes have come, or it has ended or was refused. */
 static void wait_for(struct world *w, struct sink *k, size_t len)
 {
-    for (int i = 0; i < 20000 && !k->refused && !k->ended && (k->got.len < len || !k->started); i++) {
+    while (!k->refused && !k->ended && (k->got.len < len || !k->started)) {
         journal_set_poll(streams_set(w->streams));
         usleep(500);
     }
-    assert_true(k->refused || k->ended || k->got.len >= len);
 }
 
 static void published(const struct stream_published *p, void *arg)
