@@ -281,14 +281,33 @@ static bool serves_http(const struct daemon *d)
     return d->spec->default_port >= 0 || options_is_set(d->options, "port") || sd_listen_fds(0) > 0;
 }
 
-static void add_events(struct daemon *d)
+static void ignore_signal(int sig)
+{
+    (void)sig;
+}
+
+/* Where the events of the loop end, what was there before them is there again: one signal more, which comes when all is
+ * done, does not make a clean end look like a kill. */
+static void add_signals(struct daemon *d)
 {
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
-    signal(SIGPIPE, SIG_IGN);
+    sigset_t all, before;
+    sigemptyset(&all);
+    for (int i = 0; i < 3; i++)
+        sigaddset(&all, signals[i]);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < 3; i++) {
+        signal(signals[i], ignore_signal);
         d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
         event_add(d->signals[i], NULL);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void add_events(struct daemon *d)
+{
+    signal(SIGPIPE, SIG_IGN);
+    add_signals(d);
     d->drain_check = evtimer_new(d->base, check_drain, d);
     d->drain_limit = evtimer_new(d->base, give_up_drain, d);
     d->notify = loop_notify_new(d->base, run_posts, d);

@@ -1,6 +1,7 @@
 #include "daemon.h"
 #include "cm.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -110,6 +111,15 @@ static void test_posts_run_once_in_order(void **state)
     assert_int_equal(counting.when_stopped, POSTS + 1);
 }
 
+static void test_a_signal_behind_the_end_changes_nothing(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    (void)state;
+    assert_int_equal(run(start_counting, "--log-level=error"), 0);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        raise(signals[i]);
+}
+
 static void test_statuses_of_a_start(void **state)
 {
     (void)state;
@@ -168,6 +178,7 @@ static void test_one_owner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_posts_run_once_in_order),
+        cmocka_unit_test(test_a_signal_behind_the_end_changes_nothing),
         cmocka_unit_test(test_statuses_of_a_start), cmocka_unit_test(test_one_owner)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
