@@ -1,11 +1,27 @@
-/* cmocka wants these before it. */
+/* cmocka and what it wants before it; and how long to wait. */
 #ifndef MILLRACE_TESTS_CM_H
 #define MILLRACE_TESTS_CM_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+
+#include "clock.h"
+
+/* What another thread or the kernel has yet to do is waited for so long, also on a busy machine; less than ctest waits for
+ * all of a program's tests. */
+#define PATIENCE (100 * USEC_PER_SEC)
+
+/* In a loop that waits: false once that is over. `end` is 0 to begin with. */
+static inline bool is_early(usec_t *end)
+{
+    usec_t now = clock_monotonic();
+    if (*end == 0)
+        *end = now + PATIENCE;
+    return now < *end;
+}
 
 #endif

@@ -11,6 +11,7 @@
 static char directory[64], path[100], old[100], older[100], state[100];
 static int writer; /* has the log open, as its daemon does */
 static struct log_tail *tail;
+static usec_t began;
 
 static void append(int fd, const char *text)
 {
@@ -25,11 +26,13 @@ static void rotate(const char *into_next)
     close(fd);
 }
 
+/* It waits as of when the test began, however long that is ago. */
 static void expect(enum log_tail_result wanted, usec_t later, const char *text)
 {
     char error[LINE_SOURCE_ERROR_TEXT] = "";
     struct bytes line = BYTES_NONE;
-    assert_int_equal(log_tail_next(tail, clock_wall() + later, &line, error), wanted);
+    usec_t now = wanted == LOG_TAIL_WAIT ? began : clock_wall();
+    assert_int_equal(log_tail_next(tail, now + later, &line, error), wanted);
     if (text != NULL)
         assert_true(bytes_equal_str(line, text));
 }
@@ -202,6 +205,7 @@ static int set_up(void **unused)
     snprintf(older, sizeof older, "%s/log.0", directory);
     snprintf(state, sizeof state, "%s/.state", directory);
     writer = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    began = clock_wall();
     return writer < 0;
 }
 
