@@ -28,4 +28,4 @@ add_executable(fuzz_journal_open_plain ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_jou
 target_link_libraries(fuzz_journal_open_plain PRIVATE millrace_flags millrace_journal PkgConfig::XXHASH)
 add_test(NAME fuzz_journal_open COMMAND sh -c
   "$<TARGET_FILE:journal_corpus> journal_corpus.d && exec $<TARGET_FILE:fuzz_journal_open_plain> journal_corpus.d 3")
-set_tests_properties(fuzz_journal_open PROPERTIES TIMEOUT 120)
+set_tests_properties(fuzz_journal_open PROPERTIES TIMEOUT 600)

@@ -28,7 +28,7 @@ class Killed(ArchiveTest):
                     time.sleep(self.random.uniform(0, 0.05))
                 if n % 3 == 1:
                     self.pubsub.kill9()
-                    self.start_pubsub(self.pubsub.url.rsplit(":", 1)[1])
+                    self.start_pubsub()
                 w.kill9()
         finally:
             busy = False

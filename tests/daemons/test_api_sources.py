@@ -34,7 +34,7 @@ class ApiSources(harness.MillraceTest):
         self.archive, self.live = Archive(self), Source(self)
         config = self.write("test.conf", harness.sample_counters())
         self.api = self.start("api", "--config", config, "--sortdb-url", self.archive.url, "--aggregator-url",
-                              self.live.url, "--upstream-timeout", "5s")
+                              self.live.url, "--upstream-timeout", "10m")
 
     def ask(self, path, status=200, **params):
         reply = self.api.get("/v1/%s?%s" % (path, query(**params)))

@@ -25,7 +25,8 @@ class ArchiveExactly(harness.MillraceTest):
             self.assertEqual(reply.status, 200, reply)
             size = int(reply.json()["end"])
         aggregator = self.start("aggregator", "--config=" + config, "--data-dir=" + data, "--pubsub-url=" + pubsub.url)
-        wait_until(lambda: int(aggregator.stats()["streams"]["clicks"]["offset"]) == size, "all to be counted")
+        wait_until(lambda: int(aggregator.stats()["streams"]["clicks"]["offset"]) == size, "all to be counted",
+                   timeout=harness.LONG)
         aggregator.stop()
         pubsub.stop()
         return os.path.join(data, "slices", "0000000001.db")

@@ -39,7 +39,7 @@ class CountedExactly(harness.MillraceTest):
         pipeline = self.start_pipeline()
         for data in blobs:
             post_lines(pipeline, data)
-        wait_until(lambda: is_counted(pipeline), "everything to be counted")
+        wait_until(lambda: is_counted(pipeline), "everything to be counted", timeout=harness.LONG)
         return pipeline
 
     def ask(self, pipeline, target):

@@ -95,7 +95,7 @@ class CountingOracle(unittest.TestCase):
 
     def count(self, data):
         done = subprocess.run([harness.program("count_lines"), CONFIG], input=data, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=harness.PATIENCE)
+                              stderr=subprocess.PIPE, timeout=harness.LONG)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout, done.stderr.decode()
 
@@ -127,7 +127,7 @@ class CountingOracle(unittest.TestCase):
         data, expected = nasty_lines(), self.oracle.Counts(CONFIG)
         lines = [line for line in (line.removesuffix(b"\r") for line in data.split(b"\n")) if line]
         done = subprocess.run([harness.program("count_lines"), CONFIG, "verdicts"], input=data, stdout=subprocess.PIPE, check=True,
-                              timeout=harness.PATIENCE)
+                              timeout=harness.LONG)
         verdicts = done.stdout.decode().split("\n")[:-1]
         self.assertEqual(len(verdicts), len(lines))
         for line, verdict in zip(lines, verdicts):

@@ -16,8 +16,11 @@ class FileModesTest(QueueTest):
 
     def modes(self, directory):
         """{path: mode} of all files below."""
-        return {os.path.join(at, name): stat.S_IMODE(os.stat(os.path.join(at, name)).st_mode)
-                for at, _, names in os.walk(directory) for name in names}
+        return {path: stat.S_IMODE(os.stat(path).st_mode) for path in self.files(directory)}
+
+    @staticmethod
+    def files(directory):
+        return [os.path.join(at, name) for at, _, names in os.walk(directory) for name in names]
 
     def queue_files(self):
         """Of a queue with several segments, an overflow log, and an id of its own."""
@@ -52,8 +55,8 @@ class FileModesTest(QueueTest):
         up = harness.Pipeline(self, config, self.path("data")).wait_ready()
         self.expect(up.ask("simplequeue", "POST", "/put", b"no event"), 200)
 
-        def rejected():
-            return any("rejects" in path and os.path.getsize(path) for path in self.modes(self.path("data")))
+        def rejected():  # other files come and go meanwhile
+            return any("rejects" in path and os.path.getsize(path) for path in self.files(self.path("data")))
         wait_until(rejected, "the event to be rejected")
         up.stop()
         modes = self.modes(self.path("data"))

@@ -19,7 +19,7 @@ class MakeRun(harness.MillraceTest):
 
     def run_once(self, **settings):
         return subprocess.run([SCRIPT], env=self.environment(**settings), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=4 * harness.PATIENCE)
+                              capture_output=True, text=True, timeout=harness.LONG)
 
     def nothing_left(self):
         """No process has this test's directory on its command line."""

@@ -46,6 +46,8 @@ class Bitly(PubsubTest):
         followers = [self.follow(stream="default") for _ in range(2) if self.pub(b"x", stream="default")]
         for _, r in followers:
             r.read(2)
+        wait_until(lambda: [(c["offset"], c["state"]) for c in request(self.url, "GET", "/clients?format=json").json()["clients"]]
+                   == [("4", "waiting")] * 2, "both to have all")
         stats = request(self.url, "GET", "/stats?format=json")
         expected = {"current_connections": 2, "total_connections": 2, "messages_received": 2, "kicked_clients": 0}
         self.assertEqual({k: stats.json()[k] for k in expected}, expected)

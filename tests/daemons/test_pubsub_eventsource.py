@@ -146,7 +146,11 @@ class EventSources(PubsubTest):
         self.assertEqual(self.wire.cuts, 2)
         last = [r["id"] for r in self.reports() if "data" in r][-1]
         self.assertEqual(last, "%d:%s" % (len(self.sub(0).body), self.identity))
-        self.assertEqual(sum("open" in r for r in self.server.reports), 5)
+        wait_until(lambda: self.opened() >= 5, "each opening to be reported")
+        self.assertEqual(self.opened(), 5)
+
+    def opened(self):
+        return sum("open" in r for r in self.server.reports)
 
     def test_chromium(self):
         program = shutil.which("chromium") or shutil.which("chromium-headless-shell")

@@ -24,6 +24,9 @@ class Publishers(PubsubTest):
         return b"POST /pub?stream=s&producer=w&mark=%d&next=%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
             n, n + 1, len(body), body)
 
+    def start_pubsub(self):
+        return self.pubsub("--body-timeout=1h")  # what arrives late may be very late
+
     def connect(self):
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(harness.PATIENCE)
@@ -73,7 +76,7 @@ class Publishers(PubsubTest):
         s.sendall(self.raw(n))
         time.sleep(random.uniform(0, 0.003))
         self.p.kill9()
-        self.p = self.pubsub()
+        self.p = self.start_pubsub()
         s.close()
         for _, late in self.late:
             late.close()
@@ -89,7 +92,7 @@ class Publishers(PubsubTest):
 
     def test_blind_retries_after_every_kind_of_failure(self):
         random = harness.seeded()
-        self.p, self.late = self.pubsub(), []
+        self.p, self.late = self.start_pubsub(), []
         failures = [self.cut_in_the_middle, self.reset_before_the_reply, self.reset_within_the_reply, self.time_out,
                     self.arrive_late]
         rounds, batches = harness.rounds(5), 40

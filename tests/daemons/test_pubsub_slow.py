@@ -66,6 +66,9 @@ class Slow(PubsubTest):
                         left -= 1
             self.assertEqual(left, 0, "readers that did not get everything")
 
+    def states(self, p):
+        return {c["state"] for c in p.get("/clients?format=json").json()["clients"]}
+
     def creep(self, r, stop):
         """1 KB/s."""
         r.socket.settimeout(harness.PATIENCE)
@@ -97,8 +100,7 @@ class Slow(PubsubTest):
             creeper.join()
         expected = zlib.crc32(text)
         self.assertEqual({(r.n, r.sum) for r in fast}, {(len(text), expected)})
-        states = {c["state"] for c in p.get("/clients?format=json").json()["clients"]}
-        self.assertEqual(states, {"waiting", "blocked"})
+        wait_until(lambda: self.states(p) == {"waiting", "blocked"}, lambda: "nobody to be on the way: %s" % self.states(p))
         if not harness.SANITIZED:
             grown = (self.resident(p) - before) / (FAST + 2)
             print("memory: %.1f KiB a subscriber" % grown)

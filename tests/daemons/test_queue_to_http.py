@@ -95,6 +95,7 @@ class Faults(ToHttp):
     full speed again within 5 s: the first message has come, and behind it nothing is waited for any more. How long 250 then take,
     one by one through a server in Python, is the machine's."""
     FAULT = max(0.6, harness.rounds(0))  # seconds
+    AGAIN = 5 if FAULT >= 10 else harness.SOON  # what waits for ever longer shows in long faults
 
     def ride_out(self, begin, end, backoff="400ms", timeout="3s"):
         sink = Sink(self)
@@ -105,7 +106,7 @@ class Faults(ToHttp):
             self.put([b"%06d" % i for i in range(put[0], put[0] + n)])
             put[0] += n
         put_more(50)
-        wait_until(lambda: len(sink.messages()) == 50, "the first to arrive")
+        wait_until(lambda: len(set(sink.messages())) == 50, "the first to arrive")
         began = time.monotonic()
         sink = begin(sink) or sink
         put_more(200)
@@ -116,9 +117,9 @@ class Faults(ToHttp):
         ended = time.monotonic()
         put_more(50)
         first = wait_until(lambda: next((r[0] for r in sink.requests if r[0] >= ended and r[1] == 200), None), "the first to arrive")
-        self.assertLess(first - ended, 5)
+        self.assertLess(first - ended, self.AGAIN)
         faults = self.faults(sender)
-        wait_until(lambda: len(self.all_messages(sink)) >= put[0], "everything to arrive")
+        wait_until(lambda: len(self.first_arrivals(sink)) >= put[0], "everything to arrive")
         self.assertEqual(self.first_arrivals(sink), [b"%06d" % i for i in range(put[0])])
         self.wait_empty()
         return self.faults(sender) - faults

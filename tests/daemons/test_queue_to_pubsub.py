@@ -165,6 +165,7 @@ class Front:
 
 class Silent(RelayTest):
     FAULT = max(1.0, harness.rounds(0))  # seconds
+    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http.py
 
     def test_a_pubsub_that_accepted_and_never_answered_is_at_full_speed_within_five_seconds(self):
         """With the settings as they are by default."""
@@ -175,14 +176,16 @@ class Silent(RelayTest):
         queue.post("/mput", b"\n".join(lines[:100]))
         self.wait_stream(b"".join(m + b"\n" for m in lines[:100]))
         front.swallow()
+        began = time.monotonic()
         queue.post("/mput", b"\n".join(lines[100:200]))
         time.sleep(self.FAULT)  # the fault's length is what is tested
-        self.assertLessEqual(relay.stats()["destination_faults"], 1 + self.FAULT / 3, "one try at a time")
+        faults = relay.stats()["destination_faults"]
+        self.assertLessEqual(faults, 1 + (time.monotonic() - began) / 3, "one try at a time")
         front.wake()
         began = time.monotonic()
         queue.post("/mput", b"\n".join(lines[200:]))
         self.wait_stream(b"".join(m + b"\n" for m in lines))
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, self.AGAIN)
         wait_until(lambda: relay.get("/health").status == 200, "it to be well again")
 
 

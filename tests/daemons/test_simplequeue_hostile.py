@@ -134,7 +134,7 @@ class Everywhere:
             since = time.monotonic()
             self.expect(q.get("/ping"), 200)
             worst = max(worst, time.monotonic() - since)
-        self.assertLess(worst, 5)
+        self.assertLess(worst, harness.SOON)
         self.assertGreater(time.monotonic() - began, late / 1000 - 0.5)
         out = []
         while len(out) < n:
@@ -238,7 +238,7 @@ class DeepTest(Deep):
                 pass  # it held the most and took nothing while the others were sent theirs
         q.process.send_signal(signal.SIGSTOP)
         for _ in range(40):
-            c = harness.connect(q.url, 100)
+            c = harness.connect(q.url, 3 * harness.PATIENCE)
             self.addCleanup(c.close)
             c.request("GET", "/dump")
             threads.append(threading.Thread(target=take, args=(c,)))
@@ -317,7 +317,7 @@ class DeepTest(Deep):
         self.assertEqual(q.post("/empty").json(), {"dropped": n - 5})
         over.set()
         t.join()
-        self.assertLess(worst[0], 5)
+        self.assertLess(worst[0], harness.SOON)
         self.fill(q, n, n + 10)
         q = self.again(q, "--max-memory=1M")
         got = q.get("/mget?items=100").body.split(b"\n")[:-1]

@@ -164,6 +164,10 @@ class Everywhere:
         self.assertIn(b"token", bad.stderr)
 
     def test_a_stop_answers_what_it_took(self):
+        """As far as nng comes to write it in the moment that it is given."""
+        harness.slower_and_slower(1, self.a_stop)
+
+    def a_stop(self, _):
         q, url = self.listening()
         r = self.requester(url)
         for n in range(20):
@@ -195,19 +199,24 @@ class DiskOverIpc(Everywhere, OnDisk, NngTest):
 
 
 class CommitTest(OnDisk, NngTest):
-    """With a policy that makes commits slow enough to look at what is not committed."""
-    SLOW = "--sync=1000"
-    SLOWER = "--sync=1500"  # where the test must look at something before it is committed
+    """With a policy that makes commits slow enough to look at what is not committed; slower, if need be."""
+
+    def syncing(self, seconds, *args):
+        self.data = self.path("data-%g" % seconds)
+        return self.listening("--sync=%d" % (seconds * 1000), *args)
 
     def queue(self, *args, **kw):
-        return self.start("simplequeue", "--data-dir=" + self.path("data"), *args, **kw)
+        return self.start("simplequeue", "--data-dir=" + self.data, *args, **kw)
 
     def test_the_reply_waits_for_the_commit(self):
-        q, url = self.listening(self.SLOWER)
+        harness.slower_and_slower(1.5, self.reply_waits)
+
+    def reply_waits(self, seconds):
+        q, url = self.syncing(seconds)
         r = self.requester(url)
         r.ask(b"\na")  # from here on the next sync is a while away
         r.send(b"\nb")
-        wait_until(lambda: q.stats()["nng_batches_waiting"] == 1, "the batch to be taken")
+        wait_until(lambda: q.stats()["nng_batches_waiting"] == 1, "the batch to be taken", timeout=harness.SOON)
         self.assertEqual(q.get("/mget?items=5").body, b"a\n")
         number, reply = r.receive()
         self.assertEqual((number, reply["ids"]), (2, "2-2"))
@@ -215,7 +224,10 @@ class CommitTest(OnDisk, NngTest):
 
     def test_replies_come_out_of_order(self):
         """What can be refused at once is, though it came behind what waits for a commit."""
-        q, url = self.listening(self.SLOWER)
+        harness.slower_and_slower(1.5, self.out_of_order)
+
+    def out_of_order(self, seconds):
+        q, url = self.syncing(seconds)
         r, other = self.requester(url), self.requester(url)
         r.ask(b"\na")
         r.send(b"\nb")
@@ -225,7 +237,10 @@ class CommitTest(OnDisk, NngTest):
 
     def test_back_pressure_reaches_the_sender(self):
         """No more is taken than may wait for its commit; the rest stays with those who send, and is served later."""
-        q, url = self.listening(self.SLOW, "--max-body=2M", "--max-message=2M")
+        harness.slower_and_slower(1, self.back_pressure)
+
+    def back_pressure(self, seconds):
+        q, url = self.syncing(seconds, "--max-body=2M", "--max-message=2M")
         senders = [self.requester(url) for _ in range(8)]
         body = b"\n" + b"x" * 1000000
         answered, most = [], [0, 0]
@@ -245,7 +260,10 @@ class CommitTest(OnDisk, NngTest):
         self.assertEqual(q.stats()["depth"], 64)
 
     def test_many_small_ones_are_bounded_too(self):
-        q, url = self.listening(self.SLOW)
+        harness.slower_and_slower(1, self.many_small_ones)
+
+    def many_small_ones(self, seconds):
+        q, url = self.syncing(seconds)
         senders = [self.requester(url) for _ in range(5)]
         most = 0
         for r in senders:

@@ -41,13 +41,14 @@ class PutTest(harness.MillraceTest):
         self.assertEqual(self.stored().rstrip(b"\n").split(b"\n"), [b"line %d" % i for i in range(20)])
 
     def test_it_waits_for_a_queue_that_comes_back(self):
-        url = self.queue.url
         self.queue.stop()
-        p = subprocess.Popen([harness.program("millrace"), "put", "--queue-url", url, "--timeout", "30s", "-"],
+        port = self.keep_port()
+        url = "http://127.0.0.1:" + port
+        p = subprocess.Popen([harness.program("millrace"), "put", "--queue-url", url, "--timeout", "1h", "-"],
                              stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         threading.Thread(target=p.communicate, args=(b"late\n",), daemon=True).start()
         again = self.daemon("simplequeue", "--data-dir", self.path("queue"), "--address=127.0.0.1",
-                            "--port=" + url.rsplit(":", 1)[1], port=False)
+                            "--port=" + port, port=False)
         self.assertEqual(p.wait(harness.PATIENCE), 0)
         again.url = url
         self.assertEqual(again.get("/get").body, b"late")

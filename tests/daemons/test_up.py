@@ -104,6 +104,10 @@ class Up(harness.MillraceTest):
         done = self.run_program("millrace", "status", "--json", "--data-dir", self.path("data"))
         return done.returncode, json.loads(done.stdout)["daemons"][name]
 
+    def wait_status(self, text):
+        """Who does not answer the tool at once is shown as away."""
+        wait_until(lambda: text in self.status_of("simplequeue")[1]["detail"], lambda: self.status_of("simplequeue"))
+
     def test_status_tells_what_is_wrong_with_a_queue(self):
         pipeline = self.up(simplequeue={"max_depth": 2, "allow_exit": "true"}).wait_ready()
 
@@ -112,11 +116,11 @@ class Up(harness.MillraceTest):
         ask("/pause?queue=side")
         ask("/mput?queue=side", b"a\nb")
         ask("/put?queue=side", b"c", 503)
-        self.assertIn("2 in other queues, side: paused, side: 1 rejected", self.status_of("simplequeue")[1]["detail"])
+        self.wait_status("2 in other queues, side: paused, side: 1 rejected")
         ask("/pause?queue=side&for=0")
         lease = pipeline.ask("simplequeue", "POST", "/reserve?queue=side").header("X-Millrace-Lease")
         ask("/bury?queue=side&id=1&lease=" + lease)
-        self.assertIn(", side: 1 buried, side: 1 rejected", self.status_of("simplequeue")[1]["detail"])
+        self.wait_status(", side: 1 buried, side: 1 rejected")
         pipeline.interrupt()
 
     def test_what_no_restart_can_heal_is_left_alone_and_said(self):
@@ -143,7 +147,7 @@ class Up(harness.MillraceTest):
         self.wait_total(pipeline, "bitly", 1)
         self.assertIn("millrace_queue_to_pubsub_messages_delivered 1\n",
                       pipeline.ask("queue_to_pubsub", "GET", "/metrics").text)
-        self.assertEqual(self.status_of("queue_to_pubsub")[1]["state"], "ready")
+        wait_until(lambda: self.status_of("queue_to_pubsub")[1]["state"] == "ready", "it to be shown")
         pipeline.interrupt()
 
     def test_ctrl_c_in_mid_flow_loses_nothing(self):

@@ -43,7 +43,7 @@ class Zones(harness.MillraceTest):
             streams = self.pipeline.ask("pubsub", "GET", "/streams").json()["streams"]
             here = self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()["streams"]
             return depth == 0 and all(here[s["name"]]["offset"] == s["end"] for s in streams)
-        wait_until(counted, "everything to be counted")
+        wait_until(counted, "everything to be counted", timeout=harness.LONG)
         for line in lines:
             self.counts.add_line(line)
 

@@ -16,11 +16,12 @@ class ArchiveTest(harness.MillraceTest):
         super().setUp()
         self.random = harness.seeded()
         self.published = 0
+        self.port = self.keep_port()
         self.start_pubsub()
 
-    def start_pubsub(self, port="0"):
+    def start_pubsub(self):
         self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
-                                 "--address=127.0.0.1", "--port", port, port=False)
+                                 "--address=127.0.0.1", "--port", self.port, port=False)
 
     def publish(self, n, padding=None):
         """n numbered lines, retried blindly under marks."""

@@ -27,6 +27,9 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "build", "release")))
 SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
 PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120" if SANITIZED else "40"))  # seconds, for any one wait
+# Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
+SOON = PATIENCE / 2
+LONG = PATIENCE * 5  # for a program, or a daemon, that goes through all there is, like all real clicks
 
 
 def program(name):
@@ -56,6 +59,18 @@ def wait_until(condition, what, timeout=PATIENCE, interval=0.01):
         if time.monotonic() > end:
             raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what))
         time.sleep(interval)
+
+
+def slower_and_slower(unit, attempt, tries=4):
+    """attempt(unit) shows what is promised in time. Whatever needs a machine that keeps pace with the unit is tried again
+    with one four times as long, on a machine that may have stood still; what is broken fails with the longest, too."""
+    for _ in range(tries - 1):
+        try:
+            return attempt(unit)
+        except (AssertionError, *UNREACHABLE) as e:
+            print("with a unit of %g: %s" % (unit, str(e)[:2000]), file=sys.stderr, flush=True)
+            unit *= 4
+    return attempt(unit)
 
 
 class Reply:
@@ -130,6 +145,19 @@ def dies_with_us(argv):
     return ["setpriv", "--pdeathsig", "KILL", *argv] if tied else argv
 
 
+# A stop that leaves something unfinished fails a test; one that takes long does not.
+PATIENT = {"MILLRACE_%s_DRAIN_TIMEOUT" % name: "%ds" % PATIENCE for name in (
+    "SIMPLEQUEUE", "PUBSUB", "PUBSUB_FILTERED", "AGGREGATOR", "SORTDB", "API", "QUEUE_TO_PUBSUB", "QUEUE_TO_HTTP",
+    "QUEUE_EXEC", "PS_TO_FILE", "PS_TO_HTTP")}
+
+
+def catches(pid, number):
+    """Whether a process has a handler for that signal by now: before, it would just die of it."""
+    with open("/proc/%d/status" % pid) as f:
+        caught = next(line for line in f if line.startswith("SigCgt:")).split()[1]
+    return int(caught, 16) >> (number - 1) & 1
+
+
 class Daemon:
     """One process of the build. Its standard error goes to a file that failures print."""
 
@@ -138,7 +166,7 @@ class Daemon:
         self.argv = [program(name), *args] + (["--address=" + listen, "--port=0"] if port else [])
         self.log_path = os.path.join(test.dir, "%s.%d.log" % (name, len(test.daemons)))
         self.url = None
-        environment = dict(os.environ, **(env or {}))
+        environment = {**os.environ, **PATIENT, **(env or {})}
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(dies_with_us(self.argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=environment, cwd=test.dir, start_new_session=True)
@@ -165,7 +193,7 @@ class Daemon:
         self.url = "http://127.0.0.1:" + m.group(1) if m.group(1) else "unix:" + m.group(2)
         return self
 
-    def wait_ready(self):
+    def wait_ready(self, timeout=PATIENCE):
         self.wait_listening()
 
         def ready():
@@ -175,7 +203,7 @@ class Daemon:
                 return self.get("/health").status == 200
             except UNREACHABLE:
                 return False
-        wait_until(ready, lambda: "%s to be ready:\n%s" % (self.name, self.log))
+        wait_until(ready, lambda: "%s to be ready:\n%s" % (self.name, self.log), timeout)
         return self
 
     def get(self, target, **kw):
@@ -232,6 +260,15 @@ class MillraceTest(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.dir, *names)
 
+    def keep_port(self):
+        """A free TCP port that a daemon can be started on again and again: nobody else is given it meanwhile, and who
+        connects while nobody listens is refused."""
+        s = socket.socket()
+        self.addCleanup(s.close)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
     def write(self, name, text):
         with open(self.path(name), "wb") as f:
             f.write(text if isinstance(text, bytes) else text.encode())
@@ -245,7 +282,7 @@ class MillraceTest(unittest.TestCase):
         """Starts it and waits until it is ready."""
         return Daemon(self, name, *args, **kw).wait_ready()
 
-    def run_program(self, name, *args, timeout=PATIENCE, **kw):
+    def run_program(self, name, *args, timeout=LONG, **kw):
         """Runs it to its end: CompletedProcess with bytes."""
         return subprocess.run([program(name), *args], capture_output=True, timeout=timeout, cwd=self.dir, **kw)
 
@@ -277,6 +314,7 @@ def pipeline_config(directory, counters=None, **sections):
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
     sections["millrace"].setdefault("restart_delay", "50ms")
     sections["millrace"].setdefault("restart_delay_max", "200ms")
+    sections["millrace"].setdefault("stop_timeout", "%ds" % PATIENCE)
     sections["pubsub"].setdefault("streams", "clicks")
     for name, settings in sections.items():
         text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items()) + "\n"

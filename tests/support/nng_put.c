@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIMEOUT_MS 30000
+#define TIMEOUT_MS 300000
 
 static int fail(const char *what, int why)
 {

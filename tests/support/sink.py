@@ -14,6 +14,7 @@ class Sink:
         self.requests = []  # (time, status or word, method, target, body, headers)
         self.lock = threading.Lock()
         self.released = threading.Event()
+        self.port = port or int(test.keep_port())
         sink = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -25,7 +26,7 @@ class Sink:
                     answer = sink.behave(body)
                     sink.requests.append((time.monotonic(), answer, self.command, self.path, body, dict(self.headers)))
                 if answer == "hang":
-                    sink.released.wait(60)
+                    sink.released.wait()
                     answer = "reset"
                 if answer == "reset":
                     self.close_connection = True
@@ -48,8 +49,7 @@ class Sink:
             def handle_error(self, request, client_address):
                 pass
 
-        self.server = Server(("127.0.0.1", port), Handler)
-        self.port = self.server.server_port
+        self.server = Server(("127.0.0.1", self.port), Handler)
         self.url = "http://127.0.0.1:%d" % self.port
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
