@@ -44,7 +44,8 @@ static struct stream *make_stream(struct app *app, struct http_request *req, con
         break;
     case STREAMS_STORAGE:
         log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-        http_problem(req, 503, "storage-full", "make room on the disk", "cannot make the stream: %s", error);
+        http_problem(req, 503, "storage-full", "look at the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
         break;
     }
     return s;

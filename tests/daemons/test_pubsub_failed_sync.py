@@ -101,6 +101,17 @@ class FailedSync(PubsubTest):
             self.assertEqual([line for line in lines if line.startswith(p.name.encode() + b" ")],
                              [p.line(i) for i in range(p.acknowledged + 1)])
 
+    def after_power_cuts(self, sync):
+        log, random = harness.read_file(self.log), harness.seeded()
+        for n in range(harness.rounds(4)):
+            root = self.path("cut")
+            os.mkdir(root)
+            power_cut.cut(log, len(log), random, self.path("p"), root)
+            p = self.start("pubsub", "--data-dir=" + root, "--sync=" + sync, "--segment-bytes=64K", listen=self.url)
+            yield n
+            p.kill9()
+            shutil.rmtree(root)
+
     def check(self, sync):
         d = self.begin(sync)
         c, follower = self.follow()
@@ -112,15 +123,8 @@ class FailedSync(PubsubTest):
         d.process.terminate()
         self.assertEqual(follower.read(), b"", "nothing that was refused")
         d.stop()
-        log, random = harness.read_file(self.log), harness.seeded()
-        for n in range(harness.rounds(4)):
-            root = self.path("cut")
-            os.mkdir(root)
-            power_cut.cut(log, len(log), random, self.path("p"), root)
-            p = self.start("pubsub", "--data-dir=" + root, "--sync=" + sync, "--segment-bytes=64K", listen=self.url)
+        for _ in self.after_power_cuts(sync):
             self.check_after_a_restart(served, publishers)
-            p.kill9()
-            shutil.rmtree(root)
         self.pubsub("--segment-bytes=64K", sync=sync)
         self.check_after_a_restart(served, publishers)
 
@@ -129,6 +133,21 @@ class FailedSync(PubsubTest):
 
     def test_sync_now_and_then(self):
         self.check("5")
+
+    def test_of_a_stream_that_is_being_made(self):
+        """It is not made, and the answer tells why; the next publish tries again, and is as safe as any."""
+        d = self.begin("0")
+        self.fail("/streams/new")
+        for _ in range(2):
+            reply = self.pub(b"refused\n", stream="new")
+            self.assertEqual(reply.status, 503)
+            self.assertIn("Input/output error", reply.json()["detail"])
+            self.assertProblem(self.sub(stream="new"), 404, "unknown-stream")
+        os.unlink(self.fault)
+        self.assertEqual(self.pub(b"kept\n", stream="new").json()["start"], "0")
+        d.kill9()
+        for _ in self.after_power_cuts("0"):
+            self.assertEqual(self.sub(stream="new").body, b"kept\n")
 
     def test_of_the_cursors(self):
         """They stay where they were, and hold what they held; publishing goes on."""
