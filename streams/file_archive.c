@@ -155,6 +155,7 @@ static struct archive_part *begin_part(struct file_archive *a, const char *perio
     buf_free(&name);
     a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
     a->parts[a->n_parts++] = p;
+    a->config.wake(a->config.arg); /* its lines wait in memory for the commit that names it */
     return p;
 }
 

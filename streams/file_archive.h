@@ -38,7 +38,7 @@ struct file_archive_config {
     usec_t commit_every, close_after;
     size_t max_open;
     size_t max_pending;      /* bytes that wait in memory before file_archive_is_full */
-    void (*wake)(void *arg); /* from a thread: call file_archive_tick soon */
+    void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
     void *arg;
 };
 

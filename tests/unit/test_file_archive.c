@@ -14,9 +14,12 @@ static char format[100], state_path[100];
 static usec_t now = USEC_PER_SEC, commit_every = 1;
 static enum archive_compression compression;
 
-static void ignore(void *arg)
+static _Atomic int woken; /* also from threads, once there was a tick */
+
+static void wake(void *arg)
 {
     (void)arg;
+    woken++;
 }
 
 static struct file_archive *open_archive(size_t max_open)
@@ -31,7 +34,7 @@ static struct file_archive *open_archive(size_t max_open)
         .close_after = 3600 * USEC_PER_SEC,
         .max_open = max_open,
         .max_pending = 1 << 20,
-        .wake = ignore};
+        .wake = wake};
     struct file_archive *a = file_archive_open(&config, now, error);
     if (a == NULL)
         fail_msg("%s", error);
@@ -79,6 +82,22 @@ static void test_more_open_files_than_may_be(void **state)
         tick(a);
     assert_false(file_archive_is_full(a));
     assert_int_equal(file_archive_numbers(a).open, 4);
+    file_archive_close(&a);
+}
+
+/* The lines of a new file wait in memory until a safe state names it: that is not left to the next tick of a clock. */
+static void test_a_new_file_asks_for_a_tick(void **state)
+{
+    (void)state;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    woken = 0;
+    take_line(a, 0);
+    assert_int_equal(woken, 1);
+    take_line(a, 59);
+    assert_int_equal(woken, 1);
+    take_line(a, 60);
+    assert_int_equal(woken, 2);
     file_archive_close(&a);
 }
 
@@ -426,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_more_open_files_than_may_be, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_new_file_asks_for_a_tick, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
