@@ -80,7 +80,8 @@ static void put_behind(struct journal *j, struct batch *b)
 /* What is appended while the owner polls is begun when that ends. */
 static void put_pending(struct journal *j, struct batch *b)
 {
-    bool owner_writes = set_owner_writes(j->set), gathers = owner_writes || set_gathers(j->set, b->frames.len);
+    bool owner_writes = set_owner_writes(j->set),
+         gathers = owner_writes || set_gathers(j->set, b->frames.len);
     pthread_mutex_lock(&j->set->lock);
     put_behind(j, b);
     struct committer *idle = gathers ? NULL : set_committer_to_call(j->set);
