@@ -1,9 +1,9 @@
 #include "shard_writer.h"
 
 #include "io.h"
+#include "xxh3.h"
 #include <fcntl.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #define WRITE_BYTES (256u << 10)
 

@@ -3,12 +3,12 @@
 
 #include "io.h"
 #include "records.h"
+#include "xxh3.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define READ_BYTES (256u << 10)
 

@@ -1,10 +1,10 @@
 #include "journal_format.h"
 
 #include "journal.h"
+#include "xxh3.h"
 
 #include <assert.h>
 #include <endian.h>
-#include <xxhash.h>
 
 static const char magic[8] = "MILLRJNL";
 static const char zeros[FRAME_HEADER];

@@ -2,6 +2,7 @@
 
 #include "io.h"
 #include "journal_internal.h"
+#include "xxh3.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define HOLES_MOST 1024
 #define NOTE_MOST 1024

@@ -1,6 +1,7 @@
 #include "cursor_file.h"
 
 #include "io.h"
+#include "xxh3.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #define UNIT ((size_t)512)
 #define CHECKSUM_AT (UNIT - 8)

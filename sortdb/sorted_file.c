@@ -1,12 +1,12 @@
 #include "sorted_file.h"
 
 #include "mapping.h"
+#include "xxh3.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #define STEP ((size_t)1 << 20) /* hashed and checked at a time, while it is in the cache */
 

@@ -2,6 +2,7 @@
 
 #include "io.h"
 #include "packer.h"
+#include "xxh3.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define READ_STEP ((size_t)256 << 10)
 
