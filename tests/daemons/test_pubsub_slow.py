@@ -1,5 +1,7 @@
 """One hundred subscribers, one of them slow and one stopped: the others get everything meanwhile, memory stays small, and
 the two lose nothing."""
+import os
+import resource
 import selectors
 import socket
 import threading
@@ -68,6 +70,30 @@ class Slow(PubsubTest):
 
     def states(self, p):
         return {c["state"] for c in p.get("/clients?format=json").json()["clients"]}
+
+    def test_who_gave_up_waiting_for_a_descriptor_leaves_his_own(self):
+        """Connections hold all there are, so that their subscribers' files cannot be opened, and then they leave."""
+        p = self.pubsub()
+        self.pub(b"line\n" * 50)
+
+        def used():
+            return {int(fd) for fd in os.listdir("/proc/%d/fd" % p.pid)}
+        before = len(used())
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        for c in clients:
+            self.addCleanup(c.close)
+            c.connect(self.path("p.sock"))
+        wait_until(lambda: len(used()) == before + len(clients), p.log)
+        limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(used()) + 1, limits[1]))
+        for c in clients:
+            c.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.1\r\nHost: h\r\n\r\n")
+        wait_until(lambda: "a read waits for what the system lacks" in p.log, lambda: p.log)
+        for c in clients:
+            c.close()
+        self.assertEqual(self.pub(b"line\n").status, 200)
+        self.assertEqual(self.sub().body, b"line\n" * 51)
+
 
     def creep(self, r, stop):
         """1 KB/s."""
