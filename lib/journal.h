@@ -47,9 +47,9 @@
  *
  * Under the other policies appends of under 64 KiB wait for each other: journal_append calls `notify`, and the next
  * journal_set_poll has a committer begin with all that came until then (what its own callbacks append it begins itself,
- * without another `notify`); while one syncs, with what came meanwhile. So a
- * turn of the loop costs one wake-up and one commit, not one for each append. Where a turn brings much, every 256 KiB of it are
- * written on their own, so that the first are being synced while the rest is written.
+ * without another `notify`); while one syncs, with what came meanwhile. So a turn of the loop costs one wake-up and one
+ * commit, not one for each append. Where a turn brings much, every 256 KiB of it are written on their own, so that the
+ * first are being synced while the rest is written.
  *
  * A committer that had something to do again soon after it had nothing stays awake for up to 200 us the next times, unless the
  * process may run on one processor only: waking it would take about as long.

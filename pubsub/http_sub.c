@@ -412,7 +412,7 @@ void app_sub(struct http_request *req, void *ctx)
     }
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow)
-        http_set_long_poll(req); /* also while its first read waits, perhaps for a descriptor that it holds itself */
+    if (h->follow) /* also while its first read waits, perhaps for a descriptor that it holds itself */
+        http_set_long_poll(req);
     subscribe(h, &from);
 }
