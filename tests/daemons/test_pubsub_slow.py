@@ -78,16 +78,15 @@ class Slow(PubsubTest):
 
         def used():
             return {int(fd) for fd in os.listdir("/proc/%d/fd" % p.pid)}
-        before = len(used())
-        clients = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        clients = [harness.connect(self.url) for _ in range(20)]
         for c in clients:
             self.addCleanup(c.close)
-            c.connect(self.path("p.sock"))
-        wait_until(lambda: len(used()) == before + len(clients), p.log)
+            c.request("GET", "/ping")
+            self.assertEqual(c.getresponse().read(), b"OK")  # it has its descriptor
         limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(used()) + 1, limits[1]))
         for c in clients:
-            c.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.1\r\nHost: h\r\n\r\n")
+            c.request("GET", "/sub?stream=s&from=earliest")
         wait_until(lambda: "a read waits for what the system lacks" in p.log, lambda: p.log)
         for c in clients:
             c.close()
