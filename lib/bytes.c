@@ -68,6 +68,17 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
     return word->len > 0;
 }
 
+uint64_t bytes_count_lines(struct bytes text)
+{
+    uint64_t n = 0;
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
 char *bytes_dup(struct bytes b)
 {
     char *copy = mem_alloc(b.len + 1);

@@ -63,6 +63,8 @@ bool bytes_is_name(struct bytes text);
 
 /* The next word of a list of them, behind *list and any separators: false at its end. A list may be NULL. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
+/* How many LFs there are. */
+uint64_t bytes_count_lines(struct bytes text);
 
 /* A NUL-terminated copy from malloc; the caller frees it. */
 char *bytes_dup(struct bytes b);

@@ -117,7 +117,7 @@ static void copy_windows(struct stretch *s, struct bytes data)
     while (data.len) {
         struct window *w = window_new(s->end);
         size_t room = window_room(w), n = data.len < room ? data.len : room;
-        window_add(w, bytes_of(data.ptr, n), line_index_count(bytes_of(data.ptr, n)));
+        window_add(w, bytes_of(data.ptr, n), bytes_count_lines(bytes_of(data.ptr, n)));
         s->windows[s->n_windows++] = w;
         s->end += n;
         data = bytes_of(data.ptr + n, data.len - n);
@@ -233,14 +233,9 @@ static void stretch_read(const struct journal_window *w, void *arg)
     b->grown(b->arg);
 }
 
-static uint64_t count_lines(struct bytes payload)
-{
-    return line_index_count(payload);
-}
-
 static void read_on(struct head *h)
 {
-    static const struct journal_locate how = {BACKLOG_COPY, count_lines};
+    static const struct journal_locate how = {BACKLOG_COPY, bytes_count_lines};
     h->reading = true;
     h->use = ++h->backlog->uses;
     h->used = h->backlog->now;

@@ -93,7 +93,7 @@ static void window_read(const struct journal_window *w, void *arg)
     if (m->time == 0)
         m->time = w->time;
     note_place(m, w->offset);
-    m->lines += line_index_count(w->data);
+    m->lines += bytes_count_lines(w->data);
     read_on(m);
 }
 

@@ -81,14 +81,3 @@ void line_index_free(struct line_index *x)
     free(x->points);
     *x = (struct line_index){0};
 }
-
-uint64_t line_index_count(struct bytes text)
-{
-    uint64_t n = 0;
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-        n++;
-        at++;
-    }
-    return n;
-}

@@ -37,7 +37,4 @@ void line_index_prepend(struct line_index *x, const struct line_point *points, s
 void line_index_trim(struct line_index *x, uint64_t offset);
 void line_index_free(struct line_index *x);
 
-/* How many LFs there are. */
-uint64_t line_index_count(struct bytes text);
-
 #endif

@@ -124,7 +124,7 @@ static void take(struct subscriber *sub, struct bytes data)
     if (!sub->started && !start(sub))
         return;
     struct window *window = window_new(sub->offset);
-    window_add(window, data, line_index_count(data));
+    window_add(window, data, bytes_count_lines(data));
     write_piece(sub, window_bytes(window), window);
     window_release(window);
     read_on(sub);

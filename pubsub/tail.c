@@ -60,7 +60,7 @@ static void append(struct tail *t, struct bytes data, uint64_t lines)
         struct window *w = last_window(t);
         size_t room = window_room(w);
         struct bytes part = bytes_of(data.ptr, data.len < room ? data.len : room);
-        uint64_t ends = part.len == data.len ? lines : line_index_count(part);
+        uint64_t ends = part.len == data.len ? lines : bytes_count_lines(part);
         window_add(w, part, ends);
         t->end += part.len;
         lines -= ends;
@@ -106,7 +106,7 @@ static void window_read(const struct journal_window *w, void *arg)
     struct tail *t = arg;
     t->reading = false;
     if (w->result == JOURNAL_OK) {
-        append(t, w->data, line_index_count(w->data));
+        append(t, w->data, bytes_count_lines(w->data));
     } else if (w->result != JOURNAL_END) {
         t->broken = true;
         stop(t);

@@ -99,5 +99,5 @@ uint64_t window_lines(struct window *w, struct bytes piece)
 {
     w->asked = true;
     bool is_fresh = piece.ptr == w->data + w->fresh && piece.len == w->len - w->fresh;
-    return is_fresh ? w->lines : line_index_count(piece);
+    return is_fresh ? w->lines : bytes_count_lines(piece);
 }

@@ -69,15 +69,6 @@ static int fail_content(struct finish *f, const char *what)
     return -1;
 }
 
-static void count_lines(struct finish *f, struct bytes piece)
-{
-    const char *at = piece.ptr, *end = piece.ptr + piece.len;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-        f->lines++;
-        at++;
-    }
-}
-
 /* Into the packed file, when there is one. */
 static int put(struct finish *f, struct packer *packer, struct bytes piece, bool last)
 {
@@ -105,7 +96,7 @@ static int copy(struct finish *f, struct packer *packer)
             return fail_content(f, "it is shorter than what was written to it");
         struct bytes piece = bytes_of(f->text.ptr, (size_t)n);
         XXH3_64bits_update(f->hash, piece.ptr, piece.len);
-        count_lines(f, piece);
+        f->lines += bytes_count_lines(piece);
         at += (uint64_t)n;
         if (put(f, packer, piece, false) != 0)
             return -1;

@@ -139,20 +139,9 @@ static void take_by_event(struct writer *w, struct bytes lines)
     file_archive_take(w->archive, w->runs, w->n_runs);
 }
 
-static uint64_t count_lines(struct bytes lines)
-{
-    uint64_t n = 0;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-        n++;
-        at++;
-    }
-    return n;
-}
-
 static void take_by_arrival(struct writer *w, struct bytes lines)
 {
-    struct archive_run run = {.lines = lines, .n = count_lines(lines), .time = now_seconds()};
+    struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
     file_archive_take(w->archive, &run, 1);
 }
 

@@ -115,10 +115,17 @@ static void test_words(void **state)
     assert_false(bytes_next_word(&none, " ,\t", &word));
 }
 
+static void test_counts_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_count_lines(BYTES_LITERAL("a\n\nb\n\0\nc")), 4);
+    assert_int_equal(bytes_count_lines(BYTES_NONE), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
+        cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_sizes), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_buffer), cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
