@@ -162,7 +162,8 @@ static int cut_back(struct archive_part *p, const char *path, char *error)
     /* It was named, and the crash came before it was made. */
     if (p->fd < 0 && errno == ENOENT && p->state.length == 0)
         return 0;
-    if (p->fd < 0 || fstat(p->fd, &st) != 0)
+    /* Perhaps it was made by a life that was killed before the name was durable. */
+    if (p->fd < 0 || fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
         return fail(error, path);
     if ((uint64_t)st.st_size < p->state.length) {
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: it has %lld bytes, and %llu were written to it", path,

@@ -177,6 +177,10 @@ class Everywhere(Logged):
         """Killed behind the renaming of a packed file, before that was durable."""
         self.cut_everywhere(self.run_logged("--compress=gzip", kill=".gz"), "gzip")
 
+    def test_by_arrival_made(self):
+        """Killed behind the making of a file, before its name was durable: the next life finds it and goes on with it."""
+        self.cut_everywhere(self.run_logged(kill=".part"), "none")
+
     def test_by_event_time_packed(self):
         self.cut_everywhere(self.run_logged("--compress=gzip", "--time_field=t", "--max_open=2"), "gzip", "t")
 

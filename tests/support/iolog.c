@@ -1,8 +1,8 @@
 /* iolog: linked into a test's own build of a daemon, it puts a table before lib/io.h that does each operation and, when
  * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
  * would have left. The journals believe in another boot of the machine than the one that is. MILLRACE_IO_KILL=N kills the
- * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind its first rename to a path that ends so: then nothing was
- * done that the log does not have. MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it
+ * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind the first time that a path that ends so is made or renamed
+ * to: then nothing was done that the log does not have. MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it
  * fails, and syncs nothing.
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
@@ -30,11 +30,12 @@ static int log_fd = -1;
 static uint64_t serial, notes, kill_at;
 static char *kill_name, *fail_file;
 
-static bool is_the_end(char operation, struct bytes data)
+static bool is_the_end(char operation, struct bytes path, struct bytes data)
 {
+    struct bytes fresh = operation == 'O' ? path : operation == 'R' ? data : BYTES_NONE;
     size_t n = kill_name ? strlen(kill_name) : 0;
     return ++notes == kill_at ||
-           (n > 0 && operation == 'R' && data.len >= n && memcmp(data.ptr + data.len - n, kill_name, n) == 0);
+           (n > 0 && fresh.len >= n && memcmp(fresh.ptr + fresh.len - n, kill_name, n) == 0);
 }
 
 /* Under the lock: one write, so that a log that ends in a whole record is the rule. */
@@ -53,7 +54,7 @@ static void note(char operation, uint64_t number, const char *path, const void *
     if (write(log_fd, whole.ptr, whole.len) != (ssize_t)whole.len)
         abort();
     buf_free(&whole);
-    if (is_the_end(operation, parts[2]))
+    if (is_the_end(operation, parts[1], parts[2]))
         kill(getpid(), SIGKILL);
     errno = saved;
 }
