@@ -171,7 +171,7 @@ class Faults(Exec):
 
     def test_the_command_does_not_outlive_a_killed_reader(self):
         self.put(1)
-        daemon = self.exec("--", self.script("echo $$ >> %s; sleep 1000" % self.path("pids")), ready=False)
+        daemon = self.exec("--", self.script("echo $$ >> %s; exec sleep 1000" % self.path("pids")), ready=False)
         pid = int(wait_until(lambda: self.read("pids").split(), "it to run")[0])
         daemon.kill9()
         wait_until(lambda: is_gone(pid), "it to be killed")
