@@ -5,7 +5,8 @@
  * latency: puts at half of the full rate measured just before, by an open-loop client (load.h), beside a bare loop, all of it before
  *          other programs where that is allowed. A virtual machine is given
  *          processors for part of the time only, and then p99 says how long it was without: so what was measured while
- *          time was stolen from it is measured again, up to MOST_TRIES times, and how many rounds were without is said.
+ *          time was stolen from it is measured again, up to MOST_TRIES times, and how many rounds were without is said. And
+ *          how long the disk takes for a commit's bytes, one after the other, with no queue before it.
  * memory:  resident memory a waiting message, beside redis and beanstalkd.
  * crowd:   puts beside 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers byte by byte
  *          and 20 that ask for 9 MB each and take nothing, against a server without them. */
@@ -13,6 +14,7 @@
 #include "servers.h"
 #include "talk.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +31,9 @@
 #define MAX_ROUNDS 25
 #define PACED_SECONDS 0.5
 #define MOST_TRIES 16
+#define COMMIT ((size_t)16 << 10) /* about what sync=0 writes between two syncs */
+#define DISK_FILE ((size_t)8 << 20)
+#define MOST_COMMITS 100000
 #define WAITING 500000
 #define IDLE 10000
 #define POLLING 200
@@ -132,37 +137,110 @@ static void paced(const struct server *s, uint64_t requests, struct paced *out)
     }
 }
 
-static void measure_latency(
-    const struct bench *b, const char *name, enum server_kind kind, const char *sync, uint64_t requests)
+static void print_paced(const char *name, const struct paced *p, size_t n)
 {
     double rate[MAX_ROUNDS], p50[MAX_ROUNDS], p99[MAX_ROUNDS], p999[MAX_ROUNDS];
     size_t quiet = 0;
-    for (size_t i = 0; i < b->rounds; i++) {
-        struct server s = kind == SERVER_RAW ? start_bare(b) : start(b, kind, sync);
-        struct paced p;
-        paced(&s, requests, &p);
-        rate[i] = p.rate;
-        p50[i] = p.latency.p50;
-        p99[i] = p.latency.p99;
-        p999[i] = p.latency.p999;
-        quiet += p.quiet;
-        server_stop(&s);
+    for (size_t i = 0; i < n; i++) {
+        rate[i] = p[i].rate;
+        p50[i] = p[i].latency.p50;
+        p99[i] = p[i].latency.p99;
+        p999[i] = p[i].latency.p999;
+        quiet += p[i].quiet;
     }
-    printf("%-28s %12.0f %9.3f %9.3f %9.3f   %zu of %zu\n", name, load_median(rate, b->rounds),
-        load_median(p50, b->rounds), load_median(p99, b->rounds), load_median(p999, b->rounds), quiet,
-        b->rounds);
+    printf("%-28s %12.0f %9.3f %9.3f %9.3f   %zu of %zu\n", name, load_median(rate, n), load_median(p50, n),
+        load_median(p99, n), load_median(p999, n), quiet, n);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double milliseconds_of_commit(int fd, const char *bytes, size_t at)
+{
+    usec_t begin = clock_monotonic();
+    if (pwrite(fd, bytes, COMMIT, (off_t)at) != (ssize_t)COMMIT || fdatasync(fd) != 0)
+        die("the disk failed");
+    return (double)(clock_monotonic() - begin) / USEC_PER_MSEC;
+}
+
+static struct paced disk_alone(int fd, const char *bytes)
+{
+    static double took[MOST_COMMITS];
+    usec_t begin = clock_monotonic(), most = (usec_t)(PACED_SECONDS * USEC_PER_SEC);
+    uint64_t stolen = load_stolen();
+    size_t n = 0;
+    while (n < MOST_COMMITS && clock_monotonic() - begin < most) {
+        took[n] = milliseconds_of_commit(fd, bytes, n * COMMIT % DISK_FILE);
+        n++;
+    }
+    double seconds = (double)(clock_monotonic() - begin) / USEC_PER_SEC;
+    qsort(took, n, sizeof *took, ascending);
+    return (struct paced){.rate = (double)n / seconds,
+        .latency = {.p50 = took[n / 2], .p99 = took[n * 99 / 100], .p999 = took[n * 999 / 1000]},
+        .quiet = load_stolen() == stolen};
+}
+
+static struct paced measure_disk(const struct bench *b)
+{
+    char path[sizeof b->dir + 8];
+    char *bytes = mem_zalloc(DISK_FILE);
+    struct paced p;
+    snprintf(path, sizeof path, "%s/disk", b->dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || pwrite(fd, bytes, DISK_FILE, 0) != (ssize_t)DISK_FILE || fsync(fd) != 0)
+        die("the disk failed");
+    for (size_t tries = 0;; tries++) {
+        sleep(1);
+        p = disk_alone(fd, bytes);
+        if (p.quiet || tries + 1 >= MOST_TRIES)
+            break;
+    }
+    close(fd);
+    unlink(path);
+    free(bytes);
+    return p;
+}
+
+static const struct latency_row {
+    const char *name;
+    enum { BARE_LOOP, QUEUE, DISK } what;
+    const char *sync;
+    uint64_t requests;
+} latency_rows[] = {
+    {"a bare loop", BARE_LOOP, NULL, 60000},
+    {"in memory", QUEUE, NULL, 60000},
+    {"sync=never", QUEUE, "never", 60000},
+    {"sync=0", QUEUE, "0", 30000},
+    {"write+fdatasync, 16 KB", DISK, NULL, 0},
+};
+#define LATENCY_ROWS (sizeof latency_rows / sizeof *latency_rows)
+
+static struct paced measure_latency(const struct bench *b, const struct latency_row *row)
+{
+    struct paced p;
+    if (row->what == DISK)
+        return measure_disk(b);
+    struct server s = row->what == BARE_LOOP ? start_bare(b) : start(b, SERVER_QUEUE, row->sync);
+    paced(&s, row->requests, &p);
+    server_stop(&s);
+    return p;
 }
 
 static void run_latency(const struct bench *b)
 {
+    static struct paced measured[LATENCY_ROWS][MAX_ROUNDS];
     const char *beside = load_prefer() ? "" : "; beside others' work";
+    for (size_t i = 0; i < b->rounds; i++)
+        for (size_t k = 0; k < LATENCY_ROWS; k++)
+            measured[k][i] = measure_latency(b, &latency_rows[k]);
     printf("%-28s %12s %9s %9s %9s   rounds without stolen time (milliseconds, at half of the full rate, "
            "median of %zu%s)\n",
         "puts", "full rate/s", "p50", "p99", "p99.9", b->rounds, beside);
-    measure_latency(b, "a bare loop", SERVER_RAW, NULL, 60000);
-    measure_latency(b, "in memory", SERVER_QUEUE, NULL, 60000);
-    measure_latency(b, "sync=never", SERVER_QUEUE, "never", 60000);
-    measure_latency(b, "sync=0", SERVER_QUEUE, "0", 30000);
+    for (size_t k = 0; k < LATENCY_ROWS; k++)
+        print_paced(latency_rows[k].name, measured[k], b->rounds);
 }
 
 static void measure_memory(const struct bench *b, const char *name, enum server_kind kind)
