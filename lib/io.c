@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -79,34 +80,68 @@ int io_sync_parent(const char *path)
     return io_sync_dir(parent);
 }
 
-static int make_one(const char *path)
+int io_settle_name(const char *path)
 {
-    if (io->mkdir(path, 0777) == 0)
-        return io_sync_parent(path);
-    struct stat st;
-    if (errno != EEXIST || stat(path, &st) != 0)
-        return -1;
-    if (S_ISDIR(st.st_mode))
-        return 0;
+    bool ok =
+        io_sync_parent(path) == 0 || errno == EACCES || errno == EPERM || errno == EROFS || errno == EINVAL;
+    return ok ? 0 : -1;
+}
+
+static int settle_found(const char *path, const struct stat *st)
+{
+    if (S_ISDIR(st->st_mode))
+        return io_settle_name(path);
     errno = ENOTDIR;
     return -1;
 }
 
+/* Another may have been quicker. */
+static int make_one(const char *path)
+{
+    struct stat st;
+    if (io->mkdir(path, 0777) == 0)
+        return io_sync_parent(path);
+    return errno == EEXIST && stat(path, &st) == 0 ? settle_found(path, &st) : -1;
+}
+
+/* The first of the slashs that stand before the last component; NULL: there is but one. */
+static char *last_slash(char *path)
+{
+    char *slash = strrchr(path, '/');
+    while (slash && slash > path && slash[-1] == '/')
+        slash--;
+    return slash == path ? NULL : slash;
+}
+
+static int make_missing(char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0)
+        return settle_found(path, &st);
+    if (errno != ENOENT)
+        return -1;
+    char *slash = last_slash(path);
+    if (slash) {
+        *slash = '\0';
+        int failed = make_missing(path);
+        *slash = '/';
+        if (failed)
+            return -1;
+    }
+    return make_one(path);
+}
+
 int io_make_dirs(const char *path)
 {
-    char part[PATH_MAX];
+    char whole[PATH_MAX];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part) {
+    if (length == 0 || length >= sizeof whole) {
         errno = length ? ENAMETOOLONG : ENOENT;
         return -1;
     }
-    for (size_t i = 1; i <= length; i++) {
-        if (i < length && path[i] != '/')
-            continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (make_one(part) != 0)
-            return -1;
-    }
-    return 0;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    memcpy(whole, path, length);
+    whole[length] = '\0';
+    return make_missing(whole);
 }

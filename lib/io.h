@@ -38,7 +38,12 @@ int io_write_all(int fd, const void *p, size_t n, off_t at);
 int io_sync_dir(const char *path);
 /* The directory in which `path` is a name. */
 int io_sync_parent(const char *path);
-/* mkdir -p; 0 or -1 with errno. The made directories' parents are synced. */
+/* The same for a name that was found: whoever made it may have been killed before it was durable. A directory that cannot be
+ * synced, for want of the right to read it or because nobody writes to its file system, is let be. */
+int io_settle_name(const char *path);
+/* mkdir -p; 0 or -1 with errno. Afterwards no power cut takes the directory away, whoever made it and was killed: a made
+ * one's name is synced before anything is made in it, and so is the name of the deepest that was there, by every call. Above
+ * that all is durable already, since nothing is made in a directory before. */
 int io_make_dirs(const char *path);
 
 #endif

@@ -202,29 +202,46 @@ static int extend(int fd, size_t from, size_t slots)
 /* A new file gets its own name when it is whole. */
 static int make(struct cursor_file *f, size_t slots)
 {
-    struct buf name = {0}, dir = {0};
+    struct buf name = {0};
     char unit[UNIT] = {0};
     uint32_t version = htole32(VERSION);
     buf_printf(&name, "%s.new%c", f->path, '\0');
-    buf_printf(&dir, "%.*s%c", (int)(strrchr(f->path, '/') - f->path), f->path, '\0');
     memcpy(unit, magic, sizeof magic);
     memcpy(unit + sizeof magic, &version, sizeof version);
     seal(unit, 0);
     f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||
-                 io->rename(name.ptr, f->path) != 0 || io_sync_dir(dir.ptr) != 0;
+                 io->rename(name.ptr, f->path) != 0 || io_sync_parent(f->path) != 0;
     int saved = errno;
     buf_free(&name);
-    buf_free(&dir);
     errno = saved;
     return failed ? -1 : 0;
+}
+
+/* The life before may have been killed before what it wrote was synced, or the file's name; or one of its syncs failed, and the
+ * kernel calls the bytes clean since: so they are written again. That wants no room but where a file system copies on write, and
+ * there what was acknowledged is safe without it. */
+static int settle(const struct cursor_file *f)
+{
+    char unit[UNIT];
+    for (size_t i = 0; i < f->n_slots; i++) {
+        const struct slot *s = &f->slots[i];
+        if (s->sequence == 0)
+            continue;
+        encode(&s->record, s->sequence, i, unit);
+        if (io_write_all(f->fd, unit, UNIT, (off_t)(place_of(i, s->sequence) * UNIT)) != 0 &&
+            errno != ENOSPC && errno != EDQUOT)
+            return -1;
+    }
+    return io->fsync(f->fd) == 0 ? io_sync_parent(f->path) : -1;
 }
 
 static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
 {
     struct stat st;
     f->fd = io->open(f->path, O_RDWR | O_CLOEXEC, 0);
-    if (f->fd < 0 && (errno != ENOENT || make(f, slots) != 0))
+    bool found = f->fd >= 0;
+    if (!found && (errno != ENOENT || make(f, slots) != 0))
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     enum cursor_file_result r = read_header(f, error, size);
     if (r != CURSOR_FILE_OK)
@@ -240,6 +257,8 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
     f->slots = mem_zalloc(f->n_slots * sizeof *f->slots);
     for (size_t i = 0; r == CURSOR_FILE_OK && i < f->n_slots; i++)
         r = read_slot(f, i, error, size);
+    if (r == CURSOR_FILE_OK && found && settle(f) != 0)
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     return r;
 }
 

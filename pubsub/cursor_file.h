@@ -11,7 +11,9 @@
  *    acknowledged. One batch of writes is under way at a time, and holds at most one write a slot.
  * 3. The file has its full size before it is used and is never cut: moving a cursor needs no room, so that a full
  *    disk can be drained by those who hold it.
- * 4. ENOSPC and EDQUOT (a file system that copies on write) refuse the puts concerned; any other failure latches:
+ * 4. What an opening finds is as safe as what was acknowledged before it is told to anyone: the life before may have been
+ *    killed before its last writes, or the file's name, were synced.
+ * 5. ENOSPC and EDQUOT (a file system that copies on write) refuse the puts concerned; any other failure latches:
  *    every later put is refused.
  *
  * Threads: the owner makes every call and gets every callback, from inside cursor_file_poll. One thread writes and

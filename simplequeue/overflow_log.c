@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +23,13 @@ struct batches {
     struct batch *first, **last;
 };
 
+/* A file that was left with its name and so many bytes safe. */
+struct known {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+};
+
 struct overflow_log {
     void (*notify)(void *arg);
     void *notify_arg;
@@ -32,7 +38,8 @@ struct overflow_log {
     pthread_cond_t work;
     struct batches given, written;
     bool stop;
-    bool latched; /* invariant 2 */
+    bool latched;       /* invariant 2 */
+    struct known known; /* the thread's: the file written to last */
 };
 
 static void batches_add(struct batches *list, struct batch *b)
@@ -52,34 +59,37 @@ static struct batch *batches_take(struct batches *list)
 
 /* Writing: in the thread. */
 
-static int sync_name(const char *path)
+static bool is_known(const struct known *k, const struct stat *st)
 {
-    char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        snprintf(dir, sizeof dir, ".");
-    else
-        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    return io_sync_dir(dir);
+    return k && st->st_size > 0 && st->st_dev == k->device && st->st_ino == k->inode &&
+           st->st_size == k->size;
 }
 
-/* The file, to be written from *size on. -1 with errno. */
-static int open_file(const char *path, off_t *size)
+/* Of a file that is there already its maker may have been killed before it was. */
+static int sync_name(const char *path, bool made, const struct stat *st, const struct known *known)
 {
-    struct stat st;
+    if (made)
+        return io_sync_parent(path);
+    return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_settle_name(path);
+}
+
+/* The file, to be written from st->st_size on; its name is safe. -1 with errno. */
+static int open_file(const char *path, const struct known *known, struct stat *st)
+{
     int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
     bool made = fd < 0 && errno == ENOENT;
     if (made)
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
-    if ((made && sync_name(path) != 0) || fstat(fd, &st) != 0) {
+    if (fstat(fd, st) != 0 || sync_name(path, made, st, known) != 0) {
         int saved = errno;
         io->close(fd);
         errno = saved;
         return -1;
     }
-    *size = S_ISREG(st.st_mode) ? st.st_size : 0;
+    if (!S_ISREG(st->st_mode))
+        st->st_size = 0;
     return fd;
 }
 
@@ -102,23 +112,24 @@ static void end_torn_line(int fd, off_t size, struct buf *text)
 }
 
 /* False when it is not known any more what lies in the file. */
-static bool write_batch(struct batch *b)
+static bool write_batch(struct batch *b, struct known *known)
 {
-    off_t size;
-    int fd = open_file(b->path, &size);
+    struct stat st;
+    int fd = open_file(b->path, known, &st);
     if (fd < 0) {
         set_error(b, errno);
         return true;
     }
-    end_torn_line(fd, size, &b->text);
-    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, size) == 0;
-    bool known = wrote ? io->fdatasync(fd) == 0 : true;
-    if (!wrote || !known)
+    end_torn_line(fd, st.st_size, &b->text);
+    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, st.st_size) == 0;
+    bool known_content = wrote ? io->fdatasync(fd) == 0 : true;
+    if (!wrote || !known_content)
         set_error(b, errno);
     if (!wrote)
-        known = io->ftruncate(fd, size) == 0;
+        known_content = io->ftruncate(fd, st.st_size) == 0;
     io->close(fd);
-    return known;
+    *known = (struct known){st.st_dev, st.st_ino, st.st_size + (wrote ? (off_t)b->text.len : 0)};
+    return known_content;
 }
 
 static void *write_all(void *arg)
@@ -136,7 +147,7 @@ static void *write_all(void *arg)
         if (latched)
             snprintf(b->error, sizeof b->error, "%s failed before; SIGHUP has it tried again", b->path);
         else
-            known = write_batch(b);
+            known = write_batch(b, &log->known);
         pthread_mutex_lock(&log->lock);
         log->latched = log->latched || !known;
         batches_add(&log->written, b);
@@ -180,8 +191,8 @@ void overflow_log_free(struct overflow_log **p)
 
 int overflow_log_check(const char *path, char *error, size_t error_size)
 {
-    off_t size;
-    int fd = open_file(path, &size);
+    struct stat st;
+    int fd = open_file(path, NULL, &st);
     if (fd < 0) {
         snprintf(error, error_size, "the overflow log %s: %s", path, strerror(errno));
         return -1;

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,8 @@ struct change {
     char *over; /* RENAME: another name of the file that had the name before; NULL: none had */
     off_t at, old_size, new_size;
     unsigned long serial;
-    bool stranded; /* a sync of it failed: the kernel calls it clean, the disk does not have it */
+    bool stranded;           /* a sync of it failed: the kernel calls it clean, the disk does not have it */
+    bool path_safe, to_safe; /* RENAME: that directory was synced */
     struct buf old, new;
 };
 
@@ -94,16 +97,35 @@ static void strand(const char *path, unsigned long begun)
             changes[i].stranded = true;
 }
 
-/* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names, as of when the sync began. */
-static void forget(const char *path, unsigned long begun)
+static bool is_in(const char *path, const struct stat *directory)
+{
+    struct stat st;
+    char *copy = mem_strdup(path);
+    bool is =
+        stat(dirname(copy), &st) == 0 && st.st_dev == directory->st_dev && st.st_ino == directory->st_ino;
+    free(copy);
+    return is;
+}
+
+/* A rename between two directories when both were synced. */
+static bool is_safe_with(struct change *c, const struct stat *directory)
+{
+    c->path_safe = c->path_safe || is_in(c->path, directory);
+    c->to_safe = c->to_safe || c->kind != RENAME || is_in(c->to, directory);
+    return c->path_safe && c->to_safe;
+}
+
+/* What is synced is no longer to be lost: a file's bytes, or (path NULL) the names in a directory, as of when the sync
+ * began. */
+static void forget(const char *path, const struct stat *directory, unsigned long begun)
 {
     size_t kept = 0;
     if (path)
         absorb_synced(path, begun);
     for (size_t i = 0; i < n_changes; i++) {
         struct change *c = &changes[i];
-        bool drop = path ? !is_name(c) && strcmp(c->path, path) == 0 : is_name(c);
-        drop = drop && !c->stranded && c->serial <= begun;
+        bool drop = !c->stranded && c->serial <= begun && is_name(c) == !path;
+        drop = drop && (path ? strcmp(c->path, path) == 0 : is_safe_with(c, directory));
         if (drop && c->kind == UNLINK)
             unlink(c->to);
         if (drop)
@@ -125,7 +147,7 @@ static bool faults(bool *part)
     }
     if (countdown == 0 || --countdown > 0)
         return false;
-    cut = fault == POWER_CUT || fault == POWER_CUT_ALL || fault == POWER_CUT_TORN;
+    cut = fault == POWER_CUT || fault == POWER_CUT_ALL || fault == POWER_CUT_TORN || fault == POWER_KILL;
     *part = fault != POWER_EIO;
     errno = fault == POWER_NO_SPACE ? ENOSPC : EIO;
     return fault != POWER_NONE;
@@ -181,7 +203,7 @@ static int power_sync(int fd)
         system = EIO;
     }
     if (!failed)
-        forget(S_ISDIR(st.st_mode) ? NULL : names[fd], begun);
+        forget(S_ISDIR(st.st_mode) ? NULL : names[fd], &st, begun);
     else if (!cut && !S_ISDIR(st.st_mode))
         strand(names[fd], begun);
     pthread_mutex_unlock(&lock);
@@ -349,11 +371,16 @@ void power_on(enum power_fault f, unsigned at)
     table.fallocate = power_fallocate;
     table.unlink = power_unlink;
     table.mkdir = power_mkdir;
+    io = &table;
+    power_revive(f, at);
+}
+
+void power_revive(enum power_fault f, unsigned at)
+{
     fault = f;
     countdown = at;
     operations = 0;
     cut = false;
-    io = &table;
 }
 
 bool power_is_cut(void)
@@ -406,10 +433,16 @@ static void redo_bytes(const struct change *c, size_t i, unsigned *seed)
     put_bytes(c->path, &c->new, n, c->at);
 }
 
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)st, (void)kind, (void)ftw;
+    return remove(path);
+}
+
 static void undo_name(const struct change *c)
 {
     if (c->kind == CREATE)
-        (void)remove(c->path);
+        (void)nftw(c->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     else
         rename(c->to, c->path);
     if (c->over)

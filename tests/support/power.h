@@ -13,17 +13,22 @@ enum power_fault {
     POWER_SHORT,
     POWER_CUT_ALL,  /* everything unsynced is lost */
     POWER_CUT_TORN, /* nothing but the second half of the last write */
-    POWER_FAULTS
+    POWER_FAULTS,
+    POWER_KILL, /* the program is killed, and nothing is lost: see power_revive */
 };
 
-/* The `at`-th changing operation from now meets the fault; after POWER_CUT every operation fails. */
+/* The `at`-th changing operation from now meets the fault; after POWER_CUT and POWER_KILL every operation fails. */
 void power_on(enum power_fault fault, unsigned at);
-bool power_is_cut(void);
+/* After POWER_KILL: the program's next life begins, and finds all that the one before did. What neither synced is still to
+ * be lost when the `at`-th operation from now is a cut. */
+void power_revive(enum power_fault fault, unsigned at);
+bool power_is_cut(void); /* or the program killed */
 /* The power goes now: whatever the program still does fails. What is not synced is lost, all of it. */
 void power_cut_now(void);
 unsigned power_operations(void);
 /* Ends it. After a cut: of the unsynced writes a random part is kept, some torn; of the unsynced names a
- * random first part. Otherwise all is kept. */
+ * random first part. Otherwise all is kept. A name is synced with its directory; with a directory whose name is lost goes all
+ * that is in it. */
 void power_off(unsigned *seed);
 
 #endif

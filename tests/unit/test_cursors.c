@@ -3,6 +3,7 @@
 #include "cursors.h"
 #include "io.h"
 #include "line_index.h"
+#include "power.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -211,6 +212,45 @@ static void any_other_failure_latches(void **state)
     assert_int_equal(put(w, 0, 2), 0);
 }
 
+/* The operations that it came to. A life that stops at one of them, and one that finds what it left and does nothing, but shows it
+ * and keeps to it; then the power goes. */
+static unsigned stop_at(struct world *w, enum power_fault fault, unsigned at)
+{
+    unsigned seed = at;
+    uint64_t acknowledged = 0;
+    power_on(fault, at);
+    if (open_file(w, 1 + at % 2) == CURSOR_FILE_OK)
+        for (uint64_t i = 1; i <= 4; i++)
+            acknowledged = put(w, 0, i) ? i : acknowledged;
+    cursor_file_close(&w->file);
+    unsigned operations = power_operations();
+    power_revive(POWER_NONE, 0);
+    assert_int_equal(open_file(w, 3), CURSOR_FILE_OK);
+    uint64_t shown = cursor_file_at(w->file, 0)->offset;
+    assert_true(shown >= acknowledged);
+    power_cut_now();
+    cursor_file_close(&w->file);
+    power_off(&seed);
+    assert_int_equal(open_file(w, 1), CURSOR_FILE_OK);
+    assert_int_equal(cursor_file_at(w->file, 0)->offset, shown);
+    assert_int_equal(cursor_file_slots(w->file), 3);
+    cursor_file_close(&w->file);
+    assert_int_equal(unlink(w->path), 0);
+    return operations;
+}
+
+/* Killed, or a sync failed and an operator started it again. */
+static void what_a_life_finds_is_safe(void **state)
+{
+    struct world *w = *state;
+    unsigned operations = stop_at(w, POWER_NONE, 0);
+    assert_true(operations > 10);
+    for (unsigned at = 1; at <= operations; at++) {
+        stop_at(w, POWER_KILL, at);
+        stop_at(w, POWER_EIO, at);
+    }
+}
+
 static void lines_are_known_at_points(void **state)
 {
     (void)state;
@@ -245,6 +285,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damage_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_refuses_and_heals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(any_other_failure_latches, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_life_finds_is_safe, set_up, tear_down),
         cmocka_unit_test(lines_are_known_at_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

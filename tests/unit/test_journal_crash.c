@@ -1,6 +1,8 @@
 /* Crash points: an operation, a fault and a policy. A fixed piece of work is done once to count its changing operations;
  * then again and again, and each time another operation meets the fault. After it the journal is opened and held
- * against the model, written to, and the power goes: what was ever shown must still be there.
+ * against the model, written to, and the power goes: what was ever shown must still be there. Or the program is killed at the
+ * operation, and started again before anything is lost: what that life finds it shows, and the power goes at one of its
+ * operations, be it while it opens.
  *
  * MILLRACE_POINTS points (default 700, of which each piece of work gives some), from MILLRACE_SEED (default 1). */
 #include "cm.h"
@@ -60,9 +62,36 @@ static unsigned crash_at(unsigned seed, int64_t policy, enum power_fault fault, 
     return operations;
 }
 
+/* Killed, opened again, cut: in the `then`-th operation from the opening on (0: after some work). */
+static void kill_at(unsigned seed, int64_t policy, unsigned at, unsigned then)
+{
+    static const enum power_fault cuts[] = {POWER_CUT, POWER_CUT_ALL, POWER_CUT_TORN};
+    model_begin(seed, policy);
+    power_on(POWER_KILL, at);
+    if (model_open() == JOURNAL_OK) {
+        work(STEPS);
+        model_close();
+    }
+    power_revive(cuts[(seed + at) % 3], then);
+    if (model_open() == JOURNAL_OK) {
+        model_check(false);
+        work(4);
+        if (!power_is_cut())
+            power_cut_now();
+        model_close();
+    }
+    power_off(model_seed());
+    model_reboot();
+    open_and_check(policy == JOURNAL_SYNC_NEVER);
+    model_close();
+    model_end();
+}
+
 static unsigned points_of(unsigned seed, int64_t policy, unsigned stride)
 {
     unsigned operations = crash_at(seed, policy, POWER_NONE, 0), points = 0;
+    for (unsigned at = 1 + seed % stride; at <= operations; at += stride, points++)
+        kill_at(seed, policy, at, (seed + at) % 7);
     for (enum power_fault fault = POWER_CUT; fault < POWER_FAULTS; fault++)
         for (unsigned at = 1 + (seed + fault) % stride; at <= operations; at += stride)
             points += crash_at(seed, policy, fault, at) >= at;

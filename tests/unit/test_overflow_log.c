@@ -2,19 +2,16 @@
 #include "overflow_log.h"
 
 #include "io.h"
+#include "power.h"
+#include "shell.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char path[64];
 static struct overflow_log *the_log;
@@ -174,6 +171,72 @@ static void what_was_given_is_written_before_the_end(void **state)
     buf_free(&all);
 }
 
+static bool write_and_tell(const char *text)
+{
+    char outcome[600];
+    write_one(text, outcome);
+    return strcmp(outcome, "ok") == 0;
+}
+
+/* The operations that it came to. The next life's overflow log is the file that it finds. */
+static unsigned kill_at(unsigned at)
+{
+    unsigned seed = at;
+    struct stat st;
+    power_on(POWER_KILL, at);
+    the_log = overflow_log_new(ignore, NULL);
+    bool first = write_and_tell("a\n");
+    overflow_log_free(&the_log);
+    unsigned operations = power_operations();
+    power_revive(POWER_NONE, 0);
+    the_log = overflow_log_new(ignore, NULL);
+    assert_true(write_and_tell("b\n"));
+    power_cut_now();
+    overflow_log_free(&the_log);
+    power_off(&seed);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_size >= (first ? 4 : 2));
+    shell("tail -n 1 %s | grep -qx b", path);
+    unlink(path);
+    return operations;
+}
+
+static void killed_anywhere_then_a_cut(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/test-overflow-log-%d", (int)getpid());
+    unlink(path);
+    unsigned operations = kill_at(0);
+    assert_true(operations > 3);
+    for (unsigned at = 1; at <= operations; at++)
+        kill_at(at);
+}
+
+static unsigned synced_names;
+
+static int counting_fsync(int fd)
+{
+    synced_names++;
+    return io_system.fsync(fd);
+}
+
+/* Whoever rotates may make the next file. One whose name is known to be safe costs one sync a batch. */
+static void each_files_name_is_synced_once(void **state)
+{
+    (void)state;
+    faulty.fsync = counting_fsync;
+    synced_names = 0;
+    expect_written("a\n");
+    expect_written("b\n");
+    expect_written("c\n");
+    assert_int_equal(synced_names, 1);
+    shell("mv %s %s.1; touch %s", path, path, path);
+    expect_written("d\n");
+    expect_written("e\n");
+    assert_int_equal(synced_names, 2);
+    shell("rm %s.1", path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +244,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failed_sync_latches_until_it_is_reopened, begin, end),
         cmocka_unit_test_setup_teardown(a_cut_that_fails_latches_too, begin, end),
         cmocka_unit_test_setup_teardown(what_was_given_is_written_before_the_end, begin, end),
+        cmocka_unit_test(killed_anywhere_then_a_cut),
+        cmocka_unit_test_setup_teardown(each_files_name_is_synced_once, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
