@@ -433,6 +433,7 @@ static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
     return result;
 }
 
+/* A note that is there may be of a repair that was killed before its name was safe. */
 static enum journal_result run(struct repair *r, struct journal_repaired *out)
 {
     bool there;
@@ -444,6 +445,8 @@ static enum journal_result run(struct repair *r, struct journal_repaired *out)
         if (result != JOURNAL_DAMAGED)
             return result;
         result = decide(r);
+    } else if (io->fsync(r->dir_fd) != 0) {
+        result = failed(r, r->dir, "cannot sync");
     }
     if (result == JOURNAL_OK && r->note.stage == MOVING)
         result = move_all(r);

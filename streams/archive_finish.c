@@ -194,12 +194,13 @@ static bool has_name(struct finish *f)
     return there;
 }
 
-/* Durably: the state that is written next knows it no more, so nobody would remove it if it came back. */
+/* Durably: the state that is written next knows it no more, so nobody would remove it if it came back. One that is gone may have
+ * been removed by a life that was killed before that was durable; or it was never made, perhaps its directory neither. */
 static int remove_part(struct finish *f)
 {
-    if (io->unlink(f->part.ptr) != 0)
-        return errno == ENOENT ? 0 : fail_system(f, f->part.ptr);
-    return sync_directory(f);
+    bool gone = io->unlink(f->part.ptr) == 0 || errno == ENOENT;
+    bool safe = gone && (io_sync_parent(f->part.ptr) == 0 || errno == ENOENT);
+    return safe ? 0 : fail_system(f, f->part.ptr);
 }
 
 /* What was packed in vain gives its room back. */

@@ -38,7 +38,8 @@ static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t 
     return v.type == JSON_STRING && bytes_to_u64(v.v.string, out);
 }
 
-/* 1: read; 0: there is none; -1 with the reason. */
+/* 1: read; 0: there is none; -1 with the reason. The life before may have been killed before its name was durable: lines put
+ * from here on would be of a file that the state after a power cut does not know. */
 static int read_state(const char *path, struct place *out, char *error)
 {
     char text[1000];
@@ -51,31 +52,29 @@ static int read_state(const char *path, struct place *out, char *error)
     bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 && number_at(doc, "/base", &out->base) &&
               number_at(doc, "/device", &out->device) && number_at(doc, "/inode", &out->inode);
     json_doc_free(&doc);
-    if (!ok)
+    if (!ok) {
         snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: this is no state of --follow", path);
-    return ok ? 1 : -1;
+        return -1;
+    }
+    return io_sync_parent(path) == 0 ? 1 : fail(error, path);
 }
 
 static int write_state(const struct log_tail *t, char *error)
 {
-    struct buf text = {0}, fresh = {0}, directory = {0};
-    const char *slash = strrchr(t->state_path, '/');
+    struct buf text = {0}, fresh = {0};
     buf_printf(&fresh, "%s.new", t->state_path);
-    buf_printf(&directory, "%.*s", slash != NULL ? (int)(slash - t->state_path) + 1 : 1,
-        slash != NULL ? t->state_path : ".");
     buf_printf(&text,
         "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"}\n",
         t->place.base, t->place.device, t->place.inode);
     int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int rc = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0 &&
-                     io->rename(fresh.ptr, t->state_path) == 0 && io_sync_dir(directory.ptr) == 0
+                     io->rename(fresh.ptr, t->state_path) == 0 && io_sync_parent(t->state_path) == 0
                  ? 0
                  : fail(error, t->state_path);
     if (fd >= 0)
         io->close(fd);
     buf_free(&text);
     buf_free(&fresh);
-    buf_free(&directory);
     return rc;
 }
 

@@ -1,11 +1,13 @@
 #include "cm.h"
 #include "file_archive.h"
 #include "io.h"
+#include "power.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Lines whose times are seconds of 1970-01-01, in files of a minute. */
@@ -172,15 +174,21 @@ static bool is_there(const char *name)
     return access(path, F_OK) == 0;
 }
 
-static int finish_file(enum archive_compression how)
+static int finish_lines(uint64_t lines, enum archive_compression how)
 {
     char name[200], error[ARCHIVE_ERROR_TEXT];
     bool full;
     snprintf(name, sizeof name, "%s/x", directory);
-    struct archive_file_state file = {.name = name, .period = name, .length = 3, .lines = 1, .end = 3};
+    struct archive_file_state file = {
+        .name = name, .period = name, .length = 3 * lines, .lines = lines, .end = 3 * lines};
     return archive_finish(
         &(struct archive_finish_spec){.file = &file, .stream = "s", .id = "i", .compression = how}, &full,
         error);
+}
+
+static int finish_file(enum archive_compression how)
+{
+    return finish_lines(1, how);
 }
 
 /* Killed behind the rename and started again with another --compress: the file is finished, and stays as it is. */
@@ -201,6 +209,42 @@ static void test_finished_is_finished_whatever_the_compression(void **state)
         remove_file("x.zst");
         remove_file("x.manifest.json");
     }
+}
+
+/* Killed anywhere, finished by the next life, which commits a state that knows it no more; then a cut. */
+static void test_killed_while_finishing_then_a_cut(void **state)
+{
+    static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP};
+    unsigned seed = 1;
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned lines = i < 2, killed = 1;
+        for (unsigned at = 1; killed; at++) {
+            write_file("x.part", lines ? "{}\n" : "");
+            power_on(POWER_KILL, at);
+            killed = finish_lines(lines, all[i % 2]) != 0;
+            power_revive(POWER_NONE, 0);
+            assert_int_equal(finish_lines(lines, all[i % 2]), 0);
+            power_cut_now();
+            power_off(&seed);
+            assert_false(is_there("x.part"));
+            assert_int_equal(is_there("x") + is_there("x.gz"), lines);
+            assert_int_equal(is_there("x.manifest.json"), lines);
+            remove_file("x");
+            remove_file("x.gz");
+            remove_file("x.manifest.json");
+        }
+    }
+}
+
+/* Its directory is made with the first write. */
+static void test_an_empty_file_that_was_never_made_is_finished(void **state)
+{
+    (void)state;
+    assert_int_equal(finish_lines(0, ARCHIVE_PLAIN), 0);
+    assert_int_equal(rmdir(directory), 0);
+    assert_int_equal(finish_lines(0, ARCHIVE_PLAIN), 0);
+    assert_int_equal(mkdir(directory, 0777), 0);
 }
 
 static int opened_for_writing;
@@ -450,6 +494,10 @@ int main(void)
             test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_killed_while_finishing_then_a_cut, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_an_empty_file_that_was_never_made_is_finished, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(

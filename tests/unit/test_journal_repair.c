@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,10 +240,28 @@ static void check_finished(void)
     w.given = given;
 }
 
-static unsigned crash_at(enum power_fault fault, unsigned at)
+/* The journal as it is damaged now, kept for many repairs. */
+static void set_aside(void)
+{
+    snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", fixture_root, strrchr(w.f->dir, '-'));
+    shell("mv %s %s", w.f->dir, w.damaged);
+}
+
+static void restore(void)
 {
     shell("rm -rf %s*", w.f->dir);
     shell("cp -r %s %s", w.damaged, w.f->dir);
+}
+
+static void forget_copies(void)
+{
+    shell("rm -r %s %s~*", w.damaged, w.f->dir);
+    assert_int_equal(try_open(w.f), JOURNAL_OK);
+}
+
+static unsigned crash_at(enum power_fault fault, unsigned at)
+{
+    restore();
     unsigned operations = repair_with(fault, at);
     check_half();
     if (rand_r(&w.seed) % 2) {
@@ -255,27 +274,43 @@ static unsigned crash_at(enum power_fault fault, unsigned at)
     return operations;
 }
 
+/* Killed, begun again on what that left, and the power goes on the way or at its end. */
+static void kill_at(unsigned at)
+{
+    restore();
+    power_on(POWER_KILL, at);
+    repair();
+    power_revive(rand_r(&w.seed) % 2 ? POWER_CUT : POWER_CUT_ALL, 1 + (unsigned)rand_r(&w.seed) % 40);
+    repair();
+    if (!power_is_cut())
+        power_cut_now();
+    power_off(&w.seed);
+    check_half();
+    assert_int_equal(repair(), JOURNAL_OK);
+    check_finished();
+    w.points++;
+}
+
 static unsigned setting(const char *name, unsigned otherwise)
 {
     const char *text = getenv(name);
     return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
 }
 
-/* Of the journal as it is damaged now. */
 static void all_points(void)
 {
     unsigned stride = setting("MILLRACE_STRIDE", 5);
     w.seed = setting("MILLRACE_SEED", 1);
     w.points = 0;
-    snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", fixture_root, strrchr(w.f->dir, '-'));
-    shell("mv %s %s", w.f->dir, w.damaged);
+    set_aside();
     unsigned operations = crash_at(POWER_NONE, 0);
     for (enum power_fault fault = POWER_CUT; fault < POWER_FAULTS; fault++)
         for (unsigned at = 1 + fault % stride; at <= operations; at += stride)
             crash_at(fault, at);
+    for (unsigned at = 1; at <= operations; at += stride)
+        kill_at(at);
     print_message("%u points of %u operations\n", w.points, operations);
-    shell("rm -r %s %s~*", w.damaged, w.f->dir);
-    assert_int_equal(try_open(w.f), JOURNAL_OK);
+    forget_copies();
 }
 
 static void test_in_the_middle(void **state)
@@ -398,6 +433,8 @@ static void test_a_header_after_holes_and_no_note_is_there(void **state)
 static struct io_ops noting;
 static bool journal_unsynced, aside_unsynced, aside_unnamed; /* names in the directories; the other's own */
 static int moves, put_back, notes;
+static int
+    stop_at_sync; /* of the journal's directory: what is done before it is known there, and not safe; 0: none */
 
 static bool is_aside(const char *path)
 {
@@ -430,6 +467,10 @@ static int noting_fsync(int fd)
     char link[64], path[256] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     assert_true(readlink(link, path, sizeof path - 1) > 0);
+    if (strcmp(path, w.f->dir) == 0 && stop_at_sync > 0 && --stop_at_sync == 0) {
+        errno = EIO;
+        return -1;
+    }
     journal_unsynced = journal_unsynced && strcmp(path, w.f->dir) != 0;
     aside_unsynced = aside_unsynced && !(is_aside(path) && !strstr(path, ".seg"));
     aside_unnamed = aside_unnamed && strcmp(path, fixture_root) != 0;
@@ -454,6 +495,34 @@ static void test_names_are_synced_before_what_relies_on_them(void **state)
     assert_int_equal(try_open(w.f), JOURNAL_OK);
     check_open_journal();
     shell("rm -r %s~*", w.f->dir);
+}
+
+/* Nor does a repair go on with what one that was killed before it did and did not sync. */
+static void test_the_names_of_a_killed_one_are_synced_too(void **state)
+{
+    enum journal_result r = JOURNAL_IO;
+    begin(*state);
+    flip_in(3, end_of(3, LINE + 200));
+    set_aside();
+    noting = io_system;
+    noting.mkdir = noting_mkdir;
+    noting.rename = noting_rename;
+    noting.fsync = noting_fsync;
+    for (int stop = 1; r != JOURNAL_OK; stop++) {
+        restore();
+        moves = put_back = notes = 0;
+        journal_unsynced = aside_unsynced = aside_unnamed = false;
+        io = &noting;
+        stop_at_sync = stop;
+        r = repair();
+        stop_at_sync = 0;
+        if (r != JOURNAL_OK)
+            assert_int_equal(repair(), JOURNAL_OK);
+        io = &io_system;
+        assert_true(stop > 5 || r != JOURNAL_OK);
+        check_finished();
+    }
+    forget_copies();
 }
 
 /* A note that is damaged is no licence to judge half a journal. */
@@ -498,6 +567,7 @@ int main(void)
         T(test_what_began_after_a_hole_is_emptied_and_no_note_is_there),
         T(test_a_header_after_holes_and_no_note_is_there),
         T(test_names_are_synced_before_what_relies_on_them),
+        T(test_the_names_of_a_killed_one_are_synced_too),
         T(test_a_damaged_note),
     };
     if (access("/dev/shm", W_OK) == 0)

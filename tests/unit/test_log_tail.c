@@ -1,6 +1,7 @@
 /* log_tail: when a rotated log is over. The wall clock is the test's: it says how long ago the last byte came. */
 #include "cm.h"
 #include "log_tail.h"
+#include "power.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -224,6 +225,73 @@ static int tear_down(void **unused)
     return rmdir(directory);
 }
 
+static bool go_on_at(uint64_t offset)
+{
+    bool missing = false;
+    char error[LINE_SOURCE_ERROR_TEXT];
+    log_tail_close(&tail);
+    tail = log_tail_open(path, state, offset, &missing, error);
+    assert_false(missing);
+    return tail != NULL;
+}
+
+/* What a reader does: each line is put, and with a file's last one all that was put is stored before the next file. */
+static uint64_t put_up_to(const char *last)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    for (;;) {
+        struct bytes line = BYTES_NONE;
+        enum log_tail_result r = log_tail_next(tail, clock_wall(), &line, error);
+        if (r == LOG_TAIL_LINE && bytes_equal_str(line, last))
+            return log_tail_offset(tail);
+        if (r == LOG_TAIL_LINE)
+            continue;
+        assert_int_equal(r, LOG_TAIL_OVER);
+        uint64_t stored = log_tail_offset(tail);
+        if (log_tail_next_file(tail, error) != 0)
+            return stored;
+    }
+}
+
+/* The operations that it came to. A life ends before it has put a line of the second file, the next one puts that, and the power
+ * goes. */
+static unsigned kill_at(unsigned at)
+{
+    unsigned seed = at;
+    uint64_t stored = 0;
+    assert_int_equal(set_up(NULL), 0);
+    append(writer, "one\n");
+    power_on(POWER_KILL, at);
+    bool began_there = go_on_at(0);
+    close(writer);
+    writer = -1;
+    if (began_there) {
+        expect(LOG_TAIL_LINE, 0, "one\n");
+        rotate("two\n");
+        stored = put_up_to("two\n");
+    }
+    unsigned operations = power_operations();
+    power_revive(POWER_NONE, 0);
+    assert_true(go_on_at(stored > 4 ? 4 : stored));
+    stored = put_up_to(began_there ? "two\n" : "one\n");
+    power_cut_now();
+    log_tail_close(&tail);
+    power_off(&seed);
+    assert_true(go_on_at(stored));
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    assert_int_equal(tear_down(NULL), 0);
+    return operations;
+}
+
+static void test_killed_anywhere_then_a_cut(void **unused)
+{
+    (void)unused;
+    unsigned operations = kill_at(0);
+    assert_true(operations > 8);
+    for (unsigned at = 1; at <= operations; at++)
+        kill_at(at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_another_users_log_is_over_when_it_is_quiet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_another_users_unfinished_line_is_waited_for_longer, set_up, tear_down),
+        cmocka_unit_test(test_killed_anywhere_then_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
