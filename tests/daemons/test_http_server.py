@@ -102,6 +102,7 @@ class Probe(harness.MillraceTest):
         closed = reply[1].get("connection") == "close" and c.to_end() == b""
         if not closed:
             self.assertEqual(c.reply()[2], b"OK")
+        c.close()
         return reply[0], reply[1], reply[2], closed
 
     def answer_later(self):
