@@ -74,6 +74,20 @@ static enum slice_result list_slices(struct opening *o)
     return SLICE_OK;
 }
 
+/* A compactor that put it in force may have been killed before that was durable, and who asks need not be the next one, which
+ * would see to it. */
+static enum slice_result settle_current(const char *archive, char *error)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/current", archive);
+    buf_append_char(&path, '\0');
+    int failed = io_settle_name(path.ptr);
+    buf_free(&path);
+    if (failed)
+        snprintf(error, SLICE_ERROR_TEXT, "cannot sync %.400s: %s", archive, strerror(errno));
+    return failed ? SLICE_FAILED : SLICE_OK;
+}
+
 static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
 {
     char why[MANIFEST_ERROR_TEXT] = "";
@@ -81,7 +95,9 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
     if (!archive)
         return SLICE_OK;
     enum manifest_result r = manifest_read_current(archive, m, why);
-    if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
+    if (r == MANIFEST_OK)
+        return settle_current(archive, error);
+    if (r == MANIFEST_ABSENT)
         return SLICE_OK;
     snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
     return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;

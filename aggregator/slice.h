@@ -105,7 +105,8 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     struct slice_written *written, char error[SLICE_ERROR_TEXT]);
 
 /* What a slice says of itself, open or sealed, whatever its counters. state->number is 0 when there is no file, or
- * only the beginning of one. *state is filled for SLICE_OK. */
+ * only the beginning of one. *state is filled for SLICE_OK. What it says is durable then, also where a process was killed in
+ * the middle of a commit: nobody else may have it open, and so SQLite folds the log in, synced, when it is closed. */
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 /* Folds a sealed slice's log into its file, for good: afterwards it may be opened immutable. Nobody else may have it

@@ -1,5 +1,6 @@
 /* aggregate and its chain of slices: sealed, cleared, stopped at every step, and opened beside an archive. */
 #include "aggregate.h"
+#include "io.h"
 #include "make_slice.h"
 #include "manifest.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -57,6 +59,7 @@ static int set_up(void **state)
     archive = NULL;
     no_room_for = NULL;
     retired[0] = '\0';
+    io = &io_system;
     read_counters(PLAIN);
     return 0;
 }
@@ -509,6 +512,91 @@ static void only_what_is_archived_is_cleared(void **state)
     aggregate_close(&a);
 }
 
+static struct io_ops noting;
+static bool archive_synced;
+
+static int noting_fsync(int fd)
+{
+    char link[64], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    assert_true(readlink(link, path, sizeof path - 1) > 0);
+    archive_synced = archive_synced || strcmp(path, archive) == 0;
+    return io_system.fsync(fd);
+}
+
+static int noting_unlink(const char *path)
+{
+    if (strstr(path, "/slices/"))
+        assert_true(archive_synced);
+    return io_system.unlink(path);
+}
+
+/* A compactor may have been killed before what it put in force was durable, and somebody else asks. */
+static void the_archive_is_durable_before_anything_is_cleared(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    take(a, 1);
+    seal_good(a);
+    aggregate_close(&a);
+    put_manifest(1, LENGTH);
+    noting = io_system;
+    noting.fsync = noting_fsync;
+    noting.unlink = noting_unlink;
+    io = &noting;
+    archive_synced = false;
+    a = open_good();
+    assert_true(archive_synced);
+    archive_synced = false;
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_true(archive_synced);
+    assert_int_equal(access(in_dir("slices/0000000001.db"), F_OK), -1);
+    aggregate_close(&a);
+    io = &io_system;
+}
+
+static _Atomic unsigned log_syncs;
+
+/* In the place of the C library's, also for SQLite. */
+int fdatasync(int fd)
+{
+    char link[64], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    log_syncs += n > 4 && strcmp(path + n - 4, "-wal") == 0;
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void commit_and_be_killed(void)
+{
+    struct aggregate *a = open_good();
+    take(a, 5);
+    aggregate_flush(a, 0);
+    while (!aggregate_is_clean(a)) {
+        usleep(100);
+        aggregate_poll(a, 0);
+    }
+    kill(getpid(), SIGKILL);
+}
+
+/* It may have been killed in the middle of the commit, with the log written and not synced. The keeper tells pubsub of the
+ * cursors at once, which then deletes what is before them. */
+static void what_a_killed_life_committed_is_durable_before_it_is_told(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        commit_and_be_killed();
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    assert_int_equal(access(in_dir("slices/0000000001.db-wal"), F_OK), 0);
+    log_syncs = 0;
+    struct aggregate *a = open_good();
+    assert_int_equal(aggregate_committed(a, 0)->offset, 5 * LENGTH);
+    assert_true(log_syncs > 0);
+    aggregate_close(&a);
+}
+
 static void it_begins_behind_the_archive(void **state)
 {
     (void)state;
@@ -671,6 +759,8 @@ int main(void)
         TEST(the_writer_folds_a_long_log_before_the_loop_seals),
         TEST(many_slices_are_read_and_one_more_is_refused),
         TEST(only_what_is_archived_is_cleared),
+        TEST(the_archive_is_durable_before_anything_is_cleared),
+        TEST(what_a_killed_life_committed_is_durable_before_it_is_told),
         TEST(it_begins_behind_the_archive),
         TEST(another_archive_clears_nothing),
         TEST(an_old_copy_among_the_slices_is_refused),
