@@ -74,7 +74,7 @@ static enum compact_result remove_directory(const char *path, char error[COMPACT
     return failed ? compact_fail_errno(error, path) : COMPACT_OK;
 }
 
-/* Takes the generation's name away before its files, so that no directory with that name lacks some. */
+/* Takes the generation's name away before its files, for good, so that no directory with that name lacks some. */
 static enum compact_result remove_generation(
     const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
@@ -83,6 +83,8 @@ static enum compact_result remove_generation(
     archive_path(archive, generation, true, &to);
     enum compact_result r =
         io->rename(from.ptr, to.ptr) == 0 ? COMPACT_OK : compact_fail_errno(error, from.ptr);
+    if (r == COMPACT_OK)
+        r = sync_dir(archive, error);
     if (r == COMPACT_OK)
         r = remove_directory(to.ptr, error);
     buf_free(&from);
@@ -136,11 +138,11 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
     int n = list_names(archive, &names);
     if (n < 0)
         return compact_fail_errno(error, archive);
-    enum compact_result r = COMPACT_OK;
+    enum compact_result r = sync_dir(archive, error);
     for (int i = 0; i < n && r == COMPACT_OK; i++)
         r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
     free_names(names, n);
-    return r == COMPACT_OK ? sync_dir(archive, error) : r;
+    return r;
 }
 
 static enum compact_result undo_one(

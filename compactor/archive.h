@@ -1,7 +1,7 @@
 /* archive: the directory of generations (docs/archive.md). What is done to it, each in its crash-safe order.
  *
  * 1. A directory that bears a generation's twelve digits is complete, checked and synced: it is made as N.tmp and
- *    gets its name by a rename after that; a removed one loses its name first.
+ *    gets its name by a rename after that; a removed one loses its name first, durably.
  * 2. `current` names the generation in force. It is replaced by rename; there is never an instant without it.
  * 3. What is there besides `current` and the generations up to it is what an interrupted run left: archive_recover
  *    and archive_undo remove it, so a run goes on as if that one had not been. A generation goes only when the
@@ -17,8 +17,8 @@
 #include "manifest.h"
 #include "result.h"
 
-/* Removes *.tmp, and syncs the directory: an interrupted run may have replaced `current` and not synced it, and what is
- * done next (clearing slices) relies on it. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
+/* Syncs the directory, and removes *.tmp: an interrupted run may have replaced `current`, or taken a generation's name away, and
+ * not synced it, and what is done next (removing files, clearing slices) relies on it. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
  * refused then, because something else took `current` away. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
 /* Removes the generations past the one in force. One that holds slices past `through` is refused. */

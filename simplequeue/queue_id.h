@@ -5,7 +5,9 @@
  *
  * 1. The file is there whole and synced, or not at all; anything else in it is an error, not another id.
  * 2. A file that names another journal counts for nothing: when a journal was lost and a new one begins, message ids
- *    begin again, and must not do so under an id that was used. */
+ *    begin again, and must not do so under an id that was used.
+ * 3. It is read once the journal is open, which has synced the directory by then: so no power cut takes an id that was told,
+ *    also when the life that gave it was killed before it had synced the name. */
 #ifndef SIMPLEQUEUE_QUEUE_ID_H
 #define SIMPLEQUEUE_QUEUE_ID_H
 

@@ -2,8 +2,8 @@
  * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
  * would have left. The journals believe in another boot of the machine than the one that is. MILLRACE_IO_KILL=N kills the
  * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind the first time that a path that ends so is made or renamed
- * to: then nothing was done that the log does not have. MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it
- * fails, and syncs nothing.
+ * to: then nothing was done that the log does not have, and the log of the next life goes on behind it.
+ * MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it fails, and syncs nothing.
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
  * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
@@ -183,6 +183,16 @@ static int logged_unlink(const char *path)
     return failed;
 }
 
+static int logged_mkdir(const char *path, mode_t mode)
+{
+    pthread_mutex_lock(&lock);
+    int failed = mkdir(path, mode);
+    if (!failed)
+        note('M', 0, path, NULL, 0);
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
 /* Not in every program that is linked with this. */
 #pragma weak journal_boot_id
 
@@ -217,6 +227,7 @@ __attribute__((constructor)) static void begin(void)
     table.fallocate = logged_fallocate;
     table.rename = logged_rename;
     table.unlink = logged_unlink;
+    table.mkdir = logged_mkdir;
     io = &table;
     if (&journal_boot_id)
         journal_boot_id = boot_before;

@@ -1,8 +1,9 @@
 """Rebuilds a data directory as a power cut would have left it, from the log that support/iolog.c wrote.
 
 A file's bytes are safe once a sync of it succeeded that began after they were written; a name once its directory was
-synced. What is not safe is lost, kept, torn or kept without what came before it, as the dice say. `cut` keeps names in their
-order, as a file system with a journal does; `every_cut` also out of it, as POSIX allows."""
+synced, and with a directory's name goes what is in it. What is not safe is lost, kept, torn or kept without what came before
+it, as the dice say. `cut` keeps names in their order, as a file system with a journal does; `every_cut` also out of it, as POSIX
+allows."""
 import itertools
 import os
 import struct
@@ -13,6 +14,10 @@ HEAD = struct.Struct("<cQII")
 class File:
     def __init__(self):
         self.changes, self.safe = [], 0
+
+
+class Directory:
+    pass
 
 
 def records(log, end):
@@ -31,6 +36,7 @@ class Disk:
     def __init__(self):
         self.live, self.safe, self.waiting, self.begun = {}, {}, [], {}
         self.changes = 0  # of names, ever
+        self.made = set()  # directories; others were there before
 
     def apply(self, op, number, path, data):
         if op == b"W":
@@ -39,13 +45,17 @@ class Disk:
             self.live[path].changes.append((number, None))
         elif op == b"O":
             self.rename(None, path, File())
+        elif op == b"M":
+            self.made.add(path)
+            self.rename(None, path, Directory())
         elif op == b"R":
             self.rename(path, data.decode(), self.live[path])
         elif op == b"U":
             self.rename(path, None, None)
         elif op == b"S":
             f = self.live.get(path)
-            self.begun[number] = (f, len(f.changes) if f else self.changes)
+            is_file = isinstance(f, File)
+            self.begun[number] = (f, len(f.changes)) if is_file else (None, self.changes)
         elif op == b"E":
             self.synced(path, *self.begun.pop(number))
 
@@ -90,11 +100,12 @@ class Disk:
         return bytes(out)
 
     def names(self, kept):
-        """The names that are left when these changes reached the disk beside the safe ones."""
+        """The files that are left when these changes of names reached the disk beside the safe ones."""
         names = dict(self.safe)
         for change in kept:
             self.name(names, change)
-        return names
+        lost = tuple(path + "/" for path in self.made if path not in names)
+        return {path: f for path, f in names.items() if isinstance(f, File) and not path.startswith(lost)}
 
     def leave(self, random, old_root, new_root):
         """Writes what is left of the files below old_root to new_root."""

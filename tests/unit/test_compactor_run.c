@@ -147,10 +147,19 @@ static int stop_rename(const char *from, const char *to)
     parent_changed(to);
     return after(io_system.rename(from, to));
 }
+/* A directory that lost its generation's name must have lost it for good, whoever took it away. */
+static void need_name_gone(const char *path)
+{
+    for (size_t i = 0; i < CHANGED_MAX && strstr(path, ".tmp/"); i++)
+        if (strcmp(world->changed[i], in_work("archive", 0)) == 0)
+            snprintf(
+                world->wrong, sizeof world->wrong, "%.150s removed before its name's end was synced", path);
+}
 static int stop_unlink(const char *path)
 {
     if (before())
         return -1;
+    need_name_gone(path);
     set_changed(path, false);
     return after(io_system.unlink(path));
 }
