@@ -97,7 +97,7 @@ class WholeTest(harness.MillraceTest):
         self.assertIn(b"there is no counter", wrong.stderr)
 
     def test_nothing_runs(self):
-        config = self.write("test.conf", "".join("[%s]\nport = 1\n" % d for d in
+        config = self.write("test.conf", "".join("[%s]\nport = %s\n" % (d, self.keep_port()) for d in
                                                  ("simplequeue", "pubsub", "aggregator", "api")))
         done = self.run_program("millrace", "status", "--config", config)
         self.assertEqual(done.returncode, 75, done)
