@@ -130,6 +130,29 @@ static bool tells_when_files_are_made(void)
     return statx(AT_FDCWD, path, 0, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME) != 0;
 }
 
+static bool was_made_later(const char *one, const char *other)
+{
+    struct statx a, b;
+    assert_int_equal(statx(AT_FDCWD, one, 0, STATX_BTIME, &a), 0);
+    assert_int_equal(statx(AT_FDCWD, other, 0, STATX_BTIME, &b), 0);
+    return a.stx_btime.tv_sec > b.stx_btime.tv_sec ||
+           (a.stx_btime.tv_sec == b.stx_btime.tv_sec && a.stx_btime.tv_nsec > b.stx_btime.tv_nsec);
+}
+
+/* Until a file that is made now is seen to be newer than this one: the clock of files goes in steps. */
+static void wait_for_step_after(const char *file)
+{
+    char probe[100];
+    bool later = false;
+    snprintf(probe, sizeof probe, "%s/probe", directory);
+    while (!later) {
+        usleep(1000);
+        close(open(probe, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+        later = was_made_later(probe, file);
+        unlink(probe);
+    }
+}
+
 /* Two rotations while nobody looked; the second writer put out what it still had when the third log was made already, and
  * nothing is in that yet. */
 static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
@@ -140,13 +163,13 @@ static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
     begin("one\n");
     expect(LOG_TAIL_LINE, 0, "one\n");
     close(writer);
-    usleep(20000); /* the clock of files goes in steps */
+    wait_for_step_after(path);
     rotate("");
     writer = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     assert_int_equal(rename(path, older), 0);
-    usleep(20000);
+    wait_for_step_after(older);
     int third = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    usleep(20000);
+    wait_for_step_after(path);
     append(writer, "two\n");
     close(writer);
     writer = third;
