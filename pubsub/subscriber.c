@@ -416,16 +416,28 @@ static bool has_place(const struct subscriber *sub)
     return sub->state != SUBSCRIBER_NEW && sub->state != SUBSCRIBER_SEEKING && sub->state != SUBSCRIBER_ENDED;
 }
 
+/* Who named no offset has none that could be gone. */
+static void begin_anew(struct subscriber *sub, uint64_t earliest)
+{
+    journal_reader_close(&sub->reader);
+    sub->offset = earliest;
+    open_at_cursor(sub);
+}
+
 bool subscriber_passed(struct subscriber *sub, uint64_t earliest)
 {
     struct journal_edges edges = {.before = sub->offset, .after = earliest};
     assert(sub->magic == SUBSCRIBER_MAGIC);
     if (!has_place(sub) || sub->offset >= earliest)
         return false;
-    if (sub->started)
+    if (sub->started) {
         end(sub, SUBSCRIBER_PASSED, &edges);
-    else
+    } else if (sub->config.from.kind != STREAM_FROM_OFFSET) {
+        begin_anew(sub, earliest);
+        return false;
+    } else {
         refuse(sub, SUBSCRIBER_GONE, &(struct journal_edges){.before = 0, .after = earliest});
+    }
     return true;
 }
 

@@ -22,7 +22,7 @@
  * 5. A hole met later ends it: whoever counted the bytes comes back with a cursor that invariant 3 refuses,
  *    naming both edges, so that nothing is skipped unsaid.
  * 6. When retention passes it, it is ended with the edges of what it missed. What was written before is the
- *    sink's to deliver.
+ *    sink's to deliver. Before its start it is refused when it named an offset, else it begins where the stream does now.
  * 7. refuse, start, write and end are never called from inside subscriber_new; no call follows refuse or end.
  *    The sink may free the subscriber in refuse and end, not in start and write.
  *

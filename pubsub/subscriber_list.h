@@ -24,7 +24,8 @@ void subscriber_turn(struct subscriber *sub);
 void subscriber_wake(struct subscriber *sub);
 /* Called now and then: whether it is slow is judged by what it took since. */
 void subscriber_tick(struct subscriber *sub);
-/* Retention has taken what is below `earliest`: true, and it is refused or ended, when it still wanted some of that. */
+/* Retention has taken what is below `earliest`: true, and it is refused or ended, when it still wanted some of that. Before its
+ * start, having named no offset, it begins there. */
 bool subscriber_passed(struct subscriber *sub, uint64_t earliest);
 
 #endif

@@ -167,7 +167,7 @@ class AggregatorTest(harness.MillraceTest):
     def launch(self, *args, ready=True):
         d = self.daemon("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--pubsub-url",
                         self.pubsub.url, "--flush-interval=50ms", *args)
-        return d.wait_ready() if ready else d.wait_listening()
+        return d.wait_ready(harness.LONG) if ready else d.wait_listening()
 
     def wait_counted(self, d, end=None):
         end = len(self.pubsub.data) if end is None else end

@@ -1,6 +1,7 @@
 #include "cm.h"
 #include "streams.h"
 #include "subscriber.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -444,6 +445,30 @@ static void a_read_under_way_is_not_waited_for(void **state)
     assert_true(journal_disk_bytes(j) <= DISK_LIMIT);
 }
 
+/* Who named no offset has none that could be gone: he begins where the stream does by then. */
+static void retention_before_the_start(void **state)
+{
+    static const char *const froms[] = {"earliest", "@0", NULL};
+    struct world *w = *state;
+    struct journal *j = stream_journal(w->stream);
+    stream_set_limits(w->stream, &(struct stream_limits){.retain_bytes = 128 * 1024});
+    for (size_t i = 0; i < sizeof(froms) / sizeof(froms[0]); i++) {
+        struct sink k = {0};
+        char from[32];
+        publish_until_full(w, 256 * 1024, 30000, UINT64_MAX);
+        uint64_t before = journal_earliest(j);
+        snprintf(from, sizeof(from), "%" PRIu64, before);
+        begin(w, &k, froms[i] ? froms[i] : from, false);
+        stream_retain(w->stream, UINT64_MAX, 1);
+        uint64_t earliest = journal_earliest(j);
+        assert_true(earliest > before);
+        wait_for(w, &k, SIZE_MAX);
+        assert_int_equal(k.refused, froms[i] == NULL);
+        assert_true(k.refused || (k.offset == earliest && k.got.len == k.end - earliest));
+        finish(&k);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +482,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(freed_in_the_middle_of_a_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retention_makes_room_below_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_read_under_way_is_not_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(retention_before_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(streams_come_back_by_name, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
