@@ -97,7 +97,7 @@ class Faults(ToHttp):
     FAULT = max(0.6, harness.rounds(0))  # seconds
     AGAIN = 5 if FAULT >= 10 else harness.SOON  # what waits for ever longer shows in long faults
 
-    def ride_out(self, begin, end, backoff="400ms", timeout="3s"):
+    def ride_out(self, begin, end, backoff="400ms", timeout="30s"):
         sink = Sink(self)
         sender = self.sender(sink.url + "/in", "--timeout=" + timeout, "--backoff-max=" + backoff)
         put = [0]
