@@ -140,7 +140,8 @@ class Takeover(RelayTest):
 
     def test_the_relay_that_was_replaced_stands_by_and_takes_over_when_the_other_dies(self):
         queue, _ = self.start_queue(), self.start_pubsub()
-        first, second = [self.start_relay("--backoff-max=100ms", "--wait=100ms") for _ in range(2)]
+        first = self.start_relay("--backoff-max=100ms", "--wait=100ms")
+        second = self.relay("--backoff-max=100ms", "--wait=100ms").wait_listening()  # it may be replaced before it is seen ready
         wait_until(lambda: first.stats()["superseded"] + second.stats()["superseded"] > 0, "one to be replaced")
         queue.post("/put", b"one")
         self.wait_stream(b"one\n")
