@@ -88,7 +88,7 @@ class Everywhere(Logged):
 
     def setUp(self):
         super().setUp()
-        self.memory = tempfile.mkdtemp(prefix="millrace-test-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.memory = tempfile.mkdtemp(prefix="millrace-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.addCleanup(shutil.rmtree, self.memory)
 
     def committed(self):
