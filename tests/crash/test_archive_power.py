@@ -113,7 +113,7 @@ class Everywhere(Logged):
     def run_logged(self, *args, kill=None):
         """Some files' life. The writer is killed behind one of its first operations, and started again. Every second file is
         finished while the next one is begun."""
-        w = self.start_logged(*args, MILLRACE_IO_KILL=kill or str(self.random.randrange(8, 90)))
+        w = self.start_logged(*args, MILLRACE_IO_KILL=kill or str(self.random.randrange(1, 90)))
         for n in range(4):
             self.publish(self.random.randrange(1, 9))
             w = self.lives_until(self.committed, w, *args)
