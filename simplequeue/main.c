@@ -78,13 +78,15 @@ static void recover_next(void *arg)
 {
     struct wiring *w = arg;
     char error[512];
-    switch (queues_recover(w->app.queues, app_now(), error, sizeof error)) {
+    enum queues_recovery recovery = queues_recover(w->app.queues, app_now(), error, sizeof error);
+    switch (recovery) {
     case QUEUES_MORE:
         daemon_post(w->app.daemon, recover_next, w);
         break;
+    case QUEUES_NO_SPACE:
     case QUEUES_FAILED:
         log_error("recovery failed", LOG_S("reason", error));
-        daemon_fail(w->app.daemon, EX_CONFIG);
+        daemon_fail(w->app.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
         break;
     case QUEUES_RECOVERED:
         if (options_bool(daemon_options(w->app.daemon), "restored")) {

@@ -194,14 +194,16 @@ void op_finish(const struct journal_commit *c, void *arg)
     named_queue_tend(q);
 }
 
+/* For removing one by one all that is held, or the oldest segment's: that gives its place back, which is enough for the next.
+ * Not so where many messages were put at once that are shorter than what removing each writes. */
 size_t op_reserve(const struct named_queue *q, size_t n)
 {
     const uint64_t *held = queue_state(q->core)->n;
-    uint64_t bytes = RESERVE_LEAST;
+    uint64_t segment = 4 * q->config.trim_step;
     for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
         n += held[s];
-    bytes += n * RESERVE_EACH;
-    return (size_t)(bytes < q->config.trim_step ? bytes : q->config.trim_step);
+    uint64_t removals = n * RESERVE_EACH;
+    return RESERVE_LEAST + (size_t)(removals < segment ? removals : segment);
 }
 
 /* What one append of very many messages needed is not kept for all that follow. */

@@ -25,9 +25,27 @@ struct queues {
     size_t n_found;
 };
 
+static char *directory_of(const struct queues *qs, const char *name)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", qs->dir, name);
+    char *dir = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return dir;
+}
+
+/* An empty directory is what is left of a queue that found no room for its first file. True when there was one. */
+static bool drop_empty(const struct queues *qs, const char *name)
+{
+    char *dir = directory_of(qs, name);
+    bool dropped = rmdir(dir) == 0;
+    free(dir);
+    return dropped;
+}
+
 static void note_name(struct queues *qs, const char *name)
 {
-    if (!bytes_is_name(bytes_str(name)))
+    if (!bytes_is_name(bytes_str(name)) || drop_empty(qs, name))
         return;
     qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
     qs->found[qs->n_found++] = mem_strdup(name);
@@ -127,9 +145,7 @@ static int own_id(struct queues *qs, const char *dir, const struct journal *j, c
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
-    struct buf path = {0};
-    buf_printf(&path, "%s/%s", qs->dir, config->name);
-    char *dir = bytes_dup(buf_bytes(&path));
+    char *dir = directory_of(qs, config->name);
     enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
     if (r == QUEUE_OK && own_id(qs, dir, config->journal, id, error, error_size) != 0) {
         journal_close(&config->journal);
@@ -137,7 +153,6 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     }
     config->id = id;
     free(dir);
-    buf_free(&path);
     return r;
 }
 
@@ -176,7 +191,9 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
     char *name = qs->found[--qs->n_found];
     struct named_queue *q = open_queue(qs, name, now, &result, error, error_size);
     free(name);
-    return q ? QUEUES_MORE : QUEUES_FAILED;
+    if (q)
+        return QUEUES_MORE;
+    return result == QUEUE_NO_SPACE ? QUEUES_NO_SPACE : QUEUES_FAILED;
 }
 
 struct named_queue *queues_find(const struct queues *qs, const char *name)
@@ -195,7 +212,10 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         *result = QUEUE_TOO_MANY_QUEUES;
         return NULL;
     }
-    return open_queue(qs, name, now, result, error, error_size);
+    q = open_queue(qs, name, now, result, error, error_size);
+    if (!q && qs->dir)
+        drop_empty(qs, name);
+    return q;
 }
 
 size_t queues_count(const struct queues *qs)

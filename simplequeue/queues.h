@@ -1,7 +1,8 @@
 /* queues: the named queues of one daemon, and their place on disk: DATA_DIR/queues/NAME/ is the journal of
  * NAME.
  *
- * 1. A queue is made by queues_get and is never unmade.
+ * 1. A queue is made by queues_get and is never unmade. One that could not be made leaves nothing behind: were its directory to
+ *    stay, a start on a disk that is still full would want to begin a journal there.
  * 2. queues_recover opens what the directory holds, one queue a call; nothing else may be called before it
  *    said that all are open.
  * 3. The set has one heap of deadlines: queues_next_deadline and queues_tick serve all leases and delays.
@@ -38,7 +39,8 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
 /* Commits what is under way, telling its outcome, and closes. */
 void queues_free(struct queues **qs);
 
-enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_FAILED };
+/* NO_SPACE: a failure that may pass. */
+enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_NO_SPACE, QUEUES_FAILED };
 /* Opens the next queue of the directory; blocks for that long. The last step waits until what it wrote is
  * committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);

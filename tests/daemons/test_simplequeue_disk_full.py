@@ -1,4 +1,6 @@
 """A full disk: puts are refused, what is there can be taken and acknowledged, and all heals without a restart."""
+import os
+
 import harness
 from harness import wait_until
 from queue_test import QueueTest, message, number
@@ -79,6 +81,45 @@ class DiskFullTest(QueueTest):
         dead = q.get("/dead").json()["buried"]
         self.assertEqual([(b["id"], b["reason"], b["message"].encode()) for b in dead],
                          [("1", "kept", message(10**6, 4000))])
+
+    def test_short_messages_are_acknowledged_one_by_one(self):
+        """Which takes as much as the messages do: what is reserved is enough until the oldest segment is free, and what that
+        gives back for the next one."""
+        q = self.open("--segment-bytes=64K", "--sync=never")
+        n = 0
+        while (reply := q.post("/mput", b"\n".join(message(i, 100) for i in range(n, n + 50)))).status == 200:
+            n += 50
+        self.expect(reply, 503, "storage-full")
+        self.disk.take_the_rest()
+        c, seen = harness.connect(q.url), []
+        self.addCleanup(c.close)
+        while len(seen) < n:
+            lease, got = self.reserve(q, "items=500")
+            seen += [number(text) for _, _, text in got]
+            ids = [i for i, _, _ in got]
+            for i in ids[:-1] if len(seen) <= 2500 else []:
+                c.request("POST", "/ack?lease=%s&id=%d" % (lease, i))
+                self.assertEqual(c.getresponse().read(), b'{"acked":1}\n', "message %d of %d" % (i, n))
+            self.expect(q.post("/ack?lease=%s&id=%d-%d" % (lease, ids[0], ids[-1])), 200)
+        self.assertEqual(seen, list(range(n)))
+
+    def test_a_queue_that_found_no_room_leaves_nothing(self):
+        """It is no queue of the next start, which has no more room for it and others to serve."""
+        q = self.open("--max-queues=2")
+        self.expect(q.post("/put", b"kept"), 200)
+        self.disk.take_the_rest()
+        queues = self.disk.path("data", "queues")
+        for target in ("/put?queue=a", "/put?queue=b", "/release?queue=c&reader=r"):
+            self.expect(q.post(target, b"x"), 503, "storage-full")
+        self.assertEqual(os.listdir(queues), ["default"])
+        q.kill9()
+        os.mkdir(os.path.join(queues, "d"))  # as a kill in between leaves it
+        q = self.open("--max-queues=2")
+        self.assertEqual(list(q.stats()["queues"]), ["default"])
+        self.assertEqual(self.reserve(q, "items=5")[1], [(1, 1, b"kept")])
+        self.disk.give_back()
+        self.expect(q.post("/put?queue=a", b"x"), 200)
+        self.expect(q.post("/put?queue=b", b"x"), 503, "too-many-queues")
 
 
 if __name__ == "__main__":
