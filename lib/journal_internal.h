@@ -200,8 +200,10 @@ struct writer {
     uint64_t base;
     uint64_t position; /* where the next frame goes */
     uint64_t reserved; /* position up to which blocks are allocated beyond the file's end */
-    bool no_space;     /* what was last to be reserved could not be */
-    uint64_t size;     /* of the file */
+    uint64_t
+        found; /* up to where an opening found them: what reserves nothing itself uses them up; 0 once something did */
+    bool no_space; /* what was last to be reserved could not be */
+    uint64_t size; /* of the file */
     uint64_t
         filled;    /* from position to here it holds zeros, or old bytes; behind, blocks at most allocated */
     bool recycled; /* old bytes: each write ends with the zeros that end a segment */
@@ -408,6 +410,8 @@ void writer_write(struct batch *b);
 void writer_sync(struct batch *b); /* unless a sync before it covered it */
 /* Whether writing the batch is a copy into the page cache and no more. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
+/* After the file was cut: what that gave back is taken again as far as it is still there. */
+void writer_reserve_again(struct journal *j, size_t bytes);
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */

@@ -21,6 +21,8 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
+#define RESERVED_LEAST                                                                                       \
+    ((uint64_t)32 << 10) /* less of a file's blocks than that beyond its end is its file system's doing */
 
 struct opening {
     struct journal *j;
@@ -300,6 +302,21 @@ static enum journal_result sync_segment(struct opening *o, size_t i)
     return failed ? refuse_segment(o, JOURNAL_IO, i, "cannot sync", system) : JOURNAL_OK;
 }
 
+/* What an earlier session reserved lies beyond the file's end, and the disk may be full now: it is used before a segment is begun. A cut
+ * gives it back, so it is asked for again. */
+static void keep_reserved(struct journal *j, const struct stat *st)
+{
+    struct writer *w = &j->writer;
+    uint64_t blocks = (uint64_t)st->st_blocks * 512;
+    if (blocks < (uint64_t)st->st_size + RESERVED_LEAST)
+        return;
+    w->reserved = blocks;
+    if (j->cut_bytes > 0)
+        writer_reserve_again(j, (size_t)(blocks - w->position));
+    w->found = w->reserved;
+    w->no_space = false;
+}
+
 /* What is behind the end is cut even where it holds no frame: it could become one once the bytes before are written. */
 static enum journal_result enter_last(struct opening *o)
 {
@@ -325,6 +342,7 @@ static enum journal_result enter_last(struct opening *o)
     w->prepared = w->size >= o->j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
+    keep_reserved(o->j, &st);
     return JOURNAL_OK;
 }
 

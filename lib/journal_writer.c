@@ -76,7 +76,7 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
     w->seed = segment_seed(h);
     w->base = w->end = h->base;
     w->position = w->size = w->filled = w->durable_position = position;
-    w->reserved = 0;
+    w->reserved = w->found = 0;
     w->announced = true;
     w->prepared = w->recycled = false;
     if (w->durable == h->previous_end)
@@ -137,8 +137,7 @@ static int allocate(struct writer *w, uint64_t end)
     return 0;
 }
 
-/* After the file was cut: what that gave back is taken again as far as it is still there. */
-static void reserve_again(struct journal *j, size_t bytes)
+void writer_reserve_again(struct journal *j, size_t bytes)
 {
     struct writer *w = &j->writer;
     w->reserved = 0;
@@ -155,6 +154,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     if (b->reserve == 0)
         return JOURNAL_OK;
     w->no_space = false;
+    w->found = 0;
     if (w->size >= end || w->reserved >= end || allocate(w, end + b->reserve) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
     if (!is_no_space(errno))
@@ -213,7 +213,11 @@ static bool must_roll(struct journal *j, const struct batch *b)
 {
     if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
         return false;
-    return j->writer.position >= j->segment_bytes || better_place_ready(j) || passes_hole(j, b);
+    if (passes_hole(j, b))
+        return true;
+    if (b->reserve == 0 && j->writer.position < j->writer.found)
+        return false;
+    return j->writer.position >= j->segment_bytes || better_place_ready(j);
 }
 
 /* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
@@ -238,7 +242,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
         return JOURNAL_OK;
     if (!is_no_space(errno))
         return writer_latch(j, "begin a segment after", errno);
-    reserve_again(j, b->reserve);
+    writer_reserve_again(j, b->reserve);
     return JOURNAL_NO_SPACE;
 }
 
@@ -324,7 +328,7 @@ static enum journal_result undo_write(struct journal *j, size_t reserve)
         return writer_latch(j, "fsync", errno);
     w->size = w->filled = w->position;
     spare_drop(j);
-    reserve_again(j, reserve > had ? reserve : had);
+    writer_reserve_again(j, reserve > had ? reserve : had);
     return JOURNAL_NO_SPACE;
 }
 
