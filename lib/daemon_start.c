@@ -58,7 +58,8 @@ static const struct option_row common_rows[] = {
         .fallback = "20000",
         .min = 1,
         .max = 1000000,
-        .help = "connections at one time; past it 503"},
+        .help = "connections at one time; past it 503, and where they leave less than a quarter of the open "
+                "files allowed, or 256"},
     {.name = "max_buffered",
         .type = OPTION_SIZE,
         .fallback = "256M",

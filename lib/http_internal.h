@@ -215,7 +215,7 @@ struct http_server {
     usec_t corked_since; /* and since when */
     size_t buffered;     /* bytes held for all connections */
     usec_t looked_at;
-    struct stats_counter *evicted;
+    struct stats_counter *evicted, *refused;
     struct event *scheduled_event, *sweep_event;
     struct buf spare_body; /* memory of a body that was answered, for the next large one */
     struct buf spare; /* memory for a connection's large `staged`, which it gives back when that is written */

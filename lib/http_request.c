@@ -125,6 +125,8 @@ void *http_data(const struct http_request *req)
 void http_set_long_poll(struct http_request *req)
 {
     req->long_poll = true;
+    if (req->conn->eof)
+        http_conn_schedule(req->conn);
 }
 
 void http_set_aside(struct http_request *req, size_t bytes)

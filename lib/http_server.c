@@ -6,10 +6,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <event2/util.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,8 +21,10 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-/* Connections over the limit that are told so; more are closed without a word. */
+/* Connections over the limit that are read out; more are told the same and closed at once. */
 #define OVER_LIMIT_MAX 64
+/* Descriptors that connections leave to the daemon's own files: a quarter of all, at most so many. */
+#define RESERVE_MAX 256
 
 struct http_listener {
     struct http_listener *next;
@@ -104,6 +108,8 @@ struct http_server *http_server_new(const struct http_server_config *config)
         config->stats, "http_buffered_bytes", NULL, "Bytes held for all clients together", read_buffered, s);
     s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
         "Connections closed because they held the most and did not move while max_buffered was used up");
+    s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
+        "Connections past max_connections, or past the descriptors left for them, answered 503 and closed");
     start_sweep(s);
     return s;
 }
@@ -124,37 +130,74 @@ static void name_peer(const struct sockaddr_storage *from, char out[80])
     }
 }
 
-static void refuse_over_limit(struct http_server *s, struct http_conn *c)
+/* How many descriptors there may be. accept gives the lowest number that is free: whatever it gives, all below are in use. */
+static int descriptors_most(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur;
+}
+
+static bool is_full(const struct http_server *s)
+{
+    return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
+}
+
+static size_t write_refusal(char *text, size_t size)
 {
     static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
                                "\"code\":\"overloaded\",\"detail\":\"too many connections\"}\n";
-    char head[256];
-    int n = snprintf(head, sizeof head,
+    return (size_t)snprintf(text, size,
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: "
         "%zu\r\n"
-        "Retry-After: 1\r\nConnection: close\r\n\r\n",
-        sizeof body - 1);
+        "Retry-After: 1\r\nConnection: close\r\n\r\n%s",
+        sizeof body - 1, body);
+}
+
+/* As a connection, which is read out before it is closed: whoever asks later still reads the reply. */
+static void refuse_as_conn(struct http_server *s, int fd, const char *peer, struct bytes text)
+{
+    http_socket_set_up(fd);
+    struct http_conn *c = http_conn_new(s, fd, peer);
     c->over_limit = true;
     s->n_over_limit++;
     c->unread = true;
     http_conn_enter(c, HTTP_CONN_FINISHING);
-    http_conn_write(c, head, (size_t)n);
-    http_conn_write(c, body, sizeof body - 1);
+    http_conn_write(c, text.ptr, text.len);
     http_conn_schedule(c);
 }
 
+/* What has come is read, or closing would take the reply back. */
+static void refuse_at_once(struct http_server *s, int fd, struct bytes text)
+{
+    (void)recv(fd, s->read_buffer, HTTP_READ_SIZE, 0);
+    (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL);
+    close(fd);
+}
+
+static void refuse(struct http_server *s, int fd, const char *peer, bool has_room)
+{
+    char room[512];
+    struct bytes text = bytes_of(room, write_refusal(room, sizeof room));
+    stats_add(s->refused, 1);
+    if (has_room && s->n_over_limit < OVER_LIMIT_MAX)
+        refuse_as_conn(s, fd, peer, text);
+    else
+        refuse_at_once(s, fd, text);
+}
+
+/* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
 static void take_connection(struct http_server *s, int fd, const char *peer)
 {
-    bool over =
-        s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
-    if (over && s->n_over_limit >= OVER_LIMIT_MAX) {
-        close(fd);
+    int most = descriptors_most();
+    int reserve = most / 4 < RESERVE_MAX ? most / 4 : RESERVE_MAX;
+    if (fd >= most - reserve || is_full(s)) {
+        refuse(s, fd, peer, fd < most - reserve / 2);
         return;
     }
     http_socket_set_up(fd);
-    struct http_conn *c = http_conn_new(s, fd, peer);
-    if (over)
-        refuse_over_limit(s, c);
+    http_conn_new(s, fd, peer);
 }
 
 /* Out of descriptors or memory: the connection stays in the backlog, so the socket stays readable; trying

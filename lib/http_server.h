@@ -16,7 +16,9 @@
  *    takes nothing of a reply for write_timeout (not while a stream has nothing to send) is closed.
  * 5. HEAD is served by the GET handler, the body withheld. Routes answer 405 with Allow for other methods.
  * 6. Expect: 100-continue is answered before the body is read, unless the headers alone are refused.
- * 7. Past max_connections a connection gets 503 with Retry-After and is closed.
+ * 7. Past max_connections a connection gets 503 with Retry-After and is closed. So does one past the descriptors that are
+ *    for connections: a quarter of RLIMIT_NOFILE, at most 256, is left to the daemon's own files. Should those take all,
+ *    connections wait to be accepted.
  * 8. HTTP/1.0 clients get no chunked bodies: a stream then ends with the connection.
  * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path), up to its
  *    headers: a stream may last for days.
@@ -208,7 +210,7 @@ bool http_has_room(const struct http_request *req);
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *req, void *arg), void *arg);
-/* This request waits for what may never come. See invariant 11. */
+/* This request waits for what may never come. See invariant 11. Also said later: a client that has left by then goes. */
 void http_set_long_poll(struct http_request *req);
 
 /* The standard reason phrase. */

@@ -33,6 +33,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     app_retain(&w->app);
     cursors_tick(w->app.cursors);
     app_heartbeats(&w->app);
+    app_notice_gone(&w->app);
     if (w->tap)
         tap_tick(w->tap);
 }

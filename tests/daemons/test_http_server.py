@@ -108,6 +108,9 @@ class Probe(harness.MillraceTest):
     def answer_later(self):
         self.p.process.send_signal(signal.SIGUSR2)
 
+    def metric(self, name):
+        return int(re.search(r"^millrace_probe_%s (\d+)" % name, self.p.get("/metrics").text, re.M).group(1))
+
     def memory(self):
         with open("/proc/%d/statm" % self.p.pid) as f:
             return int(f.read().split()[1]) * resource.getpagesize()
@@ -518,8 +521,29 @@ class Limits(Probe):
         held[0].close()
         wait_until(lambda: self.p.get("/ping").status == 200, "room again")
 
-    def test_out_of_descriptors_pauses_accepting(self):
-        self.probe(descriptors=24)
+    def test_past_its_descriptors_connections_are_told_so(self):
+        """64 of them: 16 are not for connections, and those who are told may have half of these for a moment."""
+        self.probe(descriptors=64)
+        clients, statuses = [self.client() for _ in range(100)], []
+        for c in clients:
+            status, headers, body = c.send(get("/ping")).reply()
+            statuses.append(status)
+            if status == 503:
+                self.assertEqual((headers["retry-after"], json.loads(body)["code"]), ("1", "overloaded"))
+        served = statuses.index(503)
+        self.assertEqual(statuses, [200] * served + [503] * (100 - served))
+        self.assertGreater(served, 0)
+        self.assertNotIn("cannot accept", self.p.log)
+        for c in clients:
+            c.close()
+        wait_until(self.answers, "room again")
+        self.assertGreaterEqual(self.metric("http_connections_refused_total"), 100 - served)
+
+    def test_without_any_descriptor_accepting_pauses(self):
+        """The daemon's own files may have taken all."""
+        self.probe()
+        limits = resource.prlimit(self.p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.p.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         clients = [self.client() for _ in range(60)]
         wait_until(lambda: "cannot accept" in self.p.log, "the error")
         start, cpu = time.monotonic(), self.cpu()
@@ -528,7 +552,14 @@ class Limits(Probe):
         self.assertEqual(self.p.log.count("cannot accept"), 1)
         for c in clients:
             c.close()
-        wait_until(lambda: self.p.get("/ping").text == "OK", "accepting again")
+        resource.prlimit(self.p.pid, resource.RLIMIT_NOFILE, limits)
+        wait_until(self.answers, "accepting again")
+
+    def answers(self):
+        try:
+            return self.p.get("/ping").text == "OK"
+        except harness.UNREACHABLE:
+            return False
 
     def cpu(self):
         with open("/proc/%d/stat" % self.p.pid) as f:
@@ -547,9 +578,6 @@ class Limits(Probe):
 
 class Budget(Probe):
     """What all clients together make the server hold, and who goes when that is too much."""
-
-    def metric(self, name):
-        return int(re.search(r"^millrace_probe_%s (\d+)" % name, self.p.get("/metrics").text, re.M).group(1))
 
     def test_clients_that_take_nothing_go_and_the_others_are_served(self):
         self.probe(max_buffered=20 << 20)

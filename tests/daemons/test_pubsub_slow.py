@@ -71,28 +71,57 @@ class Slow(PubsubTest):
     def states(self, p):
         return {c["state"] for c in p.get("/clients?format=json").json()["clients"]}
 
+    def used(self, p):
+        return {int(fd) for fd in os.listdir("/proc/%d/fd" % p.pid)}
+
     def test_who_gave_up_waiting_for_a_descriptor_leaves_his_own(self):
+        self.give_up_waiting("")
+
+    def test_so_does_who_wanted_only_what_is_there(self):
+        self.give_up_waiting("&follow=0")
+
+    def give_up_waiting(self, parameters):
         """Connections hold all there are, so that their subscribers' files cannot be opened, and then they leave."""
         p = self.pubsub()
         self.pub(b"line\n" * 50)
-
-        def used():
-            return {int(fd) for fd in os.listdir("/proc/%d/fd" % p.pid)}
         clients = [harness.connect(self.url) for _ in range(20)]
         for c in clients:
             self.addCleanup(c.close)
             c.request("GET", "/ping")
             self.assertEqual(c.getresponse().read(), b"OK")  # it has its descriptor
         limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(used()) + 1, limits[1]))
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 1, limits[1]))
         for c in clients:
-            c.request("GET", "/sub?stream=s&from=earliest")
+            c.request("GET", "/sub?stream=s&from=earliest" + parameters)
         wait_until(lambda: "a read waits for what the system lacks" in p.log, lambda: p.log)
         for c in clients:
             c.close()
         self.assertEqual(self.pub(b"line\n").status, 200)
         self.assertEqual(self.sub().body, b"line\n" * 51)
 
+    def test_what_clients_cannot_take_is_left_for_files(self):
+        """They take all descriptors they are let have; the next is told to come back, and the others are served."""
+        p = self.pubsub()
+        self.pub(b"line\n" * 50)
+        limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 80, limits[1]))
+        clients = []
+        while True:
+            c = harness.connect(self.url)
+            self.addCleanup(c.close)
+            c.request("GET", "/ping")
+            reply = c.getresponse()
+            reply.read()
+            if reply.status != 200:
+                break
+            clients.append(c)
+            self.assertLess(len(clients), 80, "some are kept for files")
+        self.assertEqual((reply.status, reply.headers["Retry-After"]), (503, "1"))
+        clients[0].request("POST", "/pub?stream=new", b"line\n")
+        self.assertEqual(clients[0].getresponse().status, 200)
+        for c in clients[1:]:
+            c.request("GET", "/sub?stream=s&from=earliest&follow=0")
+        self.assertEqual({c.getresponse().read() for c in clients[1:]}, {b"line\n" * 50})
 
     def creep(self, r, stop):
         """1 KB/s."""
