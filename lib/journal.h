@@ -191,6 +191,7 @@ struct journal_window {
     enum journal_result result; /* OK, END, GONE (edges filled), DAMAGED, IO, CLOSED */
     uint64_t offset;            /* of data.ptr[0] */
     struct bytes data;          /* verified payload, valid during the callback */
+    struct buf *memory;         /* that it is in, from the beginning: the callback may take it over */
     bool frame_starts;          /* data begins at a frame's beginning */
     usec_t time;                /* of the frame the data begins in */
     struct journal_edges edges;
@@ -212,15 +213,16 @@ enum journal_result journal_reader_open(
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
 /* As journal_reader_read, but where frames are large, JOURNAL_LARGE bytes and more on the average, they are verified
  * and not copied: spans follow each other without a gap, and end with the frame that passes JOURNAL_LOCATED bytes.
- * `count` (may be NULL) is called on the reader thread with the bytes of each. */
+ * `count` (may be NULL) is called on the reader thread with the bytes of each. `memory` is taken over: what is copied goes
+ * there, and so none need be had for each read. */
 #define JOURNAL_LARGE ((size_t)16 << 10)
 #define JOURNAL_LOCATED ((size_t)1 << 20)
 struct journal_locate {
     size_t max_bytes; /* of what is copied after all */
     uint64_t (*count)(struct bytes payload);
 };
-void journal_reader_locate(
-    struct journal_reader *r, const struct journal_locate *how, journal_read_fn *done, void *arg);
+void journal_reader_locate(struct journal_reader *r, const struct journal_locate *how, struct buf *memory,
+    journal_read_fn *done, void *arg);
 uint64_t journal_reader_offset(const struct journal_reader *r);
 void journal_reader_close(
     struct journal_reader **r); /* a read in flight is dropped, its callback not called */

@@ -179,7 +179,8 @@ size_t frame_seal(char *at, const struct frame_place *place)
 enum frame_status frame_measure(struct bytes at, size_t *size)
 {
     size_t there = at.len < FRAME_HEADER ? at.len : FRAME_HEADER;
-    if (there == 0 || memcmp(at.ptr, zeros, there) == 0)
+    bool has_kind = there > F_KIND && at.ptr[F_KIND] != 0; /* so it is not all zeros */
+    if (!has_kind && (there == 0 || memcmp(at.ptr, zeros, there) == 0))
         return FRAME_NONE;
     if (there < FRAME_HEADER)
         return FRAME_SHORT;

@@ -22,8 +22,9 @@ struct journal_reader {
     struct segment *segment; /* held by a reference */
     struct cursor *cursor;
     uint64_t offset;
-    struct job *job; /* the read in flight */
-    bool locates;    /* it is a journal_reader_locate, as said in `how` */
+    struct job *job;   /* the read in flight */
+    bool locates;      /* it is a journal_reader_locate, as said in `how` */
+    struct buf memory; /* for its next job */
     struct journal_locate how;
     journal_read_fn *done;
     void *arg;
@@ -129,9 +130,10 @@ void job_submit(struct journal *j, struct job *job)
     pthread_mutex_lock(&set->lock);
     *set->jobs_tail = job;
     set->jobs_tail = &job->next;
-    if (set->reader_waits)
-        pthread_cond_signal(&set->reads);
+    bool wake = set->reader_waits;
     pthread_mutex_unlock(&set->lock);
+    if (wake) /* not before: it would wake only to wait for the lock */
+        pthread_cond_signal(&set->reads);
 }
 
 /* A segment is unlinked, or becomes the spare file. Each is made durable before the next: what is on disk is always an unbroken run of segments, so that a
@@ -270,11 +272,12 @@ static enum cursor_status approach(struct job *job)
     return status;
 }
 
-/* What is wanted, some of it headers; not what lies behind, which often is zeros only. */
+/* What is still wanted, some of it headers; not what lies behind, which often is zeros only. */
 static size_t chunk_for(const struct job *job)
 {
-    uint64_t left = job->limit - job->offset;
-    size_t n = left < job->max_bytes ? (size_t)left : job->max_bytes;
+    uint64_t left = job->limit - (job->offset + job->out.len);
+    size_t room = job->max_bytes - job->out.len;
+    size_t n = left < room ? (size_t)left : room;
     n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
     return n < CHUNK_MOST ? n : CHUNK_MOST;
 }
@@ -288,6 +291,7 @@ static enum cursor_status fill_window(struct job *job)
         status = take_more(job);
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
         struct frame f;
+        c->chunk = chunk_for(job);
         if (job->out.len > 0 && cursor_exceeds(c, job->max_bytes - job->out.len))
             break;
         status = cursor_peek(c, &f);
@@ -433,6 +437,8 @@ static void submit_read(
     job->max_bytes = max_bytes;
     job->not_before = not_before;
     job->located = r->locates ? located_new(&r->how) : NULL;
+    job->out = r->memory;
+    r->memory = (struct buf){0};
     r->job = job;
     job_submit(r->journal, job);
 }
@@ -459,11 +465,14 @@ void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_rea
     begin_read(r, max_bytes, done, arg);
 }
 
-void journal_reader_locate(
-    struct journal_reader *r, const struct journal_locate *how, journal_read_fn *done, void *arg)
+void journal_reader_locate(struct journal_reader *r, const struct journal_locate *how, struct buf *memory,
+    journal_read_fn *done, void *arg)
 {
+    assert(memory->len == 0);
     r->locates = true;
     r->how = *how;
+    r->memory = *memory;
+    *memory = (struct buf){0};
     begin_read(r, how->max_bytes, done, arg);
 }
 
@@ -488,6 +497,7 @@ static void answer_read(struct journal_reader *r, struct job *job)
         .result = job->result,
         .offset = r->offset,
         .data = buf_bytes(&job->out),
+        .memory = &job->out,
         .frame_starts = job->frame_starts,
         .time = job->time,
     };
@@ -517,6 +527,13 @@ void job_learn(const struct job *job)
         places_learn(job->journal, job->segment, &job->learned[i]);
 }
 
+static void submit_again(struct journal_reader *r, struct job *job)
+{
+    r->memory = job->out;
+    job->out = (struct buf){0};
+    submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
+}
+
 /* The segment is left last: to have given out its file must be known before it goes. */
 static void deliver_read(struct job *job)
 {
@@ -525,7 +542,7 @@ static void deliver_read(struct job *job)
     if (!r)
         cursor_free(job->cursor);
     else if (job->again)
-        submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
+        submit_again(r, job);
     else
         answer_read(r, job);
     segment_leave(job->journal, job->segment);

@@ -5,15 +5,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define WINDOWS_MOST (BACKLOG_COPY / WINDOW_BYTES)
-
 struct stretch {
     uint64_t offset, end;
-    uint64_t use;   /* backlog.uses when it was asked for last */
-    usec_t used;    /* and when that was */
-    usec_t checked; /* when it was verified, or a little before */
-    struct window *windows[WINDOWS_MOST];
-    size_t n_windows; /* 0: spans */
+    uint64_t use;          /* backlog.uses when it was asked for last */
+    usec_t used;           /* and when that was */
+    usec_t checked;        /* when it was verified, or a little before */
+    struct window *window; /* NULL: spans */
     struct journal_file *file;
     uint64_t stamp;
     struct journal_span *spans;
@@ -54,8 +51,8 @@ struct backlog *backlog_new(struct journal *j, void (*grown)(void *arg), void *a
 
 static void free_stretch(struct stretch *s)
 {
-    for (size_t i = 0; i < s->n_windows; i++)
-        window_release(s->windows[i]);
+    if (s->window)
+        window_release(s->window);
     if (s->file)
         journal_file_release(s->file);
     free(s->spans);
@@ -64,7 +61,7 @@ static void free_stretch(struct stretch *s)
 
 static void drop(struct backlog *b, size_t i)
 {
-    b->n_copied -= b->stretches[i]->n_windows > 0;
+    b->n_copied -= b->stretches[i]->window != NULL;
     free_stretch(b->stretches[i]);
     b->n--;
     memmove(b->stretches + i, b->stretches + i + 1, (b->n - i) * sizeof *b->stretches);
@@ -88,7 +85,7 @@ static void drop_least_used(struct backlog *b, bool copied)
 {
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < b->n; i++)
-        if ((b->stretches[i]->n_windows > 0) == copied &&
+        if ((b->stretches[i]->window != NULL) == copied &&
             (least == SIZE_MAX || b->stretches[i]->use < b->stretches[least]->use))
             least = i;
     drop(b, least);
@@ -96,7 +93,7 @@ static void drop_least_used(struct backlog *b, bool copied)
 
 static void insert(struct backlog *b, struct stretch *s)
 {
-    bool copied = s->n_windows > 0;
+    bool copied = s->window != NULL;
     if (copied ? b->n_copied >= BACKLOG_COPIED : b->n - b->n_copied >= BACKLOG_LOCATED)
         drop_least_used(b, copied);
     size_t at = count_up_to(b, s->offset);
@@ -112,16 +109,17 @@ static void insert(struct backlog *b, struct stretch *s)
     b->n_copied += copied;
 }
 
-static void copy_windows(struct stretch *s, struct bytes data)
+/* A little is copied once more: the memory is large, and somebody may keep it for long. */
+static void take_copied(struct stretch *s, const struct journal_window *w)
 {
-    while (data.len) {
-        struct window *w = window_new(s->end);
-        size_t room = window_room(w), n = data.len < room ? data.len : room;
-        window_add(w, bytes_of(data.ptr, n), bytes_count_lines(bytes_of(data.ptr, n)));
-        s->windows[s->n_windows++] = w;
-        s->end += n;
-        data = bytes_of(data.ptr + n, data.len - n);
+    uint64_t lines = bytes_count_lines(w->data);
+    s->end += w->data.len;
+    if (w->data.len > WINDOW_BYTES) {
+        s->window = window_of(w->memory, w->offset, lines);
+        return;
     }
+    s->window = window_new(w->offset);
+    window_add(s->window, w->data, lines);
 }
 
 static void take_spans(struct stretch *s, const struct journal_window *w)
@@ -144,7 +142,7 @@ static struct stretch *stretch_new(const struct backlog *b, const struct journal
     if (w->n_spans)
         take_spans(s, w);
     else
-        copy_windows(s, w->data);
+        take_copied(s, w);
     return s;
 }
 
@@ -179,17 +177,14 @@ static bool give_spans(const struct stretch *s, uint64_t offset, uint64_t end, s
     return true;
 }
 
-/* All windows but the last are full. */
 static void give_bytes(const struct stretch *s, uint64_t offset, uint64_t end, struct backlog_piece *piece)
 {
     size_t skip = (size_t)(offset - s->offset);
-    struct window *w = s->windows[skip / WINDOW_BYTES];
-    struct bytes all = window_bytes(w);
-    skip %= WINDOW_BYTES;
+    struct bytes all = window_bytes(s->window);
     size_t len = all.len - skip;
     if (end - offset < len)
         len = (size_t)(end - offset);
-    *piece = (struct backlog_piece){.window = w, .bytes = bytes_of(all.ptr + skip, len)};
+    *piece = (struct backlog_piece){.window = s->window, .bytes = bytes_of(all.ptr + skip, len)};
 }
 
 static bool give(struct backlog *b, uint64_t offset, uint64_t end, struct backlog_piece *piece)
@@ -198,13 +193,13 @@ static bool give(struct backlog *b, uint64_t offset, uint64_t end, struct backlo
     if (n == 0 || offset >= b->stretches[n - 1]->end)
         return false;
     struct stretch *s = b->stretches[n - 1];
-    if (s->n_windows == 0 && !is_trusted(b, s)) {
+    if (!s->window && !is_trusted(b, s)) {
         drop(b, n - 1);
         return false;
     }
     s->use = ++b->uses;
     s->used = b->now;
-    if (s->n_windows == 0)
+    if (!s->window)
         return give_spans(s, offset, end, piece);
     give_bytes(s, offset, end, piece);
     return true;
@@ -230,6 +225,7 @@ static void stretch_read(const struct journal_window *w, void *arg)
         b->has_barred = true;
         close_head(h);
     }
+    window_return_memory(w->memory);
     b->grown(b->arg);
 }
 
@@ -239,7 +235,8 @@ static void read_on(struct head *h)
     h->reading = true;
     h->use = ++h->backlog->uses;
     h->used = h->backlog->now;
-    journal_reader_locate(h->reader, &how, stretch_read, h);
+    struct buf memory = window_take_memory();
+    journal_reader_locate(h->reader, &how, &memory, stretch_read, h);
 }
 
 static bool will_pass(const struct head *h, uint64_t offset)

@@ -3,13 +3,13 @@
  *     journal ── a reader for each place where somebody is ──▶ stretches ──▶ any number of subscribers
  *
  * A *stretch* is a run of the stream's bytes. Where frames are large it is spans of a segment's file, to be sent from
- * there without a copy; where they are small it is windows (window.h), copied out of the frames and sent together.
+ * there without a copy; where they are small it is a window (window.h), copied out of the frames and sent in one go.
  *
  * 1. What is handed out was committed and verified. A span is handed out only while its file has not been changed since
  *    it was verified and that was at most BACKLOG_TRUST ago; else it is verified again. (What may still go wrong between
  *    the check and the socket: docs/streams.md.)
- * 2. Spans are handed out whole, windows in any part: who stands inside a frame gets a stretch that begins there.
- * 3. Memory: at most BACKLOG_COPIED stretches of windows and BACKLOG_LOCATED of spans, and nothing that nobody has asked for
+ * 2. Spans are handed out whole, windows from any place on: who stands inside a frame gets a stretch that begins there.
+ * 3. Memory: at most BACKLOG_COPIED stretches with windows and BACKLOG_LOCATED of spans, and nothing that nobody has asked for
  *    in BACKLOG_TRUST. Of what somebody still sends, windows and files live on.
  * 4. A reader holds its segment only until tidied or trimmed; a stretch holds none.
  * 5. Where reading stops (a hole, damage) those who ask are told to read for themselves, and find the reason.
@@ -23,7 +23,7 @@
 #include "window.h"
 
 #define BACKLOG_READERS ((size_t)8)
-#define BACKLOG_COPY (16 * WINDOW_BYTES) /* bytes of a stretch of windows */
+#define BACKLOG_COPY ((size_t)512 * 1024) /* bytes of a stretch in a window */
 #define BACKLOG_COPIED ((size_t)8)
 #define BACKLOG_LOCATED ((size_t)1024)
 #define BACKLOG_TRUST (10 * USEC_PER_SEC)

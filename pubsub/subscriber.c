@@ -31,7 +31,7 @@ struct subscriber {
     uint64_t offset; /* of the next byte to write */
     uint64_t last;   /* where it ends when not following */
     size_t burst;    /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
-    bool in_backlog; /* what was written last came from there */
+    size_t ahead;    /* instead of that, for as long as it is in the backlog; 0: it is not */
     bool is_slow;    /* it took less than SUBSCRIBER_BURST since the last tick, and before */
     uint64_t at_tick;
     bool started;
@@ -249,7 +249,7 @@ static bool write_from_backlog(struct subscriber *sub, enum backlog_answer *answ
     if (*answer != BACKLOG_HAS)
         return false;
     journal_reader_close(&sub->reader);
-    sub->in_backlog = true;
+    sub->ahead = piece.window ? SUBSCRIBER_LOW : SUBSCRIBER_BURST;
     if (piece.window)
         write_piece(sub, piece.bytes, piece.window);
     else
@@ -262,7 +262,7 @@ static bool write_shared(struct subscriber *sub, bool *comes)
 {
     enum tail_answer tail;
     enum backlog_answer backlog = BACKLOG_NOT;
-    sub->in_backlog = false;
+    sub->ahead = 0;
     if (write_from_tail(sub, &tail))
         return true;
     note_pace(sub);
@@ -274,7 +274,7 @@ static bool write_shared(struct subscriber *sub, bool *comes)
 
 static bool is_full(const struct subscriber *sub)
 {
-    return pending(sub) > (sub->in_backlog ? SUBSCRIBER_BURST : sub->burst);
+    return pending(sub) > (sub->ahead ? sub->ahead : sub->burst);
 }
 
 static void adapt_burst(struct subscriber *sub)

@@ -13,8 +13,8 @@
  * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once.
  * 2. A piece is written only while the sink holds no more than SUBSCRIBER_LOW bytes: a slow sink costs at most
  *    SUBSCRIBER_LOW and one window, its own or shared with others, and delays nobody else. One that took all that
- *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not; so does one that has read as much
- *    of the backlog since the last tick. What is sent from a file takes no memory.
+ *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not. One that has read as much since
+ *    the last tick gets a stretch of the backlog at a time. What is sent from a file takes no memory.
  * 3. The cursor is judged before start: the byte before it must be an LF, or it must be where a part of the
  *    stream begins. The first window is read before start too, so that a cursor at the near edge of a hole
  *    is refused (it can never yield a byte) rather than answered with nothing.

@@ -17,12 +17,15 @@ struct window {
     size_t fresh;   /* where that begins which was added since lines were asked for */
     uint64_t lines; /* of that: most pieces asked about are just that */
     bool asked;     /* for its lines since something was added */
-    char data[];
+    char *data;
+    struct buf memory; /* not a block: what `data` is in */
 };
-_Static_assert(sizeof(struct window) <= WINDOW_BLOCK - WINDOW_BYTES, "a window fits its block");
+#define BLOCK_HEAD (WINDOW_BLOCK - WINDOW_BYTES)
+_Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
 
 static struct window *spares;
 static size_t n_spares;
+static struct buf spare_memory;
 
 static struct window *take_block(void)
 {
@@ -42,13 +45,41 @@ static struct window *take_block(void)
 struct window *window_new(uint64_t offset)
 {
     struct window *w = take_block();
-    *w = (struct window){.refs = 1, .u.offset = offset};
+    *w = (struct window){.refs = 1, .u.offset = offset, .data = (char *)w + BLOCK_HEAD};
     return w;
+}
+
+struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines)
+{
+    struct window *w = mem_alloc(sizeof *w);
+    *w = (struct window){
+        .refs = 1, .u.offset = offset, .len = memory->len, .lines = lines, .data = memory->ptr};
+    w->memory = *memory;
+    *memory = (struct buf){0};
+    return w;
+}
+
+struct buf window_take_memory(void)
+{
+    struct buf memory = spare_memory;
+    spare_memory = (struct buf){0};
+    return memory;
+}
+
+void window_return_memory(struct buf *memory)
+{
+    if (spare_memory.ptr) {
+        buf_free(memory);
+        return;
+    }
+    spare_memory = *memory;
+    buf_clear(&spare_memory);
+    *memory = (struct buf){0};
 }
 
 size_t window_room(const struct window *w)
 {
-    return WINDOW_BYTES - w->len;
+    return w->memory.ptr ? 0 : WINDOW_BYTES - w->len;
 }
 
 void window_add(struct window *w, struct bytes data, uint64_t lines)
@@ -76,6 +107,11 @@ void window_release(struct window *w)
     assert(w->refs > 0);
     if (--w->refs > 0)
         return;
+    if (w->memory.ptr) {
+        window_return_memory(&w->memory);
+        free(w);
+        return;
+    }
     if (n_spares == WINDOW_SPARES) {
         munmap(w, WINDOW_BLOCK);
         return;

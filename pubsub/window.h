@@ -4,6 +4,7 @@
  * 1. Whoever holds it may read it; it goes with the last release.
  * 2. Its memory is a block of its own, mapped and given back as such: slow clients pin windows for any time, and what is
  *    pinned must not keep the heap around it. Blocks let go are kept for the next windows, up to WINDOW_SPARES.
+ * 3. A window of memory that was filled elsewhere (window_of) is larger, and never grows. Such memory is kept too, once.
  *
  * One thread.
  */
@@ -13,13 +14,18 @@
 #include "bytes.h"
 
 #define WINDOW_BLOCK ((size_t)32 * 1024)
-#define WINDOW_BYTES (WINDOW_BLOCK - 64) /* in one */
+#define WINDOW_BYTES (WINDOW_BLOCK - 128) /* in one */
 #define WINDOW_SPARES 16
 
 struct window;
 
 /* Empty; its maker's to release. */
 struct window *window_new(uint64_t offset);
+/* Takes over the memory, in whose bytes `lines` lines end. */
+struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines);
+/* Memory to fill for the next such window, perhaps none yet; and back with what was not used. */
+struct buf window_take_memory(void);
+void window_return_memory(struct buf *memory);
 size_t window_room(const struct window *w);
 /* Copies the data, for which there is room and in which `lines` lines end. */
 void window_add(struct window *w, struct bytes data, uint64_t lines);

@@ -106,7 +106,8 @@ static void locate(struct fixture *f, struct journal_reader *r, struct found *s)
 {
     struct journal_locate how = {70000, count_bytes};
     int before = s->calls;
-    journal_reader_locate(r, &how, on_located, s);
+    struct buf memory = {0};
+    journal_reader_locate(r, &how, &memory, on_located, s);
     while (s->calls == before)
         set_wait(f->set);
 }
