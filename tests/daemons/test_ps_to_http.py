@@ -10,6 +10,7 @@ import urllib.parse
 
 import harness
 from harness import wait_until
+from sink import Sink
 
 
 class Server:
@@ -273,6 +274,34 @@ class ToStrangers(Base):
         self.assertIn("say where:", refused("--to_queue=q"))
         self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
+
+
+class Outage(Base):
+    FAULT = 60 if harness.rounds(0) >= 60 else 1  # seconds
+    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http.py
+
+    def test_a_destination_that_was_gone_is_at_full_speed_within_five_seconds(self):
+        """With the backoff as it is by default. One request at a time: in order, and only what was in doubt may come twice."""
+        sink = Sink(self)
+        p = self.to_http("--destination", sink.url, "--state", self.path("state"), "--batch=10", "--port=0", port=False)
+        p.wait_ready()
+        self.publish(50)
+        wait_until(lambda: p.stats()["lines_delivered"] == self.n, "the first to arrive")
+        sink.close()
+        sink.behave = lambda body: "reset"  # of the connection that is kept
+        began = time.monotonic()
+        self.publish(200)
+        time.sleep(self.FAULT)  # the fault's length is what is tested
+        failed = wait_until(lambda: p.stats()["tries_failed"], "a try")
+        self.assertLessEqual(failed, 10 + 2 * (time.monotonic() - began), "tries, further and further apart")
+        ended = time.monotonic()
+        back = Sink(self, sink.port)
+        self.publish(50)
+        first = wait_until(lambda: back.tries(), "the first to arrive")[0]
+        self.assertLess(first - ended, self.AGAIN)
+        wait_until(lambda: p.stats()["lines_delivered"] == self.n, "everything to arrive")
+        self.assertEqual(list(dict.fromkeys(sink.messages() + back.messages())), self.sent())
+        p.stop()
 
 
 class IntoOurOwn(Base):

@@ -163,7 +163,7 @@ class Faults(ToHttp):
             back = Sink(self, sink.port)
             back.before = sink.messages()
             return back
-        self.assertEqual(self.ride_out(leave, come_back), 0)
+        self.assertEqual(self.ride_out(leave, come_back, backoff="2s"), 0)  # as it is by default
 
     def test_401_is_waited_out_and_buries_nothing(self):
         self.assertEqual(self.ride_out(self.switch(401), self.switch(200)), 0)
