@@ -18,6 +18,7 @@ const struct io_ops io_system = {
     .open = system_open,
     .pread = pread,
     .pwrite = pwrite,
+    .pwritev = pwritev,
     .fdatasync = fdatasync,
     .fsync = fsync,
     .ftruncate = ftruncate,
@@ -30,22 +31,60 @@ const struct io_ops io_system = {
 
 const struct io_ops *io = &io_system;
 
+/* What a write did: 1: try again; 0: some of it; -1 with errno. */
+static int judge_write(ssize_t did)
+{
+    if (did < 0 && errno == EINTR)
+        return 1;
+    if (did == 0)
+        errno = ENOSPC;
+    return did > 0 ? 0 : -1;
+}
+
 int io_write_all(int fd, const void *p, size_t n, off_t at)
 {
     const char *from = p;
     while (n > 0) {
         ssize_t did = io->pwrite(fd, from, n, at);
-        if (did < 0 && errno == EINTR)
+        int judged = judge_write(did);
+        if (judged < 0)
+            return -1;
+        if (judged > 0)
             continue;
-        if (did < 0)
-            return -1;
-        if (did == 0) {
-            errno = ENOSPC;
-            return -1;
-        }
         from += did;
         at += did;
         n -= (size_t)did;
+    }
+    return 0;
+}
+
+/* The rest of a part of which `did` bytes are written. */
+static int write_rest(int fd, const struct iovec *part, size_t did, off_t at)
+{
+    return io_write_all(fd, (const char *)part->iov_base + did, part->iov_len - did, at);
+}
+
+int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
+{
+    while (n > 0) {
+        ssize_t did = io->pwritev(fd, parts, n < IOV_MAX ? (int)n : IOV_MAX, at);
+        int judged = judge_write(did);
+        if (judged < 0)
+            return -1;
+        if (judged > 0)
+            continue;
+        size_t left = (size_t)did;
+        for (; n > 0 && left >= parts->iov_len; parts++, n--) {
+            left -= parts->iov_len;
+            at += (off_t)parts->iov_len;
+        }
+        if (left > 0) {
+            if (write_rest(fd, parts, left, at + (off_t)left) != 0)
+                return -1;
+            at += (off_t)parts->iov_len;
+            parts++;
+            n--;
+        }
     }
     return 0;
 }

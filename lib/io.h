@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /* The mode that files of a data directory are made with, less what the umask takes: what applications handed over, and
  * what is known of it, is for the daemon's user and group, not for everybody on the host. What is made to be read by
@@ -19,6 +20,7 @@ struct io_ops {
     int (*open)(const char *path, int flags, mode_t mode);
     ssize_t (*pread)(int fd, void *p, size_t n, off_t at);
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t at);
+    ssize_t (*pwritev)(int fd, const struct iovec *parts, int n, off_t at);
     int (*fdatasync)(int fd);
     int (*fsync)(int fd); /* of directories too */
     int (*ftruncate)(int fd, off_t length);
@@ -34,6 +36,8 @@ extern const struct io_ops *io;
 
 /* The whole span, or -1 with errno (ENOSPC when a write stopped short for want of room). */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
+/* Likewise these parts, none of them empty, one behind the other. */
+int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
 /* The directory in which `path` is a name. */

@@ -42,20 +42,25 @@ static int fail(char *error, const char *path)
     return -1;
 }
 
+static struct iovec part_of(struct bytes b)
+{
+    return (struct iovec){(char *)(uintptr_t)b.ptr, b.len};
+}
+
 /* What continues the last piece is not another. */
 static void add_piece(struct archive_pieces *pieces, struct bytes lines)
 {
-    struct bytes *last = pieces->n > 0 ? &pieces->at[pieces->n - 1] : NULL;
+    struct iovec *last = pieces->n > 0 ? &pieces->at[pieces->n] : NULL;
     pieces->bytes += lines.len;
-    if (last != NULL && last->ptr + last->len == lines.ptr) {
-        last->len += lines.len;
+    if (last != NULL && (char *)last->iov_base + last->iov_len == lines.ptr) {
+        last->iov_len += lines.len;
         return;
     }
-    if (pieces->n == pieces->room) {
+    if (pieces->n + 1 >= pieces->room) {
         pieces->room = 2 * pieces->room + 16;
         pieces->at = mem_realloc(pieces->at, pieces->room * sizeof *pieces->at);
     }
-    pieces->at[pieces->n++] = lines;
+    pieces->at[++pieces->n] = part_of(lines);
 }
 
 void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end)
@@ -66,15 +71,10 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
     p->state.end = end;
 }
 
-static void append_taken(struct archive_part *p, struct buf *out)
-{
-    for (size_t i = 0; i < p->taken.n; i++)
-        buf_append_bytes(out, p->taken.at[i]);
-}
-
 void archive_part_keep(struct archive_part *p)
 {
-    append_taken(p, &p->pending);
+    for (size_t i = 1; i <= p->taken.n; i++)
+        buf_append(&p->pending, p->taken.at[i].iov_base, p->taken.at[i].iov_len);
     p->taken.n = p->taken.bytes = 0;
 }
 
@@ -87,67 +87,58 @@ static int make_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL || slash == path)
-        return io_sync_dir(slash == NULL ? "." : "/");
+        return 0;
     char *directory = bytes_dup(bytes_of(path, (size_t)(slash - path)));
     int rc = io_make_dirs(directory);
     free(directory);
     return rc;
 }
 
+static int open_new(const char *path)
+{
+    return io->open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
 static int make_file(struct archive_part *p, char *error)
 {
     struct buf path = {0};
     archive_part_path(p->state.name, &path);
-    int rc = make_directory(path.ptr);
-    int fd = rc == 0 ? io->open(path.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-    if (fd < 0 || io_sync_parent(path.ptr) != 0) {
-        rc = fail(error, path.ptr);
-        if (fd >= 0)
-            io->close(fd);
-    } else {
-        p->fd = fd;
-    }
+    p->fd = open_new(path.ptr);
+    if (p->fd < 0 && errno == ENOENT && make_directory(path.ptr) == 0)
+        p->fd = open_new(path.ptr);
+    int rc = p->fd >= 0 ? 0 : fail(error, path.ptr);
+    p->unsynced_name = rc == 0;
     buf_free(&path);
     return rc;
 }
 
-static int write_at_end(struct archive_part *p, struct bytes lines, char *error)
+static int write_pieces(struct archive_part *p)
+{
+    struct archive_pieces *t = &p->taken;
+    bool kept = p->pending.len > 0;
+    if (t->n == 0)
+        return io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written);
+    if (kept)
+        t->at[0] = part_of(buf_bytes(&p->pending));
+    return io_write_parts(p->fd, kept ? t->at : t->at + 1, t->n + kept, (off_t)p->written);
+}
+
+static int write_unwritten(struct archive_part *p, char *error)
 {
     if (p->fd < 0 && make_file(p, error) != 0)
         return -1;
-    if (io_write_all(p->fd, lines.ptr, lines.len, (off_t)p->written) != 0)
+    if (write_pieces(p) != 0)
         return fail(error, p->state.name);
-    p->written += lines.len;
     p->unsynced = true;
-    return 0;
-}
-
-static int write_pending(struct archive_part *p, char *error)
-{
-    if (p->pending.len > 0 && write_at_end(p, buf_bytes(&p->pending), error) != 0)
-        return -1;
+    p->written += archive_part_unwritten(p);
     buf_clear(&p->pending);
-    return 0;
-}
-
-static int write_taken(struct archive_part *p, struct buf *room, char *error)
-{
-    if (p->taken.n == 0)
-        return 0;
-    buf_clear(room);
-    if (p->taken.n > 1)
-        append_taken(p, room);
-    if (write_at_end(p, p->taken.n > 1 ? buf_bytes(room) : p->taken.at[0], error) != 0)
-        return -1;
     p->taken.n = p->taken.bytes = 0;
     return 0;
 }
 
-int archive_part_write(struct archive_part *p, struct buf *room, char error[ARCHIVE_ERROR_TEXT])
+int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 {
-    if (!p->named)
-        return 0;
-    if (write_pending(p, error) == 0 && write_taken(p, room, error) == 0)
+    if (!p->named || archive_part_unwritten(p) == 0 || write_unwritten(p, error) == 0)
         return 0;
     int saved = errno;
     archive_part_keep(p);

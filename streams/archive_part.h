@@ -3,19 +3,23 @@
  * 1. Lines are taken where they lie, as many pieces as come, and then written by archive_part_write or copied by
  *    archive_part_keep, before their bytes go. What is written is [0, written), what was taken is [0, state.length). A write that
  *    fails has changed nothing that counts: it is done again at the same place.
- * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it. */
+ * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it.
+ * 3. Nothing is synced here: `unsynced` and `unsynced_name` tell whoever commits what to sync before a state says that the lines
+ *    are there. */
 #ifndef MILLRACE_ARCHIVE_PART_H
 #define MILLRACE_ARCHIVE_PART_H
 
 #include "archive_state.h"
 #include "clock.h"
 
+#include <sys/uio.h>
+
 #define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* so much in memory is worth a write */
 #define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* so much is, before it is copied */
 
 /* Lines that lie where they came. */
 struct archive_pieces {
-    struct bytes *at;
+    struct iovec *at; /* the first is kept free for what is pending */
     size_t n, room;
     size_t bytes; /* all of them */
 };
@@ -25,13 +29,15 @@ struct archive_part {
     struct buf pending;          /* copied and not written */
     struct archive_pieces taken; /* neither; behind what is pending */
     uint64_t written;
-    int fd;            /* -1: not open */
-    bool named;        /* a state that is safe names it */
-    bool unsynced;     /* written to since the last sync began */
-    usec_t last_taken; /* monotonic */
-    enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHED, PART_DROPPED } stage;
-    /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. DROPPED: finished, and the
-     * state that is being written knows it no more; until that one is safe its name is in use. */
+    int fd;             /* -1: not open */
+    bool named;         /* a state that is safe names it */
+    bool unsynced;      /* written to since the last sync began */
+    bool unsynced_name; /* made since the last sync of its directory began */
+    usec_t last_taken;  /* monotonic */
+    enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING, PART_FINISHED, PART_DROPPED } stage;
+    /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. FINISHING: settled, and a thread
+     * has it. DROPPED: finished, and the state that is being written knows it no more; until that one is safe its name is in
+     * use. */
 };
 
 struct archive_part *archive_part_new(const char *name, const char *period, uint64_t first);
@@ -45,8 +51,8 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
 /* What was taken is pending. */
 void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* bytes, pending or taken */
-/* Writes what is pending, then what was taken: one piece from where it lies, several gathered in `room`. 0, or -1 with errno and
- * the reason: what is not written is pending. Does nothing while it is not named, when nothing may be taken. */
-int archive_part_write(struct archive_part *p, struct buf *room, char error[ARCHIVE_ERROR_TEXT]);
+/* Writes what is pending, then what was taken, from where both lie. 0, or -1 with errno and the reason: all of it is pending.
+ * Does nothing while it is not named. */
+int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
 
 #endif

@@ -15,10 +15,13 @@
 
 #define NAME_TEXT 4096
 #define MINUTE 60
-/* So many are remembered, each in its own place. */
-#define MINUTES 64
+#define HOUR 3600
+/* So many spans of time are remembered, each in its own place. */
+#define SPANS 1024
 /* Files that wait to be finished, each with a descriptor. */
 #define MAX_FINISHING 32
+/* Finished at once: most of it is waiting for syncs, which the disk does together. */
+#define FINISHERS 4
 /* Each try packs the whole file again, so want of room is waited out. */
 #define FINISH_AGAIN (1 * USEC_PER_SEC)
 
@@ -27,36 +30,42 @@ struct commit {
     struct archive_state state; /* to be written */
     int *fds;                   /* to be synced first */
     size_t n_fds;
+    const char **paths; /* and the directories in which these are, each once */
+    size_t n_paths;
     bool names_only; /* the committed state again, and the names of new files */
     int error;       /* errno; 0: done */
     bool sync_failed;
 };
 
 struct finishing {
+    const struct file_archive *archive;
+    struct worker *worker;
     struct archive_part *part; /* NULL: none */
+    char id[STREAM_ID_TEXT];
     bool full;
     int rc;
     char error[ARCHIVE_ERROR_TEXT];
 };
 
-/* Which file the times of a minute go to, or of a part of it. */
-struct minute {
-    int64_t first, last;
+/* Which file the times of a span go to. */
+struct span {
+    struct archive_span times;
     struct archive_part *part; /* NULL: not known; one that is no longer open takes none */
+    bool known;
 };
 
 struct file_archive {
     struct file_archive_config config;
     char *state_path, *format, stream[NAME_MAX_BYTES + 1];
-    struct stream_cursor cursor;
+    struct stream_cursor cursor, begun; /* of the first state, until there is one */
     struct archive_state committed;
     struct archive_part **parts; /* by their beginning */
     size_t n_parts;
-    struct worker *committer, *finisher;
+    struct worker *committer;
     struct commit commit;
-    struct finishing finishing;
+    struct finishing finishing[FINISHERS];
     bool committing, changed; /* a commit is under way; there is something to commit */
-    bool has_state;
+    bool has_state, at_once;  /* the next state does not wait for commit_every */
     usec_t committed_at, now;
     usec_t finish_at; /* not before */
     int lock_fd;
@@ -64,8 +73,7 @@ struct file_archive {
     char trouble[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
     char named[NAME_TEXT]; /* the name made last */
-    struct minute minutes[MINUTES];
-    struct buf room; /* for pieces that are written together */
+    struct span spans[SPANS];
 };
 
 /* Want of room passes; what else fails is final. */
@@ -113,27 +121,35 @@ static const char *name_of_time(struct file_archive *a, int64_t when)
     return a->named;
 }
 
-/* No name changes within a minute and back: where its first and its last second have one name, all have. */
-static struct minute minute_of_time(struct file_archive *a, int64_t when)
+/* Within an hour of UTC no name changes and back, nor within a minute of a zone, whose clocks may be set back right after
+ * midnight: where the first and the last second have one name, all have. */
+static int64_t span_length(const struct file_archive *a)
 {
-    struct minute m = {.first = when - when % MINUTE, .last = when - when % MINUTE + (MINUTE - 1)};
-    char *begin = mem_strdup(name_of_time(a, m.first));
-    bool one_name = strcmp(begin, name_of_time(a, m.last)) == 0;
+    return a->config.local_time ? MINUTE : HOUR;
+}
+
+static struct archive_span make_span(struct file_archive *a, int64_t when)
+{
+    int64_t first = when - when % span_length(a);
+    struct archive_span s = {.first = first, .last = first + span_length(a) - 1};
+    char *begin = mem_strdup(name_of_time(a, s.first));
+    bool one_name = strcmp(begin, name_of_time(a, s.last)) == 0;
     free(begin);
-    return one_name ? m : (struct minute){.first = when, .last = when};
+    return one_name ? s : (struct archive_span){.first = when, .last = when};
 }
 
-static struct minute *place_of_minute(struct file_archive *a, int64_t when)
+/* In its place, where it may be new. */
+static struct span *span_of_time(struct file_archive *a, int64_t when)
 {
-    return &a->minutes[(uint64_t)when / MINUTE % MINUTES];
+    struct span *s = &a->spans[(uint64_t)when / (uint64_t)span_length(a) % SPANS];
+    if (!s->known || when < s->times.first || when > s->times.last)
+        *s = (struct span){.times = make_span(a, when), .known = true};
+    return s;
 }
 
-/* NULL: it is to be found by its name. */
-static struct archive_part *known_part(struct file_archive *a, int64_t when)
+struct archive_span file_archive_span_of(struct file_archive *a, int64_t time)
 {
-    const struct minute *m = place_of_minute(a, when);
-    bool known = m->part != NULL && m->part->stage == PART_OPEN && when >= m->first && when <= m->last;
-    return known ? m->part : NULL;
+    return span_of_time(a, time)->times;
 }
 
 static bool is_ours(const struct file_archive *a, const char *name)
@@ -198,20 +214,17 @@ static struct archive_part *find_part(struct file_archive *a, const char *period
 
 static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
 {
-    struct archive_part *p = known_part(a, when);
-    if (p != NULL)
-        return p;
-    struct minute m = minute_of_time(a, when);
-    m.part = p = find_part(a, name_of_time(a, when));
-    *place_of_minute(a, when) = m;
-    return p;
+    struct span *s = span_of_time(a, when);
+    if (s->part == NULL || s->part->stage != PART_OPEN)
+        s->part = find_part(a, name_of_time(a, when));
+    return s->part;
 }
 
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
     size_t before = archive_part_unwritten(p);
-    int rc = archive_part_write(p, &a->room, error);
+    int rc = archive_part_write(p, error);
     if (rc != 0)
         set_trouble(a, is_want_of_room(errno), error);
     a->numbers.pending -= before - archive_part_unwritten(p);
@@ -228,6 +241,12 @@ static void write_or_keep(struct file_archive *a, struct archive_part *p)
         archive_part_keep(p);
 }
 
+void file_archive_write(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts && !a->no_room && !a->failed; i++)
+        write_part(a, a->parts[i]);
+}
+
 bool file_archive_has_state(const struct file_archive *a)
 {
     return a->has_state;
@@ -235,13 +254,13 @@ bool file_archive_has_state(const struct file_archive *a)
 
 void file_archive_make_state(struct file_archive *a)
 {
-    a->changed = true;
+    a->changed = a->at_once = true;
 }
 
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
-    a->cursor = *at;
-    a->changed = true;
+    a->cursor = a->begun = *at;
+    a->changed = a->at_once = true;
 }
 
 static void take_run(struct file_archive *a, const struct archive_run *run)
@@ -263,6 +282,8 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
     for (size_t i = 0; i < a->n_parts; i++)
         if (a->parts[i]->taken.n > 0)
             write_or_keep(a, a->parts[i]);
+    if (a->numbers.pending >= a->config.max_pending / 2)
+        file_archive_write(a);
     a->changed = true;
 }
 
@@ -280,16 +301,42 @@ void file_archive_gap(struct file_archive *a, uint64_t after)
     a->changed = true;
 }
 
+static size_t directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? 0 : (size_t)(slash - path) + 1;
+}
+
+/* Its names, and its own, which may have been made by a life that was killed. */
+static int sync_directory_of(const char *path)
+{
+    size_t n = directory_length(path);
+    char *directory = n > 1 ? bytes_dup(bytes_of(path, n - 1)) : NULL;
+    int rc = directory != NULL ? io_settle_name(directory) : 0;
+    free(directory);
+    return rc == 0 ? io_sync_parent(path) : -1;
+}
+
+/* The disk is told of all before one is waited for: so they are fewer than one after another. What is told promises nothing. */
+static int sync_files(const struct commit *c)
+{
+    for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
+        (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    for (size_t i = 0; i < c->n_fds; i++)
+        if (io->fdatasync(c->fds[i]) != 0)
+            return -1;
+    for (size_t i = 0; i < c->n_paths; i++)
+        if (sync_directory_of(c->paths[i]) != 0)
+            return -1;
+    return 0;
+}
+
 static void run_commit(void *arg)
 {
     struct file_archive *a = arg;
     struct commit *c = &a->commit;
-    c->error = 0;
-    for (size_t i = 0; i < c->n_fds && c->error == 0; i++)
-        if (io->fdatasync(c->fds[i]) != 0) {
-            c->error = errno;
-            c->sync_failed = true;
-        }
+    c->sync_failed = sync_files(c) != 0;
+    c->error = c->sync_failed ? errno : 0;
     if (c->error == 0 && archive_state_write(a->state_path, &c->state) != 0)
         c->error = errno;
 }
@@ -298,7 +345,7 @@ static void start_commit(struct file_archive *a)
 {
     memcpy(a->commit.state.stream, a->stream, sizeof a->stream);
     a->committing = true;
-    a->committed_at = a->now;
+    a->at_once = false;
     worker_start(a->committer, run_commit, a);
 }
 
@@ -314,7 +361,7 @@ static bool has_new_part(const struct file_archive *a)
 static void commit_names(struct file_archive *a)
 {
     a->commit = (struct commit){.names_only = true};
-    a->commit.state.cursor = a->committed.cursor;
+    a->commit.state.cursor = a->committed.cursor.id[0] != '\0' ? a->committed.cursor : a->begun;
     for (size_t i = 0; i < a->committed.n_files; i++)
         archive_state_add(&a->commit.state, &a->committed.files[i]);
     for (size_t i = 0; i < a->n_parts; i++) {
@@ -328,6 +375,24 @@ static void commit_names(struct file_archive *a)
     start_commit(a);
 }
 
+static void add_directory_of(struct commit *c, const char *path)
+{
+    size_t n = directory_length(path);
+    for (size_t i = 0; i < c->n_paths; i++)
+        if (directory_length(c->paths[i]) == n && memcmp(c->paths[i], path, n) == 0)
+            return;
+    c->paths[c->n_paths++] = path;
+}
+
+static void sync_part(struct commit *c, struct archive_part *p)
+{
+    if (p->unsynced)
+        c->fds[c->n_fds++] = p->fd;
+    if (p->unsynced_name)
+        add_directory_of(c, p->state.name);
+    p->unsynced = p->unsynced_name = false;
+}
+
 /* Everything taken so far: all of it is written before the cursor is told. */
 static int commit_all(struct file_archive *a)
 {
@@ -337,17 +402,17 @@ static int commit_all(struct file_archive *a)
     a->commit = (struct commit){.names_only = false};
     a->commit.state.cursor = a->cursor;
     a->commit.fds = mem_alloc((a->n_parts + 1) * sizeof *a->commit.fds);
+    a->commit.paths = mem_alloc((a->n_parts + 1) * sizeof *a->commit.paths);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         if (p->stage == PART_FINISHED)
             p->stage = PART_DROPPED;
         if (p->stage != PART_DROPPED)
             archive_state_add(&a->commit.state, &p->state);
-        if (p->unsynced)
-            a->commit.fds[a->commit.n_fds++] = p->fd;
-        p->unsynced = false;
+        sync_part(&a->commit, p);
     }
     a->changed = false;
+    a->committed_at = a->now;
     start_commit(a);
     return 0;
 }
@@ -365,7 +430,8 @@ static struct archive_part *part_named(struct file_archive *a, const char *name)
 static void forget_dropped(struct file_archive *a)
 {
     size_t kept = 0;
-    memset(a->minutes, 0, sizeof a->minutes);
+    for (size_t i = 0; i < SPANS; i++)
+        a->spans[i].part = NULL;
     for (size_t i = 0; i < a->n_parts; i++) {
         if (a->parts[i]->stage == PART_DROPPED)
             archive_part_free(&a->parts[i]);
@@ -389,12 +455,18 @@ static void settle(struct file_archive *a)
     }
 }
 
+static void free_syncs(struct commit *c)
+{
+    free(c->fds);
+    free(c->paths);
+}
+
 static void finish_commit(struct file_archive *a)
 {
     struct commit *c = &a->commit;
     char text[ARCHIVE_ERROR_TEXT];
     a->committing = false;
-    free(c->fds);
+    free_syncs(c);
     if (c->error != 0) {
         snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
         a->changed = true;
@@ -415,20 +487,21 @@ static void finish_commit(struct file_archive *a)
 
 static void run_finish(void *arg)
 {
-    struct file_archive *a = arg;
-    struct archive_finish_spec spec = {.file = &a->finishing.part->state,
-        .stream = a->stream,
-        .id = a->cursor.id,
-        .compression = a->config.compression};
-    a->finishing.rc = archive_finish(&spec, &a->finishing.full, a->finishing.error);
+    struct finishing *f = arg;
+    struct archive_finish_spec spec = {.file = &f->part->state,
+        .stream = f->archive->stream,
+        .id = f->id,
+        .compression = f->archive->config.compression};
+    f->rc = archive_finish(&spec, &f->full, f->error);
 }
 
-static void take_finished(struct file_archive *a)
+static void take_finished(struct file_archive *a, struct finishing *f)
 {
-    struct archive_part *p = a->finishing.part;
-    a->finishing.part = NULL;
-    if (a->finishing.rc != 0) {
-        set_trouble(a, a->finishing.full, a->finishing.error);
+    struct archive_part *p = f->part;
+    f->part = NULL;
+    if (f->rc != 0) {
+        p->stage = PART_SETTLED;
+        set_trouble(a, f->full, f->error);
         a->finish_at = a->now + FINISH_AGAIN;
         return;
     }
@@ -441,13 +514,30 @@ static void take_finished(struct file_archive *a)
     a->changed = true;
 }
 
-static void start_finishing(struct file_archive *a)
+static void start_finishing(struct file_archive *a, struct finishing *f)
 {
-    for (size_t i = 0; i < a->n_parts && a->finishing.part == NULL; i++)
+    for (size_t i = 0; i < a->n_parts && f->part == NULL; i++)
         if (a->parts[i]->stage == PART_SETTLED)
-            a->finishing.part = a->parts[i];
-    if (a->finishing.part != NULL)
-        worker_start(a->finisher, run_finish, a);
+            f->part = a->parts[i];
+    if (f->part == NULL)
+        return;
+    f->part->stage = PART_FINISHING;
+    memcpy(f->id, a->cursor.id, sizeof f->id);
+    worker_start(f->worker, run_finish, f);
+}
+
+static void finish_parts(struct file_archive *a)
+{
+    for (int i = 0; i < FINISHERS; i++)
+        if (a->finishing[i].part == NULL && a->now >= a->finish_at)
+            start_finishing(a, &a->finishing[i]);
+}
+
+static void take_all_finished(struct file_archive *a)
+{
+    for (int i = 0; i < FINISHERS; i++)
+        if (a->finishing[i].part != NULL && worker_is_idle(a->finishing[i].worker))
+            take_finished(a, &a->finishing[i]);
 }
 
 /* More than max_open are open after a crash that came between the closing of some and the commit that would have said so:
@@ -470,7 +560,7 @@ static void close_what_is_over(struct file_archive *a, usec_t wall)
 
 static bool commit_is_urgent(const struct file_archive *a)
 {
-    return count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
+    return a->at_once || count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
            a->numbers.pending >= a->config.max_pending;
 }
 
@@ -487,15 +577,13 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     a->now = monotonic;
     if (a->committing && worker_is_idle(a->committer))
         finish_commit(a);
-    if (a->finishing.part != NULL && worker_is_idle(a->finisher))
-        take_finished(a);
+    take_all_finished(a);
     close_what_is_over(a, wall);
     if (a->failed)
         return;
     if (!a->committing)
         start_due_commit(a);
-    if (a->finishing.part == NULL && worker_is_idle(a->finisher) && a->now >= a->finish_at)
-        start_finishing(a);
+    finish_parts(a);
 }
 
 int file_archive_flush(struct file_archive *a)
@@ -573,13 +661,14 @@ struct file_archive *file_archive_open(
     struct file_archive *a = mem_zalloc(sizeof *a);
     a->config = *config;
     a->config.max_open = config->by_event_time ? config->max_open : 1;
-    a->now = monotonic;
+    a->now = a->committed_at = monotonic;
     a->lock_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);
     snprintf(a->stream, sizeof a->stream, "%s", config->stream);
     a->committer = worker_new(config->wake, config->arg);
-    a->finisher = worker_new(config->wake, config->arg);
+    for (int i = 0; i < FINISHERS; i++)
+        a->finishing[i] = (struct finishing){.archive = a, .worker = worker_new(config->wake, config->arg)};
     if (make_state_directory(a->state_path, error) == 0)
         a->lock_fd = take_lock(a->state_path, error);
     if (a->lock_fd < 0 || recover(a, error) != 0)
@@ -593,9 +682,10 @@ void file_archive_close(struct file_archive **ap)
     if (a == NULL)
         return;
     worker_free(&a->committer);
-    worker_free(&a->finisher);
+    for (int i = 0; i < FINISHERS; i++)
+        worker_free(&a->finishing[i].worker);
     if (a->committing) {
-        free(a->commit.fds);
+        free_syncs(&a->commit);
         archive_state_free(&a->commit.state);
     }
     archive_state_free(&a->committed);
@@ -604,7 +694,6 @@ void file_archive_close(struct file_archive **ap)
     free(a->parts);
     if (a->lock_fd >= 0)
         io->close(a->lock_fd);
-    buf_free(&a->room);
     free(a->state_path);
     free(a->format);
     free(a);

@@ -1,9 +1,9 @@
 /* file_archive: writes a stream's lines into files named by time, each line once, whatever happens in between.
  *
  * Every line belongs to the file whose name strftime makes of the line's time: of its arrival, or what its event says. A
- * file is NAME.part until it has got its last line, then it is finished (archive_finish.h) by a thread. What is written
- * becomes safe with the next commit: another thread syncs the files and then replaces the state (archive_state.h), which
- * names the cursor and each file's length.
+ * file is NAME.part until it has got its last line, then it is finished (archive_finish.h) by one of a few threads. What is
+ * written becomes safe with the next commit: another thread syncs the files and the directories of new ones, and then replaces
+ * the state (archive_state.h), which names the cursor and each file's length.
  *
  * 1. After a crash every unfinished file is cut back to the length in the state, and the stream is asked from the cursor
  *    there: so each line is in the archive once.
@@ -18,7 +18,7 @@
  *    reads no more while file_archive_is_full, and file_archive_tick tries again. Any other failed write and any failed
  *    sync is final: nothing more is written, until an operator has started it again.
  *
- * One thread calls; the module has two of its own and wakes the caller through config.wake.
+ * One thread calls; the module has some of its own and wakes the caller through config.wake.
  */
 #ifndef MILLRACE_FILE_ARCHIVE_H
 #define MILLRACE_FILE_ARCHIVE_H
@@ -58,14 +58,21 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* The stream's id and where it begins for us; only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* Whole lines of one time. */
+/* Times of one name: all of an hour's or a minute's, or a second. */
+struct archive_span {
+    int64_t first, last; /* unix seconds, at least 0 */
+};
+struct archive_span file_archive_span_of(struct file_archive *a, int64_t time);
+/* Whole lines of one time, or of times of one span. */
 struct archive_run {
     struct bytes lines;
     uint64_t n;
-    int64_t time; /* unix seconds, at least 0 */
+    int64_t time;
 };
 /* Runs that follow one another, from the cursor on. */
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
+/* What waits in memory goes into the files that may be written: nothing more may come for a while. Nothing is safer for it. */
+void file_archive_write(struct file_archive *a);
 /* The stream goes on at `after`. */
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* No more lines to the files of now: the next line begins another (SIGHUP). */

@@ -14,6 +14,8 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
+/* When nothing has come for so long, what came is written. */
+#define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("the stream that is written", "the longest line that is taken"),
@@ -52,7 +54,7 @@ static const struct option_row option_rows[] = {
         .help = "with time_field: a file is finished when no line came to it for so long"},
     {.name = "max_open",
         .type = OPTION_INT,
-        .fallback = "64",
+        .fallback = "256",
         .min = 1,
         .max = 1000,
         .help = "with time_field: files written at once; the idlest is finished when there would be more"},
@@ -65,10 +67,11 @@ struct writer {
     struct stream_client *stream;
     struct http_client *pubsub;
     struct loop_notify *notify;
-    struct event *ticker;
+    struct event *ticker, *quiet;
     struct event_time *event_time; /* NULL: by arrival */
     struct archive_run *runs;      /* of the lines that are being taken */
     size_t n_runs, room_for_runs;
+    struct archive_span span; /* of the last one */
     char *state_path;
     bool draining;
     uint64_t gaps, untimed;
@@ -115,7 +118,7 @@ static int64_t time_of(struct writer *w, struct bytes line)
 static void add_run(struct writer *w, struct bytes line, int64_t time)
 {
     struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
-    if (last != NULL && last->time == time) {
+    if (last != NULL && time >= w->span.first && time <= w->span.last) {
         last->lines.len += line.len;
         last->n++;
         return;
@@ -125,6 +128,7 @@ static void add_run(struct writer *w, struct bytes line, int64_t time)
         w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
     }
     w->runs[w->n_runs++] = (struct archive_run){.lines = line, .n = 1, .time = time};
+    w->span = file_archive_span_of(w->archive, time);
 }
 
 static void take_by_event(struct writer *w, struct bytes lines)
@@ -147,7 +151,9 @@ static void take_by_arrival(struct writer *w, struct bytes lines)
 
 static void on_lines(struct bytes lines, void *arg)
 {
+    static const struct timeval quiet = {0, QUIET};
     struct writer *w = arg;
+    event_add(w->quiet, &quiet);
     if (w->event_time != NULL)
         take_by_event(w, lines);
     else
@@ -199,6 +205,8 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
+    if (!evtimer_pending(w->quiet, NULL)) /* a file may have got its name since */
+        file_archive_write(w->archive);
     if (!file_archive_is_full(w->archive))
         stream_client_resume(w->stream);
     tell_health(w);
@@ -208,6 +216,13 @@ static void on_ticker(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     tick(arg);
+}
+
+static void on_quiet(evutil_socket_t fd, short what, void *arg)
+{
+    struct writer *w = arg;
+    (void)fd, (void)what;
+    file_archive_write(w->archive);
 }
 
 static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
@@ -303,6 +318,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     if (field != NULL && *field != '\0')
         w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
+    w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
     w->archive = open_archive(w, o, error);
     if (w->archive == NULL || open_stream(w, o, error) != 0)
         return EX_CONFIG;
@@ -340,6 +356,7 @@ static void stop(void *ctx)
     file_archive_close(&w->archive);
     if (w->ticker != NULL)
         event_free(w->ticker);
+    event_free(w->quiet);
     loop_notify_free(&w->notify);
     event_time_free(&w->event_time);
     free(w->runs);

@@ -71,6 +71,16 @@ class ByArrival(Base):
         self.assertTrue(self.files()[0].endswith(".part"), self.files())
         w.stop()
 
+    def test_what_came_is_in_the_file_though_it_is_not_committed(self):
+        w = self.writer("--commit_every=1h").wait_ready()
+        self.publish(event(1), event(2))
+        wait_until(lambda: [harness.read_file(p) for p in self.files()] == [self.stream()], lambda: "the lines\n" + w.log)
+        self.assertEqual(self.committed()["offset"], "0")
+        self.publish(event(3))
+        wait_until(lambda: [harness.read_file(p) for p in self.files()] == [self.stream()], lambda: "the third\n" + w.log)
+        w.stop()
+        self.wait_committed()
+
     def test_a_roll_finishes_the_file(self):
         for compress, suffix in (("none", ""), ("gzip", ".gz"), ("zstd", ".zst")):
             w = self.writer("--compress", compress, "--from=latest", name=compress + "/s.ndjson").wait_ready()

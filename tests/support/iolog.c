@@ -88,6 +88,16 @@ static ssize_t logged_pwrite(int fd, const void *p, size_t n, off_t at)
     return did;
 }
 
+static ssize_t logged_pwritev(int fd, const struct iovec *parts, int n, off_t at)
+{
+    struct buf all = {0};
+    for (int i = 0; i < n; i++)
+        buf_append(&all, parts[i].iov_base, parts[i].iov_len);
+    ssize_t did = logged_pwrite(fd, all.ptr, all.len, at);
+    buf_free(&all);
+    return did;
+}
+
 /* Under the lock. */
 static bool is_to_fail(const char *path)
 {
@@ -221,6 +231,7 @@ __attribute__((constructor)) static void begin(void)
     table = io_system;
     table.open = logged_open;
     table.pwrite = logged_pwrite;
+    table.pwritev = logged_pwritev;
     table.fdatasync = logged_fdatasync;
     table.fsync = logged_fsync;
     table.ftruncate = logged_ftruncate;

@@ -359,6 +359,17 @@ static ssize_t write_half(int fd, const void *data, size_t n, off_t at)
     return -1;
 }
 
+static ssize_t write_half_of_parts(int fd, const struct iovec *parts, int n, off_t at)
+{
+    size_t all = 0;
+    for (int i = 0; i < n; i++)
+        all += parts[i].iov_len;
+    largest = all > largest ? all : largest;
+    ssize_t did = real_io->pwrite(fd, parts[0].iov_base, (parts[0].iov_len + 1) / 2, at);
+    errno = ENOSPC;
+    return no_room ? -1 : did;
+}
+
 static void append_lines(struct buf *out, char letter, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -374,47 +385,123 @@ static void take_run(struct file_archive *a, struct buf *all, char letter, size_
     buf_free(&run);
 }
 
-/* A large run is written from where it lies, behind the small ones before it; what there is no room for waits and is written
- * later, at its place. */
-static void test_large_runs_are_written_as_they_lie(void **state)
+static struct file_archive *open_and_begin(const struct io_ops *failing)
 {
-    (void)state;
-    struct io_ops half = *io;
-    struct buf all = {0}, found = {0};
-    char path[200];
-    real_io = io;
-    half.pwrite = write_half;
     struct file_archive *a = open_archive(4);
     file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
-    take_run(a, &all, 'a', 1);
+    take_minutes(a, 2);
     assert_int_equal(file_archive_flush(a), 0);
-    io = &half;
+    real_io = io;
+    io = failing;
     largest = 0;
-    take_run(a, &all, 'b', 3);
-    assert_int_equal(largest, 0);
-    take_run(a, &all, 'c', 1000);
-    assert_int_equal(largest, 64000);
-    assert_int_equal(file_archive_numbers(a).pending, 0);
-    no_room = true;
-    take_run(a, &all, 'd', 1000);
-    assert_int_equal(file_archive_numbers(a).pending, 64000);
+    return a;
+}
+
+static void wait_for_room(struct file_archive *a)
+{
     assert_true(file_archive_is_full(a));
-    take_run(a, &all, 'e', 1000);
     no_room = false;
     while (file_archive_is_full(a))
         tick(a);
     assert_int_equal(file_archive_flush(a), 0);
     io = real_io;
-    snprintf(path, sizeof path, "%s/0000.part", directory);
+}
+
+/* Behind the line that made it. */
+static void check_file(const char *name, const struct buf *expected)
+{
+    struct buf found = {0};
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    buf_reserve(&found, all.len + 1);
-    found.len = fread(found.ptr, 1, all.len + 1, f);
+    buf_reserve(&found, expected->len + 10);
+    found.len = fread(found.ptr, 1, expected->len + 9, f);
     fclose(f);
-    assert_true(bytes_equal(buf_bytes(&found), buf_bytes(&all)));
+    assert_true(found.len > 3 && bytes_equal(bytes_of(found.ptr + 3, found.len - 3), buf_bytes(expected)));
+    buf_free(&found);
+}
+
+/* A large run is written from where it lies, with the small ones before it; what there is no room for waits and is written
+ * later, at its place. */
+static void test_large_runs_are_written_as_they_lie(void **state)
+{
+    struct io_ops half = *io;
+    struct buf all = {0};
+    (void)state;
+    half.pwrite = write_half;
+    half.pwritev = write_half_of_parts;
+    struct file_archive *a = open_and_begin(&half);
+    take_run(a, &all, 'b', 3);
+    assert_int_equal(largest, 0);
+    take_run(a, &all, 'c', 1000);
+    assert_int_equal(largest, 64192);
+    assert_int_equal(file_archive_numbers(a).pending, 0);
+    no_room = true;
+    take_run(a, &all, 'd', 1000);
+    assert_int_equal(file_archive_numbers(a).pending, 64000);
+    take_run(a, &all, 'e', 1000);
+    wait_for_room(a);
+    check_file("0000.part", &all);
     file_archive_close(&a);
     buf_free(&all);
-    buf_free(&found);
+}
+
+#define RUNS 8
+
+/* What they lie in is theirs by turns, and gone afterwards. */
+static void take_by_turns(struct file_archive *a, struct buf all[2], char letter)
+{
+    struct archive_run runs[RUNS];
+    struct buf text = {0};
+    for (int i = 0; i < RUNS; i++)
+        append_lines(&text, (char)(letter + i), 300);
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = (struct archive_run){bytes_of(text.ptr + i * 19200, 19200), 300, i % 2 * 60};
+        buf_append_bytes(&all[i % 2], runs[i].lines);
+    }
+    file_archive_take(a, runs, RUNS);
+    buf_free(&text);
+}
+
+/* Runs of one file go out in one write, whatever lies between them, and however little of it is written at once. */
+static void test_runs_of_two_files_that_take_turns(void **state)
+{
+    struct io_ops half = *io;
+    struct buf all[2] = {{0}};
+    (void)state;
+    half.pwrite = write_half;
+    half.pwritev = write_half_of_parts;
+    struct file_archive *a = open_and_begin(&half);
+    take_by_turns(a, all, 'a');
+    assert_int_equal(largest, RUNS / 2 * 19200);
+    assert_int_equal(file_archive_numbers(a).pending, 0);
+    no_room = true;
+    take_by_turns(a, all, 'A');
+    assert_int_equal(file_archive_numbers(a).pending, RUNS * 19200);
+    wait_for_room(a);
+    check_file("0000.part", &all[0]);
+    check_file("0001.part", &all[1]);
+    file_archive_close(&a);
+    buf_free(&all[0]);
+    buf_free(&all[1]);
+}
+
+/* When much waits in memory it is written, though it is little of each file. */
+static void test_much_that_waits_is_written(void **state)
+{
+    struct buf all = {0};
+    (void)state;
+    struct file_archive *a = open_and_begin(io);
+    for (int i = 0; i < 30; i++)
+        take_run(a, &all, 'a', 100);
+    size_t waits = file_archive_numbers(a).pending;
+    assert_int_equal(waits, all.len);
+    file_archive_write(a);
+    assert_int_equal(file_archive_numbers(a).pending, 0);
+    check_file("0000.part", &all);
+    file_archive_close(&a);
+    buf_free(&all);
 }
 
 #define STATE_ID "0123456789abcdef0123456789abcdef"
@@ -502,6 +589,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_large_runs_are_written_as_they_lie, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_runs_of_two_files_that_take_turns, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_much_that_waits_is_written, make_directory, remove_directory),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
