@@ -70,18 +70,22 @@ class PowerCutTest(MillraceTest):
             mine = [int(m.split()[1]) for m in there if m.startswith(b"%d " % w)]
             self.assertEqual(mine, list(range(len(mine))), "each writer's own order, without a gap")
 
+    def queued(self, root):
+        """What a queue that is started on what a cut left gives out."""
+        again = self.start("simplequeue", "--data-dir=" + root, "--segment-bytes=64K")
+        there = []
+        while message := again.get("/get").body:
+            there.append(message)
+        again.stop()
+        return there
+
     def test_simplequeue(self):
         q, reached, log = self.logged("simplequeue", "--segment-bytes=64K")
         acknowledged = self.write_all(q, reached, "/put?", 120)
         q.kill9()
         sent = {m for _, m in acknowledged}
         for root, before in self.cuts(log, acknowledged):
-            again = self.start("simplequeue", "--data-dir=" + root, "--segment-bytes=64K")
-            there = []
-            while message := again.get("/get").body:
-                there.append(message)
-            again.stop()
-            self.check(there, before, sent)
+            self.check(self.queued(root), before, sent)
 
     def test_pubsub(self):
         p, reached, log = self.logged("pubsub", "--segment-bytes=64K", "--streams=s")
@@ -149,12 +153,7 @@ class PowerCutTest(MillraceTest):
     def test_simplequeue_killed_first(self, kills=None):
         sent = {self.message(n) for n in range(MESSAGES + 5)}
         for root, before, _ in self.cuts_after_kills("simplequeue", "/put?", "--segment-bytes=64K", kills=kills):
-            again = self.start("simplequeue", "--data-dir=" + root, "--segment-bytes=64K")
-            there = []
-            while message := again.get("/get").body:
-                there.append(message)
-            again.stop()
-            self.check(there, before, sent)
+            self.check(self.queued(root), before, sent)
 
     def test_pubsub_killed_first(self, kills=None):
         sent = {self.message(n) for n in range(MESSAGES + 5)}

@@ -10,22 +10,13 @@ import urllib.parse
 import zlib
 
 from harness import MillraceTest, PATIENCE, UNREACHABLE, connect, main, query, rounds, seeded, wait_until
+from xxh3 import xxh3
 
 ALPHABET = [b"a", b"b", b"!", b"+", b"-", b".", b"\0", b"\x80", b"\xff", b" ", b"%", b"&"]
 
 
 def sorted_file(records, separator=b"\t"):
     return b"".join(sorted(k + separator + v + b"\n" for k, v in records))
-
-
-def xxh3(data):
-    """XXH3 of 64 bits, for archives of the tests, by the library that Debian has."""
-    import ctypes
-    import ctypes.util
-    lib = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
-    lib.XXH3_64bits.restype = ctypes.c_uint64
-    lib.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    return "%016x" % lib.XXH3_64bits(data, len(data))
 
 
 def shard_of(key, shards):

@@ -7,6 +7,7 @@ import subprocess
 
 import harness
 from harness import wait_until
+from xxh3 import xxh3
 
 T0 = 1360281600
 
@@ -73,7 +74,8 @@ class ArchiveTest(harness.MillraceTest):
             file = os.path.join(os.path.dirname(path), m["file"])
             text = subprocess.run(["zstd", "-dc", file], capture_output=True, check=True).stdout \
                 if file.endswith(".zst") else harness.read_file(file)
-            self.assertEqual((len(text), text.count(b"\n")), (int(m["bytes"]), int(m["lines"])), path)
+            self.assertEqual((len(text), text.count(b"\n"), xxh3(text)), (int(m["bytes"]), int(m["lines"]), m["xxh3"]), path)
+            self.assertEqual(os.path.getsize(file), int(m["stored_bytes"]), path)
             found.append((int(m["first"]), text))
         left = [p for p in glob.glob((directory or self.path("out")) + "/*") if p.endswith((".part", ".new"))]
         self.assertEqual(left, [])

@@ -177,13 +177,21 @@ static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void
     return true;
 }
 
+/* Where the bytes of the first `n` end. One that only moved a mark has none, and stands behind a hole when it came first there. */
+static uint64_t end_of_bytes(size_t n)
+{
+    while (n > 0 && m.entries[n - 1].length == 0)
+        n--;
+    return n ? m.entries[n - 1].start + m.entries[n - 1].length : 0;
+}
+
 /* The beginning of the model that the journal holds; several may fit when the last ones leave no trace. */
 static bool fits(size_t n, uint64_t scanned_end)
 {
     for (int p = 0; p < PRODUCERS; p++)
         if (journal_mark(m.j, producer_name(p), NULL) != mark_at(n, p))
             return false;
-    uint64_t end = n ? m.entries[n - 1].start + m.entries[n - 1].length : 0;
+    uint64_t end = end_of_bytes(n);
     return end == scanned_end || journal_earliest(m.j) >= end;
 }
 
