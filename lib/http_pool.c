@@ -76,9 +76,10 @@ static int add_host(
 {
     struct http_pool_host *h = &p->hosts[p->n];
     struct url_address address;
-    size_t cut = authority_length(url);
+    size_t cut = config->url ? url.len : authority_length(url);
     char *where = bytes_dup(bytes_of(url.ptr, cut));
-    bool good = has_scheme(url) && url_address_parse(where, 80, &address) == 0 && is_safe_target(url);
+    bool well_formed = config->url || (has_scheme(url) && is_safe_target(url));
+    bool good = well_formed && url_address_parse(where, 80, &address) == 0;
     if (!good)
         snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
@@ -110,6 +111,8 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
     struct bytes word;
     bool good = true;
     p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
+    if (config->url)
+        good = add_host(p, config, bytes_str(config->url), error, error_size) == 0;
     while (good && bytes_next_word(&list, " ,\t", &word)) {
         if (p->n == HTTP_POOL_MAX_HOSTS) {
             snprintf(error, error_size, "more than %d destinations", HTTP_POOL_MAX_HOSTS);
@@ -169,6 +172,12 @@ struct http_pool_host *http_pool_next(struct http_pool *p)
             return h;
     }
     return NULL;
+}
+
+struct http_pool_host *http_pool_only(struct http_pool *p)
+{
+    assert(p->n == 1);
+    return &p->hosts[0];
 }
 
 usec_t http_pool_wait(const struct http_pool *p)

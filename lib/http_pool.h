@@ -17,6 +17,9 @@
  * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
  *
  * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme: a bare word is no host. The loop thread only; what http_client.h says holds.
+ *
+ * What keeps marks (our own pubsub and simplequeue) is a pool of one, `url`: two would each hold a part, and neither mark would tell what
+ * the other has. It is set aside, tried again and shown like any other.
  */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
@@ -31,8 +34,9 @@ struct http_pool_host;
 
 struct http_pool_config {
     struct event_base *base;
-    const char *urls;                /* separated by spaces or commas */
-    int max_connections;             /* to each */
+    const char *urls;    /* separated by spaces or commas */
+    const char *url;     /* instead: one, an address as http_client_config's; it may lack the scheme */
+    int max_connections; /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
     size_t max_reply;                /* as of http_client_config */
@@ -48,6 +52,8 @@ size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
 /* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
+/* Of a pool of one, set aside or not: for whoever waits as http_pool_wait says, and has a last word when it is stopped. */
+struct http_pool_host *http_pool_only(struct http_pool *p);
 /* How long until one can be tried; 0: now. While all that could be tried have their one request under way it is a guess. */
 usec_t http_pool_wait(const struct http_pool *p);
 

@@ -1,4 +1,4 @@
-#include "http_client.h"
+#include "http_pool.h"
 #include "peers.h"
 #include "reader_program.h"
 
@@ -12,14 +12,16 @@
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_client *pubsub;
-    const char *stream; /* a name: needs no encoding */
+    struct http_pool *pubsub; /* of one: the marks are there */
+    const char *stream;       /* a name: needs no encoding */
     struct buf body;
 };
 
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_pubsub", "2000"),
-    {.name = "pubsub_url", .type = OPTION_STRING, .help = "where pubsub is (default: the configuration's)"},
+    {.name = "pubsub_url",
+        .type = OPTION_STRING,
+        .help = "where pubsub is (default: the configuration's); one, for it keeps how far it has got"},
     {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},
     {.name = "stream",
         .type = OPTION_STRING,
@@ -46,13 +48,19 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         detail.len ? detail.ptr : "");
 }
 
+/* Until the pool tries it again, where the failure has set it aside; what else it answers (401, 404) is not the pool's. */
+static void faulted(struct relay *r, const char *why)
+{
+    usec_t wait = http_pool_wait(r->pubsub);
+    queuereader_faulted(reader_program_reader(r->program), why, wait > 0 ? wait : QUEUEREADER_BACKOFF);
+}
+
 static bool no_reply(struct relay *r, enum http_client_result result)
 {
     if (result == HTTP_CLIENT_OK)
         return false;
-    if (result != HTTP_CLIENT_CANCELLED) /* that is http_client_free: the reader goes too */
-        queuereader_faulted(
-            reader_program_reader(r->program), http_client_strerror(result), QUEUEREADER_BACKOFF);
+    if (result != HTTP_CLIENT_CANCELLED) /* that is http_pool_free: the reader goes too */
+        faulted(r, http_client_strerror(result));
     return true;
 }
 
@@ -71,7 +79,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     }
     char why[200];
     describe(reply, why, sizeof(why));
-    queuereader_faulted(reader_program_reader(r->program), why, QUEUEREADER_BACKOFF);
+    faulted(r, why);
 }
 
 static void ask(struct queuereader *qr, const char *queue_id, void *arg)
@@ -82,7 +90,7 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream, queue_id);
     struct http_call_spec spec = {
         .method = "GET", .target = target, .arg = r, .on_done = asked, .may_resend = true};
-    http_client_request(r->pubsub, &spec);
+    http_pool_request(http_pool_only(r->pubsub), &spec);
 }
 
 /* Only what pubsub says of the lines themselves makes a message poison. Any other refusal (a proxy's, another version's)
@@ -122,7 +130,7 @@ static void published(enum http_client_result result, const struct http_reply_vi
     else if (blames_messages(reply))
         queuereader_refused(reader_program_reader(r->program), why);
     else
-        queuereader_faulted(reader_program_reader(r->program), why, QUEUEREADER_BACKOFF);
+        faulted(r, why);
 }
 
 /* Marks make it harmless to send a publish twice. */
@@ -147,7 +155,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
         .arg = r,
         .on_done = published,
     };
-    http_client_request(r->pubsub, &spec);
+    http_pool_request(http_pool_only(r->pubsub), &spec);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -162,15 +170,20 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     r->stream = options_string(o, "stream");
     if (daemon_read_token(options_string(o, "pubsub_token_file"), &token, error) != 0)
         return 78;
-    struct http_client_config client = {
+    struct http_pool_config pool = {
         .base = daemon_base(d),
         .url = peer_url(o, "pubsub"),
         .auth_token = token,
         .max_connections = 1,
         .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
+        .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
+        .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
     };
-    r->pubsub = http_client_new(&client);
+    r->pubsub = http_pool_new(&pool, error->text, sizeof(error->text));
     free(token);
+    if (!r->pubsub)
+        return 78;
+    http_pool_register_stats(r->pubsub, daemon_stats(d));
     r->program = reader_program_new(d, &pubsub, error);
     return r->program ? 0 : 78;
 }
@@ -185,7 +198,7 @@ static void stop(void *ctx)
     struct relay *r = ctx;
     if (!r)
         return;
-    http_client_free(&r->pubsub);
+    http_pool_free(&r->pubsub);
     reader_program_free(&r->program);
     buf_free(&r->body);
     free(r);

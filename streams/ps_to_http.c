@@ -83,7 +83,9 @@ static const struct option_row option_rows[] = {
     {.name = "to_queue",
         .type = OPTION_STRING,
         .help = "instead: this queue of our own simplequeue, each line once"},
-    {.name = "to_url", .type = OPTION_STRING, .help = "where that pubsub or simplequeue is"},
+    {.name = "to_url",
+        .type = OPTION_STRING,
+        .help = "where that pubsub or simplequeue is; one, for it keeps how far it has got"},
     {.name = "to_token_file", .type = OPTION_STRING, .help = "the token that it asks for"},
     {.name = "producer",
         .type = OPTION_STRING,
@@ -93,9 +95,9 @@ static const struct option_row option_rows[] = {
 
 struct program {
     struct daemon *daemon;
-    struct http_client *source, *own;
+    struct http_client *source;
+    struct http_pool *pool;      /* of strangers, or of one of our own */
     struct republish *republish; /* into our own; else the rest */
-    struct http_pool *pool;
     struct poster *poster;
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used: there are no files */
@@ -333,15 +335,19 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     char *token;
     if (daemon_read_token(options_text(o, "to_token_file"), &token, error) != 0)
         return EX_CONFIG;
-    p->own = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
-        .url = options_text(o, "to_url"),
-        .max_connections = 1,
-        .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
-        .auth_token = token});
+    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                .url = options_text(o, "to_url"),
+                                .max_connections = 1,
+                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+                                .auth_token = token},
+        error->text, sizeof error->text);
     free(token);
+    if (p->pool == NULL)
+        return EX_CONFIG;
+    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
-        .destination = p->own,
+        .destination = p->pool,
         .stream = options_string(o, "stream"),
         .to_stream = options_text(o, "to_stream"),
         .to_queue = options_text(o, "to_queue"),
@@ -430,7 +436,6 @@ static void stop(void *ctx)
     http_pool_free(&p->pool);
     poster_free(&p->poster);
     http_client_free(&p->source);
-    http_client_free(&p->own);
     archive_state_free(&p->state);
     free(p);
 }

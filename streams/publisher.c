@@ -1,7 +1,7 @@
 #include "publisher.h"
 
 #include "backoff.h"
-#include "http_client.h"
+#include "http_pool.h"
 #include "json_fields.h"
 #include "log.h"
 
@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* After an answer for which the pool sets nobody aside (401, 404, 413). */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
-#define RETRY_MOST (5 * USEC_PER_SEC)
+#define RETRY_MOST (2 * USEC_PER_SEC)
 
 struct publisher {
     struct publisher_config config;
@@ -45,7 +46,8 @@ static void failed(struct publisher *p, const char *why)
     if (strcmp(p->trouble, why) != 0)
         log_warn("cannot publish", LOG_S("to", p->name), LOG_S("why", why));
     snprintf(p->trouble, sizeof p->trouble, "%s", why);
-    again_after(p, backoff_failed(&p->backoff));
+    usec_t wait = http_pool_wait(p->config.destination);
+    again_after(p, wait > 0 ? wait : backoff_failed(&p->backoff));
     changed(p);
 }
 
@@ -124,7 +126,7 @@ static void ask(struct publisher *p)
     char target[300];
     snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
         p->config.queue != NULL ? "queue" : "stream", p->name, p->producer);
-    p->call = http_client_request(p->config.destination,
+    p->call = http_pool_request(http_pool_only(p->config.destination),
         &(struct http_call_spec){
             .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
 }
@@ -154,19 +156,23 @@ static void send_run(struct publisher *p)
     snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
         p->config.queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", p->name, p->producer, p->mark,
         p->next);
-    p->call = http_client_request(p->config.destination, &(struct http_call_spec){.method = "POST",
-                                                             .target = target,
-                                                             .content_type = "application/octet-stream",
-                                                             .body = buf_bytes(&p->lines),
-                                                             .body_is_lent = true,
-                                                             .may_resend = true,
-                                                             .arg = p,
-                                                             .on_done = sent});
+    p->call = http_pool_request(
+        http_pool_only(p->config.destination), &(struct http_call_spec){.method = "POST",
+                                                   .target = target,
+                                                   .content_type = "application/octet-stream",
+                                                   .body = buf_bytes(&p->lines),
+                                                   .body_is_lent = true,
+                                                   .may_resend = true,
+                                                   .arg = p,
+                                                   .on_done = sent});
 }
 
 static void act(struct publisher *p)
 {
-    if (p->doing == ASKING)
+    usec_t wait = http_pool_wait(p->config.destination);
+    if (wait > 0)
+        again_after(p, wait);
+    else if (p->doing == ASKING)
         ask(p);
     else if (p->doing == SENDING)
         send_run(p);

@@ -5,24 +5,25 @@
  * effect is, and a run may be sent again after any trouble.
  *
  * 1. First publisher_ask; on_mark tells where the source is to be taken from.
- * 2. One run is under way at a time. It is sent again, with backoff, until it is stored (on_stored) or the destination
+ * 2. One run is under way at a time. It is sent again, when the pool lets it be (http_pool.h), until it is stored (on_stored) or the destination
  *    says that the mark is another (on_conflict): somebody else publishes under this name, or an answer of an earlier
  *    life came late. Then ask again.
  * 3. What the destination refuses (a line that is too long for it) is trouble and tried again: nothing is passed over.
- * 4. The loop thread only; callbacks come from the loop. They may call publisher_ask and publisher_send. */
+ * 4. The destination is one: a mark tells what was stored beside it, and nothing of any other.
+ * 5. The loop thread only; callbacks come from the loop. They may call publisher_ask and publisher_send. */
 #ifndef MILLRACE_PUBLISHER_H
 #define MILLRACE_PUBLISHER_H
 
 #include "bytes.h"
 
 struct event_base;
-struct http_client;
+struct http_pool;
 struct publisher;
 
 struct publisher_config {
     struct event_base *base;
-    struct http_client *destination; /* of a pubsub or a simplequeue; borrowed */
-    const char *stream, *queue;      /* which of the two: the other is NULL; copied */
+    struct http_pool *destination; /* one pubsub or simplequeue; borrowed, freed after the publisher */
+    const char *stream, *queue;    /* which of the two: the other is NULL; copied */
     void (*on_mark)(bool known, uint64_t mark, void *arg);
     void (*on_stored)(void *arg);
     void (*on_conflict)(void *arg);

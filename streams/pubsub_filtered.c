@@ -1,6 +1,7 @@
 /* pubsub_filtered: a stream without what must not be seen: fields dropped or hashed, lines kept by their content. */
 #include "filtered_sub.h"
 #include "http_client.h"
+#include "http_pool.h"
 #include "log.h"
 #include "republish.h"
 #include "stream_client.h"
@@ -19,7 +20,7 @@ static const struct option_row option_rows[] = {
         .help = "re-publish what passes to this stream, each line once; unset: serve /sub only"},
     {.name = "to_pubsub_url",
         .type = OPTION_STRING,
-        .help = "where that stream's pubsub is (default: pubsub_url)"},
+        .help = "where that stream's pubsub is (default: pubsub_url); one, for it keeps how far it has got"},
     {.name = "to_pubsub_token_file",
         .type = OPTION_STRING,
         .help = "the token that one asks for (default: pubsub_token_file, when it is the same pubsub)"},
@@ -61,8 +62,9 @@ struct program {
     struct daemon *daemon;
     struct hash_key *key;
     struct line_filter *filter;
-    struct http_client *source, *destination;
-    struct republish *republish; /* NULL: none asked for */
+    struct http_client *source;
+    struct http_pool *destination; /* of one: the mark is there */
+    struct republish *republish;   /* NULL: none asked for */
     struct filtered_subs *subs;
     struct stream_client *sample; /* --dry-run */
     int64_t to_show;
@@ -297,12 +299,16 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         token_file = options_text(o, "pubsub_token_file");
     if (daemon_read_token(token_file, &token, error) != 0)
         return EX_CONFIG;
-    p->destination = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
-        .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
-        .max_connections = 1,
-        .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
-        .auth_token = token});
+    p->destination = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                       .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
+                                       .max_connections = 1,
+                                       .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
+                                       .auth_token = token},
+        error->text, sizeof error->text);
     free(token);
+    if (p->destination == NULL)
+        return EX_CONFIG;
+    http_pool_register_stats(p->destination, daemon_stats(p->daemon));
     p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->destination,
@@ -370,7 +376,7 @@ static void stop(void *ctx)
     republish_free(&p->republish);
     filtered_subs_free(&p->subs);
     http_client_free(&p->source);
-    http_client_free(&p->destination);
+    http_pool_free(&p->destination);
     line_filter_free(&p->filter);
     hash_key_free(&p->key);
     free(p);

@@ -13,15 +13,17 @@
 
 struct event_base;
 struct http_client;
+struct http_pool;
 struct republish;
 
 struct republish_config {
     struct event_base *base;
-    struct http_client *source, *destination; /* borrowed */
-    const char *stream;                       /* the source's name */
-    const char *to_stream, *to_queue;         /* the destination's: one of the two, the other is NULL */
-    const char *producer;                     /* NULL: the source stream's id */
-    const char *begin;                        /* where the first start begins */
+    struct http_client *source;       /* borrowed */
+    struct http_pool *destination;    /* one, as publisher.h says; borrowed, freed after this */
+    const char *stream;               /* the source's name */
+    const char *to_stream, *to_queue; /* the destination's: one of the two, the other is NULL */
+    const char *producer;             /* NULL: the source stream's id */
+    const char *begin;                /* where the first start begins */
     size_t max_line;
     struct line_filter *filter;   /* borrowed; NULL: every line passes */
     void (*on_change)(void *arg); /* look at republish_trouble */

@@ -1,6 +1,6 @@
 #include "put_batch.h"
 
-#include "http_client.h"
+#include "http_pool.h"
 #include "json_fields.h"
 #include "url.h"
 
@@ -11,16 +11,16 @@
 #include <sysexits.h>
 #include <time.h>
 
-#define BACKOFF_FIRST (50 * USEC_PER_MSEC)
-#define BACKOFF_LAST (2 * USEC_PER_SEC)
+#define NO_ADDRESS_WAIT                                                                                      \
+    (200 * USEC_PER_MSEC)  /* nobody says where the queue is: a pipeline that is starting will */
 #define WATCH_EVERY 100000 /* microseconds */
 
 struct put_batch {
     struct put_batch_config config;
     struct event_base *base;
-    struct http_client *client;
-    char *url;             /* the client's */
-    struct buf body, ends; /* the lines, and where each ends in the input */
+    struct http_pool *pool; /* of one: the mark is there. NULL: not yet, or the URL is none */
+    char *url;              /* the pool's */
+    struct buf body, ends;  /* the lines, and where each ends in the input */
     size_t lines;
     uint64_t mark, next; /* offsets of its first byte and behind its last */
     uint64_t resume;     /* lines that end at or before this offset are stored already */
@@ -68,14 +68,17 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 static bool connect_to_queue(struct put_batch *b)
 {
     const char *url = b->config.url(b->config.arg);
-    if (b->client != NULL && strcmp(b->url, url) == 0)
+    char why[200];
+    if (b->pool != NULL && strcmp(b->url, url) == 0)
         return true;
-    http_client_free(&b->client);
+    http_pool_free(&b->pool);
     free(b->url);
     b->url = mem_strdup(url);
-    b->client = http_client_new(&(struct http_client_config){
-        .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token});
-    return b->client != NULL;
+    b->pool = http_pool_new(
+        &(struct http_pool_config){
+            .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
+        why, sizeof why);
+    return b->pool != NULL;
 }
 
 static void call(
@@ -84,12 +87,12 @@ static void call(
     *r = (struct reply){.batch = b, .result = HTTP_CLIENT_REFUSED};
     if (!connect_to_queue(b))
         return;
-    r->call = http_client_request(b->client, &(struct http_call_spec){.method = method,
-                                                 .target = target->ptr,
-                                                 .content_type = "application/octet-stream",
-                                                 .body = body,
-                                                 .arg = r,
-                                                 .on_done = on_done});
+    r->call = http_pool_request(http_pool_only(b->pool), &(struct http_call_spec){.method = method,
+                                                             .target = target->ptr,
+                                                             .content_type = "application/octet-stream",
+                                                             .body = body,
+                                                             .arg = r,
+                                                             .on_done = on_done});
     const struct timeval every = {0, WATCH_EVERY};
     struct event *watch = event_new(b->base, -1, EV_PERSIST, on_watch, r);
     event_add(watch, &every);
@@ -134,13 +137,13 @@ static void wait_a_while(usec_t t)
 }
 
 struct tries {
-    usec_t end, backoff;
+    usec_t end;
+    bool told;
 };
 
 static struct tries tries_of(const struct put_batch *b)
 {
-    return (struct tries){
-        b->config.timeout > 0 ? clock_monotonic() + b->config.timeout : INT64_MAX, BACKOFF_FIRST};
+    return (struct tries){b->config.timeout > 0 ? clock_monotonic() + b->config.timeout : INT64_MAX, false};
 }
 
 /* What the queue said, or why it said nothing. */
@@ -156,14 +159,15 @@ static void tell(const struct put_batch *b, const struct reply *r)
 /* False when there is no time for another. */
 static bool try_again(const struct put_batch *b, struct tries *t, const struct reply *r)
 {
-    if (*b->config.stopped || clock_monotonic() + t->backoff > t->end)
+    usec_t wait = b->pool != NULL ? http_pool_wait(b->pool) : NO_ADDRESS_WAIT;
+    if (*b->config.stopped || clock_monotonic() + wait > t->end)
         return false;
-    if (t->backoff == BACKOFF_FIRST) {
+    if (!t->told) {
         tell(b, r);
         fprintf(stderr, "millrace put: trying on\n");
+        t->told = true;
     }
-    wait_a_while(t->backoff);
-    t->backoff = t->backoff * 2 < BACKOFF_LAST ? t->backoff * 2 : BACKOFF_LAST;
+    wait_a_while(wait);
     return !*b->config.stopped;
 }
 
@@ -331,7 +335,7 @@ void put_batch_free(struct put_batch **bp)
     struct put_batch *b = *bp;
     if (b == NULL)
         return;
-    http_client_free(&b->client);
+    http_pool_free(&b->pool);
     event_base_free(b->base);
     free(b->url);
     buf_free(&b->body);

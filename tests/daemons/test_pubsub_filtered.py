@@ -11,6 +11,7 @@ import time
 
 import harness
 from harness import wait_until
+from sink import destination, most_tries
 
 
 class FilteredTest(harness.MillraceTest):
@@ -137,6 +138,21 @@ class Republish(FilteredTest):
             for connection in asked:
                 connection.close()
             f.stop()
+
+    def test_metrics_show_a_destination_that_is_down_and_up_again(self):
+        port, began = self.keep_port(), time.monotonic()
+        url = "http://127.0.0.1:" + port
+        self.publish({"n": 1})
+        f = self.filtered("--to_stream=out", "--to_pubsub_url", url).wait_listening()
+        wait_until(lambda: destination(f, url)["faults_total"] >= 4, "some tries")
+        down = destination(f, url)
+        self.assertLessEqual(down["faults_total"], most_tries(time.monotonic() - began))
+        self.assertEqual(down["up"], 0)
+        other = self.start("pubsub", "--data_dir", self.path("other"), "--sync=never", "--address=127.0.0.1", "--port", port,
+                           port=False)
+        wait_until(lambda: destination(f, url)["up"] == 1, "it to be up")
+        wait_until(lambda: other.get("/sub?stream=out&from=earliest&follow=0").body == b'{"n": 1}\n', "the line")
+        f.wait_ready().stop()
 
     def test_a_first_start_may_begin_at_the_end(self):
         self.publish({"n": 1})

@@ -11,6 +11,7 @@ import unittest
 import harness
 from harness import request, wait_until
 from relay_test import FENCES, RelayTest
+from sink import destination, most_tries
 
 
 class Flow(RelayTest):
@@ -186,6 +187,30 @@ class Silent(RelayTest):
         queue.post("/mput", b"\n".join(lines[200:]))
         self.wait_stream(b"".join(m + b"\n" for m in lines))
         self.assertLess(time.monotonic() - began, self.AGAIN)
+        wait_until(lambda: relay.get("/health").status == 200, "it to be well again")
+
+
+class Gone(RelayTest):
+    def test_metrics_show_a_pubsub_that_is_down_and_up_again_and_it_is_tried_at_the_stated_rate(self):
+        queue, pubsub = self.start_queue(), self.start_pubsub()
+        relay = self.start_relay("--backoff-min=100ms", "--backoff-max=800ms")
+        queue.post("/put", b"one")
+        self.wait_stream(b"one\n")
+        wait_until(lambda: relay.stats()["messages_delivered"] == 1 and destination(relay, self.pubsub_url)["up"] == 1,
+                   "the answer to be heard")
+        before = destination(relay, self.pubsub_url)["faults_total"]
+        began = time.monotonic()
+        pubsub.kill9()
+        queue.post("/put", b"two")
+        wait_until(lambda: destination(relay, self.pubsub_url)["faults_total"] >= before + 4, "some tries")
+        down = destination(relay, self.pubsub_url)
+        self.assertLessEqual(down["faults_total"] - before, most_tries(time.monotonic() - began, 0.1, 0.8))
+        self.assertEqual(down["up"], 0)
+        self.assertLessEqual(down["set_aside_seconds"], 0.8)
+        self.assertEqual(relay.get("/health").status, 503)
+        self.start_pubsub()
+        self.wait_stream(b"one\ntwo\n")
+        wait_until(lambda: destination(relay, self.pubsub_url)["up"] == 1, "it to be up")
         wait_until(lambda: relay.get("/health").status == 200, "it to be well again")
 
 

@@ -1,8 +1,33 @@
-"""An HTTP server that remembers what it was sent and fails as a test tells it to."""
+"""An HTTP server that remembers what it was sent and fails as a test tells it to; and how often one that fails may be tried."""
 import http.server
+import re
 import threading
 import time
 import urllib.parse
+
+
+def least_waits(backoff_min, backoff_max):
+    """The shortest that the waits after the first failure, the second in a row, ... may be: half of what doubles."""
+    while True:
+        yield backoff_min / 2
+        backoff_min = min(2 * backoff_min, backoff_max)
+
+
+def most_tries(seconds, backoff_min=0.05, backoff_max=2.0):
+    """How many tries that fail fit into that time at most: the first, and one after each wait. The machine cannot make them
+    more, however slow it is."""
+    tries = 0
+    for wait in least_waits(backoff_min, backoff_max):
+        if seconds < 0:
+            return tries
+        seconds -= wait
+        tries += 1
+
+
+def destination(daemon, url):
+    """What /metrics says of that destination: {"up": 1.0, "requests_total": 7.0, ...}"""
+    rows = re.findall(r'_destination_(\w+)\{destination="%s"\} (\S+)' % re.escape(url), daemon.get("/metrics").text)
+    return {name: float(value) for name, value in rows}
 
 
 class Sink:

@@ -231,6 +231,48 @@ static void what_is_no_url_is_refused(void **state)
     http_pool_free(&p);
 }
 
+/* An address, also without its scheme, and no list. */
+static void one_is_named_as_a_client_s_server_is(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "http://a b", "http://a,b", "http://a/x"};
+    char error[200];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_null(http_pool_new(&(struct http_pool_config){.url = bad[i]}, error, sizeof error));
+    struct http_pool *p = http_pool_new(&(struct http_pool_config){.url = "a:80"}, error, sizeof error);
+    assert_ptr_equal(http_pool_only(p), http_pool_next(p));
+    assert_int_equal(http_pool_size(p), 1);
+    http_pool_free(&p);
+}
+
+/* One request to it, to its end. */
+static void ask_only(struct world *w)
+{
+    unsigned before = w->done;
+    http_pool_request(http_pool_only(w->pool),
+        &(struct http_call_spec){.method = "GET", .target = "/in", .arg = w, .on_done = on_done});
+    while (w->done == before)
+        event_base_loop(w->base, EVLOOP_ONCE);
+}
+
+static void the_only_one_has_its_last_word_though_it_is_set_aside(void **state)
+{
+    struct world *w = *state;
+    struct http_pool_config config = {.base = w->base, .url = w->servers[0].url, .max_connections = 1};
+    char error[200];
+    http_pool_free(&w->pool);
+    w->servers[0].answer = 503;
+    *strrchr(w->servers[0].url, '/') = '\0';
+    w->pool = http_pool_new(&config, error, sizeof error);
+    ask_only(w);
+    assert_null(http_pool_next(w->pool));
+    assert_in_range(http_pool_wait(w->pool), 25 * USEC_PER_MSEC, 50 * USEC_PER_MSEC);
+    w->servers[0].answer = 200;
+    ask_only(w);
+    assert_int_equal(w->status, 200);
+    assert_int_equal(http_pool_wait(w->pool), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +282,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
         cmocka_unit_test(what_is_no_url_is_refused),
+        cmocka_unit_test(one_is_named_as_a_client_s_server_is),
+        cmocka_unit_test_setup_teardown(
+            the_only_one_has_its_last_word_though_it_is_set_aside, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
