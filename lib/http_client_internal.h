@@ -47,13 +47,23 @@ enum http_link_state {
     HTTP_LINK_DEAD,
 };
 
+/* What the name was found to have. The client forgets it when one that connects has tried all in vain, and then looks the name
+ * up again; others that connect have it to their end. */
+struct http_addresses {
+    struct addrinfo *first;
+    size_t users;
+};
+/* *a is NULL afterwards, as it may be before. */
+void addresses_let_go(struct http_addresses **a);
+
 struct http_link {
     TAILQ_ENTRY(http_link) entry;
     struct http_client *client;
     struct http_call *call;
     enum http_link_state state;
     int fd;
-    const struct addrinfo *address; /* being tried; NULL for a Unix socket */
+    struct http_addresses *addresses;
+    const struct addrinfo *address; /* being tried, of these; NULL for a Unix socket */
     struct event *read_event, *write_event, *timer, *resume_event;
     bool used;     /* has carried a call before */
     bool received; /* a byte of the reply has come */
@@ -67,8 +77,8 @@ TAILQ_HEAD(http_link_list, http_link);
 struct http_client {
     struct event_base *base;
     struct url_address address;
-    struct addrinfo *resolved; /* NULL: look the name up */
-    struct buf host_lines;     /* Host and Authorization */
+    struct http_addresses *resolved; /* NULL: look the name up */
+    struct buf host_lines;           /* Host and Authorization */
     int max_connections;
     size_t max_reply;
     usec_t connect_timeout, timeout, idle_timeout;

@@ -54,8 +54,18 @@ void link_close(struct http_link *l)
     client_start_soon(c);
 }
 
+void addresses_let_go(struct http_addresses **a)
+{
+    if (*a && --(*a)->users == 0) {
+        freeaddrinfo((*a)->first);
+        free(*a);
+    }
+    *a = NULL;
+}
+
 void link_free(struct http_link *l)
 {
+    addresses_let_go(&l->addresses);
     event_free(l->timer);
     event_free(l->resume_event);
     buf_free(&l->kept);
@@ -311,9 +321,8 @@ static void refused(struct http_link *l)
     drop_socket(l);
     if (l->address && (l->address = l->address->ai_next) && connect_next(l))
         return;
-    if (c->resolved)
-        freeaddrinfo(c->resolved);
-    c->resolved = NULL;
+    if (c->resolved == l->addresses)
+        addresses_let_go(&c->resolved);
     fail(l, HTTP_CLIENT_REFUSED);
 }
 
@@ -407,8 +416,15 @@ static bool resolve(struct http_client *c)
 {
     char port[16];
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found;
     snprintf(port, sizeof port, "%d", c->address.port);
-    return c->resolved || getaddrinfo(c->address.host, port, &hints, &c->resolved) == 0;
+    if (c->resolved)
+        return true;
+    if (getaddrinfo(c->address.host, port, &hints, &found) != 0)
+        return false;
+    c->resolved = mem_zalloc(sizeof *c->resolved);
+    *c->resolved = (struct http_addresses){.first = found, .users = 1};
+    return true;
 }
 
 void link_open(struct http_client *c, struct http_call *call)
@@ -427,7 +443,9 @@ void link_open(struct http_client *c, struct http_call *call)
     if (c->address.is_unix) {
         trying = connect_unix(l);
     } else if (resolve(c)) {
-        l->address = c->resolved;
+        l->addresses = c->resolved;
+        l->addresses->users++;
+        l->address = l->addresses->first;
         trying = connect_next(l);
     }
     if (!trying)

@@ -365,16 +365,37 @@ static void test_only_what_may_be_is_resent(void **state)
     expect(w, 2, HTTP_CLIENT_RESET, 0, "");
 }
 
+/* It has the port, and does not listen. */
+static int keep_port(char url[64])
+{
+    struct listen_name name;
+    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&loopback, sizeof loopback), 0);
+    assert_int_equal(listen_name(fd, &name), 0);
+    listen_url(&name, url, 64);
+    return fd;
+}
+
+/* Each forgets the addresses that the name was found to have, and has its own list of them to the end. */
+static void test_several_are_refused_at_once(void **state)
+{
+    struct world *w = *state;
+    char url[64];
+    int fd = keep_port(url);
+    make_client(w, (struct http_client_config){.url = url, .max_connections = 3});
+    for (size_t i = 0; i < 6; i++)
+        ask(w, i, (struct http_call_spec){0});
+    for (size_t i = 0; i < 6; i++)
+        expect(w, i, HTTP_CLIENT_REFUSED, 0, "");
+    close(fd);
+}
+
 static void test_refused(void **state)
 {
     struct world *w = *state;
     char url[64];
-    struct listen_name name;
-    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM, 0); /* has the port, and does not listen */
-    assert_int_equal(bind(fd, (struct sockaddr *)&loopback, sizeof loopback), 0);
-    assert_int_equal(listen_name(fd, &name), 0);
-    listen_url(&name, url, sizeof url);
+    int fd = keep_port(url);
     make_client(w, (struct http_client_config){.url = url});
     ask(w, 0, (struct http_call_spec){0});
     expect(w, 0, HTTP_CLIENT_REFUSED, 0, "");
@@ -592,6 +613,7 @@ int main(void)
         TEST(test_a_kept_connection_closed_while_idle_is_dropped),
         TEST(test_only_what_may_be_is_resent),
         TEST(test_refused),
+        TEST(test_several_are_refused_at_once),
         TEST(test_timeouts),
         TEST(test_streams),
         TEST(test_pause),
