@@ -184,6 +184,19 @@ static ssize_t power_pwrite(int fd, const void *p, size_t n, off_t at)
     return failed ? -1 : (ssize_t)n;
 }
 
+/* One operation, as it is for the system. */
+static ssize_t power_pwritev(int fd, const struct iovec *parts, int n, off_t at)
+{
+    struct buf all = {0};
+    for (int i = 0; i < n; i++)
+        buf_append(&all, parts[i].iov_base, parts[i].iov_len);
+    ssize_t did = power_pwrite(fd, all.ptr, all.len, at);
+    int system = errno;
+    buf_free(&all);
+    errno = system;
+    return did;
+}
+
 /* Takes its time: what is written meanwhile is not covered. */
 static int power_sync(int fd)
 {
@@ -365,6 +378,7 @@ void power_on(enum power_fault f, unsigned at)
     table = io_system;
     table.open = power_open;
     table.pwrite = power_pwrite;
+    table.pwritev = power_pwritev;
     table.fdatasync = table.fsync = power_sync;
     table.ftruncate = power_ftruncate;
     table.rename = power_rename;

@@ -1,5 +1,5 @@
 /* io_make_dirs: which directories are synced, in which order, and what a power cut takes where the program was killed on the
- * way and started again. */
+ * way and started again. Of writes in parts: that the storage the tests pretend knows of them. */
 #include "bytes.h"
 #include "cm.h"
 #include "io.h"
@@ -212,6 +212,60 @@ static void test_killed_anywhere_then_a_cut(void **state)
     assert_true(at > 7);
 }
 
+static char text[] = "parts";
+static const struct iovec parts[] = {{text, 3}, {text + 3, 1}, {text + 4, 1}};
+
+static int put_parts(enum power_fault fault, unsigned at, int *fd)
+{
+    power_on(POWER_NONE, 0);
+    *fd = io->open(full("file"), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(*fd >= 0 && io_sync_parent(full("file")) == 0);
+    power_revive(fault, at);
+    return io_write_parts(*fd, parts, 3, 0);
+}
+
+static void assert_file_holds(const char *wanted)
+{
+    char got[16] = "";
+    int fd = open(full("file"), O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && read(fd, got, sizeof got - 1) >= 0);
+    close(fd);
+    assert_string_equal(got, wanted);
+}
+
+/* The storage that tests pretend knows of parts what it knows of a whole. */
+static void test_parts_that_are_not_synced_go_with_the_power(void **state)
+{
+    unsigned seed = 1;
+    int fd;
+    for (int synced = 0; synced < 2; synced++) {
+        assert_int_equal(put_parts(POWER_NONE, 0, &fd), 0);
+        assert_int_equal(power_operations(), 1);
+        assert_int_equal(synced ? io->fsync(fd) : 0, 0);
+        power_cut_now();
+        close(fd);
+        power_off(&seed);
+        assert_file_holds(synced ? "parts" : "");
+        tear_down(state);
+        set_up(state);
+    }
+}
+
+static void test_parts_that_fail_or_stop_short(void **state)
+{
+    unsigned seed = 1;
+    int fd;
+    (void)state;
+    assert_int_equal(put_parts(POWER_EIO, 1, &fd), -1);
+    close(fd);
+    power_off(&seed);
+    assert_file_holds("");
+    assert_int_equal(put_parts(POWER_SHORT, 1, &fd), 0);
+    close(fd);
+    power_off(&seed);
+    assert_file_holds("parts");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +275,8 @@ int main(void)
         T(test_relative_paths),
         T(test_a_parent_that_cannot_be_synced_and_made_nothing),
         T(test_what_fails),
+        T(test_parts_that_are_not_synced_go_with_the_power),
+        T(test_parts_that_fail_or_stop_short),
         cmocka_unit_test(test_killed_anywhere_then_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
