@@ -17,7 +17,8 @@
  *    M counts appends accepted but not committed; when one of those is refused, so are all behind it that
  *    relied on it.
  * 5. Opening cuts the tail back to the last valid frame and reports what it cut; damage below the durable
- *    offset that an intact frame names is JOURNAL_DAMAGED, by file and offset, never skipped.
+ *    offset that an intact frame names is JOURNAL_DAMAGED, by file and offset, never skipped. So are newest segments
+ *    whose files were deleted.
  * 6. After an unclean end under JOURNAL_SYNC_NEVER, offsets go on at the next multiple of JOURNAL_HOLE: bytes
  *    that someone was shown and a power cut took are never replaced by others under the same offset.
  * 7. ENOSPC and EDQUOT refuse the appends concerned (JOURNAL_NO_SPACE), are undone in the file and in the

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#define LOST_MOST 1024 /* of missing segments, those that may each have begun after a hole */
+
 struct inspection {
     inspect_fn *fn;
     void *arg;
@@ -25,7 +27,7 @@ static void tell(struct inspection *n, struct inspect_event e)
     e.path = n->path;
     e.sequence = n->sequence;
     e.newest = n->newest;
-    bool damaged = e.kind == INSPECT_DAMAGE || e.kind == INSPECT_MISSING;
+    bool damaged = e.kind == INSPECT_DAMAGE || e.kind == INSPECT_MISSING || e.kind == INSPECT_LOST;
     if (e.kind == INSPECT_NEWER)
         n->result = JOURNAL_NEWER;
     else if (damaged && n->result == JOURNAL_OK)
@@ -211,19 +213,51 @@ static void visit(struct inspection *n, const char *dir, const uint64_t *next, c
     free(n->path);
 }
 
+/* The names of the segments, and the number of the last one that is missing behind them; 0: none is. A journal in use may begin a
+ * segment, and trim others, between one look and the next: what is missing is so while the same one is named. */
+static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
+{
+    uint64_t *sequences = NULL, named, again, newest;
+    *missing = 0;
+    do {
+        free(sequences);
+        sequences = NULL;
+        if (newest_named(dir, &named) != 0 || !(sequences = segments_list(dir, count)))
+            return NULL;
+        newest = *count ? sequences[*count - 1] : 0;
+        if (newest >= named)
+            return sequences;
+        if (newest_named(dir, &again) != 0)
+            again = 0;
+    } while (again != named);
+    *missing = named;
+    return sequences;
+}
+
+static void tell_lost(struct inspection *n, const char *dir, uint64_t newest, uint64_t last)
+{
+    n->sequence = newest ? newest + 1 : last;
+    n->path = segment_path(dir, n->sequence, "");
+    n->newest = true;
+    tell(n, (struct inspect_event){.kind = INSPECT_LOST, .last = last});
+    free(n->path);
+}
+
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size)
 {
     struct inspection n = {.fn = fn, .arg = arg};
     size_t count;
+    uint64_t missing;
     error[0] = 0;
-    uint64_t *sequences = segments_list(dir, &count);
+    uint64_t *sequences = list_all(dir, &count, &missing);
     if (!sequences) {
         snprintf(error, error_size, "%s: %s", dir, strerror(errno));
         return JOURNAL_IO;
     }
     n.result = repair_refuses(dir, error, error_size);
-    if (count == 0 && n.result == JOURNAL_OK) {
+    bool moved_aside = n.result == JOURNAL_DAMAGED;
+    if (count == 0 && missing == 0 && n.result == JOURNAL_OK) {
         snprintf(error, error_size, "%s: holds no journal", dir);
         n.result = JOURNAL_IO;
     }
@@ -231,6 +265,8 @@ enum journal_result journal_inspect(
         n.sequence = sequences[i];
         visit(&n, dir, i + 1 < count ? &sequences[i + 1] : NULL, error, error_size);
     }
+    if (missing && !moved_aside && n.result != JOURNAL_IO)
+        tell_lost(&n, dir, count ? sequences[count - 1] : 0, missing);
     free(sequences);
     return n.result;
 }
@@ -242,6 +278,8 @@ static void sum_problem(struct inspect_summary *sum, const struct inspect_event 
         sum->bad_position = e->position;
     }
     sum->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
+    if (e->kind == INSPECT_LOST)
+        sum->headless += e->last - e->sequence < LOST_MOST ? e->last - e->sequence + 1 : LOST_MOST;
     sum->newer = sum->newer || e->kind == INSPECT_NEWER;
 }
 

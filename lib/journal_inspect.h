@@ -19,12 +19,13 @@ enum inspect_kind {
     INSPECT_TAIL, /* they end here; what follows is no frame and nothing says that it was synced: an opening cuts it */
     INSPECT_DAMAGE,  /* something is wrong here: `what` */
     INSPECT_MISSING, /* the segment before this one is not there */
+    INSPECT_LOST,    /* the newest segments, from this one to number `last`, are not there */
     INSPECT_NEWER,   /* of a format version this program does not know */
 };
 struct inspect_event {
     enum inspect_kind kind;
     const char *path; /* of the segment's file */
-    uint64_t sequence;
+    uint64_t sequence, last;
     uint64_t position; /* in the file */
     uint64_t offset;   /* logical */
     const struct segment_header *header;

@@ -91,10 +91,20 @@ int journal_dir_lock(const char *dir);
 extern usec_t journal_lock_patience; /* that moment; replaceable for tests */
 int journal_dir_sync(const struct journal *j);
 
+/* journal_newest.c */
+/* The highest number that is named as the newest segment's; 0: none. -1 with errno when the directory cannot be read. */
+int newest_named(const char *dir, uint64_t *sequence);
+char *newest_path(const char *dir, uint64_t sequence); /* of the file that names it */
+/* That segment is the newest, and its name durable. */
+void newest_tell(struct journal *j, uint64_t sequence);
+/* Nothing is named any more, for good. 0, or -1 with errno. */
+int newest_take_away(const char *dir, int dir_fd);
+
 /* journal_repair.c */
 /* OK when no repair is unfinished. */
 enum journal_result repair_refuses(const char *dir, char *error, size_t error_size);
-/* As journal_open, for whoever has locked the directory: the descriptor is the journal's from now on, also when it is refused. */
+/* As journal_open, for a repair, which has locked the directory: the descriptor is the journal's from now on, also when it is refused.
+ * Newest segments that are missing are given up. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 
@@ -252,6 +262,7 @@ struct journal {
     struct journal *next_dirty;
 
     struct writer writer;
+    uint64_t named; /* whoever has the turn to write: the segment that newest_tell told of last; 0: none */
     struct spare spare; /* under the lock */
     struct journal *next_to_fill;
     bool unlink_failed; /* reader thread only */

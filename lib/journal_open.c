@@ -4,7 +4,8 @@
  * anything is touched. The newest segment is verified frame by frame, and with it every segment that was not
  * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only, and only unless the session that
  * wrote it ended with a frame that says that it synced them). The first place that is no frame is
- * the end, unless a later intact frame or header says that what lies there was durable: that is damage.
+ * the end, unless a later intact frame or header says that what lies there was durable: that is damage. So it is when a segment
+ * behind the last that is there is named as the newest (journal_newest.c).
  */
 #include "journal_internal.h"
 
@@ -38,6 +39,7 @@ struct opening {
     usec_t last_time;
     uint8_t boot[16]; /* of the last session that wrote */
     bool never, clean;
+    bool repairs; /* what is missing at the end is given up */
 };
 
 static enum journal_result refuse(
@@ -115,6 +117,30 @@ static enum journal_result read_headers(struct opening *o)
     for (size_t i = 1; r == JOURNAL_OK && i < o->count; i++)
         r = check_neighbours(o, i);
     return r;
+}
+
+static enum journal_result forget_newest(struct opening *o)
+{
+    o->j->named = 0;
+    return newest_take_away(o->j->dir, o->j->dir_fd) == 0
+               ? JOURNAL_OK
+               : refuse(o, JOURNAL_IO, o->j->dir, "cannot take the newest segment's name away", errno);
+}
+
+/* Whether the newest segments are there. */
+static enum journal_result check_newest(struct opening *o)
+{
+    uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
+    if (newest_named(o->j->dir, &o->j->named) != 0)
+        return refuse(o, JOURNAL_IO, o->j->dir, "cannot open", errno);
+    if (o->j->named <= newest)
+        return JOURNAL_OK;
+    if (o->repairs)
+        return forget_newest(o);
+    char *path = segment_path(o->j->dir, newest ? newest + 1 : o->j->named, "");
+    refuse(o, JOURNAL_DAMAGED, path, "is missing, and what the newest segments held with it", 0);
+    free(path);
+    return JOURNAL_DAMAGED;
 }
 
 static bool apply_frame(struct opening *o, const struct frame *f, bool first)
@@ -255,6 +281,8 @@ static enum journal_result verify(struct opening *o)
 /* Newest first, so that what a crash leaves is an unbroken run. */
 static enum journal_result drop_segments_behind(struct opening *o)
 {
+    if (o->count > o->last + 1 && forget_newest(o) != JOURNAL_OK)
+        return JOURNAL_IO;
     while (o->count > o->last + 1) {
         size_t i = o->count - 1;
         char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
@@ -414,6 +442,7 @@ static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
         return r;
     list_into_journal(o);
     marks_copy(&o->j->writer.marks, &o->j->marks);
+    newest_tell(o->j, o->headers[o->last].sequence);
     return hole ? make_hole(o, reach) : JOURNAL_OK;
 }
 
@@ -489,6 +518,8 @@ static enum journal_result open_entered(
 {
     enum journal_result r = read_headers(o);
     if (r == JOURNAL_OK)
+        r = check_newest(o);
+    if (r == JOURNAL_OK)
         r = o->count ? open_existing(o, config->lost_below) : make_new(o);
     free(o->headers);
     if (r != JOURNAL_OK)
@@ -521,7 +552,8 @@ enum journal_result journal_open(struct journal_set *set, const struct journal_c
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size)
 {
-    struct opening o = {.j = journal_new(set, config), .error = error, .error_size = error_size};
+    struct opening o = {
+        .j = journal_new(set, config), .error = error, .error_size = error_size, .repairs = true};
     o.j->dir_fd = dir_fd;
     enum journal_result r = open_entered(&o, config, out);
     if (r != JOURNAL_OK)

@@ -382,7 +382,7 @@ static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 static enum journal_result forget(struct repair *r)
 {
     char *path = note_path(r->dir, "");
-    bool bad = io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
+    bool bad = newest_take_away(r->dir, r->dir_fd) != 0 || io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
     enum journal_result result = bad ? failed(r, path, "cannot remove") : JOURNAL_OK;
     free(path);
     return result;
@@ -393,6 +393,7 @@ static void give_to_owner(const struct repair *r)
 {
     struct stat st;
     size_t n = 0;
+    uint64_t named = 0;
     if (geteuid() != 0 || fstat(r->dir_fd, &st) != 0)
         return;
     uint64_t *sequences = segments_list(r->dir, &n);
@@ -403,9 +404,21 @@ static void give_to_owner(const struct repair *r)
     }
     free(sequences);
     char *note = note_path(r->dir, ""), *aside = aside_dir(r);
+    (void)newest_named(r->dir, &named);
+    char *newest = newest_path(r->dir, named);
+    (void)!chown(newest, st.st_uid, st.st_gid);
     (void)!chown(note, st.st_uid, st.st_gid);
     (void)!chown(aside, st.st_uid, st.st_gid);
+    free(newest);
     free(note);
+    free(aside);
+}
+
+/* Where all that was damaged is missing there was nothing to move. */
+static void forget_empty_aside(const struct repair *r)
+{
+    char *aside = aside_dir(r);
+    (void)!rmdir(aside);
     free(aside);
 }
 
@@ -422,14 +435,17 @@ static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
     out->first = r->note.first;
     out->end = r->note.end;
     out->lost = r->note.lost;
-    if (n == 0)
+    if (n == 0) {
+        forget_empty_aside(r);
         return forget(r);
+    }
     enum journal_result result = make_hole(r, &out->goes_on);
     if (result != JOURNAL_OK)
         return result;
     r->note.below = out->goes_on;
     result = put_note(r, DONE);
     give_to_owner(r);
+    forget_empty_aside(r);
     return result;
 }
 

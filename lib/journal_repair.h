@@ -5,8 +5,8 @@
  *    directory beside it, DIR~damaged-TIME. An intact beginning of the damaged segment is copied back.
  * 2. No offset that may have been given out is given out again, however often a journal is repaired: what is not known
  *    any more (a header is gone, a file emptied) is reckoned from the files' sizes and from where the repair before
- *    went on, which its note says. (Of a copy without that note, a segment whose header is gone is taken to have begun after
- *    one hole at most.)
+ *    went on, which its note says; newest segments that are missing may each have begun after a hole. (Of a copy without that
+ *    note, a segment whose header is gone is taken to have begun after one hole at most.)
  * 3. What is to be done is decided once, from all that is there, and written down in the directory (the file `repair`) before
  *    anything is moved. Killed or cut off at any point, it is finished by another repair; until then nobody opens the
  *    journal (JOURNAL_DAMAGED). Half of it judged anew could look like a torn tail, or like a journal that ends lower.

@@ -123,6 +123,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
         w->filled = spare.filled;
     *out = segment_new(j->dir, &h);
     (*out)->size = w->size;
+    newest_tell(j, h.sequence);
     return 0;
 }
 

@@ -30,6 +30,9 @@ static void describe(const struct inspect_event *e)
             e->what);
     else if (e->kind == INSPECT_MISSING)
         printf("%s: the segment before it is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
+    else if (e->kind == INSPECT_LOST)
+        printf("%s: missing, and so is all behind it: the newest segment was number %" PRIu64 "\n", e->path,
+            e->last);
     else if (e->kind == INSPECT_NEWER)
         printf("%s: written by a newer version of millrace\n", e->path);
     else if (e->kind == INSPECT_TAIL)

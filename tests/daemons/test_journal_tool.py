@@ -176,6 +176,23 @@ class JournalToolTest(MillraceTest):
                 shutil.rmtree(directory)
                 shutil.copytree(self.path("saved"), directory)
 
+    def test_newest_segments_that_were_deleted_are_missed(self):
+        directory, segments, lines = self.filled()
+        bases = [int(b) for b in re.findall(r" base=(\d+)", self.tool("dump", directory)[1])]
+        for segment in segments[-2:]:
+            os.unlink(segment)
+        status, text = self.tool("check", directory)
+        self.assertEqual(status, 65, text)
+        self.assertIn(segments[-2] + ": missing", text)
+        self.assertIn("number %d\n" % len(segments), text)
+        p = self.daemon("pubsub", "--data-dir=" + self.path("data"), "--streams=s", "--segment-bytes=64K")
+        self.assertEqual(p.process.wait(harness.PATIENCE), 78)
+        self.assertIn(os.path.basename(segments[-2]).encode(), harness.read_file(p.log_path))
+        kept, _ = self.goes_on_above(directory, len(lines))
+        self.assertEqual(kept, bases[-2])
+        self.assertEqual(glob.glob(directory + "~damaged-*"), [])
+        self.assertEqual(self.tool("check", directory)[0], 0)
+
     def test_nor_when_the_damaged_header_began_after_a_hole(self):
         directory, segments, lines = self.filled()
         os.truncate(segments[-1], 0)

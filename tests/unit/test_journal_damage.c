@@ -1,5 +1,7 @@
 /* What an opening cuts, what it refuses, and what readers never serve. */
 #include "journal_fixture.h"
+#include "journal_inspect.h"
+#include "power.h"
 #include "shell.h"
 
 #include <stdio.h>
@@ -304,9 +306,116 @@ static void test_a_segments_beginning_is_never_a_tear(void **state)
         assert_int_equal(truncate(path, size), 0);
         assert_int_equal(try_open(f), JOURNAL_DAMAGED);
     }
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(try_open(f), JOURNAL_OK);
     free(path);
+}
+
+static void note_event(const struct inspect_event *e, void *arg)
+{
+    struct inspect_event *lost = arg;
+    if (e->kind == INSPECT_LOST)
+        *lost = *e;
+    lost->path = NULL;
+}
+
+/* The directory without its segments from number `from` on. */
+static void assert_missing_from(struct fixture *f, uint64_t from, uint64_t last)
+{
+    char *first = segment_path(f->dir, from > 1 ? from : last, "");
+    struct inspect_event lost = {0};
+    char *before = portrait(f);
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    assert_true(strstr(f->error, first) && strstr(f->error, "missing"));
+    assert_int_equal(journal_inspect(f->dir, note_event, &lost, f->error, sizeof f->error), JOURNAL_DAMAGED);
+    assert_true(lost.sequence == (from > 1 ? from : last) && lost.last == last);
+    char *after = portrait(f);
+    assert_string_equal(after, before);
+    free(before);
+    free(after);
+    free(first);
+}
+
+/* Whether it has the same end as before. */
+static bool opens_whole(struct fixture *f, uint64_t end)
+{
+    bool whole = try_open(f) == JOURNAL_OK && journal_committed_end(f->j) == end;
+    journal_set_free(&f->set);
+    return whole;
+}
+
+/* What is left looks like a shorter journal, and would give out offsets again. */
+static void test_newest_segments_that_were_deleted_are_missed(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    uint64_t end = journal_committed_end(f->j), last = journal_last_segment(f->j)->sequence;
+    journal_set_free(&f->set);
+    assert_true(last > 3);
+    shell("mkdir %s.away", f->dir);
+    for (uint64_t from = last; from >= 1; from--) {
+        char *path = segment_path(f->dir, from, "");
+        shell("mv %s %s.away", path, f->dir);
+        free(path);
+        assert_missing_from(f, from, last);
+    }
+    shell("mv %s.away/* %s && rmdir %s.away", f->dir, f->dir, f->dir);
+    assert_true(opens_whole(f, end));
+}
+
+/* A journal of which a power cut took what was in the second segment, under JOURNAL_SYNC_NEVER, and left those behind it. */
+static void leave_a_torn_segment(struct fixture *f)
+{
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 1024;
+    reopen(f);
+    fill_segments(f, 8, 1);
+    assert_true(f->j->n_segments > 4);
+    char *torn = mem_strdup(f->j->segments[1]->path);
+    kill_into_copy(f);
+    assert_int_equal(truncate(torn, SEGMENT_HEADER + 300), 0);
+    free(torn);
+    shell("rm -rf %s.torn && cp -r %s %s.torn", f->dir, f->dir, f->dir);
+}
+
+/* A power cut at any operation of an opening that leaves segments off makes no journal of which some seem to be missing. */
+static void test_segments_that_are_left_off_are_not_missed(void **state)
+{
+    struct fixture *f = *state;
+    unsigned seed = 1;
+    bool cut = true;
+    leave_a_torn_segment(f);
+    for (unsigned at = 1; cut; at++) {
+        shell("rm -r %s && cp -r %s.torn %s", f->dir, f->dir, f->dir);
+        power_on(at % 2 ? POWER_CUT : POWER_CUT_ALL, at / 2 + 1);
+        assert_true(try_open(f) == JOURNAL_OK || power_is_cut());
+        cut = power_is_cut();
+        journal_set_free(&f->set);
+        power_off(&seed);
+        if (try_open(f) != JOURNAL_OK)
+            fail_msg("operation %u: %s", at / 2 + 1, f->error);
+        journal_set_free(&f->set);
+    }
+    shell("rm -r %s.torn", f->dir);
+}
+
+/* One of before they were named, and a copy of the segments alone. */
+static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    uint64_t last = journal_last_segment(f->j)->sequence, end = journal_committed_end(f->j), named;
+    journal_set_free(&f->set);
+    shell("rm %s/*.newest", f->dir);
+    assert_true(opens_whole(f, end));
+    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    shell("mv %s/*.newest %s/0000000000000001.newest", f->dir, f->dir);
+    assert_true(opens_whole(f, end));
+    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    shell("rm %s/*.newest %s/%016llx.seg", f->dir, f->dir, (unsigned long long)last);
+    assert_int_equal(try_open(f), JOURNAL_OK); /* a limit: nothing tells of it */
 }
 
 /* One commit of three frames, of which a tear took the first: the others are intact, and would follow upon what comes to
@@ -432,6 +541,9 @@ int main(void)
         T(test_a_newer_version_is_left_untouched),
         T(test_a_missing_segment_and_a_strange_one_are_refused),
         T(test_a_flipped_bit_is_found_and_never_served),
+        T(test_newest_segments_that_were_deleted_are_missed),
+        T(test_segments_that_are_left_off_are_not_missed),
+        T(test_a_journal_without_a_newest_name_opens_and_gets_one),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,7 +255,7 @@ static void restore(void)
 
 static void forget_copies(void)
 {
-    shell("rm -r %s %s~*", w.damaged, w.f->dir);
+    shell("rm -rf %s %s~*", w.damaged, w.f->dir);
     assert_int_equal(try_open(w.f), JOURNAL_OK);
 }
 
@@ -352,6 +352,31 @@ static void test_a_segment_that_is_missing(void **state)
     damaged_at(3, 0);
     assert_int_equal(unlink(path), 0);
     free(path);
+    all_points();
+}
+
+/* They may have begun after holes: nothing is known of their offsets. */
+static void test_the_newest_are_missing(void **state)
+{
+    begin(*state);
+    uint64_t newest = last_sequence();
+    damaged_at(newest - 1, 0);
+    for (uint64_t sequence = newest - 1; sequence <= newest; sequence++) {
+        char *path = path_of(sequence);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+    }
+    assert_int_equal(try_open(w.f), JOURNAL_DAMAGED);
+    all_points();
+    assert_true(journal_committed_end(w.f->j) > 2 * JOURNAL_HOLE);
+}
+
+static void test_all_are_missing(void **state)
+{
+    begin(*state);
+    damaged_at(1, 0);
+    shell("rm %s/*.seg", w.f->dir);
+    assert_int_equal(try_open(w.f), JOURNAL_DAMAGED);
     all_points();
 }
 
@@ -457,7 +482,7 @@ static int noting_rename(const char *from, const char *to)
         assert_true(!journal_unsynced && !aside_unsynced && !aside_unnamed);
     put_back += back;
     notes += note;
-    journal_unsynced = true;
+    journal_unsynced = journal_unsynced || !strstr(to, ".newest"); /* on that nothing relies */
     aside_unsynced = aside_unsynced || is_aside(to);
     return rename(from, to);
 }
@@ -561,6 +586,8 @@ int main(void)
         T(test_a_header),
         T(test_the_newest_header),
         T(test_a_segment_that_is_missing),
+        T(test_the_newest_are_missing),
+        T(test_all_are_missing),
         T(test_nothing_is_kept),
         T(test_before_a_hole),
         T(test_what_began_after_a_hole_is_emptied_again_and_again),
