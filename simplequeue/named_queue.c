@@ -2,6 +2,7 @@
 #include "queue_id.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -180,6 +181,24 @@ static void skip_lost_ids(struct named_queue *q)
     queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
 }
 
+static void restore_gone(struct id_range range, void *arg)
+{
+    struct named_queue *q = arg;
+    queue_restore_remove(q->core, range);
+    queue_restore_next_id(q->core, range.last + 1);
+}
+
+/* The highest of them may be said nowhere else, so they tell the next id too. */
+static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
+{
+    struct queue_view lowest = {.id = queue_state(q->core)->next_id};
+    queue_next_held(q->core, 0, &lowest);
+    if (!q->config.gone || gone_each(q->config.gone, lowest.id, restore_gone, q) == 0)
+        return true;
+    snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
+    return false;
+}
+
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -189,6 +208,8 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     if (r.failed)
         return false;
     if (scan == JOURNAL_OK || scan == JOURNAL_END) {
+        if (!recover_gone(q, error, error_size))
+            return false;
         skip_lost_ids(q);
         return true;
     }
@@ -253,6 +274,7 @@ void named_queue_free(struct named_queue **qp)
     named_queue_resume(q, QUEUE_CLOSED);
     if (q->config.journal)
         journal_close(&q->config.journal);
+    gone_free(&q->config.gone);
     assert(q->under_way == 0);
     queue_free(&q->core);
     named_queue_marks_free(q);

@@ -10,7 +10,9 @@
  * 3. A put that is a duplicate stores nothing and takes no id.
  * 4. After any crash the queue is what the committed records say: docs/simplequeue-records.md.
  * 5. The journal is trimmed to what is still held, and never loses its last record.
- * 6. No id is given twice, also when the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind
+ * 6. What is held can be removed on a full disk, in any order: by records while what the journal has reserved lasts, then by
+ *    bits (gone.h).
+ * 7. No id is given twice, also when the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind
  *    each of its holes ids go on QUEUE_ID_HOLE higher, more than were ever given out unsynced.
  *
  * Knows neither sockets nor the event loop; `now` is given. The owner of the journal set polls it.
@@ -18,6 +20,7 @@
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
 #define SIMPLEQUEUE_NAMED_QUEUE_H
 
+#include "gone.h"
 #include "journal.h"
 #include "queue.h"
 
@@ -78,6 +81,7 @@ struct named_queue_config {
     struct queue_shared *shared;
     const struct queue_limits *limits;
     struct journal *journal; /* closed by named_queue_free; NULL: memory only */
+    struct gone *gone;       /* beside the journal, closed likewise; NULL: none */
     const char *id;          /* of a copy that has its own; NULL or "": the journal's. Copied */
     uint64_t trim_step;      /* bytes of what is not needed worth a trim */
     /* Called when something was decided: a message may have become ready, or been read from disk, and the disk be full, have

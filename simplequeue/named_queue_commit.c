@@ -1,14 +1,18 @@
 /* What is under way: appending it, and finishing or undoing it when the journal has told its outcome. */
 #include "named_queue_internal.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define REFUSED_MOST 3
 #define KEEP_PIECES 4096
 #define KEEP_RECORD 65536
-#define FULL_RETRY (1 * USEC_PER_SEC)      /* puts are refused without asking the journal for so long */
-#define RESERVE_EACH 96                    /* a frame with the removal of one message */
-#define RESERVE_LEAST ((uint64_t)64 << 10) /* for what else must be said */
+#define FULL_RETRY (1 * USEC_PER_SEC)       /* puts are refused without asking the journal for so long */
+#define RESERVE_EACH 96                     /* a frame with the removal of one message */
+#define FRAME 64                            /* less than that of it is the frame's */
+#define RESERVE_LEAST ((uint64_t)64 << 10)  /* for what else must be said: */
+#define RESERVE_OTHERS ((uint64_t)48 << 10) /* removals on a full disk leave so much of it */
 
 static enum queue_result result_of(enum journal_result r)
 {
@@ -147,15 +151,59 @@ void op_free_spare(struct named_queue *q)
 static bool append_again(struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;
-    if (c->result != JOURNAL_NO_SPACE || o->kind != OP_REMOVE || o->refused++ >= REFUSED_MOST)
+    if (c->result != JOURNAL_NO_SPACE || o->kind != OP_REMOVE || q->lacked_room ||
+        o->refused++ >= REFUSED_MOST)
         return false;
     buf_clear(&q->record);
     queue_log_remove(&q->record, queue_state(q->core)->next_id, &o->ids);
     return op_append_record(o, q->now) == QUEUE_OK;
 }
 
+/* Says by bits what a removal's record would. Once that has failed in another way than for want of room, nothing is said so any
+ * more. */
+static enum journal_result remove_by_bits(struct op *o)
+{
+    struct named_queue *q = o->q;
+    if (!q->config.gone || q->failure[0])
+        return JOURNAL_NO_SPACE;
+    if (gone_set(q->config.gone, &o->ids) == 0)
+        return JOURNAL_OK;
+    if (errno == ENOSPC || errno == EDQUOT)
+        return JOURNAL_NO_SPACE;
+    snprintf(q->failure, sizeof q->failure, "gone: %s", strerror(errno));
+    return JOURNAL_IO;
+}
+
+/* What the journal said of the op, or the bits where it had no room for a removal. */
+static struct journal_commit outcome_of(struct op *o, const struct journal_commit *c)
+{
+    struct named_queue *q = o->q;
+    struct journal_commit told = *c;
+    if (o->kind != OP_REMOVE)
+        return told;
+    q->lacked_room = c->result == JOURNAL_NO_SPACE;
+    if (q->lacked_room && (told.result = remove_by_bits(o)) == JOURNAL_OK)
+        told.start = q->last_record;
+    return told;
+}
+
+/* What removals leave in the journal on a full disk is for what lets go of its oldest segment. */
+static bool bits_are_due(const struct op *o)
+{
+    const struct named_queue *q = o->q;
+    return o->kind == OP_REMOVE && q->config.gone && q->full && q->room < q->record.len + RESERVE_OTHERS;
+}
+
+static void use_room(struct named_queue *q, const struct journal_append *a)
+{
+    size_t bytes = a->reserve ? 0 : q->record.len + FRAME;
+    q->room -= bytes < q->room ? bytes : q->room;
+}
+
 static void note_space(struct op *o, const struct journal_commit *c)
 {
+    if (o->reserve && c->result == JOURNAL_OK && !c->duplicate)
+        o->q->room = o->reserve;
     if (o->kind != OP_PUT && o->kind != OP_MOVE)
         return;
     o->q->full = c->result == JOURNAL_NO_SPACE;
@@ -164,9 +212,9 @@ static void note_space(struct op *o, const struct journal_commit *c)
         o->q->kept_when_full = 0;
 }
 
-void op_finish(const struct journal_commit *c, void *arg)
+/* The op is decided: tells its outcome and that of the duplicates that wait for it, and frees it. */
+static void finish(struct op *o, const struct journal_commit *c)
 {
-    struct op *o = arg;
     struct named_queue *q = o->q;
     struct queue_outcome outcome = {
         .result = result_of(c->result),
@@ -174,9 +222,6 @@ void op_finish(const struct journal_commit *c, void *arg)
         .first_id = o->first_id,
         .count = o->n,
     };
-    q->under_way--;
-    if (append_again(o, c))
-        return;
     note_space(o, c);
     if (c->result == JOURNAL_OK && !c->duplicate)
         q->last_record = c->start;
@@ -188,6 +233,17 @@ void op_finish(const struct journal_commit *c, void *arg)
         op_finish(&(struct journal_commit){.result = c->result, .duplicate = true}, r);
     }
     op_free(o);
+}
+
+void op_finish(const struct journal_commit *c, void *arg)
+{
+    struct op *o = arg;
+    struct named_queue *q = o->q;
+    q->under_way--;
+    if (append_again(o, c))
+        return;
+    struct journal_commit told = outcome_of(o, c);
+    finish(o, &told);
     if (q->open_missing && c->result == JOURNAL_OK)
         named_queue_append_open(q);
     named_queue_tell_ready(q);
@@ -195,7 +251,7 @@ void op_finish(const struct journal_commit *c, void *arg)
 }
 
 /* For removing one by one all that is held, or the oldest segment's: that gives its place back, which is enough for the next.
- * Not so where many messages were put at once that are shorter than what removing each writes. */
+ * Where it is not, as with many messages put at once that are shorter than what removing each writes, there are the bits. */
 size_t op_reserve(const struct named_queue *q, size_t n)
 {
     const uint64_t *held = queue_state(q->core)->n;
@@ -204,6 +260,16 @@ size_t op_reserve(const struct named_queue *q, size_t n)
         n += held[s];
     uint64_t removals = n * RESERVE_EACH;
     return RESERVE_LEAST + (size_t)(removals < segment ? removals : segment);
+}
+
+bool named_queue_reserve_bits(struct named_queue *q, size_t n, struct queue_now now)
+{
+    uint64_t first = queue_next_add(q->core);
+    if (n == 0 || !q->config.gone || gone_reserve(q->config.gone, first, first + n - 1))
+        return true;
+    q->full = true;
+    q->full_until = now.monotonic + FULL_RETRY;
+    return false;
 }
 
 /* What one append of very many messages needed is not kept for all that follow. */
@@ -237,6 +303,12 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
         op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
         return QUEUE_OK;
     }
+    if (bits_are_due(o) && remove_by_bits(o) == JOURNAL_OK) {
+        op_finish(&(struct journal_commit){.result = JOURNAL_OK, .start = q->last_record}, o);
+        return QUEUE_OK;
+    }
+    o->reserve = a->reserve;
+    use_room(q, a);
     struct bytes *all = pieces(q, n + 1);
     all[0] = buf_bytes(&q->record);
     for (size_t i = 0; i < n; i++)

@@ -105,20 +105,31 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
+/* Of the bits, those below what is held; not those of the last id, which may be what tells the next. */
+static void forget_gone(struct named_queue *q)
+{
+    struct queue_view lowest = {.id = queue_state(q->core)->next_id};
+    queue_next_held(q->core, 0, &lowest);
+    uint64_t last = queue_state(q->core)->next_id - 1;
+    gone_forget(q->config.gone, lowest.id < last ? lowest.id : last);
+}
+
 /* Segments that hold nothing any more may go. The last record stays, because it carries the next id; and so does the
- * one that carries the base of the lease numbers, until it is said again. */
+ * one that carries the base of the lease numbers, until it is said again, or a full disk has refused it. */
 static void trim(struct named_queue *q)
 {
     uint64_t lowest = queue_lowest_offset(q->core);
     uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
     if (keep < journal_earliest_end(q->config.journal))
         return;
-    if (q->open_record < keep) {
+    if (q->open_record < keep && !q->open_missing) {
         named_queue_append_open(q);
         return;
     }
     readback_rest(q->readback, keep);
     journal_trim(q->config.journal, keep);
+    if (q->config.gone)
+        forget_gone(q);
 }
 
 /* The oldest segment is not worth its space when at most a fourth of it is still needed, nor when there are so many

@@ -37,6 +37,7 @@ struct op {
     struct op *next_gathering;
     struct store_span page; /* KEEP */
     unsigned refused;       /* REMOVE: how often for want of room */
+    size_t reserve;         /* in the journal, behind it */
     queue_done_fn *done;
     void *arg;
 };
@@ -74,11 +75,13 @@ struct named_queue {
     bool full;               /* the disk was, for the last that asked for room of its own */
     usec_t full_until;       /* monotonic: when a put may try again */
     uint64_t kept_when_full; /* bytes of KEEP records since it is */
-    bool keeping;            /* a KEEP record is under way */
-    size_t keep_changes;     /* of the queue, when it was last seen whether something should be kept */
-    uint64_t keep_end;       /* and of the journal */
-    struct op *gathering;    /* moves that wait for messages that are away */
-    struct id_ranges due;    /* set aside by their timers in this turn */
+    uint64_t room; /* what is left at least of what the last record with messages reserved in the journal */
+    bool lacked_room;     /* the journal had none for the last removal */
+    bool keeping;         /* a KEEP record is under way */
+    size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
+    uint64_t keep_end;    /* and of the journal */
+    struct op *gathering; /* moves that wait for messages that are away */
+    struct id_ranges due; /* set aside by their timers in this turn */
     size_t due_bytes;
     char failure[256]; /* messages could not be read back: nothing more is */
     void *data;
@@ -100,6 +103,8 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     struct queue_now now, uint64_t *mark);
 /* What a record that adds messages reserves, so that each can be removed on a full disk. */
 size_t op_reserve(const struct named_queue *q, size_t n);
+/* The same where a removal is said by bits, before that many are added. False: the disk is full. */
+bool named_queue_reserve_bits(struct named_queue *q, size_t n, struct queue_now now);
 enum queue_result op_append_record(struct op *o, struct queue_now now);
 
 /* named_queue_put.c */

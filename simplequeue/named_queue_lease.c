@@ -141,6 +141,8 @@ static enum queue_result gather(struct op *o)
 static enum queue_result append_move(struct op *o)
 {
     struct queue *core = o->q->core;
+    if (!named_queue_reserve_bits(o->q, o->n, o->now))
+        return QUEUE_NO_SPACE;
     struct bytes *texts = mem_alloc(o->n * sizeof *texts), rest = buf_bytes(&o->texts);
     for (size_t i = 0; i < o->n; i++) {
         texts[i] = bytes_of(rest.ptr, o->items[i].message.len);

@@ -219,6 +219,8 @@ static enum queue_result put_new(
     struct op *o, struct journal_append *a, const struct queue_put *put, struct queue_now now, uint64_t *mark)
 {
     struct queue *core = o->q->core;
+    if (!named_queue_reserve_bits(o->q, put->n, now))
+        return QUEUE_NO_SPACE;
     o->n = put->n;
     o->first_id = put->n ? queue_add(core, put->messages, put->n) : queue_state(core)->next_id;
     buf_clear(&o->q->record);

@@ -142,12 +142,22 @@ static int own_id(struct queues *qs, const char *dir, const struct journal *j, c
     return queue_id_write(dir, journal_id(j), id, error, error_size);
 }
 
+static int open_beside(struct queues *qs, const char *dir, struct named_queue_config *config,
+    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    bool synced = qs->config.sync_ms != JOURNAL_SYNC_NEVER;
+    if (own_id(qs, dir, config->journal, id, error, error_size) != 0)
+        return -1;
+    config->gone = gone_open(dir, journal_id(config->journal), synced, error, error_size);
+    return config->gone ? 0 : -1;
+}
+
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
     char *dir = directory_of(qs, config->name);
     enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
-    if (r == QUEUE_OK && own_id(qs, dir, config->journal, id, error, error_size) != 0) {
+    if (r == QUEUE_OK && open_beside(qs, dir, config, id, error, error_size) != 0) {
         journal_close(&config->journal);
         r = QUEUE_LATCHED;
     }

@@ -108,6 +108,53 @@ class DiskFullTest(QueueTest):
             self.expect(q.post("/ack?lease=%s&id=%d-%d" % (lease, ids[0], ids[-1])), 200)
         self.assertEqual(seen, list(range(n)))
 
+    def fill_with_short(self, q, size):
+        """Puts short messages many at once until they are refused; how many were not."""
+        n = 0
+        while (reply := q.post("/mput", b"\n".join(message(i, size) for i in range(n, n + 100)))).status == 200:
+            n += 100
+        self.expect(reply, 503, "storage-full")
+        return n
+
+    def ack_one_by_one(self, q, ids):
+        c = harness.connect(q.url)
+        for lease, i in ids:
+            c.request("POST", "/ack?lease=%s&id=%d" % (lease, i))
+            self.assertEqual(c.getresponse().read(), b'{"acked":1}\n', "message %d of %d" % (i, len(ids)))
+        c.close()
+
+    def check_any_order(self, *args):
+        """Removals of such messages take many times their room, in an order that gives back none of it until the end, and
+        whatever is given back something else takes: they are said in bits then. A kill forgets none of them."""
+        args = ("--segment-bytes=64K", "--max-mget=100000", *args)
+        self.disk.take((4 << 20) - (320 << 10))
+        q = self.open(*args)
+        n = self.fill_with_short(q, 8)
+        self.disk.take_the_rest()
+        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
+        self.assertEqual([number(text) for _, _, text in got], list(range(n)))
+        ids = [(lease, i) for i, _, _ in got]
+        self.ack_one_by_one(q, ids[:n // 2:-1])
+        self.disk.take_the_rest()
+        q.kill9()
+        self.disk.take_the_rest()
+        q = self.open(*args)
+        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
+        self.assertEqual([number(text) for _, _, text in got], list(range(n // 2 + 1)))
+        self.ack_one_by_one(q, [(lease, i) for i, _, _ in got])
+        self.assertEqual(self.numbers(q)["depth"], 0)
+        wait_until(lambda: q.post("/put", b"behind").status == 200, "puts to be taken again")
+        q.kill9()
+        q = self.open(*args)
+        self.assertEqual([text for _, _, text in self.reserve(q, "items=10")[1]], [b"behind"])
+        self.assertGreater(self.numbers(q)["next_id"], str(n))
+
+    def test_short_messages_in_any_order(self):
+        self.check_any_order("--sync=never")
+
+    def test_short_messages_in_any_order_synced(self):
+        self.check_any_order("--sync=0")
+
     def test_a_queue_that_found_no_room_leaves_nothing(self):
         """It is no queue of the next start, which has no more room for it and others to serve."""
         q = self.open("--max-queues=2")
@@ -125,6 +172,23 @@ class DiskFullTest(QueueTest):
         self.disk.give_back()
         self.expect(q.post("/put?queue=a", b"x"), 200)
         self.expect(q.post("/put?queue=b", b"x"), 503, "too-many-queues")
+
+
+    def test_a_start_that_finds_no_room_may_be_tried_again(self):
+        q = self.open("--max-queues=2")
+        self.expect(q.post("/put", b"kept"), 200)
+        q.stop()
+        other = self.disk.path("data", "queues", "d")
+        os.mkdir(other)
+        open(os.path.join(other, "gone"), "w").close()  # what was begun, but no segment yet
+        self.disk.take_the_rest()
+        args = ("--port=0", "--data-dir=" + self.disk.path("data"))
+        refused = self.run_program("simplequeue", *args)
+        self.assertEqual(refused.returncode, 75, refused.stderr)
+        self.assertIn(b"cannot begin a segment", refused.stderr)
+        self.disk.give_back()
+        q = self.open()
+        self.assertEqual(self.reserve(q, "items=5")[1], [(1, 1, b"kept")])
 
 
 if __name__ == "__main__":

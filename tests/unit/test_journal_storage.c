@@ -341,6 +341,31 @@ static void test_a_full_file_system_heals(void **state)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
+/* What lies behind the end goes with the cut, and the room that was reserved there would too: on a full disk nothing could be
+ * said any more. */
+static void test_a_cut_gives_nothing_of_the_reserve_away(void **state)
+{
+    struct fixture *f = *state;
+    struct stat st;
+    put(f, "kept");
+    char *path = last_segment_path(f);
+    kill_into_copy(f);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(fstat(fd, &st), 0);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, st.st_size + 300000) == 0) {
+        assert_int_equal(pwrite(fd, "torn", 4, st.st_size), 4);
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        assert_true(journal_cut_bytes(f->j) > 0);
+        assert_true(f->j->writer.found >= (uint64_t)st.st_size + 290000);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_true((uint64_t)st.st_blocks * 512 >= f->j->writer.found);
+    } else {
+        assert_int_equal(try_open(f), JOURNAL_OK);
+    }
+    close(fd);
+    free(path);
+}
+
 static void test_a_trimmed_segment_is_used_again(void **state)
 {
     struct fixture *f = *state;
@@ -561,6 +586,7 @@ int main(void)
         T(test_no_segment_begins_during_a_sync),
         T(test_what_latches_and_what_heals),
         T(test_a_full_file_system_heals),
+        T(test_a_cut_gives_nothing_of_the_reserve_away),
         T(test_a_trimmed_segment_is_used_again),
         T(test_a_torn_write_in_a_used_file_is_cut),
         T(test_a_beginning_in_a_used_file_is_no_tear),

@@ -17,13 +17,15 @@
 static char dir[64];
 static struct queues *set;
 static struct named_queue *q;
-static int fail_with; /* errno of every write, 0: none fails */
+static int fail_with; /* errno of every write, 0: none fails; */
+static int bits_fail; /* of one of a single byte, which a message's bit is, this instead */
 static struct io_ops faulty;
 
 static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    if (fail_with) {
-        errno = fail_with;
+    int fails = n == 1 ? bits_fail : fail_with;
+    if (fails) {
+        errno = fails;
         return -1;
     }
     return io_system.pwrite(fd, p, n, at);
@@ -68,7 +70,7 @@ static int setup(void **state)
     faulty = io_system;
     faulty.pwrite = faulty_pwrite;
     io = &faulty;
-    fail_with = 0;
+    fail_with = bits_fail = 0;
     open_set();
     return 0;
 }
@@ -185,7 +187,7 @@ static void refused_acks(void **state)
     int errors[] = {ENOSPC, EIO};
     enum queue_result results[] = {QUEUE_NO_SPACE, QUEUE_LATCHED};
     for (size_t i = 0; i < 2; i++) {
-        fail_with = errors[i];
+        fail_with = bits_fail = errors[i];
         assert_int_equal(named_queue_ack(q, lease, &first, 1, at(3), note, NULL), QUEUE_OK);
         assert_int_equal(state_of()->n[MESSAGE_BUSY], 1);
         flush();
@@ -193,7 +195,7 @@ static void refused_acks(void **state)
         assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
     }
     assert_non_null(named_queue_failure(q));
-    fail_with = 0;
+    fail_with = bits_fail = 0;
     assert_int_equal(named_queue_ack(q, lease, &second, 1, at(3), note, NULL), QUEUE_LATCHED);
     assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
     id_ranges_free(&ids);
@@ -271,6 +273,84 @@ static void every_record_recovers(void **state)
     id_ranges_free(&ids);
 }
 
+/* All is acknowledged on a full disk, which gives the oldest segment back although the record of the lease numbers in it finds no room
+ * elsewhere. */
+static void bits_let_go_of_segments(void **state)
+{
+    struct id_ranges ids = {0};
+    static char long_text[70001];
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    put("a");
+    put(long_text);
+    flush();
+    put_at += 2;
+    put("b");
+    flush();
+    lease_now = reserve_all(&ids);
+    fail_with = ENOSPC;
+    for (uint64_t id = 3; id > 0; id--)
+        ack(id);
+    flush();
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(outcomes[i].result, QUEUE_OK);
+    assert_true(journal_earliest(named_queue_journal(q)) > 70000);
+    assert_null(named_queue_failure(q));
+    fail_with = 0;
+    reopen();
+    assert_int_equal(queue_depth(named_queue_core(q)), 0);
+    assert_int_equal(state_of()->next_id, 4);
+    id_ranges_free(&ids);
+}
+
+/* As where the records behind a message's were appended before it was committed, and its own is trimmed. */
+static void the_last_id_may_be_in_the_bits_alone(void **state)
+{
+    char path[128], error[256], id[JOURNAL_ID_TEXT];
+    struct id_range last = {7, 7};
+    (void)state;
+    put("a");
+    flush();
+    snprintf(id, sizeof id, "%s", named_queue_id(q));
+    queues_free(&set);
+    snprintf(path, sizeof path, "%s/queues/default", dir);
+    struct gone *g = gone_open(path, id, false, error, sizeof error);
+    assert_non_null(g);
+    assert_int_equal(gone_set(g, &(struct id_ranges){.at = &last, .n = 1, .count = 1}), 0);
+    gone_free(&g);
+    open_set();
+    assert_int_equal(state_of()->next_id, 8);
+    assert_int_equal(state_of()->n[MESSAGE_READY], 1);
+}
+
+/* Whether a bit is there is not known any more: nothing is said by bits, and the queue says that it is not well. */
+static void failing_bits_latch(void **state)
+{
+    struct id_ranges ids = {0};
+    (void)state;
+    put("a");
+    put("b");
+    flush();
+    lease_now = reserve_all(&ids);
+    fail_with = ENOSPC;
+    bits_fail = EIO;
+    ack(1);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_LATCHED);
+    assert_non_null(strstr(named_queue_failure(q), "gone: "));
+    bits_fail = 0;
+    ack(2);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_NO_SPACE);
+    fail_with = 0;
+    ack(2);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+    id_ranges_free(&ids);
+    reopen();
+    assert_int_equal(state_of()->n[MESSAGE_READY], 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -280,6 +360,9 @@ int main(void)
         TEST(full_disk),
         TEST(refused_acks),
         TEST(every_record_recovers),
+        TEST(bits_let_go_of_segments),
+        TEST(the_last_id_may_be_in_the_bits_alone),
+        TEST(failing_bits_latch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

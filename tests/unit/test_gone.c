@@ -1,0 +1,182 @@
+/* gone: what is marked is there in the next life, across blocks; what a disk without room refuses, and what a failing one does. */
+#include "gone.h"
+
+#include "io.h"
+#include "shell.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JOURNAL "0123456789abcdef0123456789abcdef"
+#define OTHER "0123456789abcdef0123456789abcdee"
+
+static char dir[64];
+static struct gone *g;
+static struct io_ops faulty;
+static int write_errno, allocate_errno, sync_errno;
+static int syncs;
+
+static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    errno = write_errno;
+    return write_errno ? -1 : io_system.pwrite(fd, p, n, at);
+}
+
+static int faulty_fallocate(int fd, int mode, off_t at, off_t length)
+{
+    errno = allocate_errno;
+    return allocate_errno ? -1 : io_system.fallocate(fd, mode, at, length);
+}
+
+static int faulty_fdatasync(int fd)
+{
+    syncs++;
+    errno = sync_errno;
+    return sync_errno ? -1 : io_system.fdatasync(fd);
+}
+
+static void open_for(const char *journal)
+{
+    char error[256];
+    gone_free(&g);
+    g = gone_open(dir, journal, true, error, sizeof error);
+    assert_non_null(g);
+}
+
+static int make(void **state)
+{
+    (void)state;
+    faulty = io_system;
+    faulty.pwrite = faulty_pwrite;
+    faulty.fallocate = faulty_fallocate;
+    faulty.fdatasync = faulty_fdatasync;
+    write_errno = allocate_errno = sync_errno = syncs = 0;
+    io = &faulty;
+    snprintf(dir, sizeof dir, "/tmp/test_gone.XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    open_for(JOURNAL);
+    return 0;
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    gone_free(&g);
+    io = &io_system;
+    shell("rm -rf %s", dir);
+    return 0;
+}
+
+static int set(uint64_t first, uint64_t last)
+{
+    struct id_range range = {first, last};
+    return gone_set(g, &(struct id_ranges){.at = &range, .n = 1, .count = last - first + 1});
+}
+
+static void note(struct id_range range, void *arg)
+{
+    id_ranges_add_range(arg, range);
+}
+
+/* What is marked from there on is exactly these ranges; one that goes over a block's end comes in two. */
+static void expect(uint64_t from, const struct id_range *ranges, size_t n)
+{
+    struct id_ranges found = {0};
+    assert_int_equal(gone_each(g, from, note, &found), 0);
+    assert_int_equal(found.n, n);
+    assert_memory_equal(found.at, ranges, n * sizeof *ranges);
+    id_ranges_free(&found);
+}
+
+static void marks_are_kept(void **state)
+{
+    const uint64_t hole = UINT64_C(1) << 32, end = GONE_BLOCK_IDS;
+    const struct id_range all[] = {{1, 1}, {9, 20}, {end - 3, 2 * end + 1}, {hole + 7, hole + 7}};
+    (void)state;
+    expect(0, NULL, 0);
+    assert_true(gone_reserve(g, 1, 3 * end) && gone_reserve(g, hole, hole + 9));
+    expect(0, NULL, 0);
+    for (size_t i = 4; i-- > 0;)
+        assert_int_equal(set(all[i].first, all[i].last), 0);
+    assert_int_equal(syncs, 4);
+    for (int i = 0; i < 2; i++) {
+        expect(0, all, 4);
+        expect(hole, all + 3, 1);
+        expect(12, (struct id_range[]){{12, 20}, all[2], all[3]}, 3);
+        open_for(JOURNAL);
+    }
+    assert_int_equal(set(10, 11), 0);
+    expect(0, all, 4);
+}
+
+static void another_journals_marks_count_for_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(set(5, 5), 0);
+    open_for(OTHER);
+    expect(0, NULL, 0);
+    assert_int_equal(set(6, 6), 0);
+    expect(0, (struct id_range[]){{6, 6}}, 1);
+    open_for(JOURNAL);
+    expect(0, NULL, 0);
+}
+
+static uint64_t disk_blocks(void)
+{
+    char path[128];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/gone", dir);
+    assert_int_equal(stat(path, &st), 0);
+    return (uint64_t)st.st_blocks * 512 / GONE_BLOCK;
+}
+
+static void what_is_below_is_given_back(void **state)
+{
+    (void)state;
+    assert_true(gone_reserve(g, 1, 100 * GONE_BLOCK_IDS - 1));
+    assert_int_equal(set(50 * GONE_BLOCK_IDS, 50 * GONE_BLOCK_IDS), 0);
+    uint64_t before = disk_blocks();
+    gone_forget(g, 50 * GONE_BLOCK_IDS + 5);
+    assert_true(before < 100 || disk_blocks() <= before - 50); /* < 100: nothing is reserved here */
+    expect(0, (struct id_range[]){{50 * GONE_BLOCK_IDS, 50 * GONE_BLOCK_IDS}}, 1);
+    open_for(JOURNAL);
+    expect(0, (struct id_range[]){{50 * GONE_BLOCK_IDS, 50 * GONE_BLOCK_IDS}}, 1);
+}
+
+static void a_lack_of_room_is_told_and_heals(void **state)
+{
+    (void)state;
+    write_errno = ENOSPC;
+    assert_false(gone_reserve(g, 1, 10)); /* not even for the header */
+    write_errno = 0;
+    allocate_errno = EDQUOT;
+    assert_false(gone_reserve(g, 1, 10));
+    allocate_errno = EOPNOTSUPP;
+    assert_true(gone_reserve(g, 1, 10));
+    allocate_errno = ENOSPC;
+    assert_true(gone_reserve(g, 11, GONE_BLOCK_IDS - 1));
+    assert_false(gone_reserve(g, GONE_BLOCK_IDS - 1, GONE_BLOCK_IDS));
+    allocate_errno = 0;
+    assert_true(gone_reserve(g, GONE_BLOCK_IDS - 1, GONE_BLOCK_IDS));
+    write_errno = ENOSPC;
+    assert_int_equal(set(3, 3), -1);
+    assert_int_equal(errno, ENOSPC);
+    write_errno = 0;
+    sync_errno = EIO;
+    assert_int_equal(set(4, 4), -1);
+    assert_int_equal(errno, EIO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(marks_are_kept, make, clean_up),
+        cmocka_unit_test_setup_teardown(another_journals_marks_count_for_nothing, make, clean_up),
+        cmocka_unit_test_setup_teardown(what_is_below_is_given_back, make, clean_up),
+        cmocka_unit_test_setup_teardown(a_lack_of_room_is_told_and_heals, make, clean_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
