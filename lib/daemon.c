@@ -78,6 +78,7 @@ void daemon_set_ready(struct daemon *d)
     d->ready = true;
     log_info("ready");
     sd_notify(0, "READY=1\nSTATUS=ready");
+    daemon_tell_starter();
 }
 
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
@@ -399,12 +400,29 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }
 
+/* For --help: its endpoints. */
+static char *describe_routes(const struct http_route *routes)
+{
+    struct buf out = {0};
+    if (routes == NULL)
+        return NULL;
+    buf_append_str(&out, "Its endpoints, beside /ping, /health, /stats, /metrics and / of every daemon:\n\n");
+    for (const struct http_route *r = routes; r->path != NULL; r++)
+        if (r->help != NULL)
+            buf_printf(&out, "  %-12s %s\n", r->path, r->help);
+    char *text = bytes_dup(buf_bytes(&out));
+    buf_free(&out);
+    return text;
+}
+
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
 {
     struct option_row rows[DAEMON_MAX_ROWS];
+    char *endpoints = describe_routes(spec->routes);
     struct options_spec options = {.program = spec->name,
         .summary = spec->summary,
         .operands = spec->operands,
+        .more = endpoints,
         .rows = {daemon_rows(spec->default_port, rows), spec->options, NULL}};
     struct options *o;
     int status = EX_OK;
@@ -423,5 +441,6 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         break;
     }
     options_free(&o);
+    free(endpoints);
     return status;
 }

@@ -12,6 +12,7 @@
  *    logged as `listening address=A port=N` (or `listening unix=PATH`) before the daemon is ready.
  * 2. From the first moment /ping and /health answer; routes flagged HTTP_ROUTE_WHEN_READY answer 503 until
  *    daemon_set_ready. Readiness is told by READY=1 to NOTIFY_SOCKET, by the log line `ready`, by /health.
+ *    With --daemon the process that was started ends then, or with the status of a daemon that ended before.
  * 3. A second SIGTERM, or drain_timeout after the first, ends the drain: exit 75 with what was left undone
  *    logged; nothing acknowledged depends on the drain.
  * 4. SIGHUP calls spec->hangup. SIGPIPE is ignored. Signal handlers (evsignal) run in the loop.

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,7 +114,7 @@ static const struct option_row common_rows[] = {
         .flags = OPTION_WARN_OBSOLETE | OPTION_COMMAND_LINE,
         .fallback = "false",
         .letter = 'd',
-        .help = "go into the background"},
+        .help = "go into the background once it is ready"},
     {.name = NULL},
 };
 
@@ -157,13 +158,57 @@ void daemon_raise_file_limit(void)
     }
 }
 
+static int waits_for_ready = -1; /* --daemon: the end of a pipe on which the process that was started waits */
+
+/* The status that process ends with: the daemon's, if that ends before it is ready. */
+static int status_of_start(pid_t child, int fd)
+{
+    char ready;
+    int status;
+    ssize_t n;
+    do
+        n = read(fd, &ready, 1);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        return EX_OK;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return EXIT_FAILURE;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
+static int go_into_background(void)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child > 0) {
+        close(ends[1]);
+        _exit(status_of_start(child, ends[0]));
+    }
+    close(ends[0]);
+    waits_for_ready = ends[1];
+    return child < 0 || setsid() < 0 ? -1 : 0;
+}
+
+void daemon_tell_starter(void)
+{
+    if (waits_for_ready < 0)
+        return;
+    ssize_t told = write(waits_for_ready, "r", 1);
+    (void)told; /* whoever waited may be gone */
+    close(waits_for_ready);
+    waits_for_ready = -1;
+}
+
 int daemon_enter(const struct options *o, struct config_error *error)
 {
     const char *root = options_string(o, "root");
     daemon_raise_file_limit();
     if (root != NULL && chdir(root) != 0)
         return fail(error, EX_CONFIG, "cannot enter the directory", root);
-    if (options_bool(o, "daemon") && daemon(1, 1) != 0)
+    if (options_bool(o, "daemon") && go_into_background() != 0)
         return fail(error, EXIT_FAILURE, "cannot go into the", "background");
     return 0;
 }

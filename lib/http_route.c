@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define LOGGED_TARGET 1000 /* bytes of it in a line of the log */
 #define PARAM_SHOWN 64     /* bytes of a parameter's name in a refusal */
@@ -221,7 +222,7 @@ static bool has_token(const struct http_request *req)
 {
     struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
     struct bytes token = bytes_str(req->conn->server->auth_token);
-    if (!bytes_starts_with(given, scheme) || token.len == 0)
+    if (given.len < scheme.len || strncasecmp(given.ptr, scheme.ptr, scheme.len) != 0 || token.len == 0)
         return false;
     return equal_in_constant_time(bytes_of(given.ptr + scheme.len, given.len - scheme.len), token);
 }
@@ -314,6 +315,12 @@ static const struct url_param *strange_param(const struct http_request *req)
     return NULL;
 }
 
+static bool takes_method(const struct http_request *req)
+{
+    const struct http_route *row = req->endpoint->row;
+    return (row->methods & req->method) && !(req->is_head && (row->flags & HTTP_ROUTE_NO_HEAD));
+}
+
 static enum http_refusal judge(struct http_request *req)
 {
     struct http_server *s = req->conn->server;
@@ -322,7 +329,7 @@ static enum http_refusal judge(struct http_request *req)
     req->endpoint = find_row(s, bytes_of(req->path.ptr, req->path.len - 1), req);
     if (!req->endpoint)
         return HTTP_REFUSED_UNKNOWN;
-    if (!(req->endpoint->row->methods & req->method))
+    if (!takes_method(req))
         return HTTP_REFUSED_METHOD;
     enum http_refusal refusal = judge_access(req);
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
@@ -366,9 +373,10 @@ static void add_allow(struct http_request *req)
 {
     static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
     struct buf list = {0};
+    bool no_head = req->endpoint->row->flags & HTTP_ROUTE_NO_HEAD;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (req->allowed & (1u << i))
-            buf_printf(&list, "%s%s", list.len ? ", " : "", names[i]);
+            buf_printf(&list, "%s%s", list.len ? ", " : "", i == 0 && no_head ? "GET" : names[i]);
     }
     http_add_header(req, "Allow", "%.*s", (int)list.len, list.ptr);
     buf_free(&list);

@@ -14,7 +14,7 @@
  *    is answered 400 and the connection closed: nothing behind it is parsed. HTTP/1.1 without one Host: 400.
  * 4. A client that sends no complete request header for header_timeout, no body byte for body_timeout, or
  *    takes nothing of a reply for write_timeout (not while a stream has nothing to send) is closed.
- * 5. HEAD is served by the GET handler, the body withheld. Routes answer 405 with Allow for other methods.
+ * 5. HEAD is served by the GET handler, the body withheld, but where that does more than look. Routes answer 405 with Allow for other methods.
  * 6. Expect: 100-continue is answered before the body is read, unless the headers alone are refused.
  * 7. Past max_connections a connection gets 503 with Retry-After and is closed. So does one past the descriptors that are
  *    for connections: a quarter of RLIMIT_NOFILE, at most 256, is left to the daemon's own files. Should those take all,
@@ -62,6 +62,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_PREFIX 2      /* `path` is a prefix; the rest is http_path_rest */
 #define HTTP_ROUTE_WHEN_READY 4  /* 503 with the reason until the daemon is ready */
 #define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
+#define HTTP_ROUTE_NO_HEAD 16    /* its GET does more than look, so HEAD gets 405 */
 
 struct http_route {
     const char *path;

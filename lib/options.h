@@ -66,6 +66,7 @@ struct options_spec {
     const char *usage;    /* what people type to run it; NULL: "millrace PROGRAM" */
     const char *summary;  /* one line for --help */
     const char *operands; /* for --help, "FILE..."; NULL: operands are refused */
+    const char *more;     /* the end of --help, whole lines; NULL: nothing */
     const struct option_row
         *rows[OPTIONS_MAX_TABLES]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
 };

@@ -78,6 +78,8 @@ void options_print_help(const struct options *o, struct buf *out)
         "Each is also a setting under [%s] in the file that --config names, and in the environment as\n"
         "MILLRACE_<PROGRAM>_<OPTION>; the command line wins, then the environment, then the file.\n",
         spec->program);
+    if (spec->more != NULL)
+        buf_printf(out, "\n%s", spec->more);
 }
 
 void options_print_settings(const struct options *o, struct buf *out)

@@ -82,8 +82,6 @@ bool param_separator(struct http_request *req, struct bytes fallback, struct byt
  * queue: then `handler` is called once more, so it has changed nothing before. */
 struct named_queue *obtain_queue(
     struct app *app, struct http_request *req, const char *name, http_handler *handler);
-/* HEAD withholds the reply, so what it took or leased would be lost: 405. True when that was answered. */
-bool refuse_head(struct http_request *req);
 void add_queue_id(struct http_request *req, const struct named_queue *q);
 /* How a result other than QUEUE_OK is answered. */
 struct refusal {

@@ -76,15 +76,6 @@ void add_queue_id(struct http_request *req, const struct named_queue *q)
     http_add_header_text(req, "X-Millrace-Queue-Id", named_queue_id(q));
 }
 
-bool refuse_head(struct http_request *req)
-{
-    if (!http_is_head(req))
-        return false;
-    http_add_header_text(req, "Allow", "GET, POST");
-    http_problem(req, 405, "method-not-allowed", "use GET or POST", "HEAD would lose what it takes");
-    return true;
-}
-
 bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1])
 {
     return http_param_name(req, "queue", QUEUES_DEFAULT, name);
@@ -161,15 +152,22 @@ void pending_free_spare(struct app *app)
 #define MARKS "producer mark next"
 #define ROUTE(path_, handler_, params_, help_)                                                               \
     {                                                                                                        \
+        .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY | HTTP_ROUTE_NO_HEAD,        \
+        .handler = (handler_), .params = (params_), .help = (help_)                                          \
+    }
+
+#define LOOK(path_, handler_, params_, help_)                                                                \
+    {                                                                                                        \
         .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY, .handler = (handler_),      \
         .params = (params_), .help = (help_)                                                                 \
     }
 
 /* Its clients may send parameters that bitly's passed over too. */
-#define BITLYS(path_, handler_, params_, help_)                                                              \
+#define BITLYS(path_, flags_, handler_, params_, help_)                                                      \
     {                                                                                                        \
-        .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY | HTTP_ROUTE_LENIENT,        \
-        .handler = (handler_), .params = (params_), .help = (help_)                                          \
+        .path = (path_), .methods = GET_OR_POST,                                                             \
+        .flags = HTTP_ROUTE_WHEN_READY | HTTP_ROUTE_LENIENT | (flags_), .handler = (handler_),               \
+        .params = (params_), .help = (help_)                                                                 \
     }
 
 #define ACT(path_, handler_, params_, help_)                                                                 \
@@ -179,11 +177,14 @@ void pending_free_spare(struct app *app)
     }
 
 const struct http_route app_routes[] = {
-    BITLYS("/put", http_put, "queue data delay " MARKS, "put one message: ?data= or the body, ?delay="),
-    BITLYS("/mput", http_mput, "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
-    BITLYS("/get", http_get, "queue", "take one message"),
-    BITLYS("/mget", http_mget, "queue items separator", "take messages: ?items=&separator="),
-    BITLYS("/dump", http_dump, "queue from", "the ready messages, left where they are: ?from="),
+    BITLYS("/put", HTTP_ROUTE_NO_HEAD, http_put, "queue data delay " MARKS,
+        "put one message: ?data= or the body, ?delay="),
+    BITLYS("/mput", HTTP_ROUTE_NO_HEAD, http_mput, "queue data separator delay " MARKS,
+        "put messages: ?separator=&delay="),
+    BITLYS("/get", HTTP_ROUTE_NO_HEAD, http_get, "queue", "take one message"),
+    BITLYS(
+        "/mget", HTTP_ROUTE_NO_HEAD, http_mget, "queue items separator", "take messages: ?items=&separator="),
+    BITLYS("/dump", 0, http_dump, "queue from", "the ready messages, left where they are: ?from="),
     ROUTE("/reserve", http_reserve, "queue items lease wait reader epoch ack",
         "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
     ROUTE("/ack", http_ack, "queue lease id", "leased messages are done: ?lease=&id="),
@@ -191,14 +192,14 @@ const struct http_route app_routes[] = {
     ROUTE("/bury", http_bury, "queue lease id reason", "leased messages are put aside: ?lease=&id=&reason="),
     ROUTE("/touch", http_touch, "queue lease extend", "a lease lasts longer: ?lease=&extend="),
     ROUTE("/release", http_release, "queue reader", "end a reader's leases: ?reader="),
-    ROUTE("/producer", http_producer, "queue producer", "how far a producer has got: ?producer="),
-    ROUTE("/dead", http_dead, "queue items from", "the buried messages: ?items=&from="),
+    LOOK("/producer", http_producer, "queue producer", "how far a producer has got: ?producer="),
+    LOOK("/dead", http_dead, "queue items from", "the buried messages: ?items=&from="),
     ROUTE("/kick", http_kick, "queue items", "buried messages are ready again: ?items="),
     ACT("/pause", http_pause, "queue for", "nothing is taken or leased: ?for=MS, 0 ends it"),
     ACT("/empty", http_empty, "queue", "drop the ready messages"),
     {.path = "/exit",
         .methods = GET_OR_POST,
-        .flags = HTTP_ROUTE_NEEDS_TOKEN,
+        .flags = HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD,
         .handler = http_exit,
         .help = "stop the daemon, as SIGTERM does"},
     {0},

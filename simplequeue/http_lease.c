@@ -277,7 +277,7 @@ void http_reserve(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     struct bytes ack;
-    struct waiter *w = refuse_head(req) ? NULL : new_waiter(app, req);
+    struct waiter *w = new_waiter(app, req);
     if (!w || waiting_answer_stale(w, queues_find(app->queues, w->queue)))
         return;
     if (!http_param(req, "ack", &ack)) {

@@ -88,7 +88,7 @@ static void take_on(struct http_request *req, void *arg)
 static void take(struct app *app, struct http_request *req, size_t items, struct bytes separator)
 {
     char name[NAME_MAX_BYTES + 1];
-    if (refuse_head(req) || !param_queue(req, name))
+    if (!param_queue(req, name))
         return;
     struct take t = {.app = app, .q = queues_find(app->queues, name), .items = items, .separator = separator};
     size_t most = APP_REPLY_BYTES / (separator.len + 1);

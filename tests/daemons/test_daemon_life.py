@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -151,6 +152,24 @@ class DaemonLife(harness.MillraceTest):
         second = self.daemon("echo_daemon", "--data_dir", self.path("d"), env={"NOTIFY_SOCKET": self.path("nobody")})
         d.stop()
         second.wait_ready().stop()
+
+    def test_background(self):
+        """What was started ends when the daemon is ready, or with its status when it never will be."""
+        args = ("echo_daemon", "--daemon", "--data_dir", self.path("d"))
+        d = self.daemon(*args)
+        self.assertEqual(d.process.wait(harness.PATIENCE), 0, d.log)
+        with open(self.path("d", "lock")) as lock:
+            pid = int(lock.readline())
+        self.addCleanup(lambda: "stopped" in d.log or os.kill(pid, signal.SIGKILL))
+        self.assertNotEqual(pid, d.pid)
+        self.assertIn(" info simplequeue ready", d.log)
+        d.url = "http://127.0.0.1:" + re.search(r"listening.* port=(\d+)", d.log)[1]
+        self.assertEqual(d.post("/echo", b"x").body, b"x")
+        second = self.daemon(*args)
+        self.assertEqual(second.process.wait(harness.PATIENCE), 78, second.log)
+        self.assertIn(str(pid), second.log)
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: "stopped" in d.log, "the daemon to stop")
 
     def test_token(self):
         token = self.write("token", "s3cret\n")

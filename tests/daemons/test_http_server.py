@@ -436,7 +436,8 @@ class Access(Probe):
         self.assertEqual(self.p.get("/ping").status, 200)
         self.assertEqual(self.p.get("/health").status, 200)
         right = {"Authorization": "Bearer secret"}
-        self.assertEqual(self.p.get("/echo", headers=right).status, 200)
+        for given in (right, {"Authorization": "bearer secret"}, {"authorization": "BEARER secret"}):
+            self.assertEqual(self.p.get("/echo", headers=given).status, 200, given)
         self.assertEqual(self.p.post("/act", headers=right).status, 200)
 
     def test_acts(self):

@@ -175,9 +175,16 @@ class Everywhere:
     def test_head_takes_nothing(self):
         q = self.queue()
         q.post("/put", b"x")
-        for target in ("/get", "/mget?items=5", "/reserve"):
-            self.assertEqual(harness.request(q.url, "HEAD", target).status, 405)
-        self.assertEqual((self.numbers(q)["ready"], self.numbers(q)["leases"]), (1, 0))
+        lease, _ = self.reserve(q, "reader=r")
+        leased = "lease=%s&id=1" % lease
+        for target in ("/get", "/mget?items=5", "/reserve", "/put?data=y", "/mput?data=y", "/ack?" + leased, "/nack?" + leased,
+                       "/bury?" + leased, "/touch?lease=%s&extend=1" % lease, "/release?reader=r", "/kick"):
+            refused = harness.request(q.url, "HEAD", target)
+            self.assertEqual((refused.status, refused.header("Allow")), (405, "GET, POST"), target)
+        for target in ("/stats", "/dump", "/dead", "/producer?producer=p", "/ping"):
+            self.assertEqual(harness.request(q.url, "HEAD", target).status, 200, target)
+        numbers = self.numbers(q)
+        self.assertEqual((numbers["puts"], numbers["leased"], numbers["leases"]), (1, 1, 1))
 
     def test_a_body_that_never_ends_stores_nothing(self):
         q = self.queue("--body-timeout=300ms")
