@@ -15,16 +15,17 @@ from queue_test import InMemory, OnDisk, QueueTest
 
 class NngTest(QueueTest):
     scheme = "tcp"
+    socket = "socket"
 
     def listening(self, *args):
         """(the daemon, its URL)."""
-        url = "tcp://127.0.0.1:0" if self.scheme == "tcp" else "ipc://" + self.path("socket")
+        url = "tcp://127.0.0.1:0" if self.scheme == "tcp" else "ipc://" + self.path(self.socket)
         q = self.queue("--nng-listen=" + url, *args)
         return q, self.url_of(q)
 
     def url_of(self, q):
         if self.scheme == "ipc":
-            return "ipc://" + self.path("socket")
+            return "ipc://" + self.path(self.socket)
         return "tcp://127.0.0.1:" + re.search(r"bound_port=(\d+)", q.log).group(1)
 
     def requester(self, url):
@@ -202,7 +203,7 @@ class CommitTest(OnDisk, NngTest):
     """With a policy that makes commits slow enough to look at what is not committed; slower, if need be."""
 
     def syncing(self, seconds, *args):
-        self.data = self.path("data-%g" % seconds)
+        self.data, self.socket = self.path("data-%g" % seconds), "socket-%g" % seconds
         return self.listening("--sync=%d" % (seconds * 1000), *args)
 
     def queue(self, *args, **kw):
@@ -275,6 +276,10 @@ class CommitTest(OnDisk, NngTest):
         self.assertGreater(most, 32)
         for r in senders:
             self.assertEqual(sorted(r.receive()[0] for _ in range(40)), list(range(1, 41)))
+
+
+class CommitOverIpc(CommitTest):
+    scheme = "ipc"
 
 
 class KillTest(OnDisk, NngTest):
