@@ -32,7 +32,8 @@
  *    Who only looks (journal_inspect) needs no lock.
  * 11. A lack of descriptors or memory says nothing of the storage. A read or a seek that meets one waits and is tried again,
  *    while others go on; nothing is called damaged, nothing latches. Without a descriptor for the next segment the
- *    newest grows.
+ *    newest grows. Reads of a set share eight descriptors, however many its readers are, and segments' files are given out
+ *    32 at a time: what would be one more is copied.
  * 12. What a repair left half done is JOURNAL_DAMAGED until another has finished it (journal_repair).
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
@@ -85,6 +86,7 @@ enum journal_result {
     JOURNAL_NEWER,
     JOURNAL_IN_USE, /* another opener has the directory */
     JOURNAL_IO,     /* the system refused: see the error text */
+    JOURNAL_LACK,   /* opening: out of descriptors at present; it can be tried again */
     JOURNAL_CLOSED, /* the set is being freed */
 };
 const char *journal_strerror(enum journal_result r);

@@ -39,9 +39,10 @@ enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed
 
 void cursor_close(struct cursor *c)
 {
-    if (c->fd >= 0)
+    if (c->fd >= 0 && !c->borrowed)
         io->close(c->fd);
     c->fd = -1;
+    c->borrowed = false;
     buf_free(&c->in);
     free(c->large.checksums);
     c->large.checksums = NULL;

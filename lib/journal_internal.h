@@ -43,7 +43,8 @@ void marks_free(struct marks *m);
 
 /* journal_cursor.c: frame by frame through one segment file */
 struct cursor {
-    int fd; /* -1: none */
+    int fd;        /* -1: none */
+    bool borrowed; /* it is one of the set's (journal_files.c): not to be closed here */
     uint64_t seed;
     uint64_t position; /* in the file, of the next frame */
     uint64_t offset;   /* logical, of the next frame's payload */
@@ -312,6 +313,26 @@ void locate_answer(struct job *job, struct journal_window *w);
 struct located *located_new(const struct journal_locate *how);
 void located_free(struct located **l);
 void segment_forget_file(struct segment *s); /* it is being freed */
+/* Files given out at most, of the process: past that what would be sent from others is copied. Replaceable for tests. */
+extern unsigned journal_lent_most;
+bool may_lend(const struct segment *s);
+
+/* journal_files.c */
+#define FILES_MOST 8
+struct read_file {
+    const struct segment *segment; /* NULL: free */
+    int fd;
+    uint64_t use;
+};
+struct read_files {
+    pthread_mutex_t lock;
+    struct read_file open[FILES_MOST];
+    uint64_t uses;
+};
+/* Reader thread: the segment's descriptor, to be asked for again for the next job; -1 with errno. */
+int files_open(struct journal_set *set, const struct segment *s);
+/* Its file is about to lose its name, or nobody reads it any more. Reader thread, and the owner while no read of it is under way. */
+void files_forget(struct journal_set *set, const struct segment *s);
 
 #define COMMITTERS 2
 struct committer {
@@ -343,6 +364,7 @@ void scrub_forget(struct journal *j); /* it is being closed */
 struct journal_set {
     struct journal_set_config config;
     struct scrub scrub;
+    struct read_files files;
     uint8_t boot[16];
     struct journal *journals;
     size_t pending_bytes;
@@ -455,7 +477,7 @@ void job_submit(struct journal *j, struct job *job);
 /* What the system lacks for a moment is no failure of the storage: then it is to be done again, in a while. */
 void job_read_failed(struct job *job, enum cursor_status status);
 extern usec_t journal_lack_pause; /* that while; replaceable for tests */
-/* Reader thread: opens the cursor, unless it is open. */
+/* Reader thread: gives the cursor its descriptor, for this job. */
 enum cursor_status job_enter(struct job *job);
 /* Reader thread: a step of looking for something begins at job->begin, or where the cursor is if that is further on ... */
 void job_begin(struct job *job);
@@ -473,6 +495,7 @@ void journal_push_segment(struct journal *j, struct segment *s);
 
 /* Whether it says that the system is out of descriptors or memory at present, and nothing of a file. */
 bool is_lack(int system);
+bool lacks_descriptors(int system);
 /* "TEXT: strerror" into a failure text. */
 void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
 

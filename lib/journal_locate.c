@@ -11,6 +11,9 @@
 
 #define CHUNK_MOST ((size_t)256 << 10)
 
+unsigned journal_lent_most = 32;
+static atomic_uint lent;
+
 struct journal_file {
     unsigned refs;
     int fd;
@@ -36,6 +39,7 @@ void journal_file_release(struct journal_file *f)
         return;
     if (f->segment)
         f->segment->file = NULL;
+    atomic_fetch_sub(&lent, 1);
     io->close(f->fd);
     free(f);
 }
@@ -148,12 +152,19 @@ bool locate_fill(struct job *job, enum cursor_status *status)
 
 /* On the owner's thread. */
 
+/* Reads that were begun together may lend a few more. */
+bool may_lend(const struct segment *s)
+{
+    return s->file || atomic_load(&lent) < journal_lent_most;
+}
+
 /* The segment has one descriptor for all who send from it. */
 static struct journal_file *lend(struct segment *s, int *fd)
 {
     s->lent = true;
     if (s->file)
         return journal_file_hold(s->file);
+    atomic_fetch_add(&lent, 1);
     s->file = mem_alloc(sizeof *s->file);
     *s->file = (struct journal_file){.refs = 1, .fd = *fd, .segment = s};
     *fd = -1;

@@ -48,7 +48,7 @@ static enum journal_result refuse(
     char text[JOURNAL_ERROR_TEXT];
     failure_set(text, path, what, system);
     snprintf(o->error, o->error_size, "%s", text);
-    return r;
+    return r == JOURNAL_IO && lacks_descriptors(system) ? JOURNAL_LACK : r;
 }
 
 static enum journal_result refuse_segment(
@@ -461,8 +461,10 @@ static void write_id_text(struct journal *j)
 
 static void journal_free(struct journal *j)
 {
-    for (size_t i = 0; i < j->n_segments; i++)
+    for (size_t i = 0; i < j->n_segments; i++) {
+        files_forget(j->set, j->segments[i]);
         segment_free(j->segments[i]);
+    }
     free(j->segments);
     marks_free(&j->marks);
     marks_free(&j->writer.marks);

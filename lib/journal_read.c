@@ -142,6 +142,7 @@ void job_submit(struct journal *j, struct job *job)
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
+    files_forget(j->set, job->segment);
     if (j->unlink_failed)
         return;
     int recycled = spare_recycle(j, job->segment);
@@ -231,9 +232,16 @@ static enum cursor_status take_more(struct job *job)
 enum cursor_status job_enter(struct job *job)
 {
     struct cursor *c = job->cursor;
-    if (c->fd >= 0)
-        return CURSOR_FRAME;
-    return cursor_open(c, job->segment->path, job->segment->seed, job->segment->base);
+    int fd = files_open(job->journal->set, job->segment);
+    if (fd < 0) {
+        c->system = errno;
+        return CURSOR_IO;
+    }
+    if (c->fd < 0)
+        cursor_begin(c, fd, job->segment->seed, job->segment->base);
+    c->fd = fd;
+    c->borrowed = true;
+    return CURSOR_FRAME;
 }
 
 void job_begin(struct job *job)
@@ -436,7 +444,7 @@ static void submit_read(
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
     job->not_before = not_before;
-    job->located = r->locates ? located_new(&r->how) : NULL;
+    job->located = r->locates && may_lend(r->segment) ? located_new(&r->how) : NULL;
     job->out = r->memory;
     r->memory = (struct buf){0};
     r->job = job;

@@ -31,6 +31,7 @@ const char *journal_strerror(enum journal_result r)
         [JOURNAL_NEWER] = "written by a newer version",
         [JOURNAL_IN_USE] = "in use by another process",
         [JOURNAL_IO] = "input or output failed",
+        [JOURNAL_LACK] = "out of file descriptors",
         [JOURNAL_CLOSED] = "the journal is being closed",
     };
     return (size_t)r < sizeof text / sizeof *text ? text[r] : "unknown error";
@@ -44,9 +45,14 @@ void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *wh
         snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s", path, what);
 }
 
+bool lacks_descriptors(int system)
+{
+    return system == EMFILE || system == ENFILE;
+}
+
 bool is_lack(int system)
 {
-    return system == EMFILE || system == ENFILE || system == ENOMEM;
+    return lacks_descriptors(system) || system == ENOMEM;
 }
 
 /* Without a boot id (not Linux, a bare chroot) all zeros: two such sessions count as one boot, which claims
@@ -138,6 +144,7 @@ static void init_conditions(struct journal_set *set)
     pthread_cond_init(&set->progress, NULL);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&set->lock, NULL);
+    pthread_mutex_init(&set->files.lock, NULL);
 }
 
 /* With one only, who waits awake keeps from running whom it waits for. */
@@ -312,6 +319,7 @@ void journal_set_free(struct journal_set **p)
     }
     free(set->places);
     pthread_mutex_destroy(&set->lock);
+    pthread_mutex_destroy(&set->files.lock);
     for (size_t i = 0; i < COMMITTERS; i++)
         pthread_cond_destroy(&set->committers[i].wake);
     pthread_cond_destroy(&set->synced);

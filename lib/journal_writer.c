@@ -224,7 +224,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
 /* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
 static bool can_stay(const struct journal *j, const struct batch *b, int system)
 {
-    return (system == EMFILE || system == ENFILE) && !passes_hole(j, b);
+    return lacks_descriptors(system) && !passes_hole(j, b);
 }
 
 static enum journal_result roll_when_due(struct journal *j, struct batch *b)

@@ -27,11 +27,28 @@ static void answer_unknown_stream(struct http_request *req, const char *name)
         "there is no stream %s", name);
 }
 
+/* Each is tried again by the next publish. */
+static void answer_not_made(
+    struct http_request *req, const char *name, enum streams_result why, const char *error)
+{
+    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
+    if (why == STREAMS_LACK)
+        http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
+            "out of file descriptors: cannot make the stream: %s", error);
+    else if (why == STREAMS_NO_SPACE)
+        http_problem(req, 503, "storage-full", "make room on the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
+    else
+        http_problem(req, 503, "storage-failed", "look at the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
+}
+
 static struct stream *make_stream(struct app *app, struct http_request *req, const char *name)
 {
     char error[256];
     struct stream *s = NULL;
-    switch (streams_obtain(app->streams, name, &s, error, sizeof(error))) {
+    enum streams_result r = streams_obtain(app->streams, name, &s, error, sizeof(error));
+    switch (r) {
     case STREAMS_OK:
         app_stream_came(app, s);
         break;
@@ -42,10 +59,10 @@ static struct stream *make_stream(struct app *app, struct http_request *req, con
         http_problem(req, 409, "too-many-streams", "raise max_streams", "there are %zu streams already",
             streams_count(app->streams));
         break;
+    case STREAMS_NO_SPACE:
+    case STREAMS_LACK:
     case STREAMS_STORAGE:
-        log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-        http_problem(req, 503, "storage-full", "look at the disk; the next publish tries again",
-            "cannot make the stream: %s", error);
+        answer_not_made(req, name, r, error);
         break;
     }
     return s;

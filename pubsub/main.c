@@ -94,9 +94,10 @@ static void take_opened(void *arg)
     char error[OPENING_ERROR_TEXT];
     if (!w->opening)
         return;
-    if (opening_finish(&w->opening, &w->app.cursors, error) != STREAMS_OK) {
+    enum streams_result r = opening_finish(&w->opening, &w->app.cursors, error);
+    if (r != STREAMS_OK) {
         log_error("cannot recover the streams", LOG_S("error", error));
-        daemon_fail(w->app.daemon, EX_CONFIG);
+        daemon_fail(w->app.daemon, r == STREAMS_NO_SPACE || r == STREAMS_LACK ? EX_TEMPFAIL : EX_CONFIG);
     } else if (!open_tap(w)) {
         daemon_fail(w->app.daemon, EX_CONFIG);
     } else {

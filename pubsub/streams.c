@@ -50,6 +50,13 @@ void streams_free(struct streams **ss)
     *ss = NULL;
 }
 
+static enum streams_result why_not(enum journal_result r)
+{
+    if (r == JOURNAL_NO_SPACE)
+        return STREAMS_NO_SPACE;
+    return r == JOURNAL_LACK ? STREAMS_LACK : STREAMS_STORAGE;
+}
+
 static enum streams_result open_one(
     struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
 {
@@ -65,7 +72,7 @@ static enum streams_result open_one(
     enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
     buf_free(&dir);
     if (r != JOURNAL_OK)
-        return STREAMS_STORAGE;
+        return why_not(r);
     if (ss->config.limits) {
         struct stream_limits limits = ss->config.limits(ss->config.limits_arg, name);
         stream_set_limits(*out, &limits);

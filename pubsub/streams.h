@@ -18,7 +18,9 @@ enum streams_result {
     STREAMS_OK,
     STREAMS_UNKNOWN,  /* and may not be made */
     STREAMS_TOO_MANY, /* max_streams */
-    STREAMS_STORAGE,  /* see the error text */
+    STREAMS_NO_SPACE, /* the disk is full: as STREAMS_STORAGE and STREAMS_LACK, see the error text */
+    STREAMS_LACK,     /* out of descriptors */
+    STREAMS_STORAGE,  /* the storage refuses */
 };
 
 struct streams_config {
@@ -37,7 +39,7 @@ struct streams *streams_new(const struct streams_config *config);
 /* Closes every stream; what is pending is committed and its callbacks run. */
 void streams_free(struct streams **ss);
 
-/* Opens what DIR/streams holds. Blocks. STREAMS_OK or STREAMS_STORAGE. */
+/* Opens what DIR/streams holds. Blocks. STREAMS_OK or one of those with an error text. */
 enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size);
 
 struct stream *streams_find(const struct streams *ss, const char *name); /* NULL: unknown */

@@ -83,7 +83,7 @@ static void recover_next(void *arg)
     case QUEUES_MORE:
         daemon_post(w->app.daemon, recover_next, w);
         break;
-    case QUEUES_NO_SPACE:
+    case QUEUES_LACKING:
     case QUEUES_FAILED:
         log_error("recovery failed", LOG_S("reason", error));
         daemon_fail(w->app.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);

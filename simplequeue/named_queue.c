@@ -28,6 +28,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_NOTHING] = "there is no such message",
         [QUEUE_TOO_MANY_QUEUES] = "there are as many queues as there may be",
         [QUEUE_LOADING] = "the messages are being read from disk",
+        [QUEUE_LACK] = "out of file descriptors",
     };
     return texts[r];
 }

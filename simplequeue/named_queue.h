@@ -43,6 +43,7 @@ enum queue_result {
     QUEUE_NOTHING,    /* nothing is ready, delayed or buried there */
     QUEUE_TOO_MANY_QUEUES,
     QUEUE_LOADING, /* being read from disk: see named_queue_prepare */
+    QUEUE_LACK,    /* out of descriptors: it was not made */
 };
 const char *queue_strerror(enum queue_result r);
 

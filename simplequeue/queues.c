@@ -129,7 +129,9 @@ static enum queue_result open_journal(
     size_t used = strlen(error);
     if (r == JOURNAL_DAMAGED && used < error_size)
         snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
-    return r == JOURNAL_NO_SPACE ? QUEUE_NO_SPACE : QUEUE_LATCHED;
+    if (r == JOURNAL_NO_SPACE)
+        return QUEUE_NO_SPACE;
+    return r == JOURNAL_LACK ? QUEUE_LACK : QUEUE_LATCHED;
 }
 
 /* The id that the queue has apart from its journal's, if any: a copy gets one here. */
@@ -157,9 +159,10 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
 {
     char *dir = directory_of(qs, config->name);
     enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
+    errno = 0;
     if (r == QUEUE_OK && open_beside(qs, dir, config, id, error, error_size) != 0) {
+        r = errno == EMFILE || errno == ENFILE ? QUEUE_LACK : QUEUE_LATCHED;
         journal_close(&config->journal);
-        r = QUEUE_LATCHED;
     }
     config->id = id;
     free(dir);
@@ -203,7 +206,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
     free(name);
     if (q)
         return QUEUES_MORE;
-    return result == QUEUE_NO_SPACE ? QUEUES_NO_SPACE : QUEUES_FAILED;
+    return result == QUEUE_NO_SPACE || result == QUEUE_LACK ? QUEUES_LACKING : QUEUES_FAILED;
 }
 
 struct named_queue *queues_find(const struct queues *qs, const char *name)

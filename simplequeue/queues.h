@@ -39,8 +39,8 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
 /* Commits what is under way, telling its outcome, and closes. */
 void queues_free(struct queues **qs);
 
-/* NO_SPACE: a failure that may pass. */
-enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_NO_SPACE, QUEUES_FAILED };
+/* LACKING: a failure that may pass, of room on the disk or of descriptors. */
+enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_LACKING, QUEUES_FAILED };
 /* Opens the next queue of the directory; blocks for that long. The last step waits until what it wrote is
  * committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);

@@ -1,5 +1,6 @@
 """One hundred subscribers, one of them slow and one stopped: the others get everything meanwhile, memory stays small, and
 the two lose nothing."""
+import json
 import os
 import resource
 import selectors
@@ -21,12 +22,13 @@ BLOCKS = 200
 class Reader:
     """A subscriber on HTTP/1.0: after the head nothing but the stream's bytes, in the form asked for."""
 
-    def __init__(self, path, received=None, parameters="", headers=""):
+    def __init__(self, path, received=None, parameters="", headers="", from_="earliest"):
         self.socket = socket.socket(socket.AF_UNIX)
         if received:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
         self.socket.connect(path)
-        self.socket.sendall(b"GET /sub?stream=s&from=earliest%s HTTP/1.0\r\n%s\r\n" % (parameters.encode(), headers.encode()))
+        target = "/sub?stream=s&from=%s%s" % (from_, parameters)
+        self.socket.sendall(("GET %s HTTP/1.0\r\n%s\r\n" % (target, headers)).encode())
         self.head, self.n, self.sum = b"", 0, 0
 
     def take(self, data):
@@ -90,10 +92,11 @@ class Slow(PubsubTest):
             c.request("GET", "/ping")
             self.assertEqual(c.getresponse().read(), b"OK")  # it has its descriptor
         limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 1, limits[1]))
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         for c in clients:
             c.request("GET", "/sub?stream=s&from=earliest" + parameters)
         wait_until(lambda: "a read waits for what the system lacks" in p.log, lambda: p.log)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 1, limits[1]))
         for c in clients:
             c.close()
         self.assertEqual(self.pub(b"line\n").status, 200)
@@ -122,6 +125,70 @@ class Slow(PubsubTest):
         for c in clients[1:]:
             c.request("GET", "/sub?stream=s&from=earliest&follow=0")
         self.assertEqual({c.getresponse().read() for c in clients[1:]}, {b"line\n" * 50})
+
+    def get_json(self, c, path):
+        c.request("GET", path)
+        return json.loads(c.getresponse().read())
+
+    def parts(self, text):
+        """As multipart has them."""
+        part = b"content-type: */*\r\ncontent-length: %d\r\n\r\n%s\r\n--xXPubSubXx\r\n"
+        return b"--xXPubSubXx\r\n" + b"".join(part % (len(line), line) for line in text.splitlines())
+
+    def test_who_is_behind_needs_no_file_of_his_own(self):
+        """Stopped readers in parts read the same files; they leave what is kept for others, so the next is told to come back."""
+        p = self.pubsub("--segment-bytes=64K")
+        for _ in range(8):
+            self.pub(BLOCK)
+        control = harness.connect(self.url)
+        self.addCleanup(control.close)
+        self.get_json(control, "/streams")
+        limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 100, limits[1]))
+        readers, places, status = [], [], b""
+        while b" 503 " not in status and len(readers) < 100:
+            places.append(len(readers) % 4 * len(BLOCK))
+            r = self.reader(received=4096, parameters="&multipart=1", from_=places[-1])
+            r.socket.settimeout(harness.PATIENCE)
+            status = r.socket.recv(1024)
+            r.take(status)
+            readers.append(r)
+        self.assertIn(b"Retry-After: ", status)
+        self.assertGreater(len(readers), 60)
+        readers.pop()
+        wait_until(lambda: [c["state"] for c in self.get_json(control, "/clients?format=json")["clients"]] ==
+                   ["blocked"] * len(readers), "all to be blocked")
+        control.request("POST", "/pub?stream=new", b"line\n")
+        self.assertEqual(control.getresponse().read().count(b'"lines":1'), 1)
+        self.assertIn(b" 503 ", self.reader().socket.recv(1024))
+        self.assertNotIn("lacks", p.log)
+        for k in range(4):
+            text = self.parts(BLOCK * (8 - k))
+            chosen = [r for r, place in zip(readers, places) if place == k * len(BLOCK)]
+            self.drain(chosen, len(text))
+            self.assertEqual({(r.n, r.sum) for r in chosen}, {(len(text), zlib.crc32(text))})
+
+    def test_without_a_descriptor_a_new_stream_is_refused_by_that_name(self):
+        """And nothing else is: what is there takes lines, and new ones come once there is a descriptor again."""
+        p = self.pubsub(sync="0")
+        self.pub(b"one\n")
+        control = harness.connect(self.url)
+        self.addCleanup(control.close)
+        self.get_json(control, "/streams")
+        limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        control.request("POST", "/pub?stream=new", b"line\n")
+        reply = control.getresponse()
+        self.assertEqual((reply.status, reply.headers["Retry-After"]), (503, "1"))
+        problem = json.loads(reply.read())
+        self.assertEqual(problem["code"], "out-of-descriptors")
+        self.assertIn("out of file descriptors", problem["detail"])
+        control.request("POST", "/pub?stream=s", b"two\n")
+        self.assertEqual(json.loads(control.getresponse().read())["lines"], 1)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, limits)
+        self.assertEqual(self.pub(b"line\n", stream="new").status, 200)
+        self.assertEqual(p.get("/health").status, 200)
+        self.assertEqual((self.sub().body, self.sub(stream="new").body), (b"one\ntwo\n", b"line\n"))
 
     def creep(self, r, stop):
         """1 KB/s."""

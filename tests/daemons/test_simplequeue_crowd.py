@@ -1,4 +1,5 @@
 """Many clients of simplequeue at once, most of them of no use: the others are served, and what is too much is refused."""
+import json
 import resource
 import socket
 import threading
@@ -6,7 +7,7 @@ import time
 
 import harness
 from harness import wait_until
-from queue_test import InMemory, QueueTest, reserved
+from queue_test import InMemory, OnDisk, QueueTest, reserved
 
 
 IDLE = 10000
@@ -114,6 +115,31 @@ class CrowdTest(InMemory, QueueTest):
             return q.get("/ping").status == 200
         except harness.UNREACHABLE:
             return False
+
+
+class DescriptorsTest(OnDisk, QueueTest):
+    def test_without_one_a_new_queue_is_refused_by_that_name(self):
+        """And nothing else is: what is there takes messages, and new queues come once there is a descriptor again."""
+        q = self.queue()
+        self.expect(q.post("/put?queue=a", b"one"), 200)
+        c = harness.connect(q.url)
+        self.addCleanup(c.close)
+
+        def post(target, body):
+            c.request("POST", target, body)
+            reply = c.getresponse()
+            return reply.status, reply.headers["Retry-After"], reply.read()
+        self.assertEqual(post("/put?queue=a", b"two")[0], 200)
+        limits = resource.prlimit(q.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(q.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        status, again, problem = post("/put?queue=b", b"x")
+        self.assertEqual((status, again, json.loads(problem)["code"]), (503, "1", "out-of-descriptors"))
+        self.assertEqual(post("/put?queue=a", b"three")[0], 200)
+        resource.prlimit(q.pid, resource.RLIMIT_NOFILE, limits)
+        self.expect(q.post("/put?queue=b", b"y"), 200)
+        self.assertEqual(q.get("/health").status, 200)
+        self.assertEqual(q.get("/mget?queue=a&items=9").body.split(b"\n"), [b"one", b"two", b"three", b""])
+        self.assertEqual(q.get("/get?queue=b").body, b"y")
 
 
 if __name__ == "__main__":

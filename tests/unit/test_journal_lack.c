@@ -81,17 +81,15 @@ static void test_a_read_waits_and_goes_on(void **state)
     put(f, "goes on");
 }
 
-/* Whoever has its descriptor is served meanwhile, and one that is closed while it waits is let go of. */
-static void test_others_are_served_meanwhile(void **state)
+/* One that is closed while it waits is let go of, and trying again is no haste. */
+static void test_who_waits_is_served_or_let_go(void **state)
 {
     struct fixture *f = *state;
-    struct journal_reader *r, *waiting, *closed;
-    struct seen s = {0}, never = {0}, late = {0};
+    struct journal_reader *waiting, *closed;
+    struct seen never = {0}, late = {0};
     fill_segments(f, 50, 1);
     begin_lack(EMFILE);
     journal_lack_pause = 50 * USEC_PER_MSEC;
-    assert_int_equal(journal_reader_open(f->j, 0, &r, NULL), JOURNAL_OK);
-    wait_read(f, r, 100, &s);
     set_lack(&open_lacks, -1);
     opens = 0;
     usec_t began = clock_monotonic();
@@ -99,11 +97,11 @@ static void test_others_are_served_meanwhile(void **state)
     assert_int_equal(journal_reader_open(f->j, 0, &closed, NULL), JOURNAL_OK);
     journal_reader_read(waiting, 100, on_window, &late);
     journal_reader_read(closed, 100, on_window, &never);
-    for (int i = 0; i < 300; i++)
-        wait_read(f, r, 100, &s);
-    assert_int_equal(s.data.len, 30100);
+    while (__atomic_load_n(&opens, __ATOMIC_SEQ_CST) < 10)
+        set_wait(f->set);
     assert_true(late.calls == 0 && never.calls == 0 && f->j->jobs == 2);
-    assert_true(opens <= 2 * (1 + (clock_monotonic() - began) / journal_lack_pause)); /* not all the time */
+    assert_true(opens <= 2 * (2 + (clock_monotonic() - began) / journal_lack_pause)); /* not all the time */
+    fill_segments(f, 1, 1);                                                           /* commits go on */
     journal_reader_close(&closed);
     while (f->j->jobs > 1)
         set_wait(f->set);
@@ -111,10 +109,122 @@ static void test_others_are_served_meanwhile(void **state)
     wait_until(f, &late.calls, 1);
     assert_true(late.w.result == JOURNAL_OK && late.data.len == 100 && never.calls == 0);
     assert_null(journal_failure(f->j));
-    journal_reader_close(&r);
     journal_reader_close(&waiting);
-    buf_free(&s.data);
     buf_free(&late.data);
+}
+
+#define READERS 60
+#define DESCRIPTORS 4096
+static bool is_counted[DESCRIPTORS];
+static _Atomic int n_open;
+static int most_open, open_limit;
+
+/* Files that are open for reading, and no more of them than the limit. */
+static int counting_open(const char *path, int flags, mode_t mode)
+{
+    bool is_read = (flags & O_ACCMODE) == O_RDONLY && !(flags & O_DIRECTORY);
+    if (is_read && n_open >= open_limit) {
+        errno = EMFILE;
+        return -1;
+    }
+    int fd = open(path, flags, mode);
+    assert_true(fd < DESCRIPTORS);
+    if (fd < 0 || !is_read)
+        return fd;
+    is_counted[fd] = true;
+    n_open++;
+    most_open = n_open > most_open ? n_open : most_open;
+    return fd;
+}
+
+static int counting_close(int fd)
+{
+    n_open -= is_counted[fd];
+    is_counted[fd] = false;
+    return close(fd);
+}
+
+static void begin_counting(int limit)
+{
+    lacking = io_system;
+    lacking.open = counting_open;
+    lacking.close = counting_close;
+    n_open = most_open = 0;
+    open_limit = limit;
+    io = &lacking;
+}
+
+/* Readers in many segments, one read of each after the other, so that none stays where it was. */
+static void read_crosswise(struct fixture *f, uint64_t end)
+{
+    struct journal_reader *r[READERS];
+    struct seen s[READERS] = {0};
+    for (uint64_t i = 0; i < READERS; i++)
+        assert_int_equal(journal_reader_open(f->j, end / READERS * i, &r[i], NULL), JOURNAL_OK);
+    for (int round = 0; round < 20; round++)
+        for (int i = 0; i < READERS; i++) {
+            wait_read(f, r[i], 150, &s[i]);
+            assert_int_equal(s[i].w.result, JOURNAL_OK);
+        }
+    for (uint64_t i = 0; i < READERS; i++) {
+        assert_true(s[i].data.len > 1000);
+        assert_pattern(end / READERS * i, buf_bytes(&s[i].data));
+        journal_reader_close(&r[i]);
+        buf_free(&s[i].data);
+    }
+}
+
+/* However many readers there are, and though only one may be had. */
+static void test_readers_share_descriptors(void **state)
+{
+    static const int limits[] = {1, 3, DESCRIPTORS};
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    sync_ms = JOURNAL_SYNC_NEVER; /* no other thread has files then */
+    journal_lack_pause = USEC_PER_MSEC;
+    reopen(f);
+    for (int i = 0; i < 90; i++) {
+        struct answer a = {0};
+        append_pattern(f, 1000, on_commit, &a);
+        journal_set_flush(f->set);
+    }
+    assert_true(f->j->n_segments > 2 * FILES_MOST);
+    settle_committers(f);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        begin_counting(limits[i]);
+        read_crosswise(f, 80000);
+        int most = limits[i] < FILES_MOST ? limits[i] : FILES_MOST;
+        assert_int_equal(most_open, most);
+        assert_null(journal_failure(f->j));
+        for (size_t k = 0; k < f->j->n_segments; k++)
+            files_forget(f->set, f->j->segments[k]);
+        assert_int_equal(n_open, 0);
+    }
+}
+
+/* An open file keeps the space of what has no name any more. */
+static void test_what_is_trimmed_is_not_kept_open(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    reopen(f);
+    fill_segments(f, 90, 1);
+    settle_committers(f);
+    begin_counting(DESCRIPTORS);
+    for (uint64_t at = 0; at < 90000; at += 9000) {
+        struct journal_reader *r;
+        struct seen s = {0};
+        assert_int_equal(journal_reader_open(f->j, at, &r, NULL), JOURNAL_OK);
+        wait_read(f, r, 100, &s);
+        journal_reader_close(&r);
+        buf_free(&s.data);
+    }
+    assert_int_equal(n_open, FILES_MOST);
+    journal_trim(f->j, journal_committed_end(f->j));
+    settle(f);
+    assert_int_equal(f->j->n_segments, 1);
+    assert_true(n_open <= 1);
 }
 
 static void test_a_seek_waits(void **state)
@@ -204,7 +314,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_a_read_waits_and_goes_on),
-        T(test_others_are_served_meanwhile),
+        T(test_who_waits_is_served_or_let_go),
+        T(test_readers_share_descriptors),
+        T(test_what_is_trimmed_is_not_kept_open),
         T(test_a_seek_waits),
         T(test_a_scrub_calls_nothing_damaged),
         T(test_what_the_disk_refuses_is_told),

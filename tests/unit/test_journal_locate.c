@@ -304,6 +304,37 @@ static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
     }
 }
 
+/* Whoever stops while he is sent a file holds it: those of many segments are copied past a few. */
+static void test_few_files_are_given_out_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    struct buf all = {0};
+    struct found s[6];
+    struct journal_reader *r[6];
+    segment_bytes = 1 << 20;
+    unsigned most = journal_lent_most;
+    journal_lent_most = 3;
+    reopen(f);
+    while (f->j->n_segments < 7)
+        add_frame(f, 300000, &all);
+    for (size_t i = 0; i < 6; i++) {
+        r[i] = reader_at(f, f->j->segments[i]->base, &s[i]);
+        locate(f, r[i], &s[i]);
+        bool copied = i >= 3;
+        assert_true((s[i].copied == 1) == copied && (s[i].file == NULL) == copied);
+        assert_memory_equal(s[i].data.ptr, all.ptr + f->j->segments[i]->base, s[i].data.len);
+    }
+    let_go(&r[1], &s[1]);
+    while (s[4].result == JOURNAL_OK && !s[4].file) /* the frame that was begun is copied to its end */
+        locate(f, r[4], &s[4]);
+    assert_non_null(s[4].file);
+    for (size_t i = 0; i < 6; i++)
+        if (i != 1)
+            let_go(&r[i], &s[i]);
+    journal_lent_most = most;
+    buf_free(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +345,7 @@ int main(void)
         T(test_a_file_outlives_its_segment),
         T(test_a_file_that_was_given_out_is_not_used_again),
         T(test_nor_one_that_may_have_been_by_a_session_before),
+        T(test_few_files_are_given_out_at_a_time),
         T(test_others_are),
     };
     const char *seed = getenv("MILLRACE_SEED");
