@@ -17,7 +17,7 @@ struct stream {
     char *name;
     struct journal *journal;
     struct subscriber *subscribers; /* a list, newest first */
-    size_t n_subscribers;
+    size_t n_subscribers, n_own;    /* of them, those that nobody asked for */
     uint64_t lines, bytes, publishes, duplicates;
     struct line_index index;
     struct tail *tail;
@@ -300,7 +300,7 @@ struct stream_numbers stream_numbers(const struct stream *s)
         .bytes = s->bytes,
         .publishes = s->publishes,
         .duplicates = s->duplicates,
-        .subscribers = s->n_subscribers,
+        .subscribers = s->n_subscribers - s->n_own,
         .last_time = journal_last_time(s->journal),
     };
 }
@@ -314,6 +314,7 @@ void stream_subscribe(struct stream *s, struct subscriber *sub)
         subscriber_link(link->next)->previous = sub;
     s->subscribers = sub;
     s->n_subscribers++;
+    s->n_own += link->is_own;
 }
 
 bool stream_may_read(struct stream *s, struct subscriber *sub)
@@ -365,6 +366,7 @@ void stream_unsubscribe(struct stream *s, struct subscriber *sub)
         subscriber_link(link->previous)->next = link->next;
     else
         s->subscribers = link->next;
-    *link = (struct subscriber_link){0};
     s->n_subscribers--;
+    s->n_own -= link->is_own;
+    *link = (struct subscriber_link){0};
 }

@@ -82,6 +82,7 @@ struct subscriber *subscriber_new(const struct subscriber_config *config)
     struct subscriber *sub = mem_zalloc(sizeof(*sub));
     sub->magic = SUBSCRIBER_MAGIC;
     sub->config = *config;
+    sub->link.is_own = config->is_own;
     sub->journal = stream_journal(config->stream);
     sub->burst = SUBSCRIBER_LOW;
     sub->is_slow = true;

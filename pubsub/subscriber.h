@@ -74,6 +74,7 @@ struct subscriber_config {
     struct stream_from from;
     bool follow;
     size_t window;               /* of the largest piece; 0: as comes */
+    bool is_own;                 /* nobody's who asked: not counted where a stream's subscribers are told */
     bool start_only;             /* ends right after start: for those who only ask where a cursor stands */
     struct subscriber_sink sink; /* copied */
 };

@@ -12,6 +12,7 @@ struct subscriber_link {
     struct subscriber *previous, *next;
     struct subscriber *next_in_line;
     bool in_line;
+    bool is_own;
 };
 struct subscriber_link *subscriber_link(struct subscriber *sub);
 /* Those that read for themselves take turns, so that what is read for them and not yet written is bounded. One that is

@@ -118,6 +118,7 @@ static void subscribe(struct tapped *d)
         .stream = d->stream,
         .from = d->from,
         .follow = true,
+        .is_own = true,
         .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
     };
     d->subscriber = subscriber_new(&config);

@@ -109,6 +109,25 @@ class Tap(PubsubTest):
         self.assertGreater(missed, 0)
         self.assertLessEqual(self.stat("tap_dropped_total"), good.n - peer.n, "it counts no more than were lost")
 
+    def counted(self, p):
+        """Clients as every place tells them that does."""
+        published = harness.request(self.url, "POST", "/pub", b"x\n").text
+        streams = p.get("/streams").json()["streams"]
+        gauge = 'millrace_pubsub_stream_subscribers{stream="default"} '
+        line = next(m for m in p.get("/metrics").text.splitlines() if m.startswith(gauge))
+        return (published, next(s["subscribers"] for s in streams if s["name"] == "default"),
+                len(p.get("/clients?format=json").json()["clients"]), float(line[len(gauge):]))
+
+    def test_the_tap_is_no_client(self):
+        p = self.tapped("--streams=default")
+        peer = self.peer("default ")
+        self.assertEqual(self.counted(p), ("Published 1 messages to 0 clients.\n", 0, 0, 0))
+        c, _ = self.follow("latest", stream="default")
+        self.assertEqual(self.counted(p), ("Published 1 messages to 1 clients.\n", 1, 1, 1))
+        self.assertEqual(peer.next(), ("default", 0, b"x\n"))
+        c.close()
+        wait_until(lambda: self.counted(p) == ("Published 1 messages to 0 clients.\n", 0, 0, 0), "it to have left")
+
     def test_settings(self):
         for url, why in (("http://x", b"tcp://ADDRESS:PORT or ipc://PATH"), ("tcp://nowhere.invalid:1", b"nng_publish")):
             run = self.run_program("pubsub", "--data-dir=" + self.path("d"), "--port=0", "--nng-publish=" + url)
