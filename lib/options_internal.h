@@ -32,6 +32,11 @@ struct options {
 /* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
 void option_value_describe(const struct option_row *row, struct buf *out);
 
+/* "100ms..1h", "1..65535", "1..64 bytes": what a value of a bounded row may be. */
+void option_value_bounds(const struct option_row *row, struct buf *out);
+/* Of a DURATION: what a number without a unit is. */
+const char *option_bare_unit(const struct option_row *row);
+
 /* A copy that lives as long as the options. */
 const char *options_keep(struct options *o, struct bytes text);
 

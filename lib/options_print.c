@@ -10,21 +10,33 @@ static void append_dashed(struct buf *out, const char *name)
         buf_append_char(out, *name == '_' ? '-' : *name);
 }
 
+static void separate(struct buf *out)
+{
+    if (out->ptr[out->len - 1] != '(')
+        buf_append_str(out, "; ");
+}
+
 static void append_bounds(const struct option_row *r, struct buf *out)
 {
     bool bounded =
-        r->max != 0 && (r->type == OPTION_INT || r->type == OPTION_SIZE || r->type == OPTION_DURATION);
-    bool huge = r->max >= INT64_C(1) << 50;
-    const char *unit = r->type == OPTION_DURATION ? "ms" : r->unit;
+        r->max != 0 && (r->type == OPTION_DURATION ||
+                           ((r->type == OPTION_INT || r->type == OPTION_SIZE) && r->max < INT64_C(1) << 50));
     bool told = r->fallback != NULL && *r->fallback != '\0' &&
                 (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0);
     if (r->alone != NULL)
         buf_printf(out, "alone: %s", r->alone);
-    if (told)
-        buf_printf(out, "%sdefault %s", out->ptr[out->len - 1] == '(' ? "" : "; ", r->fallback);
-    if (bounded && !huge)
-        buf_printf(out, "%s%lld..%lld%s%s", out->ptr[out->len - 1] == '(' ? "" : "; ", (long long)r->min,
-            (long long)r->max, unit != NULL ? " " : "", unit != NULL ? unit : "");
+    if (told) {
+        separate(out);
+        buf_printf(out, "default %s", r->fallback);
+    }
+    if (bounded) {
+        separate(out);
+        option_value_bounds(r, out);
+    }
+    if (r->type == OPTION_DURATION) {
+        separate(out);
+        buf_printf(out, "a bare number is %sseconds", strcmp(option_bare_unit(r), "ms") == 0 ? "milli" : "");
+    }
 }
 
 static void append_option(const struct option_row *r, struct buf *out)

@@ -27,15 +27,44 @@ static int read_bool(const struct option_row *row, const char *text, int64_t *nu
     return refuse(why, size, "is neither true nor false (yes, no, on, off, 1, 0)");
 }
 
+const char *option_bare_unit(const struct option_row *row)
+{
+    return row->unit != NULL ? row->unit : "ms";
+}
+
+/* In the largest unit that has it whole. */
+static void append_duration(struct buf *out, int64_t ms)
+{
+    const struct unit *u = &duration_units[N_UNITS - 1];
+    while (ms % u->ms != 0)
+        u--;
+    if (ms == 0)
+        buf_append_char(out, '0');
+    else
+        buf_printf(out, "%lld%s", (long long)(ms / u->ms), strcmp(u->name, "min") == 0 ? "m" : u->name);
+}
+
+void option_value_bounds(const struct option_row *row, struct buf *out)
+{
+    if (row->type == OPTION_DURATION) {
+        append_duration(out, row->min);
+        buf_append_str(out, "..");
+        append_duration(out, row->max);
+        return;
+    }
+    buf_printf(out, "%lld..%lld", (long long)row->min, (long long)row->max);
+    if (row->unit != NULL)
+        buf_printf(out, " %s", row->unit);
+}
+
 static int in_bounds(const struct option_row *row, int64_t n, char *why, size_t size)
 {
     if ((row->min == 0 && row->max == 0) || (n >= row->min && n <= row->max))
         return 0;
-    snprintf(why, size, "is out of bounds: %lld..%lld%s%s", (long long)row->min, (long long)row->max,
-        row->unit != NULL || row->type == OPTION_DURATION ? " " : "",
-        row->type == OPTION_DURATION ? "ms"
-        : row->unit != NULL          ? row->unit
-                                     : "");
+    struct buf text = {0};
+    option_value_bounds(row, &text);
+    snprintf(why, size, "is out of bounds: %.*s", (int)text.len, text.ptr);
+    buf_free(&text);
     return -1;
 }
 
@@ -70,7 +99,7 @@ static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
 {
     size_t digits = strspn(text, "0123456789");
     int64_t n, factor;
-    const char *unit = text[digits] != '\0' ? text + digits : bare_unit != NULL ? bare_unit : "ms";
+    const char *unit = text[digits] != '\0' ? text + digits : bare_unit;
     return bytes_to_i64(bytes_of(text, digits), &n) && duration_factor(unit, &factor) &&
            !__builtin_mul_overflow(n, factor, ms);
 }
@@ -78,7 +107,7 @@ static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
 static int read_duration(
     const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
 {
-    if (!parse_duration(text, row->unit, number))
+    if (!parse_duration(text, option_bare_unit(row), number))
         return refuse(why, size, "is no duration (500ms, 5s, 2m, 1h, 7d)");
     return in_bounds(row, *number, why, size);
 }

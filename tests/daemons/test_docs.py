@@ -51,6 +51,33 @@ def options_of(name):
     return set(re.findall(r"--([a-z][a-z0-9-]*)", help_of(name)))
 
 
+class UnitsTest(MillraceTest):
+    def refusal(self, name, option, value):
+        argv = [program("millrace"), name] if name in TOOLS else [program(name)]
+        return subprocess.run([*argv, "--check-config", "--%s=%s" % (option, value)], capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=harness.LONG).stderr.decode()
+
+    def test_a_bare_number_is_what_the_help_says(self):
+        """The largest that is allowed is taken as a bare number of that unit, and one more is not."""
+        ms = {"ms": 1, "s": 1000, "m": 60000, "h": 3600000, "d": 86400000}
+        checked, untold = 0, []
+        for name in programs():
+            text = re.sub(r"\n {20,}", " ", help_of(name))
+            for option, rest in re.findall(r"^ .*?--([a-z-]+)\[?=TIME\]? (.*)$", text, re.M):
+                told = re.search(r"\.\.(\d+)([a-z]+); a bare number is (milli|)seconds\)", rest)
+                if not told:
+                    untold.append((name, option, rest))
+                    continue
+                most = int(told[1]) * ms[told[2]] // (1 if told[3] else 1000)
+                for value, is_out in ((most, False), (most + 1, True), ("%d%s" % (int(told[1]), told[2]), False),
+                                      ("%d%s" % (int(told[1]) + 1, told[2]), True)):
+                    said = self.refusal(name, option, value)
+                    self.assertEqual("is out of bounds" in said, is_out, (name, option, value, said))
+                checked += 1
+        self.assertEqual(untold, [])
+        self.assertGreater(checked, 40)
+
+
 class LinksTest(MillraceTest):
     def test_every_link_leads_somewhere(self):
         wrong = []
