@@ -481,13 +481,13 @@ static bool has_kept(const struct http_conn *c)
 }
 
 /* A client that has shut down its sending side may still wait for a reply (nc does), so a request in a handler
- * goes on; but what may last for ever (a stream, a long poll) is taken as left. */
+ * goes on, and so does a stream; but of what may last for ever the client is taken to have left. */
 static void note_eof(struct http_conn *c)
 {
     if (!c->eof || c->state >= HTTP_CONN_FINISHING)
         return;
     if (c->state == HTTP_CONN_HANDLER) {
-        c->broken |= c->req.reply == HTTP_REPLY_STREAMING || c->req.long_poll;
+        c->broken |= c->req.long_poll;
     } else if (!has_kept(c)) {
         tell_gone(&c->req);
         http_conn_enter(c, HTTP_CONN_FINISHING);

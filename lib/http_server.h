@@ -26,9 +26,9 @@
  *    inside a reply; what is replied leaves when the loop comes round, all that is there in one write, and replies of
  *    several connections one right after the other. SIGPIPE must be ignored by the program.
  * 11. A client that shuts down only its sending side (as nc does) looks like one that has left. A request in a
- *    handler is finished for it all the same. A stream, and a request that http_set_long_poll was called for,
- *    is not: they may last for ever, and what they hold (leases, a subscription) is wanted by others. Their
- *    clients are taken to be gone. One whose connection is reset, or to which nothing can be written, is gone.
+ *    handler is finished for it all the same, and so is a stream. A request that http_set_long_poll was called for
+ *    is not: it may last for ever, and what it holds (leases, a subscription) is wanted by others. Its
+ *    client is taken to be gone. One whose connection is reset, or to which nothing can be written, is gone.
  * 12. What is held for all clients together (bodies, kept bytes, replies not taken) is bounded by max_buffered, but for
  *    one reply. Past it those connections go that hold the most and do not move, and what is asked meanwhile gets 503
  *    `overloaded`, but for the built-in endpoints. Patient streams neither count nor go.
@@ -211,7 +211,7 @@ bool http_has_room(const struct http_request *req);
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *req, void *arg), void *arg);
-/* This request waits for what may never come. See invariant 11. Also said later: a client that has left by then goes. */
+/* This request waits for what may never come, or is answered by a stream without an end. See invariant 11. Also said later: a client that has left by then goes. */
 void http_set_long_poll(struct http_request *req);
 
 /* The standard reason phrase. */

@@ -111,6 +111,8 @@ void journal_set_flush(struct journal_set *set);
 size_t journal_set_pending(const struct journal_set *set);
 /* Commits that were synced so far, of all its journals. */
 uint64_t journal_set_syncs(struct journal_set *set);
+/* When a read last had to wait for what the system lacks (monotonic); 0: never. While one waits it is of just now. */
+usec_t journal_set_lacked(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* made if missing (its parent must be there) */

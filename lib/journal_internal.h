@@ -383,6 +383,7 @@ struct journal_set {
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t progress; /* for an owner that waits */
     bool reader_waits, owner_waits, stop, hurry;
+    usec_t lacked;         /* when a read last had to wait for what the system lacks */
     usec_t lack_told;      /* reader thread only: when it was logged last */
     bool awake;            /* a committer that expects to be called soon may wait for it awake */
     bool writing, syncing; /* a committer has the turn to write, to sync */

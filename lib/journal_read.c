@@ -166,6 +166,9 @@ static void wait_for_what_lacks(struct job *job, int system)
     usec_t now = clock_monotonic();
     job->again = true;
     job->not_before = now + journal_lack_pause;
+    pthread_mutex_lock(&set->lock);
+    set->lacked = now;
+    pthread_mutex_unlock(&set->lock);
     if (set->lack_told && now - set->lack_told < LACK_TOLD_EVERY)
         return;
     set->lack_told = now;

@@ -285,6 +285,14 @@ uint64_t journal_set_syncs(struct journal_set *set)
     return syncs;
 }
 
+usec_t journal_set_lacked(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    usec_t lacked = set->lacked;
+    pthread_mutex_unlock(&set->lock);
+    return lacked;
+}
+
 static void stop_threads(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);

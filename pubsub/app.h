@@ -80,7 +80,7 @@ bool app_read_from(struct http_request *req, const char *fallback, struct stream
 /* http_clients.c */
 http_handler app_clients;
 void app_heartbeats(struct app *app);
-/* Lets those go whose client has left while their response could not begin. To be called now and then. */
+/* Where descriptors lack, lets those go whose client has left while their response could not begin. To be called now and then. */
 void app_notice_gone(struct app *app);
 void app_end_subscribers(struct app *app);
 

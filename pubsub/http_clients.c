@@ -7,7 +7,8 @@
 /* In a drain subscribers go first; each response ends (with a chunked terminator) as soon as its client has taken
  * what was sent to it, and is broken off after DRAIN_PATIENCE otherwise: that client resumes from its own count. */
 #define DRAIN_PATIENCE_SECONDS 2
-/* One that has shut down its sending side gets what it asked for all the same when that is there so soon. */
+/* One that has shut down its sending side gets what it asked for all the same, also when it is not there so soon, unless
+ * reads wait for descriptors: it may hold the one that they need. */
 #define BEGINNING_PATIENCE USEC_PER_SEC
 
 static const char *state_of(const struct http_subscriber *h)
@@ -92,10 +93,12 @@ void app_heartbeats(struct app *app)
     }
 }
 
-/* Whatever its first read waits for (a descriptor, perhaps one that it holds itself) may not come as long as it is here. */
+/* The descriptor that its first read waits for, perhaps one that it holds itself, may not come as long as it is here. */
 void app_notice_gone(struct app *app)
 {
-    usec_t now = clock_monotonic();
+    usec_t now = clock_monotonic(), lacked = journal_set_lacked(streams_set(app->streams));
+    if (!lacked || now - lacked >= BEGINNING_PATIENCE)
+        return;
     for (struct http_subscriber *h = app->subscribers; h; h = h->next)
         if (!h->begun && now - h->wrote >= BEGINNING_PATIENCE)
             http_set_long_poll(h->req);

@@ -257,7 +257,8 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     s->n++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, PENDING_LOW, drained, h);
-    http_set_long_poll(req);
+    if (follow)
+        http_set_long_poll(req);
     begin(h, stream, from);
 }
 

@@ -7,7 +7,7 @@ import time
 import unittest
 
 import harness
-from harness import UNREACHABLE, request
+from harness import UNREACHABLE, request, wait_until
 from pubsub_case import PubsubTest
 
 
@@ -151,6 +151,48 @@ class Subscribe(PubsubTest):
         head, body = got.split(b"\r\n\r\n", 1)
         self.assertNotIn(b"chunked", head)
         self.assertEqual(body, b"one\n")
+
+    def half_closed(self, url, target, headers=None, late=None):
+        """What a client gets that shuts down its sending side behind the request, as nc does, and begins to read `late`."""
+        c = harness.connect(url)
+        self.addCleanup(c.close)
+        c.request("GET", target, headers=headers or {})
+        c.sock.shutdown(socket.SHUT_WR)
+        if late:
+            late()
+        return c.getresponse().read()
+
+    def test_half_closed_clients_get_all_there_is(self):
+        on_tcp = self.start("pubsub", "--data-dir=" + self.path("tcp"), "--sync=never")
+        on_unix = self.pubsub()
+        small = b"".join(b"%06d %s\n" % (i, b"s" * 440) for i in range(100))
+        large = b"".join(b"%06d %s\n" % (i, b"l" * 9990) for i in range(100))
+        for p in (on_tcp, on_unix):
+            for block in [small] * 30 + [large] * 5 + [small] * 5:
+                self.assertEqual(p.post("/pub?stream=s", block).status, 200)
+
+            def is_blocked():
+                return "blocked" in [c["state"] for c in p.get("/clients?format=json").json()["clients"]]
+            for parameters, headers in (("from=earliest", {}), ("from=@0", {}), ("from=%d" % (30 * len(small)), {}),
+                                        ("from=earliest&multipart=1", {}), ("from=earliest", {"Accept": "text/event-stream"})):
+                target = "/sub?stream=s&follow=0&" + parameters
+                whole = harness.request(p.url, "GET", target, headers=headers).body
+                self.assertGreater(len(whole), 5 * len(large))
+                self.assertEqual(self.half_closed(p.url, target, headers), whole)
+                self.assertEqual(self.half_closed(p.url, target, headers, lambda: wait_until(is_blocked, "it to wait")), whole)
+            wait_until(lambda: p.get("/clients?format=json").json()["clients"] == [], "nobody to be left")
+
+    def test_a_half_closed_client_that_follows_is_gone(self):
+        p = self.pubsub()
+        self.pub(b"one\n")
+        c = harness.connect(self.url)
+        self.addCleanup(c.close)
+        c.request("GET", "/sub?stream=s&from=earliest")
+        c.sock.shutdown(socket.SHUT_WR)
+        c.sock.settimeout(harness.PATIENCE)
+        while c.sock.recv(65536):
+            pass  # to the end of the connection
+        wait_until(lambda: p.get("/clients?format=json").json()["clients"] == [], "it to be gone")
 
     def test_follows_and_ends_cleanly(self):
         p = self.pubsub()

@@ -6,6 +6,7 @@ import threading
 import time
 
 import harness
+from harness import wait_until
 from queue_test import Deep, InMemory, QueueTest, message, number
 
 
@@ -156,6 +157,20 @@ class Everywhere:
         self.assertEqual((len(bodies), bodies[2:5], bodies[6]), (7, [b"GET /", b"2 1 1\nb\n3 1 1\nc\n", b""], b"b"))
         self.assertIn(b'"released":2', bodies[5])
         self.assertEqual(self.numbers(q)["depth"], 1)
+
+    def test_half_closed_clients_get_large_messages_whole(self):
+        """Also those that begin to read late."""
+        q = self.queue("--max-message=16M")
+        text = bytes(range(256)) * 20000
+        for target, n in (("/get", 1), ("/mget?items=2&separator=%0A", 2)):
+            for _ in range(n):
+                self.expect(q.post("/put", text), 200)
+            c = harness.connect(q.url)
+            self.addCleanup(c.close)
+            c.request("GET", target)
+            c.sock.shutdown(socket.SHUT_WR)
+            wait_until(lambda: self.numbers(q)["depth"] == 0, "it to be taken")
+            self.assertEqual(c.getresponse().read(), b"\n".join([text] * n))
 
     def test_smuggled_requests_are_not_done(self):
         q = self.queue()

@@ -87,6 +87,7 @@ static void handle_patient(struct http_request *req, void *ctx)
 
 static void handle_open_stream(struct http_request *req, void *ctx)
 {
+    http_set_long_poll(req);
     http_stream_start(req, 200, NULL, -1);
     http_on_gone(req, forget, ctx);
     say("held", http_path(req));
