@@ -283,5 +283,7 @@ struct journal_retention {
 /* Trims whole segments from the earliest on while the rest is over max_bytes or their last frame is older than
  * max_age; stops before `hold`. */
 enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
+/* Bytes of files that it would let go if nothing were held. */
+uint64_t journal_held_back(const struct journal *j, const struct journal_retention *keep, usec_t now);
 
 #endif

@@ -649,32 +649,43 @@ void segments_reap(struct journal *j)
     memmove(j->segments, j->segments + n, j->n_segments * sizeof(struct segment *));
 }
 
-/* Whether the earliest segment may go without `offset` being lost. */
-static bool all_below(const struct journal *j, uint64_t offset)
+/* Whether a segment may go, if those before it do, without `offset` being lost. */
+static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 {
-    return j->doomed + 1 < j->n_segments && j->segments[j->doomed]->end <= offset &&
-           j->segments[j->doomed + 1]->base <= offset;
+    return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;
 }
 
 enum journal_result journal_trim(struct journal *j, uint64_t offset)
 {
-    while (all_below(j, offset))
+    while (all_below(j, j->doomed, offset))
         j->doomed++;
     segments_reap(j);
     return JOURNAL_OK;
 }
 
-enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+/* The first segment that stays. */
+static size_t first_kept(
+    const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
 {
     uint64_t bytes = journal_disk_bytes(j) - journal_leaving_bytes(j);
-    while (all_below(j, keep->hold)) {
-        const struct segment *s = j->segments[j->doomed];
-        bool old = keep->max_age && j->segments[j->doomed + 1]->last_time < now - keep->max_age;
+    size_t i = j->doomed;
+    for (; all_below(j, i, hold); i++) {
+        bool old = keep->max_age && j->segments[i + 1]->last_time < now - keep->max_age;
         if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
             break;
-        bytes -= s->size;
-        j->doomed++;
+        bytes -= j->segments[i]->size;
     }
+    return i;
+}
+
+enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+{
+    j->doomed = first_kept(j, keep, keep->hold, now);
     segments_reap(j);
     return JOURNAL_OK;
+}
+
+uint64_t journal_held_back(const struct journal *j, const struct journal_retention *keep, usec_t now)
+{
+    return bytes_of_segments(j, first_kept(j, keep, keep->hold, now), first_kept(j, keep, UINT64_MAX, now));
 }

@@ -97,7 +97,6 @@ static const struct {
         "marks are never forgotten: reuse producer names", "the stream knows as many producers as it may"},
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish less at a time", "more than one publish may hold"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too much is waiting to be committed"},
-    [JOURNAL_NO_SPACE] = {503, "storage-full", "make room on the disk and try again", "no space left"},
     [JOURNAL_LATCHED] = {503, "storage-failed", "look at the disk, then restart the daemon",
         "a write or a sync failed; nothing more is written"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
@@ -124,11 +123,58 @@ static void note_failure(struct app *app, struct stream *s)
     daemon_set_not_ready(app->daemon, "storage failed: %s", why);
 }
 
+/* What a named cursor keeps that would go otherwise. */
+struct held {
+    const char *cursor; /* NULL: none keeps anything */
+    struct stream *stream;
+    uint64_t bytes, from;
+};
+
+static struct held held_in(struct app *app, struct stream *s)
+{
+    struct held h = {.stream = s};
+    h.from = cursors_hold(app->cursors, s, &h.cursor);
+    h.bytes = h.cursor ? stream_held_back(s, h.from, clock_wall()) : 0;
+    h.cursor = h.bytes ? h.cursor : NULL;
+    return h;
+}
+
+/* Of any stream: they share the disk. */
+static struct held most_held(struct app *app)
+{
+    struct held most = {0};
+    for (size_t i = 0; i < streams_count(app->streams); i++) {
+        struct held h = held_in(app, streams_at(app->streams, i));
+        if (h.bytes > most.bytes)
+            most = h;
+    }
+    return most;
+}
+
+static void answer_disk_full(struct app *app, struct http_request *req, struct stream *s)
+{
+    struct held h = most_held(app);
+    char why[2 * NAME_MAX_BYTES + 160] = "the disk is full";
+    if (h.cursor)
+        snprintf(why, sizeof(why),
+            "the disk is full, and cursor %s of stream %s holds %" PRIu64
+            " bytes of files that would go otherwise",
+            h.cursor, stream_name(h.stream), h.bytes);
+    note_room(s, false, why);
+    if (req)
+        http_problem(req, 503, "storage-full",
+            h.cursor ? "make room on the disk, or move or delete the cursor; then try again"
+                     : "make room on the disk and try again",
+            "no space left: %s", why);
+}
+
 static void answer_refused(struct app *app, struct http_request *req, struct stream *s, enum journal_result r)
 {
     stats_add(app->refused, 1);
-    if (r == JOURNAL_NO_SPACE)
-        note_room(s, false, "the disk is full");
+    if (r == JOURNAL_NO_SPACE) {
+        answer_disk_full(app, req, s);
+        return;
+    }
     if (r == JOURNAL_LATCHED)
         note_failure(app, s);
     if (!req)
@@ -237,24 +283,24 @@ static bool read_lines(struct app *app, struct http_request *req, bool may_be_em
 static bool refuse_when_full(struct app *app, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
-    const char *who = NULL;
-    uint64_t hold = cursors_hold(app->cursors, s, &who);
+    uint64_t hold = cursors_hold(app->cursors, s, NULL);
     bool is_retry =
         marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
     if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
         return false;
+    struct held h = held_in(app, s);
     char why[2 * NAME_MAX_BYTES + 128];
-    if (who)
+    if (h.cursor)
         snprintf(why, sizeof(why),
             "stream %s is at its disk_limit, and cursor %s holds what it has from %" PRIu64 " on",
-            stream_name(s), who, hold);
+            stream_name(s), h.cursor, h.from);
     else
         snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
     stats_add(app->refused, 1);
     note_room(s, false, why);
     http_problem(req, 503, "storage-full",
-        who ? "move or delete the cursor, or raise disk_limit"
-            : "set retain_bytes or retain_age, or raise disk_limit",
+        h.cursor ? "move or delete the cursor, or raise disk_limit"
+                 : "set retain_bytes or retain_age, or raise disk_limit",
         "%s", why);
     return true;
 }

@@ -263,25 +263,40 @@ static void report_damage(const struct http_subscriber *h)
         LOG_S("error", failure ? failure : "unknown"));
 }
 
-static void report_passed(const struct http_subscriber *h, const struct journal_edges *edges)
+/* `before` and `after` are what the client is told. */
+static void report_passed(struct http_subscriber *h, const char *what, const struct journal_edges *edges)
 {
-    stats_add(h->app->passed, 1);
-    log_warn("retention passed a subscriber", LOG_S("stream", stream_name(h->stream)),
-        LOG_S("client", http_peer(h->req)), LOG_U("before", edges->before), LOG_U("after", edges->after));
+    log_warn(what, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
+        LOG_U("before", edges->before), LOG_U("after", edges->after));
+    h->reported = edges->after;
+}
+
+/* Cuts back to a whole line. False: the beginning of one was sent. */
+static bool gap_begins(struct http_subscriber *h, struct journal_edges *edges)
+{
+    size_t rest = h->rest.len;
+    if (!http_forming_cut_back(h))
+        return false;
+    edges->before = h->rest.len ? h->sent - (rest - h->rest.len) : h->framing.offset;
+    return true;
 }
 
 /* Of an event that has begun the client gets no end: it drops it, comes back, and is told then. */
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
-    if (why == SUBSCRIBER_PASSED)
-        report_passed(h, edges);
+    struct journal_edges missed = edges ? *edges : (struct journal_edges){0};
+    bool goes_on = edges && h->form == SUB_EVENTS && gap_begins(h, &missed);
+    if (why == SUBSCRIBER_PASSED) {
+        stats_add(h->app->passed, 1);
+        report_passed(h, "retention passed a subscriber", &missed);
+    }
     if (why == SUBSCRIBER_DAMAGED) {
         report_damage(h);
         http_stream_abort(h->req);
         http_subscriber_forget(h);
-    } else if (edges && h->form == SUB_EVENTS && http_forming_cut_back(h)) {
-        gap(h, edges->after);
+    } else if (goes_on) {
+        gap(h, missed.after);
     } else {
         http_subscriber_end(h);
     }
@@ -311,6 +326,9 @@ static void tell_gap(struct http_subscriber *h)
         h->gap.after = earliest;
     h->gap.before = h->framing.offset; /* behind the last line that was sent */
     h->gap_waits = false;
+    if (h->reported && h->reported < h->gap.after)
+        report_passed(h, "retention went on while a passed subscriber took what it had", &h->gap);
+    h->reported = 0;
     framing_add_gap(&h->framing, &h->gap, &text);
     write_formed(h, &text);
     h->sent = h->gap.after;

@@ -37,6 +37,7 @@ struct http_subscriber {
     bool ending;              /* the response ends when what was sent is taken */
     bool gap_waits;           /* events: to be told of when what was sent is taken */
     struct journal_edges gap; /* what is missing there */
+    uint64_t reported;        /* of that, what the log says where the stream goes on; 0: nothing */
     uint64_t end;             /* X-Millrace-End */
     uint64_t sent;            /* offset of the next byte of the stream to send */
     usec_t connected;         /* wall clock */

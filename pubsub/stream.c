@@ -180,11 +180,22 @@ static void look_at_disk(struct stream *s)
     s->since = 0;
 }
 
+static struct journal_retention retention(const struct stream *s, uint64_t hold)
+{
+    return (struct journal_retention){
+        .max_bytes = s->limits.retain_bytes, .max_age = s->limits.retain_age, .hold = hold};
+}
+
+uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now)
+{
+    struct journal_retention keep = retention(s, hold);
+    return journal_held_back(s->journal, &keep, now);
+}
+
 size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
 {
     uint64_t before = journal_earliest(s->journal);
-    struct journal_retention keep = {
-        .max_bytes = s->limits.retain_bytes, .max_age = s->limits.retain_age, .hold = hold};
+    struct journal_retention keep = retention(s, hold);
     if (keep.max_bytes || keep.max_age)
         journal_retain(s->journal, &keep, now);
     look_at_disk(s);

@@ -46,6 +46,8 @@ void stream_set_limits(struct stream *s, const struct stream_limits *limits);
 /* Lets go what the limits say, but nothing at or above `hold` (UINT64_MAX: no cursor), and ends the subscribers that
  * this passes. How many those were. */
 size_t stream_retain(struct stream *s, uint64_t hold, usec_t now);
+/* Bytes of files that would go but for `hold`. */
+uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);
 struct stream_limits stream_limits(const struct stream *s);
 /* The disk limit is reached, although what may go has gone. */
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);

@@ -232,7 +232,7 @@ class Retention(CursorTest):
         self.assertEqual(p.log.count("retention passed a subscriber stream=s client=unix before="), 1)
 
     def test_an_event_stream_is_told_within(self):
-        self.pubsub("--retain-bytes=1M")
+        p = self.pubsub("--retain-bytes=1M")
         self.fill(1)
         s = self.stopped(b"Accept: text/event-stream\r\n")
         s.recv(16, socket.MSG_PEEK)
@@ -240,6 +240,12 @@ class Retention(CursorTest):
             self.fill(10)
             if self.passed():
                 break
+
+        def logged():
+            return [tuple(map(int, e)) for e in re.findall(r"subscriber .*stream=s client=unix before=(\d+) after=(\d+)", p.log)]
+        wait_until(lambda: len(logged()) == 1, "it to be logged")
+        self.fill(40)
+        wait_until(lambda: self.earliest() > logged()[0][1], "retention to go on")
         self.pub(b"the last\n")
         self.assertEqual(self.move("earliest").status, 200, "it holds the rest: who has begun to take is not passed once more")
         got = b""
@@ -251,6 +257,8 @@ class Retention(CursorTest):
         self.assertEqual(len(gaps), 1, "a client that takes nothing has one gap")
         before, after, id_ = map(int, gaps[0])
         self.assertEqual(after, id_)
+        wait_until(lambda: logged()[-1] == (before, after), lambda: "the log to say the same: %s" % p.log)
+        self.assertEqual([e[0] for e in logged()], [before, before])
         sent, then = got.split(b"event: gap", 1)
         cursors = [int(c) for c in re.findall(rb"^id: (\d+):", sent, re.M)]
         self.assertEqual(cursors[-1], before)
