@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-import unittest
 
 import harness
 from harness import wait_until
@@ -48,10 +47,11 @@ def recipe():
     return text[:text.index("\n\n")]
 
 
-@unittest.skipUnless(NGINX, "nginx is not installed (apt-get install nginx)")
 class NginxLog(QueueTest):
     def setUp(self):
         super().setUp()
+        if not NGINX:
+            harness.not_installed(self, "nginx is not installed (apt-get install nginx)")
         self.log = self.path("clicks.log")
         text = recipe().replace("/var/log/nginx/clicks.log", self.log)
         self.assertIn(self.log, text)

@@ -3,7 +3,6 @@ import json
 import re
 import shutil
 import subprocess
-import unittest
 
 import harness
 from harness import request, wait_until
@@ -111,7 +110,7 @@ class Curl(PubsubTest):
     def curl(self, *args):
         program = shutil.which("curl")
         if not program:
-            self.skipTest("curl is not installed")
+            harness.not_installed(self, "curl is not installed")
         return subprocess.run([program, "-s", "--unix-socket", self.path("p.sock"), *args],
                               capture_output=True, timeout=harness.PATIENCE).stdout
 
@@ -130,4 +129,4 @@ class Curl(PubsubTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

@@ -155,7 +155,7 @@ class EventSources(PubsubTest):
     def test_chromium(self):
         program = shutil.which("chromium") or shutil.which("chromium-headless-shell")
         if not program:
-            self.skipTest("chromium is not installed (apt-get install chromium): no browser to test with")
+            harness.not_installed(self, "chromium is not installed (apt-get install chromium): no browser to test with")
         self.begin()
         self.server.page = (b"<!doctype html><title>millrace</title><script>" + SCRIPT % {
             b"pubsub": self.wire.port, b"reports": b"/report"} + b"</script>")
@@ -167,7 +167,7 @@ class EventSources(PubsubTest):
     def test_node(self):
         program = shutil.which("node")
         if not program or not os.path.isdir("/usr/share/nodejs/eventsource"):
-            self.skipTest("Node's EventSource is not installed (apt-get install node-eventsource)")
+            harness.not_installed(self, "Node's EventSource is not installed (apt-get install node-eventsource)")
         self.begin()
         script = b'const EventSource = require("/usr/share/nodejs/eventsource");' + SCRIPT % {
             b"pubsub": self.wire.port, b"reports": b"http://127.0.0.1:%d/report" % self.server.server_port}

@@ -7,7 +7,6 @@ import struct
 import subprocess
 import threading
 import time
-import unittest
 
 import harness
 from pubsub_case import PubsubTest
@@ -153,7 +152,7 @@ class Curl(PubsubTest):
 
     def test_two_hundred_disconnects_while_publishing_goes_on(self):
         if not shutil.which("curl"):
-            self.skipTest("curl is not installed")
+            harness.not_installed(self, "curl is not installed")
         random = harness.seeded()
         self.pubsub()
         self.pub(self.line(0))
@@ -189,4 +188,4 @@ class Curl(PubsubTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

@@ -107,10 +107,11 @@ class Disk:
         lost = tuple(path + "/" for path in self.made if path not in names)
         return {path: f for path, f in names.items() if isinstance(f, File) and not path.startswith(lost)}
 
-    def leave(self, random, old_root, new_root):
-        """Writes what is left of the files below old_root to new_root."""
-        mood = random.choice(["none", "some", "all"])
-        names = self.names(self.waiting[:random.randrange(len(self.waiting) + 1)])
+    def leave(self, random, old_root, new_root, mood=None):
+        """Writes what is left of the files below old_root to new_root. mood "none": nothing that is not safe."""
+        kept = 0 if mood == "none" else random.randrange(len(self.waiting) + 1)
+        mood = mood or random.choice(["none", "some", "all"])
+        names = self.names(self.waiting[:kept])
         write_files({path: self.content(file, random, mood) for path, file in names.items()}, old_root, new_root)
 
     def subsets(self, random):
@@ -133,11 +134,11 @@ def write_files(files, old_root, new_root):
             f.write(text)
 
 
-def cut(log, end, random, old_root, new_root):
+def cut(log, end, random, old_root, new_root, mood=None):
     disk = Disk()
     for _, op, number, path, data in records(log, end):
         disk.apply(op, number, path, data)
-    disk.leave(random, old_root, new_root)
+    disk.leave(random, old_root, new_root, mood)
 
 
 def every_cut(log, random):
