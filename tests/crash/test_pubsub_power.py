@@ -2,6 +2,7 @@
 there again under sync=0 and sync=MS; under `never` what is lost is a hole, which no offset ever falls into unsaid."""
 # full: MILLRACE_ROUNDS=200
 import os
+import re
 import shutil
 import threading
 
@@ -69,6 +70,14 @@ class PubsubPower(MillraceTest):
         self.assertIn(int(told["offset"]), [o for _, o in moved])
         self.assertGreaterEqual(int(told["offset"]), self.until(moved, end), "a move that was acknowledged is lost")
 
+    def check_events(self, p, there, start):
+        """An event stream goes on behind the hole, and names its edges."""
+        body = harness.request(p.url, "GET", "/sub?stream=s&from=0&follow=0", headers={"Accept": "text/event-stream"}).body
+        before, after = body.split(b'event: gap\ndata: {"before":"%d","after":"%d"}\n' % (len(there), start))
+        self.assertEqual(b"".join(line + b"\n" for line in re.findall(rb"^data: (.*)$", before, re.M)), there)
+        self.assertEqual(re.findall(rb"^(?:data: (.*)|id: (\d+):.*)$", after, re.M),
+                         [(b"", b"%d" % start), (b"behind", b""), (b"", b"%d" % (start + 7))])
+
     def synced(self, sync):
         log, text, answered, seen, moved = self.work(sync)
         for end, root in self.cuts(log, answered):
@@ -109,6 +118,7 @@ class PubsubPower(MillraceTest):
                 self.assertEqual(harness.broken_off(p.url, "/sub?stream=s&from=%d&follow=0" % below), there[below:])
                 self.assertEqual(p.get("/sub?stream=s&from=%d" % below).body, there[below:], "it ends at the hole")
             self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % start).body, b"behind\n")
+            self.check_events(p, there, start)
             self.check_cursor(p, moved, end)
             marks = p.get("/producer?stream=s&producer=w").json()["mark"]
             self.assertEqual(int(marks), there.count(b"\n"), "the mark is that of the lines kept")

@@ -87,6 +87,18 @@ class Marks(PubsubTest):
         told = request(self.url, "GET", "/producer?stream=s&producer=w").json()
         self.assertEqual((told["mark"], told["known"]), ("0", False))
 
+    def test_past_the_bound_new_producers_are_refused_and_old_ones_go_on(self):
+        p = self.pubsub("--max-producers=2")
+        for name in ("a", "b"):
+            self.assertEqual(self.pub(b"one", producer=name, mark=0, next=1).status, 200)
+        for n in (1, 2):
+            self.assertProblem(self.pub(b"lost", producer="c", mark=0, next=1), 409, "too-many-producers")
+            self.assertEqual(self.pub(b"more", producer="a", mark=n, next=n + 1).status, 200)
+            self.assertEqual(self.pub(b"without", stream="s").status, 200)
+            p.kill9()
+            p = self.pubsub("--max-producers=2")
+        self.assertEqual(self.sub().body, b"one\none\nmore\nwithout\nmore\nwithout\n")
+
     def test_all_three_or_none(self):
         self.pubsub()
         for marks in ({"producer": "w"}, {"mark": 1, "next": 2}, {"producer": "w", "mark": 1}, {"producer": "/", "mark": 0, "next": 1},
