@@ -120,6 +120,11 @@ size_t http_conn_pending(const struct http_conn *c)
     return c->staged.len + out_length(c);
 }
 
+uint64_t http_conn_taken(const struct http_conn *c)
+{
+    return c->queued - http_conn_pending(c);
+}
+
 /* `out`, to add to. */
 static struct evbuffer *use_out(struct http_conn *c)
 {
@@ -268,6 +273,34 @@ void http_conn_write_file(
     }
     evbuffer_file_segment_free(all);
     c->has_files = true;
+    c->files_end = c->queued;
+}
+
+/* As memory of its own. */
+static void move_copied(struct evbuffer *from, struct evbuffer *to, size_t n)
+{
+    void *memory = mem_alloc(n);
+    ssize_t copied = evbuffer_remove(from, memory, n);
+    assert(copied == (ssize_t)n);
+    (void)copied;
+    evbuffer_add_reference(to, memory, n, free_memory, memory);
+}
+
+void http_conn_cut(struct http_conn *c, uint64_t queued)
+{
+    uint64_t taken = http_conn_taken(c);
+    assert(taken <= queued && queued <= c->queued);
+    size_t n = (size_t)(queued - taken);
+    struct evbuffer *kept = evbuffer_new();
+    unstage(c);
+    if (taken < c->files_end)
+        evbuffer_remove_buffer(c->out, kept, n);
+    else if (n > 0)
+        move_copied(c->out, kept, n);
+    evbuffer_drain(c->out, evbuffer_get_length(c->out));
+    evbuffer_add_buffer(c->out, kept);
+    evbuffer_free(kept);
+    c->queued = queued;
 }
 
 static void write_staged(struct http_conn *c)
@@ -655,7 +688,7 @@ static bool passed(usec_t since, usec_t limit, usec_t now)
 /* Nothing is counted while there is nothing to take, or nobody minds. */
 static bool write_is_late(struct http_conn *c, usec_t now)
 {
-    uint64_t taken = c->queued - http_conn_pending(c);
+    uint64_t taken = http_conn_taken(c);
     if (taken != c->taken || http_conn_pending(c) == 0 || (c->req.live && c->req.patient))
         c->taken_at = now;
     c->taken = taken;

@@ -81,6 +81,15 @@ enum http_reply_state {
     HTTP_REPLY_DONE,
 };
 
+/* Places between two pieces of a streamed body, oldest first. See http_take_back.c. */
+struct http_mark {
+    uint64_t queued, written; /* of the connection and of the body, there */
+};
+struct http_marks {
+    struct http_mark *at;
+    size_t n, cap;
+};
+
 struct http_request {
     unsigned magic;
     struct http_conn *conn;
@@ -111,6 +120,8 @@ struct http_request {
     uint64_t length_left; /* of a streamed body whose length was told */
     bool long_poll;
     bool patient;     /* no write_timeout */
+    uint64_t written; /* bytes of a streamed body */
+    struct http_marks marks;
     size_t set_aside; /* bytes that its handler keeps */
     usec_t began;
 
@@ -176,6 +187,7 @@ struct http_conn {
     bool out_used;        /* false: nothing is in `out`, which mostly saves asking it */
     bool blocked;         /* the socket did not take all of it when it was last tried */
     bool has_files;       /* some of `out` may lie in files */
+    uint64_t files_end;   /* `queued` behind the last of them */
     uint64_t queued;      /* bytes ever queued: queued - pending is what the client took */
     uint64_t taken;
     usec_t taken_at;
@@ -245,6 +257,9 @@ void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b);
 void http_conn_write_buf(struct http_conn *c, struct buf *b); /* takes the memory of what is large */
 void http_conn_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n);
+uint64_t http_conn_taken(const struct http_conn *c);
+/* Drops what was queued from there on, which was not taken yet. What is before it is copied if it is not in files. */
+void http_conn_cut(struct http_conn *c, uint64_t queued);
 /* The limit that has passed at `now`, if any: the connection is to be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 
@@ -273,6 +288,10 @@ size_t http_route_max_body(const struct http_request *req);
 
 /* http_builtin.c: the rows every daemon has, ended by a NULL path. Their ctx is the server. */
 extern const struct http_route http_builtin_routes[];
+
+/* http_take_back.c */
+void http_mark_piece(struct http_request *req); /* one begins */
+void http_marks_free(struct http_marks *m);
 
 /* http_reply.c */
 void http_reply_continue(struct http_request *req); /* 100 */

@@ -277,6 +277,8 @@ static bool open_piece(struct http_request *req, size_t n)
     }
     if (req->is_head)
         return false;
+    http_mark_piece(req);
+    req->written += n;
     if (req->chunked) {
         char size[24];
         http_conn_write(req->conn, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));

@@ -18,6 +18,7 @@ void http_request_clear(struct http_request *req)
     req->on_drain = NULL;
     req->above_low = false;
     req->set_aside = 0;
+    http_marks_free(&req->marks);
 }
 
 /* Everything but the buffers, whose memory is kept. */
@@ -39,7 +40,7 @@ void http_request_begin(struct http_request *req)
     req->method = 0;
     req->allowed = 0;
     req->target = req->target_len = req->n_headers = req->header_bytes = 0;
-    req->body_bytes = req->length_left = 0;
+    req->body_bytes = req->length_left = req->written = 0;
     req->began = req->conn->server->now;
     req->data = NULL;
 }

@@ -195,6 +195,15 @@ void http_stream_break(struct http_request *req);
 /* Bytes written but not yet taken by the kernel. A stream writes while this is under its bound and goes on
  * from on_drain, which is called (from the loop) each time it falls to `low` or under. */
 size_t http_stream_pending(const struct http_request *req);
+/* Bytes of this connection that the kernel has taken, ever: what it grows by tells how fast the client is. */
+uint64_t http_stream_taken(const struct http_request *req);
+/* Of a patient reply: takes back the end of what was written to its body, as far as it can still be cut off: between two
+ * pieces, and before the client gets the first byte of it. Returns its length; it may be written again. What goes out all
+ * the same is copied, so that nothing lent is kept for a client that takes nothing; but what lies in files stays there.
+ * on_drain is called once what remains has fallen to its bound, if it is above that. */
+size_t http_stream_take_back(struct http_request *req);
+/* Only copies: for a writer that is through. */
+void http_stream_own(struct http_request *req);
 void http_on_drain(
     struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
 

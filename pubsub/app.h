@@ -69,6 +69,8 @@ void app_retain(struct app *app);
 
 /* http_sub.c */
 http_handler app_sub;
+/* Of clients that take little, what waits for them in large windows. To be called now and then. */
+void app_take_back(struct app *app);
 /* What is wrong with a cursor, answered; counted when it is gone. */
 void app_refuse_cursor(struct app *app, struct http_request *req, struct stream *s,
     enum subscriber_refusal why, const struct journal_edges *edges);

@@ -22,6 +22,7 @@ struct head {
     struct backlog *backlog;
     struct journal_reader *reader; /* NULL: free */
     uint64_t at;
+    size_t reach; /* when reading: how far it may come */
     bool reading;
     uint64_t use;
     usec_t used;
@@ -231,8 +232,9 @@ static void stretch_read(const struct journal_window *w, void *arg)
 
 static void read_on(struct head *h)
 {
-    static const struct journal_locate how = {BACKLOG_COPY, bytes_count_lines};
+    struct journal_locate how = {window_may_be_large() ? BACKLOG_COPY : WINDOW_BYTES, bytes_count_lines};
     h->reading = true;
+    h->reach = how.max_bytes;
     h->use = ++h->backlog->uses;
     h->used = h->backlog->now;
     struct buf memory = window_take_memory();
@@ -241,7 +243,7 @@ static void read_on(struct head *h)
 
 static bool will_pass(const struct head *h, uint64_t offset)
 {
-    return h->reading && h->at <= offset && offset - h->at < BACKLOG_COPY;
+    return h->reading && h->at <= offset && offset - h->at < h->reach;
 }
 
 /* The one that stands there, or the one that nobody has needed for longest. NULL: all are reading. */

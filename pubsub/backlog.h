@@ -10,7 +10,8 @@
  *    the check and the socket: docs/streams.md.)
  * 2. Spans are handed out whole, windows from any place on: who stands inside a frame gets a stretch that begins there.
  * 3. Memory: at most BACKLOG_COPIED stretches with windows and BACKLOG_LOCATED of spans, and nothing that nobody has asked for
- *    in BACKLOG_TRUST. Of what somebody still sends, windows and files live on.
+ *    in BACKLOG_TRUST. Of what somebody still sends, windows and files live on; when those are many, stretches are short
+ *    (window_may_be_large).
  * 4. A reader holds its segment only until tidied or trimmed; a stretch holds none.
  * 5. Where reading stops (a hole, damage) those who ask are told to read for themselves, and find the reason.
  *

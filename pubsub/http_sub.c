@@ -211,7 +211,7 @@ static void sent(const void *data, size_t len, void *window)
     window_release(window);
 }
 
-/* A large piece of a window is not copied: it is sent from there. */
+/* A large piece of a window is not copied: it is sent from there. In parts, so that most can be taken back. */
 static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     if (piece.len < SHARE_LEAST) {
@@ -219,21 +219,63 @@ static void write_raw(struct http_subscriber *h, struct bytes piece, struct wind
         return;
     }
     struct evbuffer *shared = evbuffer_new();
-    evbuffer_add_reference(shared, piece.ptr, piece.len, sent, window_hold(window));
-    http_stream_write_evbuffer(h->req, shared);
+    for (size_t done = 0, len; done < piece.len; done += len) {
+        len = piece.len - done < WINDOW_BYTES + SHARE_LEAST ? piece.len - done : WINDOW_BYTES;
+        evbuffer_add_reference(shared, piece.ptr + done, len, sent, window_hold(window));
+        http_stream_write_evbuffer(h->req, shared);
+    }
     evbuffer_free(shared);
+    h->lends |= window_is_large(window) || http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
+}
+
+static void count_sent(struct http_subscriber *h, struct bytes piece, struct window *window)
+{
+    if (h->sent >= h->counted) {
+        stats_add(h->app->sent_lines, window_lines(window, piece));
+    } else {
+        size_t known = h->counted - h->sent < piece.len ? (size_t)(h->counted - h->sent) : piece.len;
+        piece = bytes_of(piece.ptr + known, piece.len - known);
+        stats_add(h->app->sent_lines, bytes_count_lines(piece));
+    }
+    stats_add(h->app->sent_bytes, piece.len);
 }
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct http_subscriber *h = arg;
+    count_sent(h, piece, window);
     h->sent += piece.len;
-    stats_add(h->app->sent_bytes, piece.len);
-    stats_add(h->app->sent_lines, window_lines(window, piece));
     if (h->form == SUB_RAW)
         write_raw(h, piece, window);
     else
         http_forming_take(h, piece, window);
+}
+
+static void give_back(struct http_subscriber *h)
+{
+    if (h->subscriber && !subscriber_may_go_back(h->subscriber))
+        return; /* it reads: another time */
+    h->lends = false;
+    if (!h->subscriber) {
+        http_stream_own(h->req);
+        return;
+    }
+    if (h->counted < h->sent)
+        h->counted = h->sent;
+    h->sent -= http_stream_take_back(h->req);
+    subscriber_go_back(h->subscriber, h->sent);
+}
+
+void app_take_back(struct app *app)
+{
+    struct http_subscriber *next;
+    for (struct http_subscriber *h = app->subscribers; h; h = next) {
+        uint64_t taken = http_stream_taken(h->req), before = h->taken;
+        next = h->next;
+        h->taken = taken;
+        if (h->lends && taken - before < SUBSCRIBER_BURST)
+            give_back(h);
+    }
 }
 
 static void file_sent(void *file)

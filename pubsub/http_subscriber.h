@@ -6,7 +6,9 @@
  *    retention passes meanwhile.
  * 3. What is not to go as it is (framing.h) is formed as the client takes it: of a piece the rest waits, in its window, while
  *    more than SUBSCRIBER_LOW bytes are pending. The end and a gap wait for it.
- * 4. A response with follow=0 ends well only at its X-Millrace-End; what stops it before (a hole, retention, a daemon
+ * 4. What waits for a client may be lent from large windows while it takes much. Who takes less than SUBSCRIBER_BURST from
+ *    tick to tick gives that back (app_take_back): then it is SUBSCRIBER_LOW and a small window again.
+ * 5. A response with follow=0 ends well only at its X-Millrace-End; what stops it before (a hole, retention, a daemon
  *    that stops) breaks it off once what was sent is taken.
  */
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
@@ -40,6 +42,9 @@ struct http_subscriber {
     uint64_t reported;        /* of that, what the log says where the stream goes on; 0: nothing */
     uint64_t end;             /* X-Millrace-End */
     uint64_t sent;            /* offset of the next byte of the stream to send */
+    uint64_t counted;         /* in the numbers, up to there: what is taken back counts once */
+    uint64_t taken;           /* of the connection, at the last tick */
+    bool lends;               /* what waits may pin much memory */
     usec_t connected;         /* wall clock */
     usec_t wrote;             /* monotonic */
 };

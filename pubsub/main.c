@@ -8,6 +8,7 @@
 #include "scrubber.h"
 #include "settings.h"
 #include "tap.h"
+#include "window.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     cursors_tick(w->app.cursors);
     app_heartbeats(&w->app);
     app_notice_gone(&w->app);
+    app_take_back(&w->app);
+    window_trim();
     if (w->tap)
         tap_tick(w->tap);
 }

@@ -34,6 +34,7 @@ struct subscriber {
     size_t ahead;    /* instead of that, for as long as it is in the backlog; 0: it is not */
     bool is_slow;    /* it took less than SUBSCRIBER_BURST since the last tick, and before */
     uint64_t at_tick;
+    uint64_t again; /* what is below was written before */
     bool started;
     bool has_turn; /* to read for itself */
     bool at_part;  /* the cursor is where lines are known to begin: nothing to check */
@@ -225,7 +226,7 @@ static bool write_from_tail(struct subscriber *sub, enum tail_answer *answer)
 /* Of those who take much, and want the stream's bytes as they are: what they need others may need too. */
 static bool may_share(const struct subscriber *sub)
 {
-    return sub->config.sink.write_spans && !sub->is_slow;
+    return sub->config.sink.write_spans && !sub->is_slow && sub->offset >= sub->again;
 }
 
 static void note_pace(struct subscriber *sub)
@@ -286,17 +287,22 @@ static void adapt_burst(struct subscriber *sub)
         sub->burst *= 2;
 }
 
+static bool is_at_last(const struct subscriber *sub)
+{
+    return !sub->config.follow && sub->offset >= sub->last;
+}
+
 /* Writes what there is, asks for more, or finds what to wait for. */
 static void read_on(struct subscriber *sub)
 {
     bool comes;
     adapt_burst(sub);
     do {
-        if (!sub->config.follow && sub->offset >= sub->last) {
+        if (is_at_last(sub) && pending(sub) <= SUBSCRIBER_LOW) {
             end(sub, SUBSCRIBER_AT_END, NULL);
             return;
         }
-        if (is_full(sub)) {
+        if (is_full(sub) || is_at_last(sub)) {
             sub->state = SUBSCRIBER_FULL;
             return;
         }
@@ -449,10 +455,34 @@ void subscriber_drained(struct subscriber *sub)
         read_on(sub);
 }
 
+bool subscriber_may_go_back(const struct subscriber *sub)
+{
+    return sub->state == SUBSCRIBER_FULL || sub->state == SUBSCRIBER_WAITING;
+}
+
+void subscriber_go_back(struct subscriber *sub, uint64_t offset)
+{
+    assert(subscriber_may_go_back(sub) && offset <= sub->offset);
+    if (sub->again < sub->offset)
+        sub->again = sub->offset;
+    if (sub->offset != offset)
+        journal_reader_close(&sub->reader);
+    sub->offset = sub->at_tick = offset;
+    sub->is_slow = true;
+    sub->burst = SUBSCRIBER_LOW;
+    sub->ahead = 0;
+    sub->state = SUBSCRIBER_FULL;
+    if (!is_full(sub))
+        read_on(sub);
+}
+
 void subscriber_tick(struct subscriber *sub)
 {
     if (!sub->started)
         return;
+    if (sub->state == SUBSCRIBER_FULL && sub->offset == sub->at_tick)
+        journal_reader_close(
+            &sub->reader); /* its file and memory may be wanted elsewhere, and it may be gone for long */
     sub->is_slow = sub->offset - sub->at_tick < SUBSCRIBER_BURST;
     sub->at_tick = sub->offset;
 }

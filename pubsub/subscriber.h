@@ -10,15 +10,18 @@
  * The sink is whatever delivers: an HTTP response, a test's buffer. Nothing here knows sockets.
  *
  * Invariants
- * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once.
+ * 1. What is written is exactly the stream's committed bytes from the start offset on, in order, once but for what the
+ *    sink takes back.
  * 2. A piece is written only while the sink holds no more than SUBSCRIBER_LOW bytes: a slow sink costs at most
  *    SUBSCRIBER_LOW and one window, its own or shared with others, and delays nobody else. One that took all that
  *    it was given gets more at a time, up to SUBSCRIBER_BURST, until it does not. One that has read as much since
- *    the last tick gets a stretch of the backlog at a time. What is sent from a file takes no memory.
+ *    the last tick gets a stretch of the backlog at a time. What is sent from a file takes no memory. A sink that then
+ *    takes little may take back what it has not sent (subscriber_go_back): it is written again, in small pieces.
  * 3. The cursor is judged before start: the byte before it must be an LF, or it must be where a part of the
  *    stream begins. The first window is read before start too, so that a cursor at the near edge of a hole
  *    is refused (it can never yield a byte) rather than answered with nothing.
- * 4. Without `follow` it ends at the committed end of the moment of its start.
+ * 4. Without `follow` it ends at the committed end of the moment of its start, once the sink holds no more than
+ *    SUBSCRIBER_LOW.
  * 5. A hole met later ends it: whoever counted the bytes comes back with a cursor that invariant 3 refuses,
  *    naming both edges, so that nothing is skipped unsaid.
  * 6. When retention passes it, it is ended with the edges of what it missed. What was written before is the
@@ -87,6 +90,9 @@ void subscriber_free(struct subscriber **sub);
 void subscriber_begin(struct subscriber *sub);
 /* The sink has room again (pending fell to SUBSCRIBER_LOW or under). */
 void subscriber_drained(struct subscriber *sub);
+/* The sink has taken back what was written from `offset` on; only while it waits for the sink or for the stream. */
+bool subscriber_may_go_back(const struct subscriber *sub);
+void subscriber_go_back(struct subscriber *sub, uint64_t offset);
 uint64_t subscriber_offset(const struct subscriber *sub); /* of the next byte to write */
 bool subscriber_started(const struct subscriber *sub);    /* start was called */
 

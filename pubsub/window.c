@@ -3,6 +3,7 @@
 #include "line_index.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,8 +25,9 @@ struct window {
 _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
 
 static struct window *spares;
-static size_t n_spares;
+static size_t n_spares, n_large;
 static struct buf spare_memory;
+static bool freed_large; /* which the allocator may keep, where what is pinned is in the way */
 
 static struct window *take_block(void)
 {
@@ -56,7 +58,25 @@ struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines)
         .refs = 1, .u.offset = offset, .len = memory->len, .lines = lines, .data = memory->ptr};
     w->memory = *memory;
     *memory = (struct buf){0};
+    n_large++;
     return w;
+}
+
+bool window_is_large(const struct window *w)
+{
+    return w->memory.ptr != NULL;
+}
+
+bool window_may_be_large(void)
+{
+    return n_large < WINDOW_LARGE_MOST;
+}
+
+void window_trim(void)
+{
+    if (freed_large)
+        malloc_trim(0);
+    freed_large = false;
 }
 
 struct buf window_take_memory(void)
@@ -69,6 +89,7 @@ struct buf window_take_memory(void)
 void window_return_memory(struct buf *memory)
 {
     if (spare_memory.ptr) {
+        freed_large |= memory->cap > WINDOW_BLOCK;
         buf_free(memory);
         return;
     }
@@ -109,6 +130,7 @@ void window_release(struct window *w)
         return;
     if (w->memory.ptr) {
         window_return_memory(&w->memory);
+        n_large--;
         free(w);
         return;
     }

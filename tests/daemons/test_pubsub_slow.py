@@ -17,10 +17,12 @@ from pubsub_case import PubsubTest
 FAST = 98
 BLOCK = b"".join(b"%04d %s\n" % (i, b"z" * 444) for i in range(220))  # about 100 KB
 BLOCKS = 200
+SMALL_FRAMES = 16 << 20
 
 
 class Reader:
     """A subscriber on HTTP/1.0: after the head nothing but the stream's bytes, in the form asked for."""
+    VERSION = "1.0"
 
     def __init__(self, path, received=None, parameters="", headers="", from_="earliest"):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -28,7 +30,7 @@ class Reader:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
         self.socket.connect(path)
         target = "/sub?stream=s&from=%s%s" % (from_, parameters)
-        self.socket.sendall(("GET %s HTTP/1.0\r\n%s\r\n" % (target, headers)).encode())
+        self.socket.sendall(("GET %s HTTP/%s\r\nHost: h\r\n%s\r\n" % (target, self.VERSION, headers)).encode())
         self.head, self.n, self.sum = b"", 0, 0
 
     def take(self, data):
@@ -41,9 +43,35 @@ class Reader:
         self.sum = zlib.crc32(data, self.sum)
 
 
+class ChunkedReader(Reader):
+    """The same on HTTP/1.1: what arrives is taken apart."""
+
+    VERSION = "1.1"
+    size, left = b"", 0  # of a chunk's line, and of its bytes with their CR LF
+
+    def take(self, data):
+        if self.head is not None:
+            self.head += data
+            if b"\r\n\r\n" not in self.head:
+                return
+            data, self.head = self.head.split(b"\r\n\r\n", 1)[1], None
+        while data:
+            if not self.left:
+                line, lf, data = data.partition(b"\n")
+                self.size += line
+                if lf:
+                    self.left, self.size = int(self.size, 16) + 2, b""
+            body = data[:max(0, min(len(data), self.left - 2))]
+            self.n += len(body)
+            self.sum = zlib.crc32(body, self.sum)
+            used = min(len(data), self.left)
+            self.left -= used
+            data = data[used:]
+
+
 class Slow(PubsubTest):
-    def reader(self, **kw):
-        r = Reader(self.path("p.sock"), **kw)
+    def reader(self, kind=Reader, **kw):
+        r = kind(self.path("p.sock"), **kw)
         self.addCleanup(r.socket.close)
         return r
 
@@ -244,6 +272,74 @@ class Slow(PubsubTest):
         print("memory: %.1f KiB a stopped subscriber" % ((self.resident(p) - before) / 40))
         self.drain(readers, 20 * len(BLOCK))
         self.assertEqual({r.sum for r in readers}, {zlib.crc32(BLOCK * 20)})
+
+    def metric(self, p, name):
+        start = "millrace_pubsub_%s " % name
+        return int(next(m for m in p.get("/metrics").text.splitlines() if m.startswith(start))[len(start):])
+
+    def stop_in_small_frames(self, p, readers):
+        """Each reads as fast as it can, up to a place of its own, and stops there."""
+        for i, r in enumerate(readers):
+            self.drain([r], SMALL_FRAMES // 8 + i * SMALL_FRAMES // 2 // len(readers))
+        wait_until(lambda: self.states(p) == {"blocked"}, lambda: "all to be blocked: %s" % self.states(p))
+
+    def publish_small_frames(self):
+        frame = b"".join(b"%04d %s\n" % (i, b"z" * 444) for i in range(22))
+        n = SMALL_FRAMES // len(frame)
+        c = harness.connect(self.url)
+        self.addCleanup(c.close)
+        for _ in range(n):
+            c.request("POST", "/pub?stream=s", frame)
+            r = c.getresponse()
+            self.assertEqual((r.status, r.read()[:9]), (200, b"{\"stream\""))
+        return frame * n
+
+    def test_who_stops_among_small_frames_gives_back_what_it_was_lent(self):
+        """What is far behind goes out in large windows; each of these readers would keep one of its own."""
+        p = self.pubsub()
+        text = self.publish_small_frames()
+        before = self.resident(p)
+        readers = [self.reader(kind, parameters=what) for what in ("", "&follow=0") for kind in (Reader, ChunkedReader)
+                   for _ in range(40)]
+        self.stop_in_small_frames(p, readers)
+        def grown(): return (self.resident(p) - before) / len(readers)
+        if not harness.SANITIZED:
+            wait_until(lambda: grown() < 64, lambda: "%.1f KiB a stopped subscriber" % grown())
+            print("memory: %.1f KiB a stopped subscriber" % grown())
+        some = readers[::8]
+        self.drain(some, len(text))
+        self.assertEqual({(r.n, r.sum) for r in some}, {(len(text), zlib.crc32(text))})
+
+    def test_stop_and_go(self):
+        """Readers stop at any place, for longer than the daemon's tick, and go on: each has every byte once, in order."""
+        chance = harness.seeded()
+        p = self.pubsub("--heartbeat=100ms", "--segment-bytes=1M")
+        text, sizes = bytearray(), [450] * 60 + [4500] * 80 + [30000] * 6 + [200000] * 2
+        for n in range(2500):
+            frame = b"%08d %s\n" % (n, b"z" * chance.choice(sizes))
+            self.assertEqual(self.pub(frame).status, 200)
+            text += frame
+        kinds = [Reader, ChunkedReader] * 6
+        readers = [self.reader(kind, parameters=what) for kind, what in zip(kinds, [""] * 6 + ["&follow=0"] * 6)]
+        resting = {r: 0 for r in readers}
+        end = time.monotonic() + harness.PATIENCE * 3
+        while resting and time.monotonic() < end:
+            now = time.monotonic()
+            awake = [r for r, until in resting.items() if until <= now]
+            if not awake:
+                time.sleep(min(resting.values()) - now)
+            for r in awake:
+                r.socket.settimeout(harness.PATIENCE)
+                goal = min(len(text), r.n + chance.choice([1000, 100000, 700000, 3000000]))
+                while r.n < goal:
+                    r.take(r.socket.recv(1 << 17))
+                resting[r] = time.monotonic() + chance.choice([0, 0.02, 0.2])
+                if r.n == len(text):
+                    del resting[r]
+        self.assertFalse(resting, "readers that did not get everything")
+        self.assertEqual({(r.n, r.sum) for r in readers}, {(len(text), zlib.crc32(bytes(text)))})
+        self.assertEqual((self.metric(p, "sent_bytes_total"), self.metric(p, "sent_lines_total")),
+                         (len(readers) * len(text), len(readers) * text.count(b"\n")), "what is sent twice counts once")
 
     def test_short_lines_do_not_make_large_events(self):
         """Events and parts are up to sixty times what they are made of; they are made as they are taken."""

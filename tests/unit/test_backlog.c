@@ -278,6 +278,31 @@ static void it_is_bounded(void **state)
     read_all(w, 0);
 }
 
+/* Many who stopped may keep what they were sent: from then on it is little that each is sent. */
+static void large_windows_are_few(void **state)
+{
+    struct world *w = *state;
+    struct backlog_piece piece;
+    struct window *kept[WINDOW_LARGE_MOST + 2];
+    uint64_t next;
+    enum backlog_answer answer;
+    size_t n = 0;
+    append_frames(w, 10 * SMALL, (int)(WINDOW_LARGE_MOST + 3) * (int)(BACKLOG_COPY / (10 * SMALL)));
+    for (uint64_t offset = 0; n < WINDOW_LARGE_MOST + 2; offset += BACKLOG_COPY) {
+        ask_until(w, offset, &next, &answer);
+        assert_int_equal(backlog_ask(w->backlog, offset, end_of(w), &piece), BACKLOG_HAS);
+        assert_true(piece.bytes.len <= (n < WINDOW_LARGE_MOST ? BACKLOG_COPY : WINDOW_BYTES));
+        assert_int_equal(window_is_large(piece.window), n < WINDOW_LARGE_MOST);
+        kept[n++] = window_hold(piece.window);
+    }
+    while (n > 0)
+        window_release(kept[--n]);
+    pass(w, BACKLOG_TRUST + 1);
+    ask_until(w, 0, &next, &answer);
+    assert_int_equal(backlog_ask(w->backlog, 0, end_of(w), &piece), BACKLOG_HAS);
+    assert_true(window_is_large(piece.window));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_retention_takes_is_let_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reading_below_is_called_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(large_windows_are_few, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
