@@ -481,8 +481,7 @@ void subscriber_tick(struct subscriber *sub)
     if (!sub->started)
         return;
     if (sub->state == SUBSCRIBER_FULL && sub->offset == sub->at_tick)
-        journal_reader_close(
-            &sub->reader); /* its file and memory may be wanted elsewhere, and it may be gone for long */
+        journal_reader_close(&sub->reader); /* it may have stopped for long */
     sub->is_slow = sub->offset - sub->at_tick < SUBSCRIBER_BURST;
     sub->at_tick = sub->offset;
 }
