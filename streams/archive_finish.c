@@ -229,7 +229,12 @@ static int give_name(struct finish *f)
     return rc;
 }
 
-int archive_finish(const struct archive_finish_spec *spec, bool *full, char error[ARCHIVE_ERROR_TEXT])
+bool archive_is_want(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char error[ARCHIVE_ERROR_TEXT])
 {
     struct finish f = {.spec = spec, .in = -1, .out = -1, .error = error};
     int rc;
@@ -246,7 +251,7 @@ int archive_finish(const struct archive_finish_spec *spec, bool *full, char erro
         rc = pack(&f) == 0 ? give_name(&f) : -1;
     if (rc != 0)
         remove_packed(&f);
-    *full = rc != 0 && (errno == ENOSPC || errno == EDQUOT);
+    *wanting = rc != 0 && archive_is_want(errno);
     XXH3_freeState(f.hash);
     buf_free(&f.part);
     buf_free(&f.fresh);

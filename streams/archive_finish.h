@@ -27,12 +27,15 @@ void archive_part_path(const char *name, struct buf *out); /* NAME.part, NUL-ter
 /* Whether any of the names that NAME may take is in use. */
 bool archive_name_is_taken(const char *name);
 
+/* Whether this errno tells of a want that passes when others give back what they have: of room, descriptors or memory. */
+bool archive_is_want(int error);
+
 struct archive_finish_spec {
     const struct archive_file_state *file;
     const char *stream, *id;
     enum archive_compression compression;
 };
-/* 0, or -1 with the reason; *full: for want of room, so that another try may do. Blocks. */
-int archive_finish(const struct archive_finish_spec *spec, bool *full, char error[ARCHIVE_ERROR_TEXT]);
+/* 0, or -1 with the reason; *wanting: for want of something (archive_is_want), so that another try may do. Blocks. */
+int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char error[ARCHIVE_ERROR_TEXT]);
 
 #endif

@@ -3,6 +3,7 @@
 #include "archive_finish.h"
 #include "io.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,6 +33,14 @@ void archive_part_free(struct archive_part **pp)
     archive_file_state_free(&p->state);
     free(p);
     *pp = NULL;
+}
+
+void archive_part_close(struct archive_part *p)
+{
+    assert(!p->unsynced && !p->syncing && archive_part_unwritten(p) == 0);
+    if (p->fd >= 0)
+        io->close(p->fd);
+    p->fd = -1;
 }
 
 static int fail(char *error, const char *path)
@@ -99,15 +108,21 @@ static int open_new(const char *path)
     return io->open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-static int make_file(struct archive_part *p, char *error)
+static int make_new(const char *path)
+{
+    int fd = open_new(path);
+    return fd < 0 && errno == ENOENT && make_directory(path) == 0 ? open_new(path) : fd;
+}
+
+/* One with lines was made before, and cut back to them. */
+static int open_file(struct archive_part *p, char *error)
 {
     struct buf path = {0};
+    bool is_new = p->written == 0;
     archive_part_path(p->state.name, &path);
-    p->fd = open_new(path.ptr);
-    if (p->fd < 0 && errno == ENOENT && make_directory(path.ptr) == 0)
-        p->fd = open_new(path.ptr);
+    p->fd = is_new ? make_new(path.ptr) : io->open(path.ptr, O_RDWR | O_CLOEXEC, 0);
     int rc = p->fd >= 0 ? 0 : fail(error, path.ptr);
-    p->unsynced_name = rc == 0;
+    p->unsynced_name = p->unsynced_name || (is_new && rc == 0);
     buf_free(&path);
     return rc;
 }
@@ -125,7 +140,7 @@ static int write_pieces(struct archive_part *p)
 
 static int write_unwritten(struct archive_part *p, char *error)
 {
-    if (p->fd < 0 && make_file(p, error) != 0)
+    if (p->fd < 0 && open_file(p, error) != 0)
         return -1;
     if (write_pieces(p) != 0)
         return fail(error, p->state.name);
@@ -146,15 +161,11 @@ int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
     return -1;
 }
 
-static int cut_back(struct archive_part *p, const char *path, char *error)
+static int cut_open_file(struct archive_part *p, const char *path, char *error)
 {
     struct stat st;
-    p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
-    /* It was named, and the crash came before it was made. */
-    if (p->fd < 0 && errno == ENOENT && p->state.length == 0)
-        return 0;
     /* Perhaps it was made by a life that was killed before the name was durable. */
-    if (p->fd < 0 || fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
+    if (fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
         return fail(error, path);
     if ((uint64_t)st.st_size < p->state.length) {
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: it has %lld bytes, and %llu were written to it", path,
@@ -162,6 +173,19 @@ static int cut_back(struct archive_part *p, const char *path, char *error)
         return -1;
     }
     return io->ftruncate(p->fd, (off_t)p->state.length) == 0 ? 0 : fail(error, path);
+}
+
+/* It is opened again by the next write, so that a state of many files needs no more descriptors than were there for them. */
+static int cut_back(struct archive_part *p, const char *path, char *error)
+{
+    p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    /* It was named, and the crash came before it was made. */
+    if (p->fd < 0 && errno == ENOENT && p->state.length == 0)
+        return 0;
+    int rc = p->fd >= 0 ? cut_open_file(p, path, error) : fail(error, path);
+    if (rc == 0)
+        archive_part_close(p);
+    return rc;
 }
 
 struct archive_part *archive_part_recover(

@@ -5,7 +5,8 @@
  *    fails has changed nothing that counts: it is done again at the same place.
  * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it.
  * 3. Nothing is synced here: `unsynced` and `unsynced_name` tell whoever commits what to sync before a state says that the lines
- *    are there. */
+ *    are there. He moves them to `syncing` and `syncing_name`, and back when his syncs did not come to be.
+ * 4. What gets no more lines, is written and synced needs its descriptor no more: archive_part_close. */
 #ifndef MILLRACE_ARCHIVE_PART_H
 #define MILLRACE_ARCHIVE_PART_H
 
@@ -29,11 +30,12 @@ struct archive_part {
     struct buf pending;          /* copied and not written */
     struct archive_pieces taken; /* neither; behind what is pending */
     uint64_t written;
-    int fd;             /* -1: not open */
-    bool named;         /* a state that is safe names it */
-    bool unsynced;      /* written to since the last sync began */
-    bool unsynced_name; /* made since the last sync of its directory began */
-    usec_t last_taken;  /* monotonic */
+    int fd;                     /* -1: not open */
+    bool named;                 /* a state that is safe names it */
+    bool unsynced;              /* written to since the last sync began */
+    bool unsynced_name;         /* made since the last sync of its directory began */
+    bool syncing, syncing_name; /* the sync under way is of these: a thread has fd */
+    usec_t last_taken;          /* monotonic */
     enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING, PART_FINISHED, PART_DROPPED } stage;
     /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. FINISHING: settled, and a thread
      * has it. DROPPED: finished, and the state that is being written knows it no more; until that one is safe its name is in
@@ -41,13 +43,15 @@ struct archive_part {
 };
 
 struct archive_part *archive_part_new(const char *name, const char *period, uint64_t first);
-/* From a state: the file is opened and cut back to its length. NULL with the reason. */
+/* From a state: the file is cut back to its length. NULL with the reason. */
 struct archive_part *archive_part_recover(
     const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
 void archive_part_free(struct archive_part **p);
 
 /* `n` lines; `end` is behind them in the stream. */
 void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end);
+/* Only when it is written and synced. */
+void archive_part_close(struct archive_part *p);
 /* What was taken is pending. */
 void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* bytes, pending or taken */

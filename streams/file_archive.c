@@ -18,12 +18,18 @@
 #define HOUR 3600
 /* So many spans of time are remembered, each in its own place. */
 #define SPANS 1024
-/* Files that wait to be finished, each with a descriptor. */
+/* Files that wait to be finished. */
 #define MAX_FINISHING 32
+/* The part, the packed file or the manifest, a directory: of each that is being finished. */
+#define FINISHER_DESCRIPTORS 3
+/* The lock, the new state, a directory that is being synced. */
+#define OWN_DESCRIPTORS 3
 /* Finished at once: most of it is waiting for syncs, which the disk does together. */
 #define FINISHERS 4
 /* Each try packs the whole file again, so want of room is waited out. */
 #define FINISH_AGAIN (1 * USEC_PER_SEC)
+/* After a commit that met want of something. */
+#define COMMIT_AGAIN (200 * USEC_PER_MSEC)
 
 /* What the committing thread gets and gives back. */
 struct commit {
@@ -42,7 +48,7 @@ struct finishing {
     struct worker *worker;
     struct archive_part *part; /* NULL: none */
     char id[STREAM_ID_TEXT];
-    bool full;
+    bool wanting;
     int rc;
     char error[ARCHIVE_ERROR_TEXT];
 };
@@ -67,38 +73,35 @@ struct file_archive {
     bool committing, changed; /* a commit is under way; there is something to commit */
     bool has_state, at_once;  /* the next state does not wait for commit_every */
     usec_t committed_at, now;
-    usec_t finish_at; /* not before */
+    usec_t finish_at, commit_at; /* not before */
     int lock_fd;
-    bool no_room, failed;
+    bool wanting, failed;
     char trouble[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
     char named[NAME_TEXT]; /* the name made last */
     struct span spans[SPANS];
 };
 
-/* Want of room passes; what else fails is final. */
+/* Want of something passes; what else fails is final. */
 static void set_trouble(struct file_archive *a, bool passes, const char *text)
 {
     if (strcmp(a->trouble, text) != 0)
         log_error(
-            passes ? "no room: waiting" : "storage failed: nothing more is written", LOG_S("why", text));
+            passes ? "waiting for room, descriptors or memory" : "storage failed: nothing more is written",
+            LOG_S("why", text));
     snprintf(a->trouble, sizeof a->trouble, "%s", text);
-    a->no_room = passes;
+    a->numbers.wants += passes && !a->wanting;
+    a->wanting = passes;
     a->failed = a->failed || !passes;
 }
 
-static bool is_want_of_room(int error)
+static void clear_want(struct file_archive *a)
 {
-    return error == ENOSPC || error == EDQUOT;
-}
-
-static void clear_want_of_room(struct file_archive *a)
-{
-    if (!a->no_room)
+    if (!a->wanting)
         return;
-    a->no_room = false;
+    a->wanting = false;
     a->trouble[0] = '\0';
-    log_info("there is room again");
+    log_info("there is enough again");
 }
 
 /* The format is the user's, and strftime reads no arguments by it. */
@@ -220,13 +223,49 @@ static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
     return s->part;
 }
 
+static bool is_want_of_descriptors(int error)
+{
+    return error == EMFILE || error == ENFILE;
+}
+
+/* One that needs no more than a sync for it. */
+static struct archive_part *with_idle_descriptor(const struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        if (p->stage == PART_CLOSED && p->fd >= 0 && !p->syncing && archive_part_unwritten(p) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+/* False: there is none to be had, or the sync failed, which is told here. */
+static bool free_descriptor(struct file_archive *a)
+{
+    char text[ARCHIVE_ERROR_TEXT];
+    struct archive_part *p = with_idle_descriptor(a);
+    if (p == NULL)
+        return false;
+    if (p->unsynced && io->fdatasync(p->fd) != 0) {
+        snprintf(text, sizeof text, "a sync: %s", strerror(errno));
+        set_trouble(a, false, text);
+        return false;
+    }
+    p->unsynced = false;
+    archive_part_close(p);
+    return true;
+}
+
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
     size_t before = archive_part_unwritten(p);
-    int rc = archive_part_write(p, error);
-    if (rc != 0)
-        set_trouble(a, is_want_of_room(errno), error);
+    int rc, failed = 0;
+    do
+        rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
+    while (rc != 0 && is_want_of_descriptors(failed) && free_descriptor(a));
+    if (rc != 0 && !a->failed)
+        set_trouble(a, archive_is_want(failed), error);
     a->numbers.pending -= before - archive_part_unwritten(p);
     return rc;
 }
@@ -235,7 +274,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
 static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
     bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
-    if (worth && p->named && !a->no_room && !a->failed)
+    if (worth && p->named && !a->wanting && !a->failed)
         write_part(a, p);
     else
         archive_part_keep(p);
@@ -243,7 +282,7 @@ static void write_or_keep(struct file_archive *a, struct archive_part *p)
 
 void file_archive_write(struct file_archive *a)
 {
-    for (size_t i = 0; i < a->n_parts && !a->no_room && !a->failed; i++)
+    for (size_t i = 0; i < a->n_parts && !a->wanting && !a->failed; i++)
         write_part(a, a->parts[i]);
 }
 
@@ -390,7 +429,20 @@ static void sync_part(struct commit *c, struct archive_part *p)
         c->fds[c->n_fds++] = p->fd;
     if (p->unsynced_name)
         add_directory_of(c, p->state.name);
+    p->syncing = p->unsynced;
+    p->syncing_name = p->unsynced_name;
     p->unsynced = p->unsynced_name = false;
+}
+
+/* What was not synced after all still is to be. */
+static void end_syncs(struct file_archive *a, bool done)
+{
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        p->unsynced = p->unsynced || (p->syncing && !done);
+        p->unsynced_name = p->unsynced_name || (p->syncing_name && !done);
+        p->syncing = p->syncing_name = false;
+    }
 }
 
 /* Everything taken so far: all of it is written before the cursor is told. */
@@ -450,8 +502,10 @@ static void settle(struct file_archive *a)
         if (p == NULL)
             continue;
         p->named = true;
-        if (p->stage == PART_CLOSED && s->finishing && s->length == p->state.length)
-            p->stage = PART_SETTLED;
+        if (p->stage != PART_CLOSED || !s->finishing || s->length != p->state.length)
+            continue;
+        p->stage = PART_SETTLED;
+        archive_part_close(p);
     }
 }
 
@@ -461,20 +515,36 @@ static void free_syncs(struct commit *c)
     free(c->paths);
 }
 
-static void finish_commit(struct file_archive *a)
+/* No sync ends with EMFILE or ENFILE: then a directory could not be opened, and nothing has failed that was to be safe. */
+static bool commit_only_wants(const struct commit *c)
+{
+    return c->sync_failed ? is_want_of_descriptors(c->error) : archive_is_want(c->error);
+}
+
+static void commit_failed(struct file_archive *a)
 {
     struct commit *c = &a->commit;
     char text[ARCHIVE_ERROR_TEXT];
+    snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
+    a->changed = true;
+    a->commit_at = a->now + COMMIT_AGAIN;
+    set_trouble(a, commit_only_wants(c), text);
+    while (is_want_of_descriptors(c->error) && free_descriptor(a))
+        continue;
+    archive_state_free(&c->state);
+}
+
+static void finish_commit(struct file_archive *a)
+{
+    struct commit *c = &a->commit;
     a->committing = false;
     free_syncs(c);
+    end_syncs(a, c->error == 0);
     if (c->error != 0) {
-        snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
-        a->changed = true;
-        set_trouble(a, !c->sync_failed && is_want_of_room(c->error), text);
-        archive_state_free(&c->state);
+        commit_failed(a);
         return;
     }
-    clear_want_of_room(a);
+    clear_want(a);
     a->has_state = true;
     archive_state_free(&a->committed);
     a->committed = c->state;
@@ -492,7 +562,7 @@ static void run_finish(void *arg)
         .stream = f->archive->stream,
         .id = f->id,
         .compression = f->archive->config.compression};
-    f->rc = archive_finish(&spec, &f->full, f->error);
+    f->rc = archive_finish(&spec, &f->wanting, f->error);
 }
 
 static void take_finished(struct file_archive *a, struct finishing *f)
@@ -501,11 +571,11 @@ static void take_finished(struct file_archive *a, struct finishing *f)
     f->part = NULL;
     if (f->rc != 0) {
         p->stage = PART_SETTLED;
-        set_trouble(a, f->full, f->error);
+        set_trouble(a, f->wanting, f->error);
         a->finish_at = a->now + FINISH_AGAIN;
         return;
     }
-    clear_want_of_room(a);
+    clear_want(a);
     log_info("finished", LOG_S("file", p->state.name), LOG_U("lines", p->state.lines),
         LOG_U("bytes", p->state.length));
     a->numbers.lines += p->state.lines;
@@ -560,7 +630,7 @@ static void close_what_is_over(struct file_archive *a, usec_t wall)
 
 static bool commit_is_urgent(const struct file_archive *a)
 {
-    return a->at_once || count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
+    return a->at_once || a->wanting || count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
            a->numbers.pending >= a->config.max_pending;
 }
 
@@ -581,7 +651,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     close_what_is_over(a, wall);
     if (a->failed)
         return;
-    if (!a->committing)
+    if (!a->committing && a->now >= a->commit_at)
         start_due_commit(a);
     finish_parts(a);
 }
@@ -592,7 +662,7 @@ int file_archive_flush(struct file_archive *a)
         worker_wait(a->committer);
         if (a->committing)
             finish_commit(a);
-        if (a->no_room)
+        if (a->wanting)
             return -1;
         if (has_new_part(a))
             commit_names(a);
@@ -655,6 +725,11 @@ static int recover(struct file_archive *a, char *error)
     return 0;
 }
 
+size_t file_archive_descriptors(size_t max_open)
+{
+    return max_open + FINISHERS * FINISHER_DESCRIPTORS + OWN_DESCRIPTORS;
+}
+
 struct file_archive *file_archive_open(
     const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT])
 {
@@ -712,7 +787,7 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 
 bool file_archive_is_full(const struct file_archive *a)
 {
-    return a->no_room || a->failed || a->numbers.pending > a->config.max_pending ||
+    return a->wanting || a->failed || a->numbers.pending > a->config.max_pending ||
            a->n_parts > a->config.max_open + MAX_FINISHING;
 }
 
@@ -727,5 +802,6 @@ struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
     struct file_archive_numbers n = a->numbers;
     n.open = count_stage(a, PART_OPEN);
     n.finishing = a->n_parts - n.open;
+    n.wanting = a->wanting;
     return n;
 }

@@ -14,9 +14,11 @@
  *    has come to it for close_after. A name that is in use is followed by .1, .2, ...
  * 4. A file ends at a gap of the stream: the offsets its manifest names are without a hole, by arrival.
  *    When files end faster than they are finished the archive is full until some are.
- * 5. Want of room (ENOSPC, EDQUOT) is trouble that passes: nothing is lost, what was taken waits in memory, the caller
- *    reads no more while file_archive_is_full, and file_archive_tick tries again. Any other failed write and any failed
- *    sync is final: nothing more is written, until an operator has started it again.
+ * 5. Want of room, descriptors or memory (archive_is_want) is trouble that passes: nothing is lost, what was taken waits in
+ *    memory, the caller reads no more while file_archive_is_full, and file_archive_tick tries again. Any other failed write and any
+ *    failed sync (ENOSPC and ENOMEM too) is final: nothing more is written, until an operator has started it again.
+ * 6. A file that has got its last line gives its descriptor back as soon as it is safe, and before that when another file cannot be
+ *    opened without: so max_open and a few more suffice, however many files one take begins.
  *
  * One thread calls; the module has some of its own and wakes the caller through config.wake.
  */
@@ -42,6 +44,8 @@ struct file_archive_config {
     void *arg;
 };
 
+/* How many descriptors it may need at once; with fewer it waits (invariant 5), perhaps for ever. */
+size_t file_archive_descriptors(size_t max_open);
 /* Recovers. NULL with the reason: a state of another stream, a file that is missing or shorter than its length. */
 struct file_archive *file_archive_open(
     const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT]);
@@ -88,6 +92,8 @@ const char *file_archive_trouble(const struct file_archive *a, bool *final);
 
 struct file_archive_numbers {
     uint64_t lines, bytes, commits, finished;
+    uint64_t wants;                  /* times that something was lacking */
+    bool wanting;                    /* it is now */
     size_t open, finishing, pending; /* files, files, bytes */
 };
 struct file_archive_numbers file_archive_numbers(const struct file_archive *a);

@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 #include <time.h>
 
@@ -57,7 +58,9 @@ static const struct option_row option_rows[] = {
         .fallback = "256",
         .min = 1,
         .max = 1000,
-        .help = "with time_field: files written at once; the idlest is finished when there would be more"},
+        .help = "with time_field: files written at once; the idlest is finished when there would be more, "
+                "which 100 to 300 a "
+                "second can be"},
     {.name = NULL},
 };
 
@@ -225,6 +228,22 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
     file_archive_write(w->archive);
 }
 
+/* The standard three, the loop's, the log's, those of /metrics and pubsub's. */
+#define OTHER_DESCRIPTORS 24
+
+/* The daemon has raised the limit as far as it may. By arrival one file is open at a time. */
+static int check_descriptors(struct options *o, struct config_error *error)
+{
+    struct rlimit limit;
+    size_t files = (size_t)options_int(o, "max_open");
+    size_t need = file_archive_descriptors(files) + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
+        return 0;
+    return options_refuse(o, "max_open", error,
+        "%zu files at once need %zu descriptors, and no more than %llu are allowed (ulimit -n, LimitNOFILE=)",
+        files, need, (unsigned long long)limit.rlim_cur);
+}
+
 static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
 {
     static const char *const compressions[] = {"none", "gzip", "zstd"};
@@ -284,6 +303,8 @@ NUMBER(open, file_archive_numbers(w->archive).open)
 NUMBER(finishing, file_archive_numbers(w->archive).finishing)
 NUMBER(offset, file_archive_cursor(w->archive)->offset)
 NUMBER(committed, file_archive_committed(w->archive)->offset)
+NUMBER(wants, file_archive_numbers(w->archive).wants)
+NUMBER(wanting, file_archive_numbers(w->archive).wanting)
 NUMBER(gaps, w->gaps)
 NUMBER(untimed, w->untimed)
 
@@ -300,6 +321,8 @@ static void register_stats(struct writer *w)
         {"files_finishing", "Files that wait to be compressed and named", read_finishing},
         {"offset_bytes", "Where in the stream the next line is taken from", read_offset},
         {"committed_offset_bytes", "Where a crash would go on from", read_committed},
+        {"wants", "Times that it began to wait for room, descriptors or memory", read_wants},
+        {"wanting", "1 while it waits for them", read_wanting},
         {"gaps", "Holes of the stream that were crossed", read_gaps},
         {"lines_without_time", "Lines filed by their arrival for want of a time", read_untimed},
     };
@@ -319,6 +342,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
+    if (w->event_time != NULL && check_descriptors(o, error) != 0)
+        return EX_CONFIG;
     w->archive = open_archive(w, o, error);
     if (w->archive == NULL || open_stream(w, o, error) != 0)
         return EX_CONFIG;

@@ -46,18 +46,32 @@ class Killed(ArchiveTest):
 
 
 class FullDisk(ArchiveTest):
-    def test_it_waits_for_room(self):
+    def wait_for_room(self, *args):
+        """Everything goes into files that are not finished before there is room."""
         disk = SmallDisk(self, "512k", "out")
-        w = self.writer("--port=0", port=False)
-        w.wait_listening()
+        w = self.writer(*args).wait_listening()
         for _ in range(30):
             self.publish(200)
         wait_until(lambda: b"No space" in w.get("/health").body, w.log)
-        self.assertEqual(w.get("/health").status, 503)
+        self.assertEqual((w.get("/health").status, w.stats()["wanting"]), (503, 1))
         disk.grow("64m")
         self.publish(10)
         self.finish(w, len(self.stream()))
-        self.assertEqual(b"".join(self.archived()), self.stream())
+        return b"".join(self.archived())
+
+    def test_it_waits_for_room(self):
+        self.assertEqual(self.wait_for_room(), self.stream())
+
+    def test_packed(self):
+        self.assertEqual(self.wait_for_room("--compress=gzip"), self.stream())
+
+    def test_by_event_time(self):
+        archived = self.wait_for_room("--time_field=t").splitlines(True)
+        self.assertEqual(sorted(archived), sorted(self.stream().splitlines(True)))
+
+    def test_by_event_time_and_packed(self):
+        archived = self.wait_for_room("--time_field=t", "--compress=zstd").splitlines(True)
+        self.assertEqual(sorted(archived), sorted(self.stream().splitlines(True)))
 
 
 if __name__ == "__main__":

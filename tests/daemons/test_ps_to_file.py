@@ -1,10 +1,13 @@
 """ps_to_file: a stream into files, each line once."""
+import calendar
 import glob
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
+import time
 
 import harness
 from harness import wait_until
@@ -109,15 +112,21 @@ class ByArrival(Base):
             w.stop()
 
     def test_names_follow_the_clock(self):
-        w = self.writer(name="out/%Y/s-%S.ndjson").wait_ready()
+        w = self.writer(name="out/%Y/s-%Y%m%d-%H%M%S.ndjson").wait_ready()
+        arrived = []
         for i in range(3):
+            began = int(time.time())
             self.publish(event(i))
             self.wait_committed()
+            arrived.append((began, time.time()))
             wait_until(lambda: not self.files("out/*/*.part"), "the second to end, and with it the file")
         w.stop()
         paths = sorted(self.files("out/*/*.ndjson"), key=lambda p: self.manifest(p)["first"].zfill(20))
-        self.assertGreaterEqual(len(paths), 3)
-        self.assertEqual(b"".join(map(harness.read_file, paths)), self.stream())
+        self.assertEqual(list(map(harness.read_file, paths)), [event(i) for i in range(3)])
+        for path, (began, ended) in zip(paths, arrived):
+            named = calendar.timegm(time.strptime(os.path.basename(path), "s-%Y%m%d-%H%M%S.ndjson"))
+            self.assertTrue(began <= named <= ended, (path, began, ended))
+            self.assertEqual(os.path.basename(os.path.dirname(path)), time.strftime("%Y", time.gmtime(named)))
 
     def manifest(self, path):
         with open(path + ".manifest.json") as f:
@@ -214,6 +223,70 @@ class ByEventTime(Base):
         self.publish(event(2, T0))
         wait_until(lambda: os.path.exists(self.path("out/s-20130208.ndjson.1")), "the late line's file")
         w.stop()
+
+
+class Descriptors(Base):
+    def allow(self, w, n):
+        """From now on; what is open stays open."""
+        resource.prlimit(w.pid, resource.RLIMIT_NOFILE, (n, resource.prlimit(w.pid, resource.RLIMIT_NOFILE)[1]))
+
+    def ask(self, connection, target):
+        connection.request("GET", target)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+
+    def finish(self, w, *lines):
+        self.wait_committed()
+        w.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not self.files("out/*.part") and not self.committed()["files"], "all to be finished")
+        self.assertEqual(sorted(b"".join(map(harness.read_file, self.files())).splitlines(True)), sorted(lines))
+        self.assertNotIn("storage failed", w.log)
+
+    def test_want_of_descriptors_is_waited_out(self):
+        w = self.writer("--time_field=t").wait_ready()
+        lines = [event(i, T0 + i * DAY) for i in range(3)]
+        self.publish(lines[0])
+        self.wait_committed()
+        connection = harness.connect(w.url)  # before there are none for one
+        self.assertEqual(self.ask(connection, "/health")[0], 200)
+        usual = resource.prlimit(w.pid, resource.RLIMIT_NOFILE)[0]
+        self.allow(w, 3)
+        self.publish(*lines[1:])
+        wait_until(lambda: b"Too many open files" in self.ask(connection, "/health")[1], lambda: w.log)
+        numbers = json.loads(self.ask(connection, "/stats?format=json")[1])
+        self.assertEqual((numbers["wanting"], numbers["wants"]), (1, 1))
+        connection.close()
+        self.allow(w, usual)
+        self.finish(w, *lines)
+        wait_until(lambda: w.stats()["wanting"] == 0 and w.get("/health").status == 200, lambda: w.log)
+        w.stop()
+
+    def test_one_read_may_begin_more_files_than_there_are_descriptors(self):
+        w = self.writer("--time_field=t", "--max_open=3").wait_ready()
+        self.allow(w, 60)
+        lines = [event(i, T0 + i * DAY) for i in range(300)]
+        self.publish(*lines)
+        self.finish(w, *lines)
+        w.stop()
+
+    def test_too_few_for_max_open_are_refused(self):
+        def start(limit, *args):
+            return subprocess.Popen(["sh", "-c", limit + ' && exec "$@"', "sh", *self.argv(*args)], stderr=subprocess.PIPE)
+        done = start("ulimit -n 100", "--time_field=t")
+        self.assertIn(b"max_open: 256 files at once need ", done.communicate(timeout=harness.LONG)[1])
+        self.assertEqual(done.returncode, 78)
+        for limit, args in (("ulimit -S -n 100", ["--time_field=t"]), ("ulimit -n 100", ["--time_field=t", "--max_open=20"]),
+                            ("ulimit -n 100", [])):
+            process = start(limit, *args)
+            self.addCleanup(process.kill)
+            wait_until(lambda: os.path.exists(self.path("out/.ps_to_file-s.json")), "it to begin")
+            os.unlink(self.path("out/.ps_to_file-s.json"))
+            process.terminate()
+            self.assertEqual((process.communicate(timeout=harness.LONG) and process.returncode), 0)
+
+    def argv(self, *args):
+        return [harness.program("ps_to_file"), "--pubsub_url", self.pubsub.url, "--stream=s", "--filename_format",
+                self.path("out/s-%Y%m%d.ndjson"), *args]
 
 
 class Refused(Base):

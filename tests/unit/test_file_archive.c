@@ -4,6 +4,7 @@
 #include "power.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -397,6 +398,60 @@ static struct file_archive *open_and_begin(const struct io_ops *failing)
     return a;
 }
 
+static bool no_descriptors, state_seen;
+static int directories_opened, files_synced; /* before the state was written */
+
+/* For a directory, once a file is made. */
+static int open_no_directory(const char *path, int flags, mode_t mode)
+{
+    bool directory_wanted = (flags & O_DIRECTORY) != 0;
+    state_seen = state_seen || strncmp(path, state_path, strlen(state_path)) == 0;
+    directories_opened += directory_wanted && !state_seen;
+    if (directory_wanted && no_descriptors && is_there("0000.part")) {
+        errno = EMFILE;
+        return -1;
+    }
+    return real_io->open(path, flags, mode);
+}
+
+static int count_syncs(int fd)
+{
+    files_synced += !state_seen;
+    return real_io->fdatasync(fd);
+}
+
+/* What the commit was to sync and did not is synced by the next, before the state says that it is safe. */
+static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
+{
+    struct io_ops lacking = *io;
+    bool final;
+    (void)state;
+    lacking.open = open_no_directory;
+    lacking.fdatasync = count_syncs;
+    real_io = io;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    take_minutes(a, 1);
+    io = &lacking;
+    no_descriptors = true;
+    assert_int_equal(file_archive_flush(a), -1);
+    assert_non_null(strstr(file_archive_trouble(a, &final), "Too many open files"));
+    assert_false(final);
+    assert_true(file_archive_is_full(a));
+    assert_true(file_archive_numbers(a).wanting);
+    no_descriptors = state_seen = false;
+    directories_opened = files_synced = 0;
+    now += USEC_PER_SEC;
+    for (usec_t end = 0; file_archive_is_full(a) && is_early(&end);)
+        wait_a_moment(a);
+    assert_int_equal(directories_opened, 2); /* it, and the one in which it is a name */
+    assert_int_equal(files_synced, 1);
+    assert_int_equal(file_archive_committed(a)->offset, 3);
+    assert_int_equal(file_archive_numbers(a).wants, 1);
+    file_archive_close(&a);
+    io = real_io;
+}
+
 static void wait_for_room(struct file_archive *a)
 {
     assert_true(file_archive_is_full(a));
@@ -587,6 +642,8 @@ int main(void)
             test_an_empty_file_that_was_never_made_is_finished, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_a_commit_that_lacks_descriptors_is_made_again, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_large_runs_are_written_as_they_lie, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
