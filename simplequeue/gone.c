@@ -108,43 +108,54 @@ bool gone_reserve(struct gone *g, uint64_t first, uint64_t last)
         from = g->reserved;
     if (from >= end)
         return true;
-    if (lacks_room(make(g)) || lacks_room(io->fallocate(g->fd, 0, place_of(from), place_of(end - from))))
+    if (make(g) != 0)
+        return !lacks_room(-1); /* what else it is may have passed by the next time */
+    if (lacks_room(io->fallocate(g->fd, 0, place_of(from), place_of(end - from))))
         return false;
     g->reserved = end;
     return true;
 }
 
-/* Ids that are all of one block. */
-static int set_in_block(struct gone *g, struct id_range ids)
+static bool is_set(const struct gone *g, size_t i)
+{
+    return g->block[i / 8] >> i % 8 & 1;
+}
+
+/* Ids that are all of one block. What is so already is not written: to take back needs no room. */
+static int write_in_block(struct gone *g, struct id_range ids, bool on)
 {
     uint64_t block = block_of(ids.first);
     size_t first = (size_t)(ids.first % GONE_BLOCK_IDS), last = (size_t)(ids.last % GONE_BLOCK_IDS);
     if (read_block(g, block) != 0)
         return -1;
-    for (size_t i = first; i <= last; i++)
-        g->block[i / 8] |= (unsigned char)(1u << i % 8);
-    return io_write_all(
-        g->fd, g->block + first / 8, last / 8 - first / 8 + 1, place_of(block) + (off_t)(first / 8));
+    bool changed = false;
+    for (size_t i = first; i <= last; i++) {
+        changed |= is_set(g, i) != on;
+        g->block[i / 8] = (unsigned char)((g->block[i / 8] & ~(1u << i % 8)) | (unsigned)on << i % 8);
+    }
+    return !changed ? 0
+                    : io_write_all(g->fd, g->block + first / 8, last / 8 - first / 8 + 1,
+                          place_of(block) + (off_t)(first / 8));
 }
 
-static int set_range(struct gone *g, struct id_range ids)
+static int write_range(struct gone *g, struct id_range ids, bool on)
 {
     for (uint64_t from = ids.first; from <= ids.last;) {
         uint64_t end = (from / GONE_BLOCK_IDS + 1) * GONE_BLOCK_IDS - 1;
         struct id_range part = {from, end < ids.last ? end : ids.last};
-        if (set_in_block(g, part) != 0)
+        if (write_in_block(g, part, on) != 0)
             return -1;
         from = part.last + 1;
     }
     return 0;
 }
 
-int gone_set(struct gone *g, const struct id_ranges *ids)
+static int write_all(struct gone *g, const struct id_ranges *ids)
 {
     if (make(g) != 0)
         return -1;
     for (size_t i = 0; i < ids->n; i++)
-        if (set_range(g, ids->at[i]) != 0)
+        if (write_range(g, ids->at[i], true) != 0)
             return -1;
     if (!g->synced)
         return 0;
@@ -154,9 +165,15 @@ int gone_set(struct gone *g, const struct id_ranges *ids)
     return 0;
 }
 
-static bool is_set(const struct gone *g, size_t i)
+int gone_set(struct gone *g, const struct id_ranges *ids)
 {
-    return g->block[i / 8] >> i % 8 & 1;
+    if (write_all(g, ids) == 0)
+        return 0;
+    int why = errno;
+    for (size_t i = 0; g->named && i < ids->n; i++)
+        (void)write_range(g, ids->at[i], false);
+    errno = why;
+    return -1;
 }
 
 static void each_of_block(const struct gone *g, uint64_t block, uint64_t from,

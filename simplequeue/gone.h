@@ -26,7 +26,7 @@ void gone_free(struct gone **g);
 
 /* Before messages of these ids are taken, which are above all before: false when the disk has no room. */
 bool gone_reserve(struct gone *g, uint64_t first, uint64_t last);
-/* Marks them. 0, or -1 with errno: some may be. */
+/* Marks them, of which none is. 0, or -1 with errno: none is, unless that cannot be written either. */
 int gone_set(struct gone *g, const struct id_ranges *ids);
 /* Every marked id from `from` on, as rising ranges. 0, or -1 with errno. */
 int gone_each(struct gone *g, uint64_t from, void (*each)(struct id_range range, void *arg), void *arg);

@@ -168,8 +168,8 @@ static enum journal_result remove_by_bits(struct op *o)
         return JOURNAL_NO_SPACE;
     if (gone_set(q->config.gone, &o->ids) == 0)
         return JOURNAL_OK;
-    if (errno == ENOSPC || errno == EDQUOT)
-        return JOURNAL_NO_SPACE;
+    if (errno == ENOSPC || errno == EDQUOT || errno == EMFILE || errno == ENFILE)
+        return JOURNAL_NO_SPACE; /* or no descriptor to make the file with: either passes */
     snprintf(q->failure, sizeof q->failure, "gone: %s", strerror(errno));
     return JOURNAL_IO;
 }

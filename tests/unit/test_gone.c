@@ -16,19 +16,27 @@
 static char dir[64];
 static struct gone *g;
 static struct io_ops faulty;
-static int write_errno, allocate_errno, sync_errno;
+static int write_errno, allocate_errno, sync_errno, open_errno;
+static off_t fails_from; /* writes from there on fail with write_errno */
 static int syncs;
 
 static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
 {
+    bool fails = write_errno && at >= fails_from;
     errno = write_errno;
-    return write_errno ? -1 : io_system.pwrite(fd, p, n, at);
+    return fails ? -1 : io_system.pwrite(fd, p, n, at);
 }
 
 static int faulty_fallocate(int fd, int mode, off_t at, off_t length)
 {
     errno = allocate_errno;
     return allocate_errno ? -1 : io_system.fallocate(fd, mode, at, length);
+}
+
+static int faulty_open(const char *path, int flags, mode_t mode)
+{
+    errno = open_errno;
+    return open_errno ? -1 : io_system.open(path, flags, mode);
 }
 
 static int faulty_fdatasync(int fd)
@@ -53,7 +61,9 @@ static int make(void **state)
     faulty.pwrite = faulty_pwrite;
     faulty.fallocate = faulty_fallocate;
     faulty.fdatasync = faulty_fdatasync;
-    write_errno = allocate_errno = sync_errno = syncs = 0;
+    faulty.open = faulty_open;
+    write_errno = allocate_errno = sync_errno = open_errno = syncs = 0;
+    fails_from = 0;
     io = &faulty;
     snprintf(dir, sizeof dir, "/tmp/test_gone.XXXXXX");
     assert_non_null(mkdtemp(dir));
@@ -170,6 +180,39 @@ static void a_lack_of_room_is_told_and_heals(void **state)
     assert_int_equal(errno, EIO);
 }
 
+/* Who asked is told that nothing is marked, and goes on with all of them: so it is in the next life. */
+static void what_fails_marks_nothing(void **state)
+{
+    struct id_range two[] = {{5, 9}, {GONE_BLOCK_IDS, GONE_BLOCK_IDS}};
+    struct id_ranges ids = {.at = two, .n = 2, .count = 6};
+    const struct id_range before = {3, 3};
+    (void)state;
+    assert_int_equal(set(3, 3), 0);
+    write_errno = ENOSPC;
+    fails_from = (off_t)2 * GONE_BLOCK;
+    assert_int_equal(gone_set(g, &ids), -1);
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(set(GONE_BLOCK_IDS - 2, GONE_BLOCK_IDS + 1), -1);
+    write_errno = 0;
+    sync_errno = EIO;
+    assert_int_equal(gone_set(g, &ids), -1);
+    assert_int_equal(errno, EIO);
+    sync_errno = 0;
+    open_for(JOURNAL);
+    expect(0, &before, 1);
+}
+
+/* What could not be allocated for want of a descriptor is when there is one. */
+static void a_lack_of_descriptors_passes(void **state)
+{
+    (void)state;
+    open_errno = EMFILE;
+    assert_true(gone_reserve(g, 1, 10));
+    open_errno = 0;
+    allocate_errno = ENOSPC;
+    assert_false(gone_reserve(g, 11, 20));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +220,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_journals_marks_count_for_nothing, make, clean_up),
         cmocka_unit_test_setup_teardown(what_is_below_is_given_back, make, clean_up),
         cmocka_unit_test_setup_teardown(a_lack_of_room_is_told_and_heals, make, clean_up),
+        cmocka_unit_test_setup_teardown(what_fails_marks_nothing, make, clean_up),
+        cmocka_unit_test_setup_teardown(a_lack_of_descriptors_passes, make, clean_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
