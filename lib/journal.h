@@ -140,6 +140,8 @@ uint64_t journal_committed_end(const struct journal *j);
 uint64_t journal_disk_bytes(const struct journal *j);
 /* Of those, what was trimmed and goes as soon as the reads that are under way in it are done. */
 uint64_t journal_leaving_bytes(const struct journal *j);
+/* Whether the files of all that was trimmed are removed. */
+bool journal_is_trimmed(const struct journal *j);
 /* Bytes of payload that are there from `from` to below `to`: what is in holes and what was trimmed does not count. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 /* Time of the last committed frame, wall clock; 0 when empty. */

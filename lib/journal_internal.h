@@ -267,6 +267,7 @@ struct journal {
     struct spare spare; /* under the lock */
     struct journal *next_to_fill;
     bool unlink_failed; /* reader thread only */
+    size_t unlinking;   /* owner only: files that are to go and are not known to have gone */
 };
 #define JOURNAL_MAGIC 0x4a524e4cu
 

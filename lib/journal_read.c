@@ -92,6 +92,11 @@ uint64_t journal_leaving_bytes(const struct journal *j)
     return bytes_of_segments(j, 0, j->doomed);
 }
 
+bool journal_is_trimmed(const struct journal *j)
+{
+    return j->doomed == 0 && j->unlinking == 0;
+}
+
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
 {
     uint64_t n = 0;
@@ -143,20 +148,27 @@ static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
     files_forget(j->set, job->segment);
+    job->result = JOURNAL_IO;
     if (j->unlink_failed)
         return;
     int recycled = spare_recycle(j, job->segment);
-    if (recycled > 0)
+    if (recycled > 0) {
+        job->result = JOURNAL_OK;
         return;
+    }
     j->unlink_failed =
         recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || journal_dir_sync(j) != 0;
     if (j->unlink_failed)
         log_warn(
             "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
+    else
+        job->result = JOURNAL_OK;
 }
 
 static void deliver_unlink(struct job *job)
 {
+    if (job->result == JOURNAL_OK)
+        job->journal->unlinking--;
     segment_free(job->segment);
 }
 
@@ -639,6 +651,7 @@ void segments_reap(struct journal *j)
         struct job *job = mem_zalloc(sizeof *job);
         job->run = run_unlink;
         job->deliver = deliver_unlink;
+        j->unlinking++;
         job->segment = j->segments[n++];
         job_submit(j, job);
     }

@@ -105,13 +105,18 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
-/* Of the bits, those below what is held; not those of the last id, which may be what tells the next. */
+/* A bit is wanted for as long as the journal has a record that would bring its message back. So those below what was held when the journal
+ * ended at an offset may go once it begins there. Not those of the last id, which may be what tells the next. */
 static void forget_gone(struct named_queue *q)
 {
-    struct queue_view lowest = {.id = queue_state(q->core)->next_id};
-    queue_next_held(q->core, 0, &lowest);
+    const struct journal *j = q->config.journal;
+    struct queue_view lowest;
+    if (q->keeping || !journal_is_trimmed(j) || journal_earliest(j) < q->bits_end)
+        return;
+    gone_forget(q->config.gone, q->bits_id);
     uint64_t last = queue_state(q->core)->next_id - 1;
-    gone_forget(q->config.gone, lowest.id < last ? lowest.id : last);
+    q->bits_id = queue_next_held(q->core, 0, &lowest) && lowest.id < last ? lowest.id : last;
+    q->bits_end = journal_committed_end(j);
 }
 
 /* Segments that hold nothing any more may go. The last record stays, because it carries the next id; and so does the
@@ -127,9 +132,9 @@ static void trim(struct named_queue *q)
         return;
     }
     readback_rest(q->readback, keep);
-    journal_trim(q->config.journal, keep);
     if (q->config.gone)
         forget_gone(q);
+    journal_trim(q->config.journal, keep);
 }
 
 /* The oldest segment is not worth its space when at most a fourth of it is still needed, nor when there are so many

@@ -76,6 +76,8 @@ struct named_queue {
     usec_t full_until;       /* monotonic: when a put may try again */
     uint64_t kept_when_full; /* bytes of KEEP records since it is */
     uint64_t room; /* what is left at least of what the last record with messages reserved in the journal */
+    uint64_t bits_id,
+        bits_end; /* nothing below it is held, nor spoken of by what the journal has from that offset on */
     bool lacked_room;     /* the journal had none for the last removal */
     bool keeping;         /* a KEEP record is under way */
     size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */

@@ -3,6 +3,7 @@
 #include "queues.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +19,29 @@ static char dir[64];
 static struct queues *set;
 static struct named_queue *q;
 static int fail_with; /* errno of every write, 0: none fails; */
-static int bits_fail; /* of one of a single byte, which a message's bit is, this instead */
+static int bits_fail; /* of one to the file of bits, this instead */
 static struct io_ops faulty;
+
+static bool holds_bits(int fd)
+{
+    char link[64], path[256];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path);
+    return n > 5 && memcmp(path + n - 5, "/gone", 5) == 0;
+}
+
+static int holes; /* made in files */
+static char long_text[70001];
+
+static int counting_fallocate(int fd, int mode, off_t at, off_t length)
+{
+    holes += (mode & FALLOC_FL_PUNCH_HOLE) != 0;
+    return io_system.fallocate(fd, mode, at, length);
+}
 
 static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    int fails = n == 1 ? bits_fail : fail_with;
+    int fails = fail_with || bits_fail ? holds_bits(fd) ? bits_fail : fail_with : 0;
     if (fails) {
         errno = fails;
         return -1;
@@ -69,6 +87,7 @@ static int setup(void **state)
     assert_non_null(mkdtemp(dir));
     faulty = io_system;
     faulty.pwrite = faulty_pwrite;
+    faulty.fallocate = counting_fallocate;
     io = &faulty;
     fail_with = bits_fail = 0;
     open_set();
@@ -278,7 +297,6 @@ static void every_record_recovers(void **state)
 static void bits_let_go_of_segments(void **state)
 {
     struct id_ranges ids = {0};
-    static char long_text[70001];
     (void)state;
     memset(long_text, 'x', sizeof long_text - 1);
     put("a");
@@ -323,6 +341,64 @@ static void the_last_id_may_be_in_the_bits_alone(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 1);
 }
 
+/* Segment after segment is emptied until bits are given back, which waits for a thread to remove the files. */
+static void turn_over(void)
+{
+    struct id_ranges ids = {0};
+    holes = 0;
+    for (size_t i = 0; i < 2000 && holes == 0; i++) {
+        put(long_text);
+        flush();
+        put_at += 2;
+        lease_now = reserve_all(&ids);
+        assert_int_equal(named_queue_ack(q, lease_now, ids.at, 1, at(3), note, NULL), QUEUE_OK);
+        flush();
+        usleep(1000);
+    }
+    id_ranges_free(&ids);
+}
+
+static void put_many(size_t n)
+{
+    struct bytes *all = mem_alloc(n * sizeof *all);
+    struct queue_put many = {.messages = all, .n = n};
+    for (size_t i = 0; i < n; i++)
+        all[i] = bytes_str("x");
+    assert_int_equal(named_queue_put(q, &many, at(put_at), note, NULL, NULL), QUEUE_OK);
+    flush();
+    free(all);
+}
+
+/* A segment that stays holds more messages than a block has bits, of which all but the last are said to be gone by bits alone: those stay
+ * while what they speak of is in the journal. */
+static void bits_stay_with_their_messages(void **state)
+{
+    enum { MANY = 40000 };
+    struct id_ranges ids = {0};
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    put(long_text);
+    flush();
+    put_many(MANY);
+    lease_now = queue_reserve(named_queue_core(q), "r", MANY + 1, SIZE_MAX, at(60).monotonic, &ids);
+    assert_int_equal(ids.count, MANY + 1);
+    struct id_range most = {2, MANY};
+    fail_with = ENOSPC;
+    assert_int_equal(named_queue_ack(q, lease_now, &most, 1, at(3), note, NULL), QUEUE_OK);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+    ack(1);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+    assert_true(journal_earliest(named_queue_journal(q)) > 70000);
+    fail_with = 0;
+    reopen();
+    assert_int_equal(queue_depth(named_queue_core(q)), 1);
+    turn_over();
+    assert_int_equal(holes, 1);
+    id_ranges_free(&ids);
+}
+
 /* Whether a bit is there is not known any more: nothing is said by bits, and the queue says that it is not well. */
 static void failing_bits_latch(void **state)
 {
@@ -362,6 +438,7 @@ int main(void)
         TEST(every_record_recovers),
         TEST(bits_let_go_of_segments),
         TEST(the_last_id_may_be_in_the_bits_alone),
+        TEST(bits_stay_with_their_messages),
         TEST(failing_bits_latch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
