@@ -184,7 +184,7 @@ void talk_nats_put(unsigned connection, struct bytes reply, struct buf *request)
 }
 
 /* MSG SUBJECT SID LENGTH, then that many bytes: {"stream":"B","seq":N} or {"error":...}. */
-size_t talk_nats_reply(struct bytes have)
+static size_t nats_message(struct bytes have)
 {
     size_t line = line_length(have), at = line;
     if (line == 0)
@@ -197,4 +197,20 @@ size_t talk_nats_reply(struct bytes have)
     if (whole > have.len)
         return 0;
     return memmem(have.ptr + line, whole - line, "\"error\"", 7) ? LOAD_BAD : whole;
+}
+
+/* The server asks two seconds after a connection began whether it is alive, and again every two minutes. It minds no
+ * silence for as long as a round takes. */
+static size_t nats_ping(struct bytes have)
+{
+    return bytes_starts_with(have, BYTES_LITERAL("PING\r\n")) ? 6 : 0;
+}
+
+size_t talk_nats_reply(struct bytes have)
+{
+    size_t before = nats_ping(have), n = nats_message(bytes_of(have.ptr + before, have.len - before));
+    if (n == 0 || n == LOAD_BAD)
+        return n;
+    n += before;
+    return n + nats_ping(bytes_of(have.ptr + n, have.len - n));
 }
