@@ -16,21 +16,23 @@
 struct nng_ingest {
     struct app *app;
     nng_socket socket;
-    struct event *readable;
+    struct event *readable, *sendable;
     bool on, receiving;
-    size_t waiting; /* batches that are not answered */
+    struct batch *unsent, **unsent_tail; /* answered, while nng takes no more replies */
+    size_t waiting;                      /* batches that are not answered, or whose answer is unsent */
     uint64_t waiting_bytes;
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
     int max_connections;
     size_t max_body;
-    struct stats_counter *batches, *messages, *refused, *accepted, *closed;
+    struct stats_counter *batches, *messages, *refused, *accepted, *closed, *dropped;
     struct stats_histogram *seconds;
 };
 
 /* A message received and not answered. */
 struct batch {
     struct nng_ingest *in;
+    struct batch *next; /* unsent */
     nng_msg *msg;
     size_t len;
     struct named_queue *q;
@@ -52,7 +54,7 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
     }
 }
 
-/* The send buffer holds a reply to everything that may be received, so that sending never waits. nng closes a connection
+/* nng closes a connection
  * on which a message beyond RECVMAXSZ is announced, without a word to anybody; so that is further away than what is taken,
  * and what lies between is answered. */
 static int set_socket(struct nng_ingest *in)
@@ -94,6 +96,7 @@ static void add_numbers(struct nng_ingest *in)
     in->closed = stats_counter(
         s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
     in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
+    in->dropped = stats_counter(s, "nng_replies_dropped_total", NULL, "nng replies that could not be sent");
     in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
     stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
     stats_gauge(
@@ -116,19 +119,10 @@ static void set_receiving(struct nng_ingest *in)
     in->receiving = wanted;
 }
 
-/* The message itself becomes the reply: its header says who asked. */
-static void answer(struct batch *b, const struct buf *text)
+static void forget(struct batch *b)
 {
     struct nng_ingest *in = b->in;
     struct app *app = in->app;
-    nng_msg_clear(b->msg);
-    int why = nng_msg_append(b->msg, text->ptr, text->len);
-    if (why == 0)
-        why = nng_sendmsg(in->socket, b->msg, NNG_FLAG_NONBLOCK);
-    if (why != 0) {
-        log_warn("an nng reply was dropped", LOG_S("why", nng_strerror(why)));
-        nng_msg_free(b->msg);
-    }
     in->replied_at = clock_monotonic();
     stats_observe(in->seconds, in->replied_at - b->began);
     in->waiting--;
@@ -137,6 +131,63 @@ static void answer(struct batch *b, const struct buf *text)
     set_receiving(in);
     app->pending--;
     app_check_drained(app);
+}
+
+static void drop_reply(struct batch *b, int why)
+{
+    stats_add(b->in->dropped, 1);
+    log_warn("an nng reply was dropped", LOG_S("why", nng_strerror(why)));
+    nng_msg_free(b->msg);
+}
+
+/* False: nng takes no more just now. */
+static bool send_reply(struct batch *b)
+{
+    int why = nng_sendmsg(b->in->socket, b->msg, NNG_FLAG_NONBLOCK);
+    if (why == NNG_EAGAIN)
+        return false;
+    if (why != 0)
+        drop_reply(b, why);
+    return true;
+}
+
+static void keep_unsent(struct batch *b)
+{
+    struct nng_ingest *in = b->in;
+    if (!in->unsent) {
+        in->unsent_tail = &in->unsent;
+        event_add(in->sendable, NULL);
+    }
+    *in->unsent_tail = b;
+    in->unsent_tail = &b->next;
+}
+
+static void on_sendable(evutil_socket_t fd, short what, void *arg)
+{
+    struct nng_ingest *in = arg;
+    (void)fd;
+    (void)what;
+    while (in->unsent && send_reply(in->unsent)) {
+        struct batch *b = in->unsent;
+        in->unsent = b->next;
+        forget(b);
+    }
+    if (in->unsent)
+        event_add(in->sendable, NULL);
+}
+
+/* The message itself becomes the reply: its header says who asked. */
+static void answer(struct batch *b, const struct buf *text)
+{
+    nng_msg_clear(b->msg);
+    int why = nng_msg_append(b->msg, text->ptr, text->len);
+    if (why != 0)
+        drop_reply(b, why);
+    else if (b->in->unsent || !send_reply(b)) {
+        keep_unsent(b);
+        return;
+    }
+    forget(b);
 }
 
 static void refuse_with(struct batch *b, int status, const char *code, const char *detail, uint64_t mark)
@@ -359,7 +410,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error)
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
-    int fd = -1;
+    int fd = -1, send_fd = -1;
     in->app = app;
     in->max_connections = (int)options_int(daemon_options(app->daemon), "max_connections");
     in->max_body = (size_t)options_int(daemon_options(app->daemon), "max_body");
@@ -369,6 +420,8 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
         why = set_socket(in);
     if (why == 0)
         why = nng_socket_get_int(in->socket, NNG_OPT_RECVFD, &fd);
+    if (why == 0)
+        why = nng_socket_get_int(in->socket, NNG_OPT_SENDFD, &send_fd);
     if (why)
         snprintf(error->text, sizeof error->text, NNG_INGEST_SETTING ": socket: %s", nng_strerror(why));
     if (why || nng_listen_on(NNG_INGEST_SETTING, urls, in->socket, error) != 0) {
@@ -376,6 +429,7 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
         return NULL;
     }
     in->readable = event_new(daemon_base(app->daemon), fd, EV_READ | EV_PERSIST, on_readable, in);
+    in->sendable = event_new(daemon_base(app->daemon), send_fd, EV_READ, on_sendable, in);
     return in;
 }
 
@@ -410,8 +464,16 @@ void nng_ingest_close(struct nng_ingest **p)
     if (!in)
         return;
     flush(in);
+    while (in->unsent) {
+        struct batch *b = in->unsent;
+        in->unsent = b->next;
+        drop_reply(b, NNG_ECLOSED);
+        forget(b);
+    }
     if (in->readable)
         event_free(in->readable);
+    if (in->sendable)
+        event_free(in->sendable);
     nng_close(in->socket);
     stats_remove_gauges(daemon_stats(in->app->daemon), in);
     free(in);

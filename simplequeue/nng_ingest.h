@@ -8,7 +8,10 @@
  * 1. A reply that says 200 is sent when the put is as safe as HTTP's 200: committed.
  * 2. While NNG_INGEST_MESSAGES batches, or batches of NNG_INGEST_BYTES, are not answered, nothing is received:
  *    then nng's buffers fill, the peers' connections stall, and who sends waits.
- * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped. A message
+ * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped. So does nng
+ *    itself, without a word, with replies to a connection on which over 64 wait to be written: who keeps more than 64
+ *    requests under way on one connection, or does not read, may miss replies (its messages are stored). Nobody else does:
+ *    replies that nng's own buffer has no room for are kept here, and count as not answered. A message
  *    of over NNG_INGEST_HEARD times --max-body is not received: nng closes its connection.
  * 4. Nothing is received before the queues are recovered. What then waits in connections is served after.
  */

@@ -151,6 +151,24 @@ class Everywhere:
         wait_until(lambda: q.stats()["nng_connections"] == 2, "the connection to be gone")
         self.assertEqual(self.requester(url).ask(b"\nx")["status"], 200)
 
+    def test_who_does_not_read_costs_nobody_his_reply(self):
+        """Many send without an end and take no reply: what nng has no room for waits, and everybody who reads is answered."""
+        q, url = self.listening()
+        live = self.requester(url)
+        deaf = [self.requester(url) for _ in range(20)]
+
+        def send(r):
+            for _ in range(1500):
+                r.send(b"queue=deaf\n" + b"z" * 1000)
+        threads = [threading.Thread(target=send, args=(r,)) for r in deaf]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            self.assertEqual(live.ask(b"\nx")["status"], 200)
+        wait_until(lambda: q.stats()["queues"]["deaf"]["depth"] == 20 * 1500, "all to be stored")
+        self.assertEqual(q.stats()["nng_replies_dropped_total"], 0)
+        self.assertNotIn("dropped", q.log)
+
     def test_settings_that_cannot_be(self):
         for url, hint in (("http://127.0.0.1:1", b"tcp://"), ("tcp://127.0.0.1:99999", b"tcp://127.0.0.1:99999"),
                           ("tcp://127.0.0.1", b"ADDRESS:PORT"), ("tcp://[::1]", b"ADDRESS:PORT"), ("tcp://a:0,tcp://b:", b"tcp://b:"),
