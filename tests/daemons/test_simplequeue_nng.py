@@ -307,8 +307,8 @@ class KillTest(OnDisk, NngTest):
         producers = [0, 0, 0]
 
         def produce(p, url):
-            r = Requester(url)
             try:
+                r = self.requester(url)
                 while True:
                     n = producers[p]
                     lines = b"\n".join(b"%d %d" % (p, n + i) for i in range(5))
@@ -316,7 +316,7 @@ class KillTest(OnDisk, NngTest):
                     assert reply["status"] == 200, reply
                     producers[p] = n + 5
             except OSError:
-                r.close()
+                pass
         for _ in range(harness.rounds(4)):
             q, url = self.listening()
             threads = [threading.Thread(target=produce, args=(p, url)) for p in range(3)]
