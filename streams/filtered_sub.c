@@ -220,7 +220,20 @@ static bool read_from(struct http_request *req, char out[64])
     return ok && from.len <= 60;
 }
 
-static void begin(struct filtered_sub *h, const char *stream, const char *from)
+/* Another stream is not there for who asks here, whether pubsub has it or not. False: answered. */
+static bool check_stream(const struct filtered_subs *s, struct http_request *req)
+{
+    char stream[NAME_MAX_BYTES + 1];
+    if (!http_param_name(req, "stream", s->stream, stream))
+        return false;
+    if (strcmp(stream, s->stream) == 0)
+        return true;
+    http_problem(req, 404, "unknown-stream", "leave stream out, or name that one",
+        "only the stream %s is served here", s->stream);
+    return false;
+}
+
+static void begin(struct filtered_sub *h, const char *from)
 {
     const struct filtered_subs_config *config = &h->all->config;
     h->ending = evtimer_new(config->base, on_ending, h);
@@ -228,7 +241,7 @@ static void begin(struct filtered_sub *h, const char *stream, const char *from)
         .base = config->base, .url = h->all->url, .max_connections = 1, .auth_token = h->all->token});
     h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
         .pubsub = h->pubsub,
-        .stream = stream,
+        .stream = h->all->stream,
         .begin = from,
         .max_line = config->max_line,
         .on_begin = on_begin,
@@ -242,12 +255,11 @@ static void begin(struct filtered_sub *h, const char *stream, const char *from)
 
 void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
 {
-    char stream[NAME_MAX_BYTES + 1], from[64];
+    char from[64];
     struct line_filter *filter;
     bool follow;
-    if (!http_param_name(req, "stream", s->stream, stream) ||
-        !http_param_bool(req, "follow", true, &follow) || !check_form(req) || !read_from(req, from) ||
-        !read_filter(s, req, &filter))
+    if (!check_stream(s, req) || !http_param_bool(req, "follow", true, &follow) || !check_form(req) ||
+        !read_from(req, from) || !read_filter(s, req, &filter))
         return;
     struct filtered_sub *h = mem_zalloc(sizeof *h);
     *h = (struct filtered_sub){.all = s, .req = req, .filter = filter, .follow = follow, .next = s->first};
@@ -259,7 +271,7 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     http_on_drain(req, PENDING_LOW, drained, h);
     if (follow)
         http_set_long_poll(req);
-    begin(h, stream, from);
+    begin(h, from);
 }
 
 struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config)

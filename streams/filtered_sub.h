@@ -1,5 +1,8 @@
 /* filtered_sub: /sub with a filter of the request's own, as bitly's pubsub_filtered served it.
  *
+ * One stream is served, the program's. Its filter is for that one, and pubsub's token is the program's own: in any other stream
+ * a request would see what it may not, in clear.
+ *
  * Every request follows the source stream by a connection of its own, so that a slow client slows nobody. Its answer is
  * the lines that pass both the program's filter and the request's filter_subject and filter_pattern. The bytes sent are
  * not the stream's, so a client cannot resume by counting: whoever must not miss or repeat a line re-publishes. */
@@ -14,7 +17,7 @@ struct filtered_subs;
 
 struct filtered_subs_config {
     struct event_base *base;
-    const char *pubsub_url, *stream;    /* the stream of requests that name none; copied */
+    const char *pubsub_url, *stream;    /* the stream that is served; copied */
     const char *auth_token, *heartbeat; /* pubsub's, and the field of heartbeats; NULL: none; copied */
     size_t max_line;
     struct line_filter *filter; /* borrowed */

@@ -156,7 +156,7 @@ static int check(struct options *o, struct config_error *error)
         return check_destination(o, error);
     if (to == NULL || url_address_parse(to, 80, &address) != 0)
         return options_refuse(o, "to_url", error, "say where: http://HOST:PORT or unix:PATH");
-    return 0;
+    return stream_program_check_target(o, to, error);
 }
 
 static void tell_health(struct program *p)

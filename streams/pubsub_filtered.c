@@ -112,8 +112,8 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
         return options_refuse(o, "to_pubsub_url", error, "it is no address (http://HOST:PORT or unix:PATH)");
-    if (to != NULL && to_url == NULL && strcmp(to, options_string(o, "stream")) == 0)
-        return options_refuse(o, "to_stream", error, "a stream cannot be filtered into itself");
+    if (stream_program_check_target(o, to_url, error) != 0)
+        return -1;
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
@@ -272,7 +272,7 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = serve_sub,
         .params = "stream from follow multipart filter_subject filter_pattern",
-        .help = "the filtered stream: stream, from, follow, filter_subject and filter_pattern"},
+        .help = "the filtered stream, and no other: stream, from, follow, filter_subject and filter_pattern"},
     {.path = NULL},
 };
 

@@ -1,8 +1,10 @@
 #include "stream_program.h"
 
 #include "http_client.h"
+#include "url.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 static bool is_beginning(const char *text)
 {
@@ -18,6 +20,34 @@ int stream_program_check(struct options *o, struct config_error *error)
     if (is_beginning(options_string(o, "from")))
         return 0;
     return options_refuse(o, "from", error, "it is neither earliest nor latest nor @UNIXTIME");
+}
+
+static const char *one_loopback(const struct url_address *a)
+{
+    bool loops = strcasecmp(a->host, "localhost") == 0 || strcmp(a->host, "::1") == 0 ||
+                 strncmp(a->host, "127.", 4) == 0;
+    return loops && !a->is_unix ? "localhost" : a->host;
+}
+
+static bool is_same_place(const char *one, const char *other)
+{
+    struct url_address a, b;
+    if (url_address_parse(one, 80, &a) != 0 || url_address_parse(other, 80, &b) != 0 ||
+        a.is_unix != b.is_unix)
+        return false;
+    if (a.is_unix)
+        return strcmp(a.host, b.host) == 0;
+    return a.port == b.port && strcasecmp(one_loopback(&a), one_loopback(&b)) == 0;
+}
+
+int stream_program_check_target(struct options *o, const char *url, struct config_error *error)
+{
+    const char *to = options_text(o, "to_stream");
+    if (to == NULL || strcmp(to, options_string(o, "stream")) != 0 ||
+        (url != NULL && !is_same_place(url, peer_url(o, "pubsub"))))
+        return 0;
+    return options_refuse(o, "to_stream", error,
+        "a stream cannot go into itself: its lines would be read again, and multiply without end");
 }
 
 bool stream_program_begins_at_end(struct daemon *d)

@@ -23,6 +23,11 @@
 /* Of the settings above. 0, or -1 with the error filled. */
 int stream_program_check(struct options *o, struct config_error *error);
 
+/* What is read may not be written back to where it is read from: `url` is where the stream of the setting to_stream lies (NULL: with
+ * the one that is read). Addresses are compared, of which all names of the loopback are one; other names are not looked
+ * up. 0, or -1 with the error filled. */
+int stream_program_check_target(struct options *o, const char *url, struct config_error *error);
+
 /* True for `latest`: what a stream that is not made yet will hold is all behind its end. */
 bool stream_program_begins_at_end(struct daemon *d);
 

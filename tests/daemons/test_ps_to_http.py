@@ -345,6 +345,18 @@ class Outage(Base):
 
 
 class IntoOurOwn(Base):
+    def test_a_stream_is_not_put_into_itself(self):
+        """It would read again what it has written, without end."""
+        self.publish()
+        for url in (self.pubsub.url, self.pubsub.url.replace("127.0.0.1", "localhost")):
+            p = self.to_http("--to_stream=s", "--to_url", url)
+            self.assertEqual(p.process.wait(harness.PATIENCE), 78, url)
+            self.assertIn("into itself", p.log)
+        other = self.start("pubsub", "--data-dir", self.path("other"), "--sync=never", "--streams=s",
+                           "--address=127.0.0.1")
+        self.finish("--to_stream=s", "--to_url", other.url,
+                    there=lambda: other.get("/sub?stream=s&from=earliest&follow=0").body.splitlines())
+
     def finish(self, *args, there):
         p = self.to_http(*args).wait_listening()
         wait_until(lambda: len(there()) >= self.n, lambda: "%d lines, %d are there\n%s" % (self.n, len(there()), p.log))

@@ -239,6 +239,30 @@ class Sub(FilteredTest):
         wait_until(lambda: f.stats()["subscribers"] == 0, "the subscriber to be forgotten")
         f.stop()
 
+    def test_no_stream_but_its_own(self):
+        """Its filter is for its own, and pubsub's token opens others that a request has none for."""
+        os.chmod(self.write("token", "secret"), 0o600)
+        self.pubsub.stop()
+        self.start_pubsub("--auth-token-file", self.path("token"))
+        bearer = {"Authorization": "Bearer secret"}
+        for stream in ("s", "private"):
+            self.assertEqual(self.pubsub.post("/pub?stream=" + stream, b'{"ip":"10.1.2.3","n":1}\n', headers=bearer).status, 200)
+        f = self.filtered("--drop=ip", "--pubsub-token-file", self.path("token")).wait_ready()
+        for stream in ("private", "none", "S"):  # one that is there looks like one that is not
+            for ask in (f.get, lambda target: f.post(target, b"")):
+                reply = ask("/sub?from=earliest&follow=0&stream=" + stream)
+                self.assertEqual((reply.status, reply.json().get("code")), (404, "unknown-stream"), reply)
+                self.assertIn("only the stream s is", reply.json()["detail"])
+        for own in ("", "&stream=s"):
+            self.assertEqual(f.get("/sub?from=earliest&follow=0" + own).body, b'{"n":1}\n')
+        f.stop()
+
+    def test_its_own_stream_may_not_be_there_yet(self):
+        f = self.daemon("pubsub_filtered", "--pubsub_url", self.pubsub.url, "--stream=later").wait_ready()
+        reply = f.get("/sub?from=earliest&follow=0")
+        self.assertEqual((reply.status, reply.json()["code"]), (404, "unknown-stream"))
+        f.stop()
+
     def test_bad_requests(self):
         f = self.filtered().wait_ready()
         for target, status, code in (("filter_subject=c", 400, "missing-parameter"),
@@ -345,6 +369,8 @@ class CommandLine(FilteredTest):
 
     def test_wrong_settings(self):
         for args, words in ((("--to_stream=s",), b"into itself"), ((), b"nothing to do"),
+                            (("--to_stream=s", "--to_pubsub_url", self.pubsub.url), b"into itself"),
+                            (("--to_stream=s", "--to_pubsub_url=LOCALHOST:" + self.port), b"into itself"),
                             (("--to_stream=out", "--hash=x"), b"needs a key"),
                             (("--to_stream=out", "--filter_subject=x"), b"needs values"),
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
