@@ -428,7 +428,7 @@ void queuereader_refused(struct queuereader *qr, const char *reason)
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait)
 {
     destination_answers(qr);
-    qr->numbers.destination_faults++;
+    qr->numbers.deliveries_failed++;
     set_trouble(qr, "destination", why);
     plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), wait);
 }

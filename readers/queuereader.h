@@ -126,7 +126,7 @@ struct queuereader_numbers {
     uint64_t runs, refused, conflicts;    /* runs delivered, refused (and halved), met by another mark */
     uint64_t superseded;                  /* times that another process of this name took over */
     uint64_t acks_refused;                /* requests to acknowledge that the queue would never take */
-    uint64_t queue_faults, destination_faults;
+    uint64_t queue_faults, deliveries_failed;
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);
 

@@ -37,7 +37,7 @@ NUMBER(conflicts)
 NUMBER(superseded)
 NUMBER(acks_refused)
 NUMBER(queue_faults)
-NUMBER(destination_faults)
+NUMBER(deliveries_failed)
 
 static void register_stats(struct reader_program *p)
 {
@@ -54,7 +54,7 @@ static void register_stats(struct reader_program *p)
         {"superseded", "Times that another process took over this reader's name", read_superseded},
         {"acks_refused", "Acknowledgements that the queue would never take", read_acks_refused},
         {"queue_faults", "Requests that the queue did not answer well", read_queue_faults},
-        {"destination_faults", "Deliveries that failed for now", read_destination_faults},
+        {"deliveries_failed", "Deliveries that failed for now", read_deliveries_failed},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
