@@ -104,7 +104,7 @@ static int read_settings(
     c->label = mem_strdup(label ? label : default_label);
     if (!bytes_is_name(bytes_str(c->label)))
         return config_fail(r->error, r->config, line_of(s, "label"),
-            "a label is made of A-Z a-z 0-9 _ . -, up to 64: '%s' is not", c->label);
+            "a label is made of A-Z a-z 0-9 _ . -, up to 64, and is neither . nor ..: '%s' is not", c->label);
     if (max && !bytes_to_u64(bytes_str(max), &c->max_keys))
         return config_fail(
             r->error, r->config, line_of(s, "max_keys"), "max_keys is a number, not '%s'", max);

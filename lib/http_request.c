@@ -208,8 +208,8 @@ bool http_param_name(
         return true;
     }
     if (!bytes_is_name(text)) {
-        http_problem(
-            req, 400, "bad-parameter", "a name is 1 to 64 of A-Z a-z 0-9 _ . -", "%s is not a name", name);
+        http_problem(req, 400, "bad-parameter",
+            "a name is 1 to 64 of A-Z a-z 0-9 _ . -, and neither . nor ..", "%s is not a name", name);
         return false;
     }
     memcpy(out, text.ptr, text.len);

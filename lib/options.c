@@ -412,7 +412,7 @@ int options_check_name(const struct options *o, const char *name, struct config_
     const char *text = options_text(o, name);
     if (text == NULL ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
         return 0;
-    return options_refuse(o, name, error, "it is no name: [A-Za-z0-9_.-]{1,64}");
+    return options_refuse(o, name, error, "it is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
 }
 
 size_t options_operands(const struct options *o, char ***operands)

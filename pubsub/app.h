@@ -59,6 +59,7 @@ void app_reset_stats(void *ctx);
 /* http.c */
 /* Tells the daemon once nothing is in flight any more. */
 void app_check_drained(struct app *app);
+bool app_is_up(const struct app *app); /* has recovered, and does not stop */
 /* True when it was answered that nothing can be done yet, or any more. */
 bool app_is_not_up(struct app *app, struct http_request *req);
 /* Finds the stream that the request names, or answers why not and returns NULL. `fallback` is the name when the
@@ -69,6 +70,9 @@ void app_retain(struct app *app);
 
 /* http_sub.c */
 http_handler app_sub;
+/* What an event stream gets in place of a 503 that passes: an EventSource takes that for final and never comes back, but
+ * from a stream that ends it does. */
+void app_answer_come_back(struct http_request *req);
 /* Of clients that take little, what waits for them in large windows. To be called now and then. */
 void app_take_back(struct app *app);
 /* What is wrong with a cursor, answered; counted when it is gone. */

@@ -13,9 +13,14 @@ struct pub {
     bool is_bitlys; /* named no stream: is answered in bitly's words */
 };
 
+bool app_is_up(const struct app *app)
+{
+    return app->recovered && !app->draining;
+}
+
 bool app_is_not_up(struct app *app, struct http_request *req)
 {
-    if (app->recovered && !app->draining)
+    if (app_is_up(app))
         return false;
     http_problem(req, 503, "not-ready", NULL, "%s", app->draining ? "stopping" : "recovering the streams");
     return true;

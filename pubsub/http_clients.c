@@ -122,7 +122,10 @@ static void end_response(struct http_subscriber *h)
         http_subscriber_end(h);
         return;
     }
-    http_problem(h->req, 503, "not-ready", NULL, "stopping");
+    if (h->form == SUB_EVENTS)
+        app_answer_come_back(h->req);
+    else
+        http_problem(h->req, 503, "not-ready", NULL, "stopping");
     http_subscriber_forget(h);
 }
 

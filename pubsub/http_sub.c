@@ -134,7 +134,9 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t end)
+/* An event stream begins with the id of `cursor`: who is cut off before he was told what is missing between that and
+ * `offset` comes back for it. */
+static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
     static const char *const types[] = {
         [SUB_RAW] = "application/octet-stream",
@@ -154,7 +156,8 @@ static void begin_response(struct http_subscriber *h, uint64_t offset, uint64_t 
     stats_add(h->app->sent_streams, 1);
     h->begun = true;
     h->end = end;
-    h->sent = h->framing.offset = offset;
+    h->sent = offset;
+    h->framing.offset = cursor;
     if (h->form != SUB_RAW)
         framing_begin(&h->framing, &text);
     write_formed(h, &text);
@@ -183,10 +186,8 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
     struct http_subscriber *h = arg;
     if (why == SUBSCRIBER_GONE && h->form == SUB_EVENTS && !http_is_head(h->req)) {
         stats_add(h->app->cursors_gone, 1);
-        if (!h->begun) {
-            begin_response(h, edges->after, journal_committed_end(stream_journal(h->stream)));
-            h->framing.offset = edges->before;
-        }
+        if (!h->begun)
+            begin_response(h, edges->before, edges->after, journal_committed_end(stream_journal(h->stream)));
         gap(h, edges->after);
         return;
     }
@@ -201,7 +202,7 @@ static void sink_start(void *arg, uint64_t offset, uint64_t end)
 {
     struct http_subscriber *h = arg;
     if (!h->begun)
-        begin_response(h, offset, end);
+        begin_response(h, offset, offset, end);
 }
 
 static void sent(const void *data, size_t len, void *window)
@@ -455,11 +456,39 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     return false;
 }
 
+void app_answer_come_back(struct http_request *req)
+{
+    struct buf text = {0};
+    framing_add_retry(&text);
+    http_add_header(req, "Cache-Control", "no-store");
+    http_add_header(req, "Access-Control-Allow-Origin", "*");
+    http_reply(req, 200, "text/event-stream", buf_bytes(&text));
+    buf_free(&text);
+}
+
+/* True when it was answered. */
+static bool is_not_up(struct app *app, struct http_request *req)
+{
+    bool parts;
+    if (app_is_up(app))
+        return false;
+    if (!accepts_events(req))
+        return app_is_not_up(app, req);
+    if (!http_param_bool(req, "multipart", false, &parts))
+        return true;
+    if (parts)
+        return app_is_not_up(app, req);
+    app_answer_come_back(req);
+    return true;
+}
+
 void app_sub(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     struct bytes name;
     struct stream_from from;
+    if (is_not_up(app, req))
+        return;
     bool is_bitlys = !http_param(req, "stream", &name);
     struct stream *s = app_request_stream(app, req, APP_DEFAULT_STREAM, is_bitlys);
     if (!s)

@@ -92,8 +92,8 @@ static int check_names(const struct options *o, struct config_error *error)
     struct bytes name;
     while (bytes_next_word(&list, SETTINGS_SEPARATORS, &name))
         if (!bytes_is_name(name))
-            return options_refuse(
-                o, "streams", error, "\"%.*s\" is no name: [A-Za-z0-9_.-]{1,64}", (int)name.len, name.ptr);
+            return options_refuse(o, "streams", error,
+                "\"%.*s\" is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..", (int)name.len, name.ptr);
     return 0;
 }
 

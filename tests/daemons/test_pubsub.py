@@ -39,8 +39,9 @@ class Publish(PubsubTest):
             self.assertProblem(self.pub(body), status, code)
         self.assertEqual(self.pub(b"x" * 1000).status, 200)
         self.assertEqual(self.pub(b"x\n" * 40000).status, 413)
-        for name in ("a/b", "..", "x" * 65, "a b"):
-            self.assertProblem(self.pub(b"a", stream=name), 400, "bad-parameter")
+        for name in ("a/b", ".", "..", "x" * 65, "a b"):
+            problem = self.assertProblem(self.pub(b"a", stream=name), 400, "bad-parameter")
+            self.assertEqual(problem["hint"], "a name is 1 to 64 of A-Z a-z 0-9 _ . -, and neither . nor ..")
         self.assertProblem(self.pub(b"", stream="never"), 400, "empty-body")
         self.assertEqual([s["name"] for s in request(self.url, "GET", "/streams").json()["streams"]], ["s"])
         self.assertEqual(self.sub().body, b"kept\n" + b"x" * 1000 + b"\n")

@@ -1,7 +1,10 @@
 """Server-Sent Events: what a client of the standard sees, and curl; real EventSources are in test_pubsub_eventsource.py."""
+import glob
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 
 import harness
@@ -88,7 +91,13 @@ class Events(PubsubTest):
             self.pub(block)
         wait_until(lambda: request(self.url, "GET", "/streams").json()["streams"][0]["disk_bytes"] < 3 * 64 * 1024,
                    "all to go but the newest file and the one kept ready")
-        got = parse(self.events("/sub?stream=s&from=earliest&follow=0", {"Last-Event-ID": "0"}).body)
+        reply = self.events("/sub?stream=s&from=earliest&follow=0", {"Last-Event-ID": "0"})
+        first = re.match(rb"retry: 1000\nid: (\S+)\n\nevent: gap\n", reply.body).group(1).decode()
+        self.assertEqual(first.split(":")[0], "0", "who is cut off behind it is told again")
+        self.assertGreater(int(reply.header("X-Millrace-Offset")), 0)
+        again = self.events("/sub?stream=s&from=earliest&follow=0", {"Last-Event-ID": first})
+        self.assertEqual(parse(again.body)[0][0], "gap")
+        got = parse(reply.body)
         self.assertEqual(got[0][0], "gap")
         self.assertEqual(json.loads(got[0][1])["before"], "0")
         # Retention may pass this reader, too, while it reads: then a second gap says so.
@@ -104,6 +113,41 @@ class Events(PubsubTest):
                 at += len(data) + 1
             self.assertEqual(int(identity.split(":")[0]), at)
         self.assertEqual(at, len(text))
+
+
+class ComeBack(PubsubTest):
+    def ask(self, target, accept):
+        """By a plain socket, up to the end of the connection: (status line, headers, body)."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(harness.PATIENCE)
+            s.connect(self.path("p.sock"))
+            s.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: %s\r\n\r\n" % (target, accept))
+            head, body = b"".join(iter(lambda: s.recv(65536), b"")).split(b"\r\n\r\n", 1)
+        status, *headers = head.decode().lower().split("\r\n")
+        return status, headers, body
+
+    def test_while_recovery_goes_on_an_event_stream_ends_so_that_its_client_comes_back(self):
+        d = self.pubsub()
+        identity = self.pub(b"one\ntwo\n").json()["id"]
+        d.stop()
+        segment, = glob.glob(self.path("p", "streams", "s", "*.seg"))
+        os.rename(segment, self.path("kept"))
+        os.mkfifo(segment)  # who opens it to read waits for a writer that does not come
+        d = self.daemon("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.url).wait_listening()
+        for target in (b"/sub?stream=s", b"/sub?stream=s&from=earliest&multipart=0", b"/sub"):
+            status, headers, body = self.ask(target, b"text/event-stream")
+            self.assertEqual((status, body), ("http/1.1 200 ok", b"retry: 1000\n\n"))
+            for header in ("content-type: text/event-stream", "cache-control: no-store", "access-control-allow-origin: *"):
+                self.assertIn(header, headers)
+        for target, accept in ((b"/sub?stream=s", b"*/*"), (b"/sub", b"*/*"), (b"/sub?stream=s&multipart=1", b"text/event-stream"),
+                               (b"/streams", b"text/event-stream")):
+            status, _, body = self.ask(target, accept)
+            self.assertEqual((status, json.loads(body)["code"]), ("http/1.1 503 service unavailable", "not-ready"))
+        d.kill9()
+        os.rename(self.path("kept"), segment)
+        self.pubsub()
+        reply = request(self.url, "GET", "/sub?stream=s&from=earliest&follow=0", headers=dict(EVENTS, **{"Last-Event-ID": "4:" + identity}))
+        self.assertEqual(parse(reply.body), [("message", b"two", "8:" + identity)])
 
 
 class Curl(PubsubTest):

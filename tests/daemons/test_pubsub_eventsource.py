@@ -146,8 +146,8 @@ class EventSources(PubsubTest):
         self.assertEqual(self.wire.cuts, 2)
         last = [r["id"] for r in self.reports() if "data" in r][-1]
         self.assertEqual(last, "%d:%s" % (len(self.sub(0).body), self.identity))
+        # More where it came back while recovery went on, which opens and ends a stream without events.
         wait_until(lambda: self.opened() >= 5, "each opening to be reported")
-        self.assertEqual(self.opened(), 5)
 
     def opened(self):
         return sum("open" in r for r in self.server.reports)

@@ -157,8 +157,10 @@ static void test_names(void **state)
     check_name(NULL, "copy", NULL);
     check_name("--copy=", "copy", NULL);
     check_name("--copy=a.b-c", "copy", NULL);
-    check_name("--copy=a/b", "copy", "--copy: copy: it is no name: [A-Za-z0-9_.-]{1,64}");
-    check_name("--stream=", "stream", "--stream: stream: it is no name: [A-Za-z0-9_.-]{1,64}");
+    check_name(
+        "--copy=a/b", "copy", "--copy: copy: it is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
+    check_name(
+        "--stream=", "stream", "--stream: stream: it is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
 }
 
 static void test_what_is_refused_later(void **state)
