@@ -48,7 +48,8 @@ static const struct option_row option_rows[] = {
         .fallback = "0",
         .max = 1000000000,
         .unit = "messages/s",
-        .help = "at most, tries included; 0: no bound"},
+        .help =
+            "at most, tries included, and made up for at most a tenth of a second's and one; 0: no bound"},
     READER_POISON_LIMIT,
     {.name = NULL},
 };

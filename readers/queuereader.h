@@ -40,7 +40,9 @@
  * 3. A run that is with the destination keeps its lease, however long that takes, as long as this process and the
  *    queue run. Messages that a dead process leased are ready again when their lease ends, or when a reader of the
  *    same name starts.
- * 4. The destination sees at most `rate` messages a second, tries that fail included.
+ * 4. The destination sees at most `rate` messages a second, tries that fail included: in no stretch of time t more than
+ *    rate * t + rate / 10 + 1. What late timers and answers left unused is made up for within that bound, never what was left
+ *    unused for longer (pace.h); a run is at most rate / 20 + 1.
  * 5. The loop thread only. Nothing blocks.
  * 6. queuereader_stop lets the run that is with the destination be answered, acknowledges, releases, and calls
  *    on_stopped; so does finding that going on would lose or repeat messages.
@@ -71,7 +73,7 @@ struct queuereader_destination {
     bool lines;       /* empty messages and those that hold an LF are buried, never delivered */
     size_t max_items; /* in one run; 0: as many as are leased together */
     size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
-    uint64_t rate;    /* messages a second; 0: no bound */
+    uint64_t rate;    /* messages a second, at most PACE_MAX_RATE; 0: no bound */
     /* So many single messages refused in a row, with nothing delivered between, are taken for a fault of the destination:
      * it would be a pity to bury a whole queue for a mistyped address. 0: no bound. */
     uint64_t poison_limit;

@@ -1,5 +1,7 @@
 #include "reader_plan.h"
 
+#include "pace.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -57,7 +59,7 @@ struct plan {
     bool unresolved;           /* a delivery was left without an answer: it may still arrive */
     size_t limit;              /* messages delivered at once */
     size_t suspect_end;        /* behind the run that was refused: up to here `limit` stays halved */
-    usec_t rate_next;          /* no delivery before */
+    struct pace pace;          /* of config.rate */
     struct buf acks[MAX_ACKS]; /* each of one lease; the first goes first */
 };
 
@@ -66,6 +68,7 @@ struct plan *plan_new(const struct plan_config *config)
     struct plan *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->phase = p->end = PHASE_RELEASE;
+    pace_init(&p->pace, config->rate);
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);
     backoff_init(&p->backoff[PLAN_DESTINATION], config->backoff_min, config->backoff_max, ~config->seed);
     backoff_init(&p->rival, config->backoff_min, config->backoff_max, config->seed ^ (config->seed << 21));
@@ -189,8 +192,8 @@ static size_t run_length(const struct plan *p, size_t first)
     size_t n = 0, bytes = 0, most = p->limit;
     if (p->config.max_items && most > p->config.max_items)
         most = p->config.max_items;
-    if (p->config.rate && most > p->config.rate / 10 + 1)
-        most = p->config.rate / 10 + 1;
+    if (most > pace_most(&p->pace))
+        most = pace_most(&p->pace);
     while (first + n < b->n && n < most && b->messages[first + n].state == MESSAGE_WAITING) {
         bytes += b->messages[first + n].text.len + 1;
         if (n && p->config.max_bytes && bytes > p->config.max_bytes)
@@ -211,11 +214,12 @@ static struct plan_step fence_step(struct plan *p)
     return (struct plan_step){.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id ? id : 1, fence)};
 }
 
-static struct plan_step deliver_step(const struct plan *p, size_t first, usec_t now)
+static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
 {
-    if (p->config.rate && now < p->rate_next)
-        return (struct plan_step){.action = PLAN_PAUSE, .until = p->rate_next};
     size_t count = run_length(p, first);
+    usec_t when = pace_when(&p->pace, count, now);
+    if (when > now)
+        return (struct plan_step){.action = PLAN_PAUSE, .until = when};
     return (struct plan_step){
         .action = PLAN_DELIVER,
         .first = first,
@@ -300,9 +304,8 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
     p->since[lane] = now;
     if (step->action == PLAN_RESERVE)
         p->acks_ride = p->acks[0].len > 0;
-    if (step->action == PLAN_DELIVER && p->config.rate)
-        p->rate_next = (p->rate_next > now ? p->rate_next : now) +
-                       (usec_t)(step->count * (uint64_t)USEC_PER_SEC / p->config.rate);
+    if (step->action == PLAN_DELIVER)
+        pace_spend(&p->pace, step->count, now);
 }
 
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)

@@ -93,7 +93,8 @@ struct plan_config {
     uint64_t items;   /* asked for in a reserve: one that brings fewer has emptied the queue */
     size_t max_items; /* delivered at once; 0: no bound */
     size_t max_bytes; /* delivered at once, unless one message alone has more; 0: no bound */
-    uint64_t rate;    /* messages a second that the destination sees at most; 0: no bound */
+    uint64_t
+        rate; /* messages a second that the destination sees at most, kept as pace.h has it; 0: no bound */
     usec_t lease;
     usec_t backoff_min, backoff_max;
     uint64_t seed;

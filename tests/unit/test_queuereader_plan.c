@@ -488,35 +488,71 @@ static void runs_are_bounded(void **state)
     plan_free(&p);
 }
 
-static void the_rate_is_kept_by_tries_too(void **state)
+/* With many messages in hand. */
+static struct plan *paced(uint64_t rate, size_t max_items)
 {
-    (void)state;
     struct plan_config config = usual;
-    config.rate = 100;
+    config.rate = rate;
     config.backoff_min = 1;
+    config.lease = 1000 * USEC_PER_SEC;
+    config.max_items = max_items;
     struct plan *p = begun(&config, 1, 0);
     struct buf framed = {0};
-    for (int i = 1; i <= 1000; i++)
+    for (int i = 1; i <= 20000; i++)
         buf_printf(&framed, "%d 1 1\nx\n", i);
     buf_append_char(&framed, '\0');
     reserve(p, framed.ptr);
     buf_free(&framed);
-    size_t sent = 0;
-    usec_t now = 0;
-    while (now < 2 * USEC_PER_SEC) {
-        struct plan_step s = next(p, PLAN_DESTINATION, now);
+    return p;
+}
+
+/* What the destination sees from `*now` until `end`, when each timer is `late` and each answer takes `trip`. A third of the
+ * tries fail, some are waited out for `pause`. Never more than the rate and what the bucket holds, from any moment on. */
+static size_t sent_until(
+    struct plan *p, double rate, usec_t *now, usec_t end, usec_t late, usec_t trip, usec_t pause)
+{
+    size_t sent = 0, tries = 0;
+    double behind = 0;
+    while (*now < end) {
+        struct plan_step s = next(p, PLAN_DESTINATION, *now);
         if (s.action == PLAN_PAUSE) {
-            now = s.until;
+            *now = s.until + late;
             continue;
         }
+        double due = (double)*now * rate / USEC_PER_SEC;
+        behind = tries == 0 || (double)sent - due < behind ? (double)sent - due : behind;
         sent += s.count;
-        assert_true(s.count <= 11);
-        if (sent % 3 == 0)
-            plan_faulted(p, PLAN_DESTINATION, now, 0);
+        assert_true((double)sent - due - behind <= rate / 10 + 1.001);
+        *now += trip;
+        if (++tries % 3 == 0)
+            plan_faulted(p, PLAN_DESTINATION, *now, tries % 30 == 0 ? pause : 0);
         else
             plan_delivered(p);
     }
-    assert_in_range(sent, 150, 211);
+    return sent;
+}
+
+static void the_rate_is_reached_and_kept_by_tries_too(void **state)
+{
+    static const uint64_t rates[] = {3, 20, 100, 500, 2000};
+    (void)state;
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        for (size_t most = 1; most <= 1000; most += 999) {
+            struct plan *p = paced(rates[i], most);
+            usec_t now = USEC_PER_SEC;
+            size_t sent = sent_until(p, (double)rates[i], &now, 5 * USEC_PER_SEC, 2 * USEC_PER_MSEC, 200, 0);
+            assert_in_range(sent, 4 * rates[i] - rates[i] / 20 - 1, 4 * rates[i] + rates[i] / 10 + 1);
+            plan_free(&p);
+        }
+}
+
+static void the_rate_holds_after_a_pause(void **state)
+{
+    (void)state;
+    struct plan *p = paced(100, 1);
+    usec_t now = USEC_PER_SEC;
+    size_t sent = sent_until(p, 100, &now, 11 * USEC_PER_SEC, 0, 100, 700 * USEC_PER_MSEC);
+    assert_in_range(sent, 300, 900);
     plan_free(&p);
 }
 
@@ -602,7 +638,8 @@ int main(void)
         cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
         cmocka_unit_test(halving_finds_the_poison),
         cmocka_unit_test(runs_are_bounded),
-        cmocka_unit_test(the_rate_is_kept_by_tries_too),
+        cmocka_unit_test(the_rate_is_reached_and_kept_by_tries_too),
+        cmocka_unit_test(the_rate_holds_after_a_pause),
         cmocka_unit_test(stopping_acknowledges_and_releases),
         cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
         cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
