@@ -7,6 +7,7 @@
 #include "line_source.h"
 #include "log_tail.h"
 #include "options.h"
+#include "pace.h"
 #include "pipeline.h"
 #include "progress.h"
 #include "put_batch.h"
@@ -51,7 +52,8 @@ static const struct option_row rows[] = {
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second at most; 0: as fast as it goes"},
+        .help = "lines a second at most, and made up for at most a tenth of a second's and one; 0: as fast "
+                "as it goes"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
@@ -70,6 +72,12 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
+struct file_count {
+    const char *name;
+    uint64_t lines; /* in batches, sent or not */
+    bool whole;     /* read to its end */
+};
+
 struct put {
     const struct options *o;
     struct pipeline *pipeline;
@@ -81,8 +89,10 @@ struct put {
     usec_t began;
     uint64_t taken;    /* lines since then */
     usec_t batch_from; /* when the batch got its first line */
-    usec_t pace;       /* with a rate: no batch goes out before */
-    int idle_status;   /* of what was flushed while the input was idle */
+    struct pace pace;
+    struct file_count *files; /* that lines were taken of, in order */
+    size_t n_files;
+    int idle_status; /* of what was flushed while the input was idle */
     struct progress progress;
 };
 
@@ -111,26 +121,23 @@ static void sleep_for(usec_t t)
     nanosleep(&ts, NULL);
 }
 
-/* What was not used of the rate is not made up for later. */
 static void keep_pace(struct put *p, size_t lines)
 {
-    int64_t rate = options_int(p->o, "rate");
-    usec_t now = clock_monotonic();
-    if (rate == 0)
-        return;
-    p->pace = (p->pace > now ? p->pace : now) + (usec_t)(lines * (uint64_t)USEC_PER_SEC / (uint64_t)rate);
-    while (!stopped && (now = clock_monotonic()) < p->pace)
-        sleep_for(p->pace - now);
+    usec_t now = clock_monotonic(), when;
+    while (!stopped && (when = pace_when(&p->pace, lines, now)) > now) {
+        sleep_for(when - now);
+        now = clock_monotonic();
+    }
+    pace_spend(&p->pace, lines, now);
 }
 
 static int flush(struct put *p)
 {
     size_t lines = put_batch_lines(p->batch);
-    p->taken += lines;
-    int status = put_batch_flush(p->batch);
-    if (status == 0)
+    if (lines > 0)
         keep_pace(p, lines);
-    return status;
+    p->taken += lines;
+    return put_batch_flush(p->batch);
 }
 
 static int add(struct put *p, struct bytes line, uint64_t end)
@@ -143,7 +150,9 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     usec_t now = clock_monotonic();
     if (put_batch_lines(p->batch) == 0)
         p->batch_from = now;
+    size_t before = put_batch_lines(p->batch);
     put_batch_add(p->batch, line, end);
+    p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* an empty one is none */
     return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= GATHER ? flush(p) : 0;
 }
 
@@ -206,6 +215,12 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
     return status != 0 ? status : p->idle_status;
 }
 
+static void begin_file(struct put *p, const char *name)
+{
+    p->files = mem_realloc(p->files, (p->n_files + 1) * sizeof *p->files);
+    p->files[p->n_files++] = (struct file_count){.name = name};
+}
+
 static int put_file(struct put *p, const char *name)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
@@ -213,7 +228,9 @@ static int put_file(struct put *p, const char *name)
     if (s == NULL)
         return complain(error, EX_NOINPUT);
     line_source_on_idle(s, on_idle, p);
+    begin_file(p, name);
     int status = put_lines(p, s, name);
+    p->files[p->n_files - 1].whole = status == 0 && !stopped;
     p->base += line_source_offset(s);
     p->packed_before += line_source_consumed(s);
     line_source_close(&s);
@@ -328,6 +345,7 @@ static int follow(struct put *p, const char *path)
             "%s from its beginning\n",
             path);
     put_batch_begin_at(p->batch, log_tail_offset(t));
+    begin_file(p, path);
     int status = follow_on(p, t);
     log_tail_close(&t);
     return status;
@@ -346,6 +364,23 @@ static void summary(struct put *p)
     if (p->resume > 0)
         fprintf(stderr, "; the first %" PRIu64 " bytes were there already", p->resume);
     fprintf(stderr, ", %.2f s\n", seconds);
+}
+
+/* After an error: what of the input is stored, so that the rest can be put. */
+static void tell_posted(const struct put *p)
+{
+    struct put_batch_numbers n = put_batch_numbers(p->batch);
+    uint64_t left = n.posted + n.duplicates;
+    fprintf(stderr, "millrace put: posted by this run: %s", left == 0 ? "nothing" : "");
+    for (size_t i = 0; left > 0 && i < p->n_files; i++) {
+        const struct file_count *f = &p->files[i];
+        bool all = f->whole && f->lines <= left;
+        uint64_t lines = f->lines < left ? f->lines : left;
+        left -= lines;
+        fprintf(stderr, "%s%s %" PRIu64 " line%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
+            lines == 1 ? "" : "s", strcmp(f->name, "-") == 0 ? "standard input" : f->name);
+    }
+    fprintf(stderr, "\n");
 }
 
 static void catch_signals(void)
@@ -370,6 +405,27 @@ static int put_all(struct put *p)
         status = put_files(p, n > 0 ? files : standard_input, n > 0 ? n : 1);
     if (status == 0 || stopped)
         summary(p);
+    else
+        tell_posted(p);
+    return status;
+}
+
+/* Before the first line is sent: a name that is mistyped leaves nothing half done. */
+static int check_files(char **files, size_t n)
+{
+    int status = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        if (strcmp(files[i], "-") == 0)
+            continue;
+        int error = stat(files[i], &st) != 0 || access(files[i], R_OK) != 0 ? errno : 0;
+        if (error == 0 && S_ISDIR(st.st_mode))
+            error = EISDIR;
+        if (error == 0)
+            continue;
+        fprintf(stderr, "millrace put: %s: %s\n", files[i], strerror(error));
+        status = EX_NOINPUT;
+    }
     return status;
 }
 
@@ -380,11 +436,12 @@ static int check(const struct options *o)
     const char *url = options_string(o, "queue_url");
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
         return complain("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
+    size_t n = options_operands(o, &files);
     if (!options_bool(o, "follow"))
-        return 0;
+        return check_files(files, n);
     if (options_string(o, "producer") == NULL)
         return complain("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
-    if (options_operands(o, &files) != 1 || strcmp(files[0], "-") == 0)
+    if (n != 1 || strcmp(files[0], "-") == 0)
         return complain("--follow needs one file", EX_USAGE);
     return 0;
 }
@@ -404,8 +461,7 @@ static struct put_batch *make_batch(struct put *p, const char *token)
 
 static int put_with(const struct options *o)
 {
-    int64_t batch = options_int(o, "batch"), rate = options_int(o, "rate");
-    struct put p = {.o = o, .batch_lines = (size_t)batch};
+    struct put p = {.o = o, .batch_lines = (size_t)options_int(o, "batch")};
     struct config_error error;
     char *token;
     int status = check(o);
@@ -413,12 +469,14 @@ static int put_with(const struct options *o)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
         return complain(error.text, EX_CONFIG);
-    if (rate > 0 && rate / 10 < batch)
-        p.batch_lines = rate < 10 ? 1 : (size_t)(rate / 10);
+    pace_init(&p.pace, (uint64_t)options_int(o, "rate"));
+    if (pace_most(&p.pace) < p.batch_lines)
+        p.batch_lines = pace_most(&p.pace);
     catch_signals();
     p.batch = make_batch(&p, token);
     status = put_all(&p);
     put_batch_free(&p.batch);
+    free(p.files);
     pipeline_close(&p.pipeline);
     free(token);
     return status;

@@ -73,6 +73,33 @@ class Files(QueueTest):
             self.assertEqual(done.returncode, 65, done)
             self.assertIn(words, done.stderr)
 
+    def test_all_names_are_looked_at_before_the_first_line(self):
+        good, missing, directory = self.write("a", numbered(5000)), self.path("missing"), self.path("directory")
+        os.mkdir(directory)
+        done = self.put("--batch=100", good, missing, directory)
+        self.assertEqual((done.returncode, self.depth()), (66, 0), done)
+        for words in (missing + ": No such file", directory + ": Is a directory"):
+            self.assertIn(words.encode(), done.stderr)
+
+    def test_an_error_tells_how_much_of_which_files_was_posted(self):
+        packed = gzip.compress(numbered(50000))
+        first, second = self.write("a", numbered(250) + b"\n\n"), self.write("b", numbered(1))
+        damaged = self.write("damaged.gz", packed[:len(packed) // 2])
+        done = self.put("--batch=100", first, second, damaged, first)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertGreater(self.depth(), 1000)
+        self.assertIn(b"posted by this run: all 250 lines of %s, all 1 line of %s, the first %d lines of %s\n" % (
+            first.encode(), second.encode(), self.depth() - 251, damaged.encode()), done.stderr)
+        before = self.depth()
+        done = self.put("--batch=200", first, self.write("empty.gz", packed[:30]))
+        self.assertEqual(done.returncode, 65, done)
+        posted = self.depth() - before  # what waits for a full batch is not, but on a machine that takes very long for it
+        self.assertGreaterEqual(posted, 200)
+        self.assertIn(b"posted by this run: %s %d lines of %s\n" % (b"all" if posted == 250 else b"the first", posted,
+                                                                    first.encode()), done.stderr)
+        done = self.put(self.path("empty.gz"))
+        self.assertIn(b"posted by this run: nothing\n", done.stderr)
+
     def test_an_interruption(self):
         """Cut off again and again, by kill and by Ctrl-C, it goes on from the mark: all once, in order."""
         random = harness.seeded()
