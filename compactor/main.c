@@ -155,6 +155,7 @@ int main(int argc, char **argv)
         .rows = {rows, NULL}};
     struct options *o;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
     bool json = r == OPTIONS_OK && strcmp(options_string(o, "log_format"), "json") == 0;

@@ -207,6 +207,11 @@ void daemon_fail(struct daemon *d, int status)
     event_base_loopbreak(d->base);
 }
 
+void daemon_set_status(struct daemon *d, int status)
+{
+    d->status = status;
+}
+
 static void on_signal(evutil_socket_t sig, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -307,7 +312,6 @@ static void add_signals(struct daemon *d)
 
 static void add_events(struct daemon *d)
 {
-    signal(SIGPIPE, SIG_IGN);
     add_signals(d);
     d->drain_check = evtimer_new(d->base, check_drain, d);
     d->drain_limit = evtimer_new(d->base, give_up_drain, d);
@@ -372,9 +376,10 @@ static int run(const struct daemon_spec *spec, struct options *o)
         log_error("cannot start", LOG_S("why", error.text));
     } else {
         event_base_dispatch(d.base);
-        status = d.status;
     }
     end(&d);
+    if (status == 0)
+        status = d.status;
     if (status == 0)
         log_info("stopped");
     return status;
@@ -389,6 +394,8 @@ static int refuse(const char *why, int status)
 static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
     struct config_error error;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write past the limit of a file's size is EFBIG then */
     daemon_init_log(spec->name, o);
     if (spec->check != NULL && spec->check(o, &error) != 0)
         return refuse(error.text, EX_CONFIG);

@@ -15,7 +15,7 @@
  *    With --daemon the process that was started ends then, or with the status of a daemon that ended before.
  * 3. A second SIGTERM, or drain_timeout after the first, ends the drain: exit 75 with what was left undone
  *    logged; nothing acknowledged depends on the drain.
- * 4. SIGHUP calls spec->hangup. SIGPIPE is ignored. Signal handlers (evsignal) run in the loop.
+ * 4. SIGHUP calls spec->hangup. SIGPIPE and SIGXFSZ are ignored: a file past its limit is EFBIG. Signal handlers (evsignal) run in the loop.
  * 5. A failed start is logged as one error line that names what to change; no core, no half-started daemon.
  *
  * Settings every daemon has (daemon_option_rows): config, instance, check-config, help, version, address, port,
@@ -74,6 +74,8 @@ void daemon_drained(struct daemon *d);
  * failure that makes going on wrong. */
 void daemon_begin_stop(struct daemon *d);
 void daemon_fail(struct daemon *d, int status);
+/* For spec->stop, which found that something cannot be kept: the daemon ends with that status. */
+void daemon_set_status(struct daemon *d, int status);
 
 /* From any thread: fn(arg) runs once in the loop, in the order of posting. Posts that have not run when the
  * loop ends are run before spec->stop. */

@@ -139,6 +139,22 @@ static int descriptors_most(void)
     return (int)limit.rlim_cur;
 }
 
+static int reserve_of(int most)
+{
+    return most / 4 < RESERVE_MAX ? most / 4 : RESERVE_MAX;
+}
+
+int http_descriptors_for_files(void)
+{
+    int most = descriptors_most();
+    return most - 2 * reserve_of(most);
+}
+
+size_t http_descriptors_with_files(size_t files)
+{
+    return files < 2 * RESERVE_MAX ? 2 * files : files + 2 * RESERVE_MAX;
+}
+
 static bool is_full(const struct http_server *s)
 {
     return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
@@ -191,7 +207,7 @@ static void refuse(struct http_server *s, int fd, const char *peer, bool has_roo
 static void take_connection(struct http_server *s, int fd, const char *peer)
 {
     int most = descriptors_most();
-    int reserve = most / 4 < RESERVE_MAX ? most / 4 : RESERVE_MAX;
+    int reserve = reserve_of(most);
     if (fd >= most - reserve || is_full(s)) {
         refuse(s, fd, peer, fd < most - reserve / 2);
         return;

@@ -102,6 +102,11 @@ struct http_server_config {
 };
 
 struct http_server *http_server_new(const struct http_server_config *config);
+/* How many descriptors the files may take that a daemon keeps open. A quarter of RLIMIT_NOFILE, at most 256, stays for
+ * connections, beside as many for what is open for a moment (7). */
+int http_descriptors_for_files(void);
+/* An RLIMIT_NOFILE by which they may take so many. */
+size_t http_descriptors_with_files(size_t files);
 /* Listens; may be called more than once. The fd is a listening socket, owned by the server from here on. */
 int http_server_listen_fd(struct http_server *s, int fd);
 /* Stops accepting and closes idle connections; connections with a request in a handler go on to the end of

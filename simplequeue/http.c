@@ -24,7 +24,7 @@ static const struct refusal refusals[] = {
     [QUEUE_LEASE_LOST] = {409, "lease-lost", "the lease has ended or these are settled; reserve again"},
     [QUEUE_NOTHING] = {404, "not-found", NULL},
     [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues", "raise --max-queues"},
-    [QUEUE_LACK] = {503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)"},
+    [QUEUE_LACK] = {503, "out-of-descriptors", "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
 };
 
 const struct refusal *refusal_of(enum queue_result result)

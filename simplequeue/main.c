@@ -130,6 +130,17 @@ static void read_settings(struct wiring *w, const struct options *o)
     w->app.refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
 }
 
+static void tell_descriptors(const struct queues *qs)
+{
+    size_t found = queues_found(qs), room = queues_room(qs);
+    if (found > room)
+        log_error("the queues take descriptors that are for connections: raise the limit of open files "
+                  "(LimitNOFILE, "
+                  "ulimit -Hn)",
+            LOG_U("queues", found), LOG_U("room_for", room),
+            LOG_U("limit_needed", http_descriptors_with_files(queues_descriptors_for(found))));
+}
+
 static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
 {
     struct queues_config config = {
@@ -140,6 +151,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .restored = options_bool(o, "restored"),
         .sync_ms = options_sync(o, "sync"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
+        .descriptors = http_descriptors_for_files,
         .notify = loop_notify_this_turn,
         .notify_arg = w->notify,
         .on_new = on_new_queue,
@@ -160,6 +172,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
         return -1;
     if (!(w->app.queues = open_queues(w, o, error)))
         return -1;
+    tell_descriptors(w->app.queues);
     app_register_numbers(&w->app);
     const char *urls = options_string(o, NNG_INGEST_SETTING);
     return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : -1;

@@ -51,6 +51,7 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
         queue_add_commit_delayed(q->core, o->first_id, o->n, c->start, o->time);
     else if (o->n)
         queue_add_commit(q->core, o->first_id, o->n, c->start);
+    queue_count_puts(q->core, o->n);
 }
 
 static void remove_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)

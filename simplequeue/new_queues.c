@@ -11,8 +11,7 @@ struct named_queue *new_queues_find(struct app *app, const char *name, enum queu
         return q;
     if (!queues_journals(app->queues))
         return queues_get(app->queues, name, app_now(), result, error, sizeof error);
-    if (queues_count(app->queues) >= queues_max(app->queues))
-        *result = QUEUE_TOO_MANY_QUEUES;
+    *result = queues_may_add(app->queues);
     return NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "overflow_log.h"
 
 #include <stdlib.h>
+#include <sysexits.h>
 
 #define SAVE_BYTES (1u << 20) /* in one batch */
 
@@ -275,38 +276,79 @@ void overflow_reopen(struct app *app)
         log_error("overflow log not reopened", LOG_S("why", error));
 }
 
-static void on_saved(const char *error, void *arg)
+/* What a stop writes of a queue, in batches. */
+struct saving {
+    struct app *app;
+    struct named_queue *q;
+    uint64_t saved, lost;
+    char *why; /* NULL: nothing is lost */
+};
+
+struct saved_batch {
+    struct saving *saving;
+    uint64_t n;
+    bool is_last;
+};
+
+static void end_saving(struct saving *s)
 {
-    (void)arg;
-    if (error)
-        log_error("messages are lost: the overflow log failed", LOG_S("why", error));
+    const char *name = named_queue_name(s->q);
+    if (s->saved)
+        log_info("what the queue held went to the overflow log", LOG_S("queue", name),
+            LOG_U("messages", s->saved));
+    if (s->lost) {
+        log_error("messages are lost: the overflow log failed", LOG_S("queue", name),
+            LOG_U("messages", s->lost), LOG_S("why", s->why));
+        daemon_set_status(s->app->daemon, EX_IOERR);
+    }
+    free(s->why);
+    free(s);
 }
 
-static void save(struct overflow *o, struct named_queue *q, struct buf *text)
+static void on_saved(const char *error, void *arg)
 {
-    char *path = path_of(o, q);
-    overflow_log_write(o->log, path, text, on_saved, NULL);
+    struct saved_batch *b = arg;
+    struct saving *s = b->saving;
+    *(error ? &s->lost : &s->saved) += b->n;
+    if (error && !s->why)
+        s->why = mem_strdup(error);
+    if (b->is_last)
+        end_saving(s);
+    free(b);
+}
+
+static void save(struct saving *s, struct buf *text, uint64_t n, bool is_last)
+{
+    struct overflow *o = s->app->overflow;
+    char *path = path_of(o, s->q);
+    struct saved_batch *b = mem_zalloc(sizeof *b);
+    *b = (struct saved_batch){s, n, is_last};
+    overflow_log_write(o->log, path, text, on_saved, b);
     free(path);
 }
 
-static void save_queue(struct overflow *o, struct named_queue *q)
+static void save_queue(struct app *app, struct named_queue *q)
 {
     const struct queue_burial *burial;
     struct queue *core = named_queue_core(q);
+    struct saving *s = mem_zalloc(sizeof *s);
     struct buf text = {0};
     uint64_t n = 0;
+    s->app = app;
+    s->q = q;
     for (uint64_t id = 0; queue_next_ready(core, id + 1, &id); n++) {
+        if (text.len >= SAVE_BYTES) {
+            save(s, &text, n, false);
+            n = 0;
+        }
         append_line(&text, q, id);
-        if (text.len >= SAVE_BYTES)
-            save(o, q, &text);
     }
     for (uint64_t id = 0; queue_next_buried(core, id + 1, &id, &burial); n++)
         append_line(&text, q, id);
-    if (text.len)
-        save(o, q, &text);
     if (n)
-        log_info("what the queue held went to the overflow log", LOG_S("queue", named_queue_name(q)),
-            LOG_U("messages", n));
+        save(s, &text, n, true);
+    else
+        free(s);
 }
 
 void overflow_save(struct app *app)
@@ -318,5 +360,5 @@ void overflow_save(struct app *app)
     while (queues_next_deadline(app->queues, &deadline) && deadline <= late.monotonic)
         queues_tick(app->queues, late);
     for (size_t i = 0; i < queues_count(app->queues); i++)
-        save_queue(app->overflow, queues_at(app->queues, i));
+        save_queue(app, queues_at(app->queues, i));
 }

@@ -4,22 +4,33 @@
 
 #define KEEP 65536 /* records: what one large put needed is not kept for all that follow */
 
-bool put_request_marks(const struct url_query *query, struct queue_put *put)
+const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put)
 {
     struct bytes mark, next;
     if (query->n == 0) {
         put->producer = BYTES_NONE;
-        return true;
+        return NULL;
     }
     bool has_producer = url_query_get(query, "producer", &put->producer);
     bool has_mark = url_query_get(query, "mark", &mark), has_next = url_query_get(query, "next", &next);
     if (!has_producer && !has_mark && !has_next) {
         put->producer = BYTES_NONE;
-        return true;
+        return NULL;
     }
-    if (!has_producer || !has_mark || !has_next || !bytes_is_name(put->producer))
-        return false;
-    return bytes_to_u64(mark, &put->mark) && bytes_to_u64(next, &put->next) && put->mark < put->next;
+    if (!has_producer || !has_mark || !has_next)
+        return "of producer, mark and next not all are given";
+    if (!bytes_is_name(put->producer))
+        return "producer is not a name";
+    if (!bytes_to_u64(mark, &put->mark))
+        return "mark is not a number";
+    if (!bytes_to_u64(next, &put->next))
+        return "next is not a number";
+    return put->mark < put->next ? NULL : "mark is not less than next";
+}
+
+bool put_request_marks(const struct url_query *query, struct queue_put *put)
+{
+    return put_request_marks_fault(query, put) == NULL;
 }
 
 void records_free(struct records *r)

@@ -8,8 +8,10 @@
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
 
 /* producer=&mark=&next= of the query, all or none, into `put`; the producer's name points into the query. False when
- * they are not complete. */
+ * they are not complete or not in order. */
 bool put_request_marks(const struct url_query *query, struct queue_put *put);
+/* NULL, or what is wrong with them. */
+const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put);
 
 /* Messages that lie in a text that is another's. A zeroed one is empty; used again, it keeps its memory
  * while that is small. */

@@ -235,10 +235,14 @@ void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t jou
         store_set_offset(&q->store, id, journal_offset);
         set_state(q, id, m, MESSAGE_READY);
     }
-    q->state.puts += n;
     q->state.next_id = first_id + n;
     if (queue_depth(q) > q->state.depth_high_water)
         q->state.depth_high_water = queue_depth(q);
+}
+
+void queue_count_puts(struct queue *q, size_t n)
+{
+    q->state.puts += n;
 }
 
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n)
@@ -708,7 +712,6 @@ bool queue_restore_add(
     store_skip_to(&q->store, first_id);
     queue_add(q, messages, n);
     queue_add_commit(q, first_id, n, offset);
-    q->state.puts -= n;
     return true;
 }
 

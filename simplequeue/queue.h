@@ -87,7 +87,7 @@ struct queue_state {
     uint64_t bytes;         /* committed and held */
     uint64_t pending_bytes; /* not committed */
     uint64_t next_id;       /* one past the last committed message; the next has it unless one is pending */
-    uint64_t puts, gets;    /* messages that became ready by a put; messages given out */
+    uint64_t puts, gets;    /* messages stored by puts; messages given out */
     uint64_t expired;       /* leases that ran out holding messages */
     uint64_t depth_high_water;
     usec_t paused_until; /* 0: it is not */
@@ -112,6 +112,8 @@ uint64_t queue_next_add(const struct queue *q);
 uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n);
 /* What was added is ready. Commits and aborts come in the order of the adds. */
 void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset);
+/* They are of a put, not moved. */
+void queue_count_puts(struct queue *q, size_t n);
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
 /* As queue_add_commit, but they are delayed until `due`, and never were ready. */
 void queue_add_commit_delayed(

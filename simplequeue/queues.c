@@ -13,6 +13,8 @@
 #define DIRECTORY "/queues"
 #define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
+#define QUEUE_FILES 3  /* open as long as the queue is: its directory, the newest segment, `gone` */
+#define OWN_FILES 24   /* the daemon's, whatever it holds */
 #define TICK_MOST 1000 /* timers a turn: the rest is due at once in the next */
 
 struct queues {
@@ -221,10 +223,8 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
     *result = QUEUE_OK;
     if (q)
         return q;
-    if (queues_count(qs) >= queues_max(qs)) {
-        *result = QUEUE_TOO_MANY_QUEUES;
+    if ((*result = queues_may_add(qs)) != QUEUE_OK)
         return NULL;
-    }
     q = open_queue(qs, name, now, result, error, error_size);
     if (!q && qs->dir)
         drop_empty(qs, name);
@@ -239,6 +239,31 @@ size_t queues_count(const struct queues *qs)
 size_t queues_max(const struct queues *qs)
 {
     return qs->config.max_queues;
+}
+
+size_t queues_room(const struct queues *qs)
+{
+    if (!qs->dir || !qs->config.descriptors)
+        return SIZE_MAX;
+    int files = qs->config.descriptors();
+    return files > OWN_FILES ? (size_t)(files - OWN_FILES) / QUEUE_FILES : 0;
+}
+
+size_t queues_descriptors_for(size_t n)
+{
+    return n * QUEUE_FILES + OWN_FILES;
+}
+
+enum queue_result queues_may_add(const struct queues *qs)
+{
+    if (queues_count(qs) >= queues_max(qs))
+        return QUEUE_TOO_MANY_QUEUES;
+    return queues_count(qs) >= queues_room(qs) ? QUEUE_LACK : QUEUE_OK;
+}
+
+size_t queues_found(const struct queues *qs)
+{
+    return qs->n_found;
 }
 
 struct named_queue *queues_at(const struct queues *qs, size_t i)

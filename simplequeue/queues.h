@@ -6,6 +6,7 @@
  * 2. queues_recover opens what the directory holds, one queue a call; nothing else may be called before it
  *    said that all are open.
  * 3. The set has one heap of deadlines: queues_next_deadline and queues_tick serve all leases and delays.
+ * 4. No queue is made that would take the descriptors that are for connections. What the directory holds is opened all the same.
  */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
@@ -23,6 +24,7 @@ struct queues_config {
     bool restored;             /* what the directory holds is a copy: each queue found there gets a new id */
     int64_t sync_ms;           /* as journal_set_config */
     uint64_t segment_bytes;    /* 0: the journal's default */
+    int (*descriptors)(void);  /* how many files may stay open; NULL: any number */
     void (*notify)(void *arg); /* from the journal's threads: queues_poll is wanted */
     void *notify_arg;
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue is there: recovered or made; may be NULL */
@@ -54,6 +56,14 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
     enum queue_result *result, char *error, size_t error_size);
 size_t queues_count(const struct queues *qs);
 size_t queues_max(const struct queues *qs);
+/* For how many there are descriptors, those for connections left alone; SIZE_MAX in memory. */
+size_t queues_room(const struct queues *qs);
+/* What n queues and the daemon's own files take. */
+size_t queues_descriptors_for(size_t n);
+/* QUEUE_OK when another one may be made. */
+enum queue_result queues_may_add(const struct queues *qs);
+/* How many of the directory are yet to be opened. */
+size_t queues_found(const struct queues *qs);
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
 
 const struct queue_limits *queues_limits(const struct queues *qs);

@@ -195,6 +195,25 @@ class Everywhere:
         for bad in ("producer=p", "mark=1&next=2", "producer=p&mark=2&next=2", "producer=p&mark=x&next=2",
                     "producer=p/p&mark=1&next=2"):
             self.expect(q.post("/put?" + bad, b"x"), 400, "bad-parameter")
+        for bad, fault in (("mark=5&next=5", "of producer, mark and next not all are given"),
+                           ("producer=p&mark=5&next=5", "mark is not less than next"),
+                           ("producer=p/p&mark=5&next=6", "producer is not a name"),
+                           ("producer=p&mark=x&next=6", "mark is not a number"),
+                           ("producer=p&mark=5&next=", "next is not a number")):
+            self.assertEqual(q.post("/put?" + bad, b"x").json()["detail"], fault)
+
+    def test_only_puts_are_counted_as_puts(self):
+        q = self.queue()
+        self.expect(q.post("/mput", b"a\nb\nc"), 200)
+        self.expect(q.post("/put?delay=1", b"d"), 200)
+        wait_until(lambda: self.numbers(q)["ready"] == 4, "the delay to end")
+        lease, held = self.reserve(q, "items=2&lease=600000")
+        self.expect(q.post("/nack?lease=%s&id=%d&delay=1" % (lease, held[0][0])), 200)
+        self.expect(q.post("/bury?lease=%s&id=%d" % (lease, held[1][0])), 200)
+        self.expect(q.post("/kick?items=1"), 200)
+        wait_until(lambda: self.numbers(q)["ready"] == 4, "all to be ready")
+        self.assertEqual((self.numbers(q)["puts"], q.stats()["puts"]), (4, 4))
+        self.assertEqual(self.metric(q, "messages_put_total"), 4)
 
     def test_bad_requests(self):
         q = self.queue()

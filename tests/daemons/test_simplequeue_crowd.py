@@ -1,5 +1,7 @@
 """Many clients of simplequeue at once, most of them of no use: the others are served, and what is too much is refused."""
 import json
+import os
+import re
 import resource
 import socket
 import threading
@@ -140,6 +142,62 @@ class DescriptorsTest(OnDisk, QueueTest):
         self.assertEqual(q.get("/health").status, 200)
         self.assertEqual(q.get("/mget?queue=a&items=9").body.split(b"\n"), [b"one", b"two", b"three", b""])
         self.assertEqual(q.get("/get?queue=b").body, b"y")
+
+    def limited(self, files):
+        """A queue that may have so many open files, from its start on."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        argv = harness.program("simplequeue")
+        script = self.path("limited-%d" % files)
+        with open(script, "w") as f:
+            f.write("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n" % (files, argv))
+        os.chmod(script, 0o700)
+        q = harness.Daemon(self, script, "--data-dir=" + self.path("data"), "--sync=never")
+        return q.wait_ready()
+
+    def make_queues(self, q, n):
+        for i in range(n):
+            reply = q.post("/put?queue=q%d" % i, b"x")
+            if reply.status != 200:
+                self.expect(reply, 503, "out-of-descriptors")
+                return i
+        return n
+
+    def test_queues_leave_connections_their_descriptors(self):
+        """Also after a restart, when they are opened before anybody connects."""
+        q = self.limited(128)
+        made = self.make_queues(q, 60)
+        self.assertGreater(made, 5)
+        self.assertLess(made, 60)
+        self.assertEqual(len(q.stats()["queues"]), made)
+        self.expect(q.post("/put?queue=q0", b"y"), 200)
+        q.stop()
+        q = self.limited(128)
+        self.assertNotIn("limit_needed", q.log)
+        held = [harness.connect(q.url) for _ in range(24)]
+        for c in held:
+            self.addCleanup(c.close)
+            c.request("GET", "/ping")
+            reply = c.getresponse()
+            self.assertEqual((reply.status, reply.read()), (200, b"OK"))
+        self.expect(q.post("/put?queue=more", b"x"), 503, "out-of-descriptors")
+        self.expect(q.post("/put?queue=q0", b"z"), 200)
+
+    def test_too_many_queues_for_the_descriptors_are_told_at_the_start(self):
+        q = self.queue()
+        self.assertEqual(self.make_queues(q, 20), 20)
+        q.stop()
+        q = self.limited(128)
+        told = re.search(r"queues=20 room_for=(\d+) limit_needed=(\d+)", q.log)
+        self.assertTrue(told, q.log)
+        self.assertIn("LimitNOFILE", q.log)
+        self.assertLess(int(told[1]), 20)
+        self.expect(q.post("/put?queue=q19", b"x"), 200)
+        q.stop()
+        q = self.limited(int(told[2]))
+        self.assertNotIn("limit_needed", q.log)
+        q.stop()
+        q = self.limited(int(told[2]) - 4)
+        self.assertIn("limit_needed=" + told[2], q.log)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Full queues: what is refused, what goes to the overflow log, and that nothing is lost on the way unseen."""
 # full: MILLRACE_ROUNDS=100
 import os
+import re
+import resource
 import signal
 import threading
 import time
@@ -262,7 +264,55 @@ class MemoryTest(Full, InMemory, QueueTest):
         self.assertEqual(self.log_lines("overflow.late"), [b"other"])
 
 
+    def test_a_stop_that_cannot_write_says_what_is_lost(self):
+        os.mkdir(self.path("logs"))
+        q = self.queue("--overflow-log=" + self.path("logs", "overflow"))
+        self.expect(q.post("/mput", b"1\n2"), 200)
+        self.expect(q.post("/put?queue=other", b"3"), 200)
+        os.rename(self.path("logs"), self.path("away"))
+        q.stop(74)
+        self.assertNotIn("went to the overflow log", q.log)
+        lost = re.findall(r"messages are lost: the overflow log failed queue=(\w+) messages=(\d+) why=", q.log)
+        self.assertEqual(sorted(lost), [("default", "2"), ("other", "1")])
+
+    def test_a_stop_says_what_is_kept_and_what_is_lost(self):
+        q = self.overflowing()
+        self.expect(q.post("/mput", b"1\n2"), 200)
+        self.expect(q.post("/put?queue=other", b"3"), 200)
+        os.mkdir(self.path("overflow.other"))
+        q.stop(74)
+        self.assertEqual(self.log_lines(), [b"1", b"2"])
+        self.assertRegex(q.log, "went to the overflow log queue=default messages=2")
+        self.assertNotRegex(q.log, "went to the overflow log queue=other")
+        self.assertRegex(q.log, "messages are lost: the overflow log failed queue=other messages=1 ")
+
+    def test_a_file_past_its_limit_is_no_kill(self):
+        q = self.overflowing("--max-depth=1")
+        self.expect(q.post("/put", b"a"), 200)
+        limits = resource.prlimit(q.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(q.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        self.expect(q.post("/put", b"b"), 503, "queue-full")
+        resource.prlimit(q.pid, resource.RLIMIT_FSIZE, limits)
+        self.expect(q.post("/put", b"b"), 200)
+        self.assertEqual(self.log_lines(), [b"a"])
+
+
 class DiskTest(Full, OnDisk, QueueTest):
+    def test_a_journal_past_its_limit_is_no_kill(self):
+        q = self.queue("--segment-bytes=64K")
+        self.expect(q.post("/put?queue=a", b"one"), 200)
+        limits = resource.prlimit(q.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(q.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        refused = self.expect(q.post("/put?queue=b", b"x"), 503, "storage-failed")
+        self.assertIn("File too large", refused.json()["detail"])
+        self.expect(q.post("/put?queue=a", b"two"), 503, "storage-failed")
+        self.assertEqual(q.get("/ping").status, 200)
+        q.kill9()
+        q = self.queue("--segment-bytes=64K")
+        self.assertEqual(self.numbers(q, "a")["depth"], 1)
+        self.expect(q.post("/put?queue=a", b"two"), 200)
+        self.expect(q.post("/put?queue=b", b"y"), 200)
+
     def test_a_stop_writes_nothing(self):
         q = self.overflowing()
         q.post("/mput", b"1\n2")
