@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -353,7 +354,10 @@ static void turn_over(void)
         lease_now = reserve_all(&ids);
         assert_int_equal(named_queue_ack(q, lease_now, ids.at, 1, at(3), note, NULL), QUEUE_OK);
         flush();
-        usleep(1000);
+        while (!journal_is_trimmed(named_queue_journal(q))) {
+            queues_poll(set);
+            sched_yield();
+        }
     }
     id_ranges_free(&ids);
 }
