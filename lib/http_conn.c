@@ -698,7 +698,7 @@ static bool write_is_late(struct http_conn *c, usec_t now)
 bool http_conn_is_late(struct http_conn *c, usec_t now)
 {
     const struct http_server_config *config = &c->server->config;
-    if (write_is_late(c, now))
+    if (write_is_late(c, now) || (c->over_limit && passed(c->since, LINGER_TIME, now)))
         return true;
     switch (c->state) {
     case HTTP_CONN_IDLE:

@@ -8,6 +8,7 @@
  *     http_builtin.c  the endpoints every daemon has
  *     http_request.c  what handlers ask a request
  *     http_reply.c    replies, problems, streams
+ *     http_crowd.c    who comes when there are too many; event streams that are to come back
  *
  * The turn. Everything a connection does happens in a turn (http_conn_turn), which is entered from the loop
  * only: its socket is readable or writable, or it was scheduled. In a turn requests are parsed and handled in
@@ -58,6 +59,7 @@ enum http_refusal {
     HTTP_REFUSED_ACT,
     HTTP_REFUSED_NOT_READY,
     HTTP_REFUSED_OVERLOADED,
+    HTTP_REFUSED_CROWDED,
 };
 
 /* A row of a table of routes with its numbers. */
@@ -292,6 +294,11 @@ extern const struct http_route http_builtin_routes[];
 /* http_take_back.c */
 void http_mark_piece(struct http_request *req); /* one begins */
 void http_marks_free(struct http_marks *m);
+
+/* http_crowd.c: a connection past the limit. */
+void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_room);
+/* Its client has sent no request in time. */
+void http_crowd_give_up(struct http_conn *c);
 
 /* http_reply.c */
 void http_reply_continue(struct http_request *req); /* 100 */

@@ -254,7 +254,7 @@ static void end_head(struct http_conn *c)
     if (req->is_chunked && req->has_content_length)
         refuse(c, HTTP_REFUSED_ENCODING);
     req->has_body = req->is_chunked || c->body_left > 0;
-    req->keep_alive &= !req->asks_close;
+    req->keep_alive &= !req->asks_close && !c->over_limit;
     c->chunk = HTTP_CHUNK_SIZE;
     judge_headers(c);
     if (req->refusal == HTTP_REFUSED_NOT && !req->endpoint->row->on_body)

@@ -331,6 +331,8 @@ static enum http_refusal judge(struct http_request *req)
         return HTTP_REFUSED_UNKNOWN;
     if (!takes_method(req))
         return HTTP_REFUSED_METHOD;
+    if (req->conn->over_limit)
+        return HTTP_REFUSED_CROWDED;
     enum http_refusal refusal = judge_access(req);
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
         why_not_ready(s))
@@ -365,6 +367,8 @@ static const struct {
     [HTTP_REFUSED_OVERLOADED] = {503, "overloaded",
         "requests and replies of other clients use up --max-buffered",
         "try again; take replies faster, or raise --max-buffered"},
+    [HTTP_REFUSED_CROWDED] = {503, "overloaded", "too many connections",
+        "try again; raise --max-connections"},
     [HTTP_REFUSED_ACT] = {403, "forbidden", "this act is not open to everyone",
         "start the daemon with --allow-exit or with --auth-token-file"},
 };
@@ -409,6 +413,10 @@ void http_route_refuse(struct http_request *req)
     }
     if (why == HTTP_REFUSED_STRANGE_PARAMETER) {
         refuse_strange(req);
+        return;
+    }
+    if ((why == HTTP_REFUSED_OVERLOADED || why == HTTP_REFUSED_CROWDED) && http_wants_events(req)) {
+        http_come_back(req);
         return;
     }
     if (why == HTTP_REFUSED_METHOD)

@@ -21,8 +21,6 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-/* Connections over the limit that are read out; more are told the same and closed at once. */
-#define OVER_LIMIT_MAX 64
 /* Descriptors that connections leave to the daemon's own files: a quarter of all, at most so many. */
 #define RESERVE_MAX 256
 
@@ -49,8 +47,11 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
     struct http_conn *next;
     for (struct http_conn *c = TAILQ_FIRST(&s->conns); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (http_conn_is_late(c, now))
-            http_conn_free(c);
+        if (!http_conn_is_late(c, now))
+            continue;
+        if (c->over_limit)
+            http_crowd_give_up(c);
+        http_conn_free(c);
     }
 }
 
@@ -160,56 +161,13 @@ static bool is_full(const struct http_server *s)
     return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
 }
 
-static size_t write_refusal(char *text, size_t size)
-{
-    static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
-                               "\"code\":\"overloaded\",\"detail\":\"too many connections\"}\n";
-    return (size_t)snprintf(text, size,
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: "
-        "%zu\r\n"
-        "Retry-After: 1\r\nConnection: close\r\n\r\n%s",
-        sizeof body - 1, body);
-}
-
-/* As a connection, which is read out before it is closed: whoever asks later still reads the reply. */
-static void refuse_as_conn(struct http_server *s, int fd, const char *peer, struct bytes text)
-{
-    http_socket_set_up(fd);
-    struct http_conn *c = http_conn_new(s, fd, peer);
-    c->over_limit = true;
-    s->n_over_limit++;
-    c->unread = true;
-    http_conn_enter(c, HTTP_CONN_FINISHING);
-    http_conn_write(c, text.ptr, text.len);
-    http_conn_schedule(c);
-}
-
-/* What has come is read, or closing would take the reply back. */
-static void refuse_at_once(struct http_server *s, int fd, struct bytes text)
-{
-    (void)recv(fd, s->read_buffer, HTTP_READ_SIZE, 0);
-    (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL);
-    close(fd);
-}
-
-static void refuse(struct http_server *s, int fd, const char *peer, bool has_room)
-{
-    char room[512];
-    struct bytes text = bytes_of(room, write_refusal(room, sizeof room));
-    stats_add(s->refused, 1);
-    if (has_room && s->n_over_limit < OVER_LIMIT_MAX)
-        refuse_as_conn(s, fd, peer, text);
-    else
-        refuse_at_once(s, fd, text);
-}
-
 /* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
 static void take_connection(struct http_server *s, int fd, const char *peer)
 {
     int most = descriptors_most();
     int reserve = reserve_of(most);
     if (fd >= most - reserve || is_full(s)) {
-        refuse(s, fd, peer, fd < most - reserve / 2);
+        http_crowd_take(s, fd, peer, fd < most - reserve / 2);
         return;
     }
     http_socket_set_up(fd);

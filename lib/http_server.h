@@ -16,9 +16,9 @@
  *    takes nothing of a reply for write_timeout (not while a stream has nothing to send) is closed.
  * 5. HEAD is served by the GET handler, the body withheld, but where that does more than look. Routes answer 405 with Allow for other methods.
  * 6. Expect: 100-continue is answered before the body is read, unless the headers alone are refused.
- * 7. Past max_connections a connection gets 503 with Retry-After and is closed. So does one past the descriptors that are
- *    for connections: a quarter of RLIMIT_NOFILE, at most 256, is left to the daemon's own files. Should those take all,
- *    connections wait to be accepted.
+ * 7. Past max_connections a connection's request gets 503 with Retry-After and it is closed. So does one past the descriptors
+ *    that are for connections: a quarter of RLIMIT_NOFILE, at most 256, is left to the daemon's own files. Should those take
+ *    all, connections wait to be accepted. 64 at a time are read for that, for two seconds; more are told at once.
  * 8. HTTP/1.0 clients get no chunked bodies: a stream then ends with the connection.
  * 9. Every reply is counted and timed in `stats` by endpoint (the route, never the raw path), up to its
  *    headers: a stream may last for days.
@@ -32,6 +32,8 @@
  * 12. What is held for all clients together (bodies, kept bytes, replies not taken) is bounded by max_buffered, but for
  *    one reply. Past it those connections go that hold the most and do not move, and what is asked meanwhile gets 503
  *    `overloaded`, but for the built-in endpoints. Patient streams neither count nor go.
+ * 13. An EventSource takes any other status than 200 for final. So where 7 and 12 say 503, a request that accepts
+ *    text/event-stream of a route that gives it (HTTP_ROUTE_EVENTS) gets http_come_back.
  *
  * Built in, and not to be registered: /ping (OK), /health (200 "ready" or 503 with the reason), /stats
  * (?format=json, and ?reset=1 for bitly's clients), /metrics.
@@ -63,6 +65,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_WHEN_READY 4  /* 503 with the reason until the daemon is ready */
 #define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
 #define HTTP_ROUTE_NO_HEAD 16    /* its GET does more than look, so HEAD gets 405 */
+#define HTTP_ROUTE_EVENTS 32     /* gives text/event-stream to who accepts it */
 
 struct http_route {
     const char *path;
@@ -171,6 +174,12 @@ void http_problem(struct http_request *req, int status, const char *code, const 
 /* As http_problem, with members `"name":value,...` (JSON text) beside the standard ones. */
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Whether it accepts text/event-stream, of a route that gives it. */
+bool http_wants_events(const struct http_request *req);
+/* In place of a 503 that passes: an event stream without events, which ends, so that an EventSource comes back, a second
+ * later. */
+void http_come_back(struct http_request *req);
 
 /* A streamed reply: start, write as often as wanted, end. With content_length < 0 chunked (or to the end of
  * the connection for HTTP/1.0). For HEAD the writes are dropped. */

@@ -70,9 +70,6 @@ void app_retain(struct app *app);
 
 /* http_sub.c */
 http_handler app_sub;
-/* What an event stream gets in place of a 503 that passes: an EventSource takes that for final and never comes back, but
- * from a stream that ends it does. */
-void app_answer_come_back(struct http_request *req);
 /* Of clients that take little, what waits for them in large windows. To be called now and then. */
 void app_take_back(struct app *app);
 /* What is wrong with a cursor, answered; counted when it is gone. */

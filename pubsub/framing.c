@@ -138,21 +138,10 @@ static void take_lines(struct framing *f, struct bytes *piece, struct buf *out)
     keep(f, piece);
 }
 
-static void add_retry_field(struct buf *out)
-{
-    buf_printf(out, "retry: %d\n", RETRY_MS);
-}
-
-void framing_add_retry(struct buf *out)
-{
-    add_retry_field(out);
-    buf_append_char(out, '\n');
-}
-
 void framing_begin(struct framing *f, struct buf *out)
 {
     if (f->form == FRAMING_EVENTS) {
-        add_retry_field(out);
+        buf_printf(out, "retry: %d\n", RETRY_MS);
         add_id(f, out);
     } else if (f->form == FRAMING_PARTS) {
         buf_append_str(out, BOUNDARY);

@@ -38,8 +38,6 @@ struct framing {
 };
 void framing_free(struct framing *f);
 
-/* How soon to come back, alone: of events that do not begin now. */
-void framing_add_retry(struct buf *out);
 /* What the response begins with. Of events: how soon to come back, and the cursor it begins at, so that a client that is
  * cut off before the first line comes back for that line. */
 void framing_begin(struct framing *f, struct buf *out);

@@ -37,7 +37,9 @@ static void answer_not_made(
     struct http_request *req, const char *name, enum streams_result why, const char *error)
 {
     log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-    if (why == STREAMS_LACK)
+    if (why == STREAMS_LACK && http_wants_events(req))
+        http_come_back(req);
+    else if (why == STREAMS_LACK)
         http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
             "out of file descriptors: cannot make the stream: %s", error);
     else if (why == STREAMS_NO_SPACE)
@@ -404,6 +406,7 @@ const struct http_route app_routes[] = {
         .help = "POST lines to stream= (default); producer=, mark=, next="},
     {.path = "/sub",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_EVENTS,
         .handler = app_sub,
         .params = "stream from id follow multipart",
         .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 /* /sub: a subscriber whose sink is an HTTP response. */
 
@@ -414,23 +413,13 @@ bool app_read_from(struct http_request *req, const char *fallback, struct stream
     return false;
 }
 
-static bool accepts_events(struct http_request *req)
-{
-    static const struct bytes type = BYTES_LITERAL("text/event-stream");
-    struct bytes accept = http_header(req, "Accept");
-    for (size_t i = 0; i + type.len <= accept.len; i++)
-        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
-            return true;
-    return false;
-}
-
 /* bitly's /sub, which names no stream, is in parts unless multipart=0. */
 static bool read_form(struct http_request *req, struct http_subscriber *h)
 {
     static const enum framing_form forms[] = {
         [SUB_EVENTS] = FRAMING_EVENTS, [SUB_PARTS] = FRAMING_PARTS, [SUB_LINES] = FRAMING_LINES};
     struct bytes stream;
-    bool events = accepts_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
+    bool events = http_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
     if (!http_param_bool(req, "multipart", is_bitlys, &parts))
         return false;
     h->form = parts ? SUB_PARTS : events ? SUB_EVENTS : is_bitlys ? SUB_LINES : SUB_RAW;
@@ -456,29 +445,19 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     return false;
 }
 
-void app_answer_come_back(struct http_request *req)
-{
-    struct buf text = {0};
-    framing_add_retry(&text);
-    http_add_header(req, "Cache-Control", "no-store");
-    http_add_header(req, "Access-Control-Allow-Origin", "*");
-    http_reply(req, 200, "text/event-stream", buf_bytes(&text));
-    buf_free(&text);
-}
-
 /* True when it was answered. */
 static bool is_not_up(struct app *app, struct http_request *req)
 {
     bool parts;
     if (app_is_up(app))
         return false;
-    if (!accepts_events(req))
+    if (!http_wants_events(req))
         return app_is_not_up(app, req);
     if (!http_param_bool(req, "multipart", false, &parts))
         return true;
     if (parts)
         return app_is_not_up(app, req);
-    app_answer_come_back(req);
+    http_come_back(req);
     return true;
 }
 

@@ -141,7 +141,8 @@ static void look_for_streams(struct tap *t)
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct tapped){.next = t->list, .tap = t, .stream = s};
-            d->from.kind = t->begun ? STREAM_FROM_EARLIEST : STREAM_FROM_LATEST;
+            /* From offset 0: what is gone of it already is a gap. */
+            d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
         }
         if (!d->subscriber)

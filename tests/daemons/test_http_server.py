@@ -519,8 +519,52 @@ class Limits(Probe):
         status, headers, body = c.reply()
         self.assertEqual((status, headers["retry-after"], json.loads(body)["code"]), (503, "1", "overloaded"))
         self.assertEqual(c.to_end(), b"")
+        silent, half = self.client(), self.client().send(b"GET /events HTT")
+        for c in (silent, half):
+            self.assertEqual(c.reply()[0], 503, "who asks nothing in time is told and closed")
+            self.assertEqual(c.to_end(), b"")
         held[0].close()
         wait_until(lambda: self.p.get("/ping").status == 200, "room again")
+
+    def come_back(self, reply):
+        head, body = reply.split(b"\r\n\r\n", 1)
+        self.assertTrue(head.startswith(b"HTTP/1.1 200 OK\r\n"), head)
+        for header in (b"Content-Type: text/event-stream", b"Cache-Control: no-store", b"Access-Control-Allow-Origin: *",
+                       b"Connection: close"):
+            self.assertIn(header, head.split(b"\r\n"))
+        self.assertEqual(body, b"retry: 1000\n\n")
+
+    def test_event_streams_past_the_limit_are_to_come_back(self):
+        self.probe(max_connections=2)
+        held = [self.client().send(get("/ping")) for _ in range(2)]
+        for c in held:
+            self.assertEqual(c.reply()[2], b"OK")
+        self.come_back(self.client().send(get("/events", "Accept: text/html, Text/Event-Stream;q=0.5")).to_end())
+        for other in (get("/events", "Accept: */*"), get("/echo", "Accept: text/event-stream"),
+                      post("/echo", b"x" * 100, "Accept: text/event-stream")):
+            status, headers, body = self.client().send(other).reply()
+            self.assertEqual((status, headers["retry-after"], json.loads(body)["code"]), (503, "1", "overloaded"))
+
+    def test_so_are_those_who_are_too_many_to_be_read(self):
+        """All at once, so that most are past the 64 that are; what they sent has come."""
+        self.probe(max_connections=2)
+        held = [self.client().send(get("/ping")) for _ in range(2)]
+        for c in held:
+            self.assertEqual(c.reply()[2], b"OK")
+        before = self.held_metric(held[0])
+        self.p.process.send_signal(signal.SIGSTOP)
+        clients = [self.client().send(get("/events?x=1", "Accept: text/event-stream")) for _ in range(300)]
+        others = [self.client().send(get("/ping", "Accept: text/event-stream")) for _ in range(10)]
+        self.p.process.send_signal(signal.SIGCONT)
+        for c in clients:
+            self.come_back(c.to_end())
+        for c in others:
+            self.assertEqual(c.reply()[0], 503)
+        self.assertEqual(self.held_metric(held[0]) - before, 310)
+
+    def held_metric(self, client):
+        text = client.send(get("/metrics")).reply()[2].decode()
+        return int(re.search(r"^millrace_probe_http_connections_refused_total (\d+)", text, re.M).group(1))
 
     def test_past_its_descriptors_connections_are_told_so(self):
         """64 of them: 16 are not for connections, and those who are told may have half of these for a moment."""
@@ -588,6 +632,8 @@ class Budget(Probe):
             c.send(get("/large?n=16000000"))
         wait_until(lambda: self.metric("http_buffered_bytes") >= 20 << 20 or self.metric("http_evicted_total"), "the budget's end")
         quick = self.client()
+        status, headers, body = quick.send(get("/events", "Accept: text/event-stream")).reply()
+        self.assertEqual((status, headers["content-type"], body), (200, "text/event-stream", b"retry: 1000\n\n"), "nobody has stood still yet")
         for _ in range(3):
             while True:
                 status, headers, body = quick.send(get("/large?n=4000000")).reply()

@@ -3,6 +3,7 @@ import glob
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -148,6 +149,112 @@ class ComeBack(PubsubTest):
         self.pubsub()
         reply = request(self.url, "GET", "/sub?stream=s&from=earliest&follow=0", headers=dict(EVENTS, **{"Last-Event-ID": "4:" + identity}))
         self.assertEqual(parse(reply.body), [("message", b"two", "8:" + identity)])
+
+    def raw(self, text):
+        s = socket.socket(socket.AF_UNIX)
+        self.addCleanup(s.close)
+        s.settimeout(harness.PATIENCE)
+        s.connect(self.path("p.sock"))
+        s.sendall(text)
+        return s
+
+    def told(self, s):
+        """What comes up to the end of the connection: (status line, Content-Type, body)."""
+        head, body = b"".join(iter(lambda: s.recv(65536), b"")).split(b"\r\n\r\n", 1)
+        status, *headers = head.decode().lower().split("\r\n")
+        return status, next(h[14:] for h in headers if h.startswith("content-type: ")), body
+
+    COMES_BACK = ("http/1.1 200 ok", "text/event-stream", b"retry: 1000\n\n")
+
+    def assertNotUp(self, told):
+        status, kind, body = told
+        problem = json.loads(body)
+        self.assertEqual((status, kind, problem["code"], problem["detail"]),
+                         ("http/1.1 503 service unavailable", "application/problem+json", "not-ready", "stopping"))
+
+    def test_so_does_one_while_pubsub_stops(self):
+        d = self.pubsub("--header-timeout=10m")
+        self.pub(b"one\n")
+        c = harness.connect(self.url)
+        self.addCleanup(c.close)
+        c.request("GET", "/sub?stream=s&from=earliest", headers=EVENTS)
+        r = c.getresponse()
+        got = b""
+        while b"data: one\n" not in got:
+            got += r.read1(1000)
+        late = [self.raw(b"GET /sub?stream=s HTTP/1.1\r\nHost: x\r\n") for _ in range(3)]
+        wait_until(lambda: d.stats()["http_connections"] >= 1 + len(late), "their connections to be there")
+        d.process.terminate()
+        wait_until(lambda: " stopping" in d.log, lambda: "the stop: " + d.log)
+        late[0].sendall(b"Accept: text/event-stream\r\n\r\n")
+        self.assertEqual(self.told(late[0]), self.COMES_BACK)
+        late[1].sendall(b"Accept: */*\r\n\r\n")
+        self.assertNotUp(self.told(late[1]))
+        r.read()  # whole: an end that is none would be an IncompleteRead
+        late[2].close()
+        self.assertEqual(d.process.wait(harness.PATIENCE), 0)
+
+    def test_so_does_one_that_pubsub_has_not_begun_to_answer_when_it_stops(self):
+        """Its first read waits for a descriptor. A request that does not end keeps the daemon until it has some again."""
+        d = self.pubsub("--header-timeout=10m")
+        self.pub(b"one\n")
+        control = harness.connect(self.url)
+        self.addCleanup(control.close)
+        asked = b"GET /sub?stream=s&from=earliest HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n"
+        events, plain, keeps = (self.raw(asked % accept) for accept in (b"text/event-stream", b"*/*", b"*/*"))
+
+        def ask(target):
+            control.request("GET", target)
+            return json.loads(control.getresponse().read())
+        wait_until(lambda: ask("/stats?format=json")["http_connections"] >= 4, "their connections to be there")
+        limits = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        for s in (events, plain):
+            s.sendall(b"\r\n")
+        wait_until(lambda: [c["state"] for c in ask("/clients?format=json")["clients"]] == ["beginning"] * 2, "both to wait")
+        wait_until(lambda: "a read waits for what the system lacks" in d.log, lambda: d.log)
+        d.process.terminate()
+        self.assertEqual(self.told(events), self.COMES_BACK)
+        self.assertNotUp(self.told(plain))
+        resource.prlimit(d.pid, resource.RLIMIT_NOFILE, limits)
+        keeps.close()
+        self.assertEqual(d.process.wait(harness.PATIENCE), 0)
+
+    def test_so_does_one_past_the_limit_of_connections(self):
+        d = self.pubsub("--max-connections=2")
+        self.pub(b"one\n")
+        held = [self.raw(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
+        for s in held:
+            self.assertIn(b"OK", s.recv(65536))
+        asked = b"GET /sub?stream=s&from=earliest&follow=0 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n"
+        self.assertEqual(self.told(self.raw(asked % b"text/event-stream")), self.COMES_BACK)
+        status, _, body = self.told(self.raw(asked % b"*/*"))
+        self.assertEqual((status, json.loads(body)["code"]), ("http/1.1 503 service unavailable", "overloaded"))
+        for s in held:
+            s.close()
+        wait_until(lambda: b"data: one\n" in self.told(self.raw(asked.replace(b"%s\r\n", b"text/event-stream\r\nConnection: close\r\n")))[2],
+                   "room again")
+        self.assertEqual(d.get("/health").status, 200)
+
+    def test_so_does_one_whose_stream_cannot_be_made_for_want_of_a_descriptor(self):
+        """bitly's /sub makes its stream."""
+        d = self.pubsub()
+        c = harness.connect(self.url)
+        self.addCleanup(c.close)
+        c.request("GET", "/ping")
+        self.assertEqual(c.getresponse().read(), b"OK")
+        limits = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        c.request("GET", "/sub", headers=EVENTS)
+        r = c.getresponse()
+        self.assertEqual((r.status, r.headers["Content-Type"], r.read()), (200, "text/event-stream", b"retry: 1000\n\n"))
+        c.request("GET", "/sub")
+        r = c.getresponse()
+        self.assertEqual((r.status, json.loads(r.read())["code"]), (503, "out-of-descriptors"))
+        resource.prlimit(d.pid, resource.RLIMIT_NOFILE, limits)
+        c.request("GET", "/sub?follow=0", headers=EVENTS)
+        r = c.getresponse()
+        self.assertIn(b"id: 0:", r.read())
 
 
 class Curl(PubsubTest):

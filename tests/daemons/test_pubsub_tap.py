@@ -109,6 +109,31 @@ class Tap(PubsubTest):
         self.assertGreater(missed, 0)
         self.assertLessEqual(self.stat("tap_dropped_total"), good.n - peer.n, "it counts no more than were lost")
 
+    def test_what_retention_takes_before_it_was_read_is_counted(self):
+        """Of a stream that is new the tap knows at its next tick, and by then retention may have been there."""
+        p = self.tapped("--segment-bytes=64K", "--retain-bytes=64K")
+        peer = self.peer("")
+        block = b"".join(b"%d %s\n" % (i, b"y" * 1000) for i in range(50))
+        names = []
+
+        def one_has_a_gap():
+            names.append("new%d" % len(names))
+            for _ in range(20):
+                self.assertEqual(self.pub(block, stream=names[-1]).status, 200)
+            wait_until(lambda: next(s for s in p.get("/streams").json()["streams"] if s["name"] == names[-1])["earliest"] != "0",
+                       "retention to have been there")
+            return self.stat("tap_gaps_total") > 0
+        wait_until(one_has_a_gap, "a gap")
+        for name in names:
+            self.pub(b"the last\n", stream=name)
+        begins, waiting = {}, set(names)
+        while waiting:
+            topic, offset, lines = peer.next()
+            begins.setdefault(topic, offset)
+            if lines.endswith(b"the last\n"):
+                waiting.discard(topic)
+        self.assertGreater(max(begins.values()), 0, "the peer sees by the offset that something is missing")
+
     def counted(self, p):
         """Clients as every place tells them that does."""
         published = harness.request(self.url, "POST", "/pub", b"x\n").text

@@ -247,6 +247,7 @@ static const struct http_route routes[] = {
     {.path = "/files/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = handle_rest},
     {.path = "/two", .methods = HTTP_GET_, .handler = handle_plain},
     {.path = "/two", .methods = HTTP_DELETE_, .handler = handle_rest},
+    {.path = "/events", .methods = HTTP_GET_, .flags = HTTP_ROUTE_EVENTS, .handler = handle_plain},
     {.path = "/act", .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN, .handler = handle_plain},
     {.path = "/ready", .methods = HTTP_GET_, .flags = HTTP_ROUTE_WHEN_READY, .handler = handle_plain},
     {.path = NULL},

@@ -1,0 +1,98 @@
+/* Who comes when there are too many connections, and event streams that are to come back.
+ *
+ * What a connection past the limit gets depends on its request, so up to OVER_LIMIT_MAX of them are read like any other: a
+ * head and no body, for LINGER_TIME at most, and then it closes. Each is refused when its head is there (http_route.c), and
+ * costs what a head may take until then. More of them are told at once, by what has come, and keep nothing.
+ */
+#include "http_internal.h"
+#include "http_socket.h"
+
+#include <stdio.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define OVER_LIMIT_MAX 64
+#define EVENTS_TYPE "text/event-stream"
+#define COME_BACK "retry: 1000\n\n"
+
+bool http_wants_events(const struct http_request *req)
+{
+    static const struct bytes type = BYTES_LITERAL(EVENTS_TYPE);
+    struct bytes accept = http_header(req, "Accept");
+    if (!(req->endpoint->row->flags & HTTP_ROUTE_EVENTS))
+        return false;
+    for (size_t i = 0; i + type.len <= accept.len; i++)
+        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
+            return true;
+    return false;
+}
+
+void http_come_back(struct http_request *req)
+{
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_add_header_text(req, "Access-Control-Allow-Origin", "*");
+    http_reply(req, 200, EVENTS_TYPE, BYTES_LITERAL(COME_BACK));
+}
+
+/* As http_come_back says it. */
+static const char come_back[] = "HTTP/1.1 200 OK\r\nContent-Type: " EVENTS_TYPE
+                                "\r\nCache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\n"
+                                "Connection: close\r\n\r\n" COME_BACK;
+
+static struct bytes write_refusal(char *room, size_t size)
+{
+    static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
+                               "\"code\":\"overloaded\",\"detail\":\"too many connections\"}\n";
+    int n = snprintf(room, size,
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: "
+        "%zu\r\n"
+        "Retry-After: 1\r\nConnection: close\r\n\r\n%s",
+        sizeof body - 1, body);
+    return bytes_of(room, (size_t)n);
+}
+
+/* By the beginning of a request: whether it is one that http_wants_events. */
+static bool begins_events(const struct http_server *s, struct bytes head)
+{
+    for (const struct http_route *row = s->config.routes; row->path; row++) {
+        size_t len = strlen(row->path);
+        if ((row->flags & HTTP_ROUTE_EVENTS) && head.len > len + 4 && memcmp(head.ptr, "GET ", 4) == 0 &&
+            memcmp(head.ptr + 4, row->path, len) == 0 &&
+            (head.ptr[4 + len] == '?' || head.ptr[4 + len] == ' '))
+            return memmem(head.ptr, head.len, EVENTS_TYPE, sizeof EVENTS_TYPE - 1) != NULL;
+    }
+    return false;
+}
+
+/* What has come is read, or closing would take the reply back. */
+static void refuse_at_once(struct http_server *s, int fd)
+{
+    char room[512];
+    ssize_t n = recv(fd, s->read_buffer, HTTP_READ_SIZE, 0);
+    struct bytes text = write_refusal(room, sizeof room);
+    if (n > 0 && begins_events(s, bytes_of(s->read_buffer, (size_t)n)))
+        text = bytes_of(come_back, sizeof come_back - 1);
+    (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL);
+    close(fd);
+}
+
+void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_room)
+{
+    stats_add(s->refused, 1);
+    if (!has_room || s->n_over_limit >= OVER_LIMIT_MAX) {
+        refuse_at_once(s, fd);
+        return;
+    }
+    http_socket_set_up(fd);
+    http_conn_new(s, fd, peer)->over_limit = true;
+    s->n_over_limit++;
+}
+
+void http_crowd_give_up(struct http_conn *c)
+{
+    char room[512];
+    struct bytes text = write_refusal(room, sizeof room);
+    if (c->queued == 0)
+        (void)send(c->fd, text.ptr, text.len, MSG_NOSIGNAL);
+}
