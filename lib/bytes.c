@@ -68,14 +68,36 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
     return word->len > 0;
 }
 
+typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
+#define LANE_MOST 255 /* that a lane counts to */
+
+/* Of up to LANE_MOST times 16 bytes: a lane of equal bytes is -1. */
+static uint64_t count_in_lanes(const char *at, size_t n_lanes)
+{
+    lanes found = {0}, v;
+    uint64_t n = 0;
+    for (size_t i = 0; i < n_lanes; i++) {
+        memcpy(&v, at + i * sizeof v, sizeof v);
+        found -= (lanes)(v == (unsigned char)'\n');
+    }
+    for (size_t i = 0; i < sizeof v; i++)
+        n += found[i];
+    return n;
+}
+
 uint64_t bytes_count_lines(struct bytes text)
 {
+    const char *at = text.ptr;
     uint64_t n = 0;
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-        n++;
-        at++;
+    size_t left = text.len;
+    while (left >= sizeof(lanes)) {
+        size_t n_lanes = left / sizeof(lanes) < LANE_MOST ? left / sizeof(lanes) : LANE_MOST;
+        n += count_in_lanes(at, n_lanes);
+        at += n_lanes * sizeof(lanes);
+        left -= n_lanes * sizeof(lanes);
     }
+    for (; left > 0; left--)
+        n += *at++ == '\n';
     return n;
 }
 

@@ -146,7 +146,7 @@ static int write_unwritten(struct archive_part *p, char *error)
         return fail(error, p->state.name);
     p->unsynced = true;
     p->written += archive_part_unwritten(p);
-    buf_clear(&p->pending);
+    buf_free(&p->pending);
     p->taken.n = p->taken.bytes = 0;
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "cm.h"
 #include "bytes.h"
+#include <stdlib.h>
 
 static void test_order(void **state)
 {
@@ -122,10 +123,28 @@ static void test_counts_lines(void **state)
     assert_int_equal(bytes_count_lines(BYTES_NONE), 0);
 }
 
+/* More than a lane of a vector counts to, and ends that fill none. */
+static void test_counts_many_lines(void **state)
+{
+    enum { MOST = 10000 };
+    char *text = malloc(MOST);
+    (void)state;
+    assert_non_null(text);
+    memset(text, '\n', MOST);
+    for (size_t n = 0; n <= MOST; n = 2 * n + 1)
+        assert_int_equal(bytes_count_lines(bytes_of(text, n)), n);
+    assert_int_equal(bytes_count_lines(bytes_of(text + 1, MOST - 1)), MOST - 1);
+    for (size_t i = 0; i < MOST; i += 2)
+        text[i] = 'x';
+    assert_int_equal(bytes_count_lines(bytes_of(text, MOST)), MOST / 2);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_sizes), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_buffer), cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
+        cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_counts_many_lines),
+        cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
