@@ -26,10 +26,19 @@
 #define OWN_DESCRIPTORS 3
 /* Finished at once: most of it is waiting for syncs, which the disk does together. */
 #define FINISHERS 4
-/* Each try packs the whole file again, so want of room is waited out. */
+/* Each try packs the whole file again, so want of room is waited out, longer with each try in vain. */
 #define FINISH_AGAIN (1 * USEC_PER_SEC)
+#define FINISH_AGAIN_MOST (30 * USEC_PER_SEC)
+/* Wants that come and go are told of so often. */
+#define TELL_AGAIN (60 * USEC_PER_SEC)
 /* After a commit that met want of something. */
 #define COMMIT_AGAIN (200 * USEC_PER_MSEC)
+
+/* Something that passes is lacking. */
+struct want {
+    bool on;
+    char text[ARCHIVE_ERROR_TEXT];
+};
 
 /* What the committing thread gets and gives back. */
 struct commit {
@@ -72,36 +81,69 @@ struct file_archive {
     struct finishing finishing[FINISHERS];
     bool committing, changed; /* a commit is under way; there is something to commit */
     bool has_state, at_once;  /* the next state does not wait for commit_every */
-    usec_t committed_at, now;
+    usec_t changed_at, now;
     usec_t finish_at, commit_at; /* not before */
+    usec_t finish_again;         /* how long it waited before the last try */
     int lock_fd;
-    bool wanting, failed;
-    char trouble[ARCHIVE_ERROR_TEXT];
+    struct want to_write, to_finish; /* of what writes and commits need, and of what finishing does */
+    bool told;                       /* that something is lacking, and not yet that there is enough */
+    usec_t tell_at;                  /* not before */
+    bool failed;
+    char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
     char named[NAME_TEXT]; /* the name made last */
     struct span spans[SPANS];
 };
 
-/* Want of something passes; what else fails is final. */
-static void set_trouble(struct file_archive *a, bool passes, const char *text)
+static void note_change(struct file_archive *a)
 {
-    if (strcmp(a->trouble, text) != 0)
-        log_error(
-            passes ? "waiting for room, descriptors or memory" : "storage failed: nothing more is written",
-            LOG_S("why", text));
-    snprintf(a->trouble, sizeof a->trouble, "%s", text);
-    a->numbers.wants += passes && !a->wanting;
-    a->wanting = passes;
-    a->failed = a->failed || !passes;
+    if (!a->changed)
+        a->changed_at = a->now;
+    a->changed = true;
 }
 
-static void clear_want(struct file_archive *a)
+static void set_failed(struct file_archive *a, const char *text)
 {
-    if (!a->wanting)
-        return;
-    a->wanting = false;
-    a->trouble[0] = '\0';
-    log_info("there is enough again");
+    if (!a->failed)
+        log_error("storage failed: nothing more is written", LOG_S("why", text));
+    snprintf(a->failure, sizeof a->failure, "%s", text);
+    a->failed = true;
+}
+
+static bool is_wanting(const struct file_archive *a)
+{
+    return a->to_write.on || a->to_finish.on;
+}
+
+/* When it begins and once a minute while it lasts, no more often when it comes and goes; and when it ends, if it was told. */
+static void tell_wants(struct file_archive *a)
+{
+    if (is_wanting(a) && a->now >= a->tell_at) {
+        log_error("waiting for room, descriptors or memory",
+            LOG_S("why", a->to_write.on ? a->to_write.text : a->to_finish.text));
+        a->tell_at = a->now + TELL_AGAIN;
+        a->told = true;
+    }
+    if (!is_wanting(a) && a->told) {
+        log_info("there is enough again");
+        a->told = false;
+    }
+}
+
+static void set_want(struct file_archive *a, struct want *w, const char *text)
+{
+    snprintf(w->text, sizeof w->text, "%s", text);
+    a->numbers.wants += !w->on;
+    w->on = true;
+    tell_wants(a);
+}
+
+static void set_trouble(struct file_archive *a, struct want *w, bool passes, const char *text)
+{
+    if (passes)
+        set_want(a, w, text);
+    else
+        set_failed(a, text);
 }
 
 /* The format is the user's, and strftime reads no arguments by it. */
@@ -182,7 +224,7 @@ static void close_part(struct file_archive *a, struct archive_part *p)
 {
     p->stage = PART_CLOSED;
     p->state.finishing = true;
-    a->changed = true;
+    note_change(a);
 }
 
 static size_t count_stage(const struct file_archive *a, int stage)
@@ -248,7 +290,7 @@ static bool free_descriptor(struct file_archive *a)
         return false;
     if (p->unsynced && io->fdatasync(p->fd) != 0) {
         snprintf(text, sizeof text, "a sync: %s", strerror(errno));
-        set_trouble(a, false, text);
+        set_failed(a, text);
         return false;
     }
     p->unsynced = false;
@@ -265,7 +307,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
         rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
     while (rc != 0 && is_want_of_descriptors(failed) && free_descriptor(a));
     if (rc != 0 && !a->failed)
-        set_trouble(a, archive_is_want(failed), error);
+        set_trouble(a, &a->to_write, archive_is_want(failed), error);
     a->numbers.pending -= before - archive_part_unwritten(p);
     return rc;
 }
@@ -274,7 +316,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
 static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
     bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
-    if (worth && p->named && !a->wanting && !a->failed)
+    if (worth && p->named && !a->to_write.on && !a->failed)
         write_part(a, p);
     else
         archive_part_keep(p);
@@ -282,7 +324,7 @@ static void write_or_keep(struct file_archive *a, struct archive_part *p)
 
 void file_archive_write(struct file_archive *a)
 {
-    for (size_t i = 0; i < a->n_parts && !a->wanting && !a->failed; i++)
+    for (size_t i = 0; i < a->n_parts && !a->to_write.on && !a->failed; i++)
         write_part(a, a->parts[i]);
 }
 
@@ -293,13 +335,15 @@ bool file_archive_has_state(const struct file_archive *a)
 
 void file_archive_make_state(struct file_archive *a)
 {
-    a->changed = a->at_once = true;
+    note_change(a);
+    a->at_once = true;
 }
 
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
     a->cursor = a->begun = *at;
-    a->changed = a->at_once = true;
+    note_change(a);
+    a->at_once = true;
 }
 
 static void take_run(struct file_archive *a, const struct archive_run *run)
@@ -323,7 +367,7 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
             write_or_keep(a, a->parts[i]);
     if (a->numbers.pending >= a->config.max_pending / 2)
         file_archive_write(a);
-    a->changed = true;
+    note_change(a);
 }
 
 void file_archive_roll(struct file_archive *a)
@@ -337,7 +381,7 @@ void file_archive_gap(struct file_archive *a, uint64_t after)
 {
     file_archive_roll(a);
     a->cursor.offset = after;
-    a->changed = true;
+    note_change(a);
 }
 
 static size_t directory_length(const char *path)
@@ -464,7 +508,6 @@ static int commit_all(struct file_archive *a)
         sync_part(&a->commit, p);
     }
     a->changed = false;
-    a->committed_at = a->now;
     start_commit(a);
     return 0;
 }
@@ -526,9 +569,9 @@ static void commit_failed(struct file_archive *a)
     struct commit *c = &a->commit;
     char text[ARCHIVE_ERROR_TEXT];
     snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
-    a->changed = true;
+    note_change(a);
     a->commit_at = a->now + COMMIT_AGAIN;
-    set_trouble(a, commit_only_wants(c), text);
+    set_trouble(a, &a->to_write, commit_only_wants(c), text);
     while (is_want_of_descriptors(c->error) && free_descriptor(a))
         continue;
     archive_state_free(&c->state);
@@ -544,7 +587,8 @@ static void finish_commit(struct file_archive *a)
         commit_failed(a);
         return;
     }
-    clear_want(a);
+    a->to_write.on = false;
+    tell_wants(a);
     a->has_state = true;
     archive_state_free(&a->committed);
     a->committed = c->state;
@@ -565,30 +609,58 @@ static void run_finish(void *arg)
     f->rc = archive_finish(&spec, &f->wanting, f->error);
 }
 
-static void take_finished(struct file_archive *a, struct finishing *f)
+static void could_not_finish(struct file_archive *a, struct finishing *f)
 {
-    struct archive_part *p = f->part;
-    f->part = NULL;
-    if (f->rc != 0) {
-        p->stage = PART_SETTLED;
-        set_trouble(a, f->wanting, f->error);
-        a->finish_at = a->now + FINISH_AGAIN;
+    bool is_another_try = a->to_finish.on && a->now >= a->finish_at;
+    set_trouble(a, &a->to_finish, f->wanting, f->error);
+    if (is_another_try)
+        a->finish_again = 2 * a->finish_again < FINISH_AGAIN_MOST ? 2 * a->finish_again : FINISH_AGAIN_MOST;
+    a->finish_at = a->now + a->finish_again;
+}
+
+static void has_finished(struct file_archive *a, struct archive_part *p)
+{
+    a->to_finish.on = false;
+    a->finish_again = FINISH_AGAIN;
+    tell_wants(a);
+    p->stage = PART_FINISHED;
+    note_change(a);
+    if (p->state.lines == 0)
         return;
-    }
-    clear_want(a);
     log_info("finished", LOG_S("file", p->state.name), LOG_U("lines", p->state.lines),
         LOG_U("bytes", p->state.length));
     a->numbers.lines += p->state.lines;
     a->numbers.finished++;
-    p->stage = PART_FINISHED;
-    a->changed = true;
+}
+
+static void take_finished(struct file_archive *a, struct finishing *f)
+{
+    struct archive_part *p = f->part;
+    f->part = NULL;
+    if (f->rc == 0) {
+        has_finished(a, p);
+        return;
+    }
+    p->stage = PART_SETTLED;
+    could_not_finish(a, f);
+}
+
+/* Where room is lacking the shortest: it needs least, and what it gives back may do for another. */
+static struct archive_part *next_to_finish(const struct file_archive *a)
+{
+    struct archive_part *next = NULL;
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        bool better = next == NULL || (a->to_finish.on && p->state.length < next->state.length);
+        if (p->stage == PART_SETTLED && better)
+            next = p;
+    }
+    return next;
 }
 
 static void start_finishing(struct file_archive *a, struct finishing *f)
 {
-    for (size_t i = 0; i < a->n_parts && f->part == NULL; i++)
-        if (a->parts[i]->stage == PART_SETTLED)
-            f->part = a->parts[i];
+    f->part = next_to_finish(a);
     if (f->part == NULL)
         return;
     f->part->stage = PART_FINISHING;
@@ -596,11 +668,15 @@ static void start_finishing(struct file_archive *a, struct finishing *f)
     worker_start(f->worker, run_finish, f);
 }
 
+/* Where room is lacking one at a time, so that none takes what another needs. */
 static void finish_parts(struct file_archive *a)
 {
-    for (int i = 0; i < FINISHERS; i++)
+    for (int i = 0; i < FINISHERS; i++) {
+        if (a->to_finish.on && count_stage(a, PART_FINISHING) > 0)
+            return;
         if (a->finishing[i].part == NULL && a->now >= a->finish_at)
             start_finishing(a, &a->finishing[i]);
+    }
 }
 
 static void take_all_finished(struct file_archive *a)
@@ -630,21 +706,22 @@ static void close_what_is_over(struct file_archive *a, usec_t wall)
 
 static bool commit_is_urgent(const struct file_archive *a)
 {
-    return a->at_once || a->wanting || count_stage(a, PART_CLOSED) > 0 || count_stage(a, PART_FINISHED) > 0 ||
-           a->numbers.pending >= a->config.max_pending;
+    return a->at_once || a->to_write.on || count_stage(a, PART_CLOSED) > 0 ||
+           count_stage(a, PART_FINISHED) > 0 || a->numbers.pending >= a->config.max_pending;
 }
 
 static void start_due_commit(struct file_archive *a)
 {
     if (has_new_part(a))
         commit_names(a);
-    else if (a->changed && (commit_is_urgent(a) || a->now - a->committed_at >= a->config.commit_every))
+    else if (a->changed && (commit_is_urgent(a) || a->now - a->changed_at >= a->config.commit_every))
         commit_all(a);
 }
 
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     a->now = monotonic;
+    tell_wants(a);
     if (a->committing && worker_is_idle(a->committer))
         finish_commit(a);
     take_all_finished(a);
@@ -662,7 +739,7 @@ int file_archive_flush(struct file_archive *a)
         worker_wait(a->committer);
         if (a->committing)
             finish_commit(a);
-        if (a->wanting)
+        if (a->to_write.on)
             return -1;
         if (has_new_part(a))
             commit_names(a);
@@ -736,7 +813,8 @@ struct file_archive *file_archive_open(
     struct file_archive *a = mem_zalloc(sizeof *a);
     a->config = *config;
     a->config.max_open = config->by_event_time ? config->max_open : 1;
-    a->now = a->committed_at = monotonic;
+    a->now = monotonic;
+    a->finish_again = FINISH_AGAIN;
     a->lock_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);
@@ -787,14 +865,16 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 
 bool file_archive_is_full(const struct file_archive *a)
 {
-    return a->wanting || a->failed || a->numbers.pending > a->config.max_pending ||
+    return a->to_write.on || a->failed || a->numbers.pending > a->config.max_pending ||
            a->n_parts > a->config.max_open + MAX_FINISHING;
 }
 
 const char *file_archive_trouble(const struct file_archive *a, bool *final)
 {
     *final = a->failed;
-    return a->trouble[0] != '\0' ? a->trouble : NULL;
+    if (a->failed)
+        return a->failure;
+    return a->to_write.on ? a->to_write.text : a->to_finish.on ? a->to_finish.text : NULL;
 }
 
 struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
@@ -802,6 +882,6 @@ struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
     struct file_archive_numbers n = a->numbers;
     n.open = count_stage(a, PART_OPEN);
     n.finishing = a->n_parts - n.open;
-    n.wanting = a->wanting;
+    n.wanting = is_wanting(a);
     return n;
 }

@@ -17,6 +17,8 @@
  * 5. Want of room, descriptors or memory (archive_is_want) is trouble that passes: nothing is lost, what was taken waits in
  *    memory, the caller reads no more while file_archive_is_full, and file_archive_tick tries again. Any other failed write and any
  *    failed sync (ENOSPC and ENOMEM too) is final: nothing more is written, until an operator has started it again.
+ *    What only finishing lacks does not keep lines from coming: files stay NAME.part, and are tried again, the shortest first and
+ *    one at a time, after longer and longer pauses.
  * 6. A file that has got its last line gives its descriptor back as soon as it is safe, and before that when another file cannot be
  *    opened without: so max_open and a few more suffice, however many files one take begins.
  *
@@ -35,9 +37,10 @@ struct file_archive_config {
     const char *state_path; /* of the state; made if need be */
     const char *stream;
     enum archive_compression compression;
-    bool local_time;    /* names in the local zone, else UTC */
-    bool by_event_time; /* many files at once (invariant 3) */
-    usec_t commit_every, close_after;
+    bool local_time;     /* names in the local zone, else UTC */
+    bool by_event_time;  /* many files at once (invariant 3) */
+    usec_t commit_every; /* how long a change may wait for the commit that makes it safe */
+    usec_t close_after;
     size_t max_open;
     size_t max_pending;      /* bytes that wait in memory before file_archive_is_full */
     void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
@@ -91,7 +94,8 @@ bool file_archive_is_full(const struct file_archive *a);
 const char *file_archive_trouble(const struct file_archive *a, bool *final);
 
 struct file_archive_numbers {
-    uint64_t lines, bytes, commits, finished;
+    uint64_t lines, bytes, commits;
+    uint64_t finished;               /* files; one that no line came to is none */
     uint64_t wants;                  /* times that something was lacking */
     bool wanting;                    /* it is now */
     size_t open, finishing, pending; /* files, files, bytes */

@@ -46,13 +46,9 @@ class AtRandom(Logged):
             if n % 10 == 5:
                 w.process.send_signal(signal.SIGHUP)
             if n % 2 == 1:
-                self.wait_committed()
+                self.wait_committed(w, len(self.stream()))
         self.finish(w, len(self.stream()))
         return harness.read_file(self.path("iolog"))
-
-    def wait_committed(self):
-        wait_until(lambda: os.path.exists(self.path("out", STATE)) and int(self.state()["offset"]) == len(self.stream()),
-                   "a commit")
 
     def move(self, root):
         path = os.path.join(root, STATE)

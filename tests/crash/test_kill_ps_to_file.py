@@ -73,6 +73,35 @@ class FullDisk(ArchiveTest):
         archived = self.wait_for_room("--time_field=t", "--compress=zstd").splitlines(True)
         self.assertEqual(sorted(archived), sorted(self.stream().splitlines(True)))
 
+    def publish_what_packs_badly(self, n):
+        """A kilobyte a line, of which half is left."""
+        lines = b"".join(b'{"x":"%s"}\n' % self.random.randbytes(500).hex().encode() for _ in range(n))
+        self.assertEqual(self.pubsub.post("/pub?stream=s", lines).status, 200)
+
+    def wait_full(self, w):
+        wait_until(lambda: b"No space" in w.get("/health").body, lambda: w.log)
+
+    def test_lines_come_while_a_file_waits_for_room_to_be_packed(self):
+        disk = SmallDisk(self, "1m", "out")
+        began = time.monotonic()
+        w = self.writer("--compress=gzip").wait_ready()
+        self.publish_what_packs_badly(600)
+        self.wait_committed(w, len(self.stream()))
+        disk.take(300 << 10)
+        w.process.send_signal(signal.SIGHUP)
+        self.wait_full(w)
+        for _ in range(5):
+            self.publish(10)
+            self.wait_committed(w, len(self.stream()))
+        self.assertEqual((w.get("/health").status, w.stats()["wanting"]), (503, 1))
+        self.assertLessEqual(w.log.count("waiting for room"), 1 + (time.monotonic() - began) // 60)
+        w.kill9()
+        w = self.writer("--compress=gzip").wait_listening()
+        self.wait_full(w)
+        disk.grow("64m")
+        self.finish(w, len(self.stream()))
+        self.assertEqual(b"".join(self.archived()), self.stream())
+
 
 if __name__ == "__main__":
     harness.main()

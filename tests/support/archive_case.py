@@ -51,16 +51,18 @@ class ArchiveTest(harness.MillraceTest):
         with open(os.path.join(directory or self.path("out"), ".ps_to_file-s.json")) as f:
             return json.load(f)
 
-    def finish(self, w, end, directory=None):
-        """Everything up to `end` is in finished files."""
-        w.wait_ready()
-
+    def wait_committed(self, w, end, directory=None):
         def committed():
             try:
                 return int(self.state(directory)["offset"]) == end
             except OSError:
                 return False
         wait_until(committed, lambda: "all to be committed\n" + w.log)
+
+    def finish(self, w, end, directory=None):
+        """Everything up to `end` is in finished files."""
+        w.wait_ready()
+        self.wait_committed(w, end, directory)
         w.process.send_signal(signal.SIGHUP)
         wait_until(lambda: not self.state(directory)["files"], lambda: "all to be finished\n" + w.log)
         w.stop()

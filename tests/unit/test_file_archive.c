@@ -1,6 +1,7 @@
 #include "cm.h"
 #include "file_archive.h"
 #include "io.h"
+#include "log.h"
 #include "power.h"
 #include <dirent.h>
 #include <errno.h>
@@ -139,9 +140,11 @@ static void test_a_name_is_free_when_the_state_forgot_it(void **state)
     (void)state;
     write_state_of_an_empty_file();
     commit_every = 3600 * USEC_PER_SEC;
+    woken = 0;
     struct file_archive *a = open_archive(4);
-    while (file_archive_numbers(a).finished == 0)
+    for (usec_t end = 0; woken == 0 && is_early(&end);)
         tick(a);
+    tick(a); /* it is finished, and the state that forgets it is being written */
     take_line(a, 0);
     for (int i = 0; i < 50; i++) {
         tick(a);
@@ -248,12 +251,31 @@ static void test_an_empty_file_that_was_never_made_is_finished(void **state)
     assert_int_equal(mkdir(directory, 0777), 0);
 }
 
-static int opened_for_writing;
+/* A crash may leave a file that no line had come to yet: when it goes nothing has been finished. */
+static void test_an_empty_file_is_no_finished_one(void **state)
+{
+    (void)state;
+    write_state_of_an_empty_file();
+    struct file_archive *a = open_archive(4);
+    uint64_t told = log_count(LOG_LEVEL_INFO);
+    for (usec_t end = 0; file_archive_numbers(a).finishing > 0 && is_early(&end);)
+        tick(a);
+    assert_int_equal(file_archive_numbers(a).finishing, 0);
+    assert_int_equal(file_archive_numbers(a).finished, 0);
+    assert_int_equal(log_count(LOG_LEVEL_INFO), told);
+    file_archive_close(&a);
+}
+
+static _Atomic int opened_for_writing;
+static _Atomic char opened_last; /* the last of its name's four digits */
 static const struct io_ops *real_io;
 
 static int count_opens(const char *path, int flags, mode_t mode)
 {
-    __atomic_add_fetch(&opened_for_writing, strstr(path, ".gz.new") != NULL, __ATOMIC_SEQ_CST);
+    const char *behind = strstr(path, ".gz.new");
+    if (behind != NULL)
+        opened_last = behind[-1];
+    opened_for_writing += behind != NULL;
     return real_io->open(path, flags, mode);
 }
 
@@ -268,41 +290,98 @@ static ssize_t no_room_for_packed(int fd, const void *data, size_t n, off_t at)
     return real_io->pwrite(fd, data, n, at);
 }
 
+static struct io_ops full_for_packed;
+
+/* Of `n` minutes, whose files have got their last lines. */
+static struct file_archive *open_without_room_to_pack(int n)
+{
+    full_for_packed = *io;
+    real_io = io;
+    full_for_packed.open = count_opens;
+    full_for_packed.pwrite = no_room_for_packed;
+    compression = ARCHIVE_GZIP;
+    opened_for_writing = 0;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    take_minutes(a, n);
+    take_line(a, 0);
+    io = &full_for_packed;
+    file_archive_roll(a);
+    for (usec_t end = 0; opened_for_writing < n && is_early(&end);)
+        tick(a);
+    for (usec_t end = 0; !file_archive_numbers(a).wanting && is_early(&end);)
+        wait_a_moment(a);
+    return a;
+}
+
+static void finish_with_room(struct file_archive *a, uint64_t files)
+{
+    io = real_io;
+    for (usec_t end = 0; file_archive_numbers(a).finished < files && is_early(&end);) {
+        now += USEC_PER_SEC;
+        wait_a_moment(a);
+    }
+    assert_int_equal(file_archive_numbers(a).finished, files);
+    assert_false(file_archive_numbers(a).wanting);
+    compression = ARCHIVE_PLAIN;
+    file_archive_close(&a);
+}
+
 /* While the disk is full each try to finish reads and packs the whole file: it is tried once a second, not at every turn,
  * and what it could not finish holds no room. */
 static void test_finishing_waits_for_room(void **state)
 {
     (void)state;
-    struct io_ops full = *io;
-    real_io = io;
-    full.open = count_opens;
-    full.pwrite = no_room_for_packed;
-    compression = ARCHIVE_GZIP;
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
-    take_minutes(a, 1);
-    io = &full;
-    file_archive_roll(a);
-    while (__atomic_load_n(&opened_for_writing, __ATOMIC_SEQ_CST) == 0)
-        tick(a);
-    for (usec_t end = 0; !file_archive_is_full(a) && is_early(&end);)
-        wait_a_moment(a);
+    struct file_archive *a = open_without_room_to_pack(1);
     usec_t first = now;
     while (now - first < 500 * USEC_PER_MSEC)
         tick(a);
-    assert_int_equal(__atomic_load_n(&opened_for_writing, __ATOMIC_SEQ_CST), 1);
-    assert_true(file_archive_is_full(a));
+    assert_int_equal(opened_for_writing, 1);
+    assert_true(file_archive_numbers(a).wanting);
     assert_false(is_there("0000.gz.new"));
-    io = real_io;
-    while (now - first < 1500 * USEC_PER_MSEC)
-        tick(a);
-    for (usec_t end = 0; file_archive_numbers(a).finished == 0 && is_early(&end);)
-        wait_a_moment(a);
-    assert_int_equal(file_archive_numbers(a).finished, 1);
+    finish_with_room(a, 1);
     assert_true(is_there("0000.gz"));
-    assert_false(file_archive_is_full(a));
-    compression = ARCHIVE_PLAIN;
-    file_archive_close(&a);
+}
+
+/* Lines for which there is room are taken and committed meanwhile, it is tried less and less often, and the log is told once a
+ * minute. */
+static void test_lines_come_while_there_is_no_room_to_pack(void **state)
+{
+    bool final;
+    (void)state;
+    uint64_t told = log_count(LOG_LEVEL_ERROR), info = log_count(LOG_LEVEL_INFO);
+    struct file_archive *a = open_without_room_to_pack(1);
+    for (usec_t end = now + 100 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
+        uint64_t commits = file_archive_numbers(a).commits;
+        assert_false(file_archive_is_full(a));
+        take_line(a, 60);
+        for (usec_t late = 0; file_archive_numbers(a).commits == commits && is_early(&late);)
+            tick(a);
+        assert_int_not_equal(file_archive_numbers(a).commits, commits);
+    }
+    assert_true(opened_for_writing <= 8); /* after 0, 1, 3, 7, 15, 31, 61, 91 seconds */
+    assert_non_null(strstr(file_archive_trouble(a, &final), "No space"));
+    assert_false(final);
+    assert_true(log_count(LOG_LEVEL_ERROR) - told <= 2);
+    assert_int_equal(log_count(LOG_LEVEL_INFO), info);
+    assert_int_equal(file_archive_numbers(a).wants, 1);
+    finish_with_room(a, 1);
+    assert_true(log_count(LOG_LEVEL_INFO) > info);
+}
+
+/* The shortest needs least, and what it gives back may do for the others: it is tried first, and alone. */
+static void test_the_shortest_is_packed_first(void **state)
+{
+    (void)state;
+    struct file_archive *a = open_without_room_to_pack(3);
+    take_line(a, 60);
+    for (int tries = 4; tries < 7; tries++) {
+        for (usec_t end = 0; opened_for_writing < tries && is_early(&end); now += 100 * USEC_PER_MSEC)
+            wait_a_moment(a);
+        assert_int_equal(opened_for_writing, tries);
+        assert_int_equal(opened_last, '1');
+    }
+    finish_with_room(a, 3);
 }
 
 /* Times of a minute are taken to go to one file where its first and last second do, and only there. */
@@ -640,7 +719,12 @@ int main(void)
             test_killed_while_finishing_then_a_cut, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_an_empty_file_that_was_never_made_is_finished, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_an_empty_file_is_no_finished_one, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_lines_come_while_there_is_no_room_to_pack, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_the_shortest_is_packed_first, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_a_commit_that_lacks_descriptors_is_made_again, make_directory, remove_directory),
