@@ -147,15 +147,30 @@ void buf_grow(struct buf *b, size_t more)
     b->ptr = mem_realloc(b->ptr, b->cap);
 }
 
+static size_t count_digits(uint64_t n)
+{
+    size_t len = 1;
+    for (; n >= 1000; n /= 1000)
+        len += 3;
+    return len + (n >= 10) + (n >= 100);
+}
+
 void buf_append_u64(struct buf *b, uint64_t n)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    buf_append(b, digits + at, sizeof digits - at);
+    static const char pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
+    size_t len = count_digits(n);
+    buf_reserve(b, len);
+    char *at = b->ptr + b->len + len;
+    b->len += len;
+    for (; n >= 10; n /= 100) {
+        at -= 2;
+        memcpy(at, pairs + n % 100 * 2, 2);
+    }
+    if (len % 2)
+        at[-1] = (char)('0' + n);
 }
 
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)

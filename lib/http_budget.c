@@ -22,7 +22,8 @@ static size_t held_by(const struct http_conn *c)
     const struct http_request *req = &c->req;
     if (req->live && req->patient)
         return 0;
-    return c->in.len - c->in_at + req->text.len + req->body.cap + req->set_aside + http_conn_pending(c);
+    size_t head = c->state > HTTP_CONN_IDLE && c->state < HTTP_CONN_FINISHING ? req->text.len : 0;
+    return c->in.len - c->in_at + head + req->body.cap + req->set_aside + http_conn_pending(c);
 }
 
 void http_budget_note(struct http_conn *c)

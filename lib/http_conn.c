@@ -409,10 +409,8 @@ static void end_request(struct http_conn *c)
     bool keep = req->keep_alive && complete && !c->reset;
     req->live = false;
     req->refusal = HTTP_REFUSED_NOT;
-    http_request_clear(req);
-    shed(&req->text);
+    http_request_end(req);
     shed_body(c);
-    shed(&req->extra);
     c->message_complete = false;
     c->first = false;
     c->unread = !complete;
@@ -597,13 +595,12 @@ static bool corked_enough(const struct http_server *s)
     return s->n_corked == HTTP_CORK_MOST || (s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_TIME);
 }
 
+static void schedule(struct http_conn *c);
+
+/* What there was to write is written, as far as it is. */
 static void settle(struct http_conn *c)
 {
     struct http_server *s = c->server;
-    if (may_cork(c))
-        cork(s);
-    else
-        flush(c);
     if (!c->broken && !c->reset)
         tell_drained(c);
     if (is_over(c)) {
@@ -614,9 +611,27 @@ static void settle(struct http_conn *c)
     watch(c);
     c->in_turn = false;
     if ((http_conn_pending(c) > 0 && !c->writing) || (has_kept(c) && may_parse(c)))
-        http_conn_schedule(c);
+        schedule(c);
     if (!s->in_scheduled && corked_enough(s))
         http_conn_run_scheduled(s);
+}
+
+/* What most scheduled turns are for: the reply has waited for others, and nothing else has come. False: it takes a whole
+ * turn. */
+static bool send_corked(struct http_conn *c)
+{
+    if (!c->corked || c->out_used || c->read_once_more || c->reset || c->in.len > 0 || c->server->draining)
+        return false;
+    size_t before = c->staged.len;
+    unschedule(c);
+    c->corked = false;
+    write_staged(c);
+    c->moved += before - http_conn_pending(c);
+    if (c->blocked || c->broken)
+        settle(c);
+    else
+        http_budget_note(c);
+    return true;
 }
 
 void http_conn_turn(struct http_conn *c, struct bytes fresh)
@@ -630,6 +645,11 @@ void http_conn_turn(struct http_conn *c, struct bytes fresh)
         end_request(c);
     if (!c->evicted)
         take_input(c, fresh);
+    c->corked = may_cork(c);
+    if (c->corked)
+        cork(c->server);
+    else
+        flush(c);
     settle(c);
 }
 
@@ -646,18 +666,24 @@ void http_conn_read(struct http_conn *c)
 
 /* Turns that are scheduled while scheduled ones run wait for the loop to have looked at the sockets once, so
  * that a stream whose client is fast does not keep the others waiting. */
-void http_conn_schedule(struct http_conn *c)
+static void schedule(struct http_conn *c)
 {
     struct http_server *s = c->server;
-    if (!c->in_turn)
-        http_budget_note(c);
-    if (c->in_turn || c->scheduled)
+    if (c->scheduled)
         return;
     bool first = TAILQ_EMPTY(&s->scheduled);
     TAILQ_INSERT_TAIL(&s->scheduled, c, scheduled_link);
     c->scheduled = true;
     if (first && !s->in_scheduled)
         event_active(s->scheduled_event, EV_TIMEOUT, 1);
+}
+
+void http_conn_schedule(struct http_conn *c)
+{
+    if (c->in_turn)
+        return;
+    http_budget_note(c);
+    schedule(c);
 }
 
 void http_conn_run_scheduled(struct http_server *s)
@@ -670,7 +696,7 @@ void http_conn_run_scheduled(struct http_server *s)
     while ((c = TAILQ_FIRST(&s->scheduled))) {
         if (c->read_once_more)
             http_conn_read(c);
-        else
+        else if (!send_corked(c))
             http_conn_turn(c, BYTES_NONE);
         if (c == last)
             break;

@@ -18,7 +18,8 @@
  * freed in one place: at the end of its turn, when none of its callbacks is on the stack.
  *
  * The request lives inside its connection and is used again: header table, texts and body buffer keep their
- * memory (up to HTTP_KEEP_BUFFER bytes) from one request to the next.
+ * memory (up to HTTP_KEEP_BUFFER bytes) from one request to the next. So does what was read from its head: most clients
+ * send the same one again and again, and what is byte for byte as it was is not taken apart anew (http_parse.c).
  */
 #ifndef MILLRACE_HTTP_INTERNAL_H
 #define MILLRACE_HTTP_INTERNAL_H
@@ -36,6 +37,8 @@
 #define HTTP_CORK_MOST 16            /* replies that wait to leave together, */
 #define HTTP_CORK_TIME 300           /* and how long, in microseconds */
 #define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
+#define HTTP_KNOWN_HEAD 512          /* longer heads are not known again */
+#define HTTP_KNOWN_PARAMS 16         /* nor those with more parameters */
 #define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
@@ -101,8 +104,13 @@ struct http_request {
     struct http_endpoint *endpoint;
     unsigned allowed; /* methods of the path, for 405 */
 
-    /* As received. */
+    /* As received; the last one's until another begins. */
     struct buf text; /* the head, as it came */
+    /* What another that begins with the same bytes is found to be: */
+    struct http_endpoint *known_endpoint; /* by the first line; NULL: nothing is known */
+    size_t known_lines;                   /* bytes of its lines, without the empty one */
+    size_t known_head;                    /* of all of it; 0: only the lines may be used again */
+    uint64_t known_length;                /* of the body */
     size_t target, target_len;
     struct http_header_span headers[HTTP_HEADER_COUNT];
     size_t n_headers;
@@ -173,6 +181,7 @@ struct http_conn {
     enum http_conn_state state;
     usec_t since; /* the state's beginning; of a body its newest byte */
     bool in_turn, scheduled;
+    bool corked; /* what it was scheduled for, unless there was a turn since */
     bool eof, broken, reset, first, over_limit;
     bool read_once_more; /* draining: before an idle one is closed */
     bool unread;         /* the client may still send what will not be parsed: linger */
@@ -234,9 +243,11 @@ struct http_server {
     struct buf spare_body; /* memory of a body that was answered, for the next large one */
     struct buf spare; /* memory for a connection's large `staged`, which it gives back when that is written */
     char *read_buffer; /* HTTP_READ_SIZE, used within one turn */
-    struct buf top;    /* what every reply with status 200 begins with, and when it was made */
-    usec_t top_at;
-    usec_t now; /* when the turn at hand, or the run of scheduled ones, began */
+    struct buf
+        top; /* what replies with status 200 begin with: up to top_common all, then those of plain text */
+    size_t top_common;
+    usec_t top_at; /* when it was made */
+    usec_t now;    /* when the turn at hand, or the run of scheduled ones, began */
 };
 
 /* http_conn.c */
@@ -275,7 +286,9 @@ size_t http_parse_feed(struct http_conn *c, const char *p, size_t n);
 
 /* http_request.c */
 void http_request_init(struct http_request *req, struct http_conn *c);
-void http_request_begin(struct http_request *req);
+void http_request_begin(struct http_request *req);       /* nothing of the last one counts any more */
+void http_request_begin_again(struct http_request *req); /* its head does */
+void http_request_end(struct http_request *req);   /* of the head only what may be known again is left */
 void http_request_clear(struct http_request *req); /* its callbacks and parameters */
 struct bytes http_request_target(const struct http_request *req);
 

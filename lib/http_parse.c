@@ -5,6 +5,10 @@
  * otherwise: no folded lines, no space before a colon, no control bytes, one Host, one length, and no length beside
  * chunks. Lines of a head may end with LF alone; those of chunks may not.
  *
+ * A client's heads are mostly alike, so those of a connection are compared with the one before: lines at the front that are
+ * the same bytes were found good, and what they say is there already. Only what may have changed beside them is
+ * judged anew: whether the daemon is ready, and how much it holds.
+ *
  * libhttp-parser did this before, at 2,600 instructions for a head of 75 bytes, of 7,100 that a put took: it looks at a
  * byte at a time through one switch, and what it lets pass had to be scanned once more. This takes a quarter. */
 #include "http_internal.h"
@@ -246,6 +250,19 @@ static void judge_headers(struct http_conn *c)
         http_reply_continue(req);
 }
 
+/* What was refused is looked at anew. So is the end of a head that asks for a reply at once, or whose body's framing adds to
+ * it. */
+static void know_head(struct http_request *req)
+{
+    const struct buf *text = &req->text;
+    bool known =
+        req->refusal == HTTP_REFUSED_NOT && text->len <= HTTP_KNOWN_HEAD && req->query.n <= HTTP_KNOWN_PARAMS;
+    req->known_endpoint = known ? req->endpoint : NULL;
+    req->known_head = known && !req->is_chunked && !req->expects_continue ? text->len : 0;
+    req->known_lines = text->len - (text->ptr[text->len - 2] == '\r' ? 2 : 1);
+    req->known_length = req->conn->body_left;
+}
+
 /* A refused request without a body is complete here and leaves the connection usable; a refused body is not read, so
  * nothing behind it is either. */
 static void end_head(struct http_conn *c)
@@ -257,6 +274,8 @@ static void end_head(struct http_conn *c)
     req->keep_alive &= !req->asks_close && !c->over_limit;
     c->chunk = HTTP_CHUNK_SIZE;
     judge_headers(c);
+    if (req->known_head == 0)
+        know_head(req);
     if (req->refusal == HTTP_REFUSED_NOT && !req->endpoint->row->on_body)
         http_conn_expect_body(c, c->body_left);
     req->live = true;
@@ -303,6 +322,62 @@ static void judge_part(struct http_conn *c, size_t from)
         refuse(c, HTTP_REFUSED_MALFORMED);
     else
         head_is_too_long(c);
+}
+
+static size_t same_bytes(const char *a, const char *b, size_t n)
+{
+    size_t i = 0;
+    while (i + 8 <= n && memcmp(a + i, b + i, 8) == 0)
+        i += 8;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* The lines that end before `end` are as they were; what those behind them said is forgotten. */
+static void keep_lines(struct http_conn *c, size_t end)
+{
+    struct http_request *req = &c->req;
+    size_t n = 0;
+    req->text.len = c->line_at = end;
+    req->known_head = req->header_bytes = 0;
+    req->endpoint = NULL;
+    req->keep_alive = !req->http10;
+    req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
+    req->expects_continue = req->expects_other = false;
+    for (; n < req->n_headers && req->headers[n].name < end; n++) {
+        const struct http_header_span *h = &req->headers[n];
+        req->header_bytes += h->name_len + h->value_len;
+        note_header(c, bytes_of(req->text.ptr + h->name, h->name_len),
+            bytes_of(req->text.ptr + h->value, h->value_len));
+    }
+    req->n_headers = n;
+}
+
+/* A head begins: how much of it is as the last one's was, and read with that. */
+static size_t begin_head(struct http_conn *c, const char *p, size_t n)
+{
+    struct http_request *req = &c->req;
+    const char *last = req->text.ptr;
+    http_conn_enter(c, HTTP_CONN_HEADER);
+    c->line_at = 0;
+    c->body_left = 0;
+    if (req->known_head > 0 && n >= req->known_head && memcmp(p, last, req->known_head) == 0) {
+        http_request_begin_again(req);
+        c->body_left = req->known_length;
+        end_head(c);
+        return req->known_head;
+    }
+    size_t same = req->known_endpoint ? same_bytes(p, last, n < req->known_lines ? n : req->known_lines) : 0;
+    while (same > 0 && last[same - 1] != '\n')
+        same--;
+    if (same == 0) {
+        http_request_begin(req);
+    } else {
+        http_request_begin_again(req);
+        keep_lines(c, same);
+    }
+    return same;
 }
 
 /* A head is mostly whole and short, so some of what is there is copied at once, though a body may follow; what is behind the
@@ -454,10 +529,9 @@ size_t http_parse_feed(struct http_conn *c, const char *p, size_t n)
         size_t blank = skip_blank_lines(p, n);
         if (blank > 0)
             return blank;
-        http_request_begin(&c->req);
-        c->line_at = 0;
-        c->body_left = 0;
-        http_conn_enter(c, HTTP_CONN_HEADER);
+        size_t known = begin_head(c, p, n);
+        if (known > 0)
+            return known;
     }
     if (c->state == HTTP_CONN_HEADER)
         return feed_head(c, p, n);

@@ -8,6 +8,7 @@
 
 #define HEAD_ROOM 512 /* of a reply, but for the lines that handlers add */
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
+#define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
 
 void http_reply_continue(struct http_request *req)
 {
@@ -27,23 +28,44 @@ static void refresh_top(struct http_server *s, usec_t now)
     buf_append(&s->top, OK_LINE, sizeof OK_LINE - 1);
     buf_append_bytes(&s->top, buf_bytes(&s->server_line));
     buf_append(&s->top, date, n);
+    s->top_common = s->top.len;
+    buf_append(&s->top, PLAIN_TYPE, sizeof PLAIN_TYPE - 1);
     s->top_at = now;
 }
 
-static void append_top(struct http_server *s, int status, usec_t now, struct buf *b)
+static void append_type(const char *content_type, struct buf *b)
+{
+    buf_append(b, "Content-Type: ", 14);
+    buf_append_str(b, content_type);
+    buf_append(b, "\r\n", 2);
+}
+
+static void append_status(int status, struct buf *b)
+{
+    buf_append(b, "HTTP/1.1 ", 9);
+    buf_append_u64(b, (uint64_t)status);
+    buf_append_char(b, ' ');
+    buf_append_str(b, http_status_text(status));
+    buf_append(b, "\r\n", 2);
+}
+
+static bool has_no_body(int status)
+{
+    return status == 204 || status == 304;
+}
+
+/* Up to the content's type, which is plain text where none is given. */
+static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
 {
     if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4)
         refresh_top(s, now);
-    size_t skip = 0;
-    if (status != 200) {
-        skip = sizeof OK_LINE - 1;
-        buf_append(b, "HTTP/1.1 ", 9);
-        buf_append_u64(b, (uint64_t)status);
-        buf_append_char(b, ' ');
-        buf_append_str(b, http_status_text(status));
-        buf_append(b, "\r\n", 2);
-    }
-    buf_append(b, s->top.ptr + skip, s->top.len - skip);
+    bool typed = content_type || has_no_body(status);
+    size_t from = status == 200 ? 0 : sizeof OK_LINE - 1, to = typed ? s->top_common : s->top.len;
+    if (status != 200)
+        append_status(status, b);
+    buf_append(b, s->top.ptr + from, to - from);
+    if (content_type && !has_no_body(status))
+        append_type(content_type, b);
 }
 
 static void append_framing(struct http_request *req, int64_t length, struct buf *b)
@@ -61,18 +83,6 @@ static void append_framing(struct http_request *req, int64_t length, struct buf 
         buf_append_str(b, "Connection: keep-alive\r\n");
 }
 
-static void append_type(const char *content_type, struct buf *b)
-{
-    buf_append(b, "Content-Type: ", 14);
-    buf_append_str(b, content_type ? content_type : "text/plain; charset=utf-8");
-    buf_append(b, "\r\n", 2);
-}
-
-static bool has_no_body(int status)
-{
-    return status == 204 || status == 304;
-}
-
 /* `length` < 0: not known. The head is what a reply is counted and timed by: a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
@@ -83,9 +93,7 @@ static void write_head(struct http_request *req, int status, const char *content
         req->keep_alive = false;
     struct buf *head = http_conn_stage(c, HEAD_ROOM + req->extra.len);
     size_t before = head->len;
-    append_top(s, status, now, head);
-    if (!has_no_body(status))
-        append_type(content_type, head);
+    append_top(s, status, content_type, now, head);
     append_framing(req, has_no_body(status) ? -1 : length, head);
     buf_append_bytes(head, buf_bytes(&req->extra));
     buf_append(head, "\r\n", 2);
@@ -139,6 +147,11 @@ void http_add_header(struct http_request *req, const char *name, const char *fmt
     buf_vprintf(&req->extra, fmt, ap);
     va_end(ap);
     end_header(req, start);
+}
+
+void http_add_header_line(struct http_request *req, struct bytes line)
+{
+    buf_append_bytes(&req->extra, line);
 }
 
 void http_add_header_text(struct http_request *req, const char *name, const char *value)

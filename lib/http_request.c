@@ -10,39 +10,78 @@ void http_request_init(struct http_request *req, struct http_conn *c)
     req->conn = c;
 }
 
-void http_request_clear(struct http_request *req)
+static void clear_answer(struct http_request *req)
 {
-    if (req->query.memory)
-        url_query_free(&req->query);
     req->on_gone = NULL;
     req->on_drain = NULL;
     req->above_low = false;
     req->set_aside = 0;
-    http_marks_free(&req->marks);
+    if (req->marks.at)
+        http_marks_free(&req->marks);
+}
+
+static void forget_head(struct http_request *req)
+{
+    if (req->query.memory)
+        url_query_free(&req->query);
+    req->known_endpoint = NULL;
+    req->known_head = 0;
+}
+
+void http_request_clear(struct http_request *req)
+{
+    clear_answer(req);
+    forget_head(req);
+}
+
+static void shed(struct buf *b)
+{
+    if (b->cap > HTTP_KEEP_BUFFER)
+        buf_free(b);
+    else
+        buf_clear(b);
+}
+
+void http_request_end(struct http_request *req)
+{
+    clear_answer(req);
+    shed(&req->extra);
+    if (!req->known_endpoint || req->text.cap > HTTP_KEEP_BUFFER || req->path.cap > HTTP_KEEP_BUFFER) {
+        forget_head(req);
+        shed(&req->text);
+        shed(&req->path);
+    }
+}
+
+void http_request_begin_again(struct http_request *req)
+{
+    clear_answer(req);
+    buf_clear(&req->body);
+    buf_clear(&req->extra);
+    req->live = false;
+    req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
+        req->patient = false;
+    req->refusal = HTTP_REFUSED_NOT;
+    req->reply = HTTP_REPLY_NONE;
+    req->body_bytes = req->length_left = req->written = 0;
+    req->began = req->conn->server->now;
+    req->data = NULL;
 }
 
 /* Everything but the buffers, whose memory is kept. */
 void http_request_begin(struct http_request *req)
 {
-    http_request_clear(req);
+    http_request_begin_again(req);
+    forget_head(req);
     buf_clear(&req->text);
     buf_clear(&req->path);
-    buf_clear(&req->body);
-    buf_clear(&req->extra);
-    req->live = req->is_head = req->http10 = req->keep_alive = req->has_body = false;
+    req->is_head = req->http10 = req->keep_alive = req->has_body = false;
     req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
     req->expects_continue = req->expects_other = false;
-    req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
-        req->patient = false;
-    req->refusal = HTTP_REFUSED_NOT;
-    req->reply = HTTP_REPLY_NONE;
     req->endpoint = NULL;
     req->method = 0;
     req->allowed = 0;
     req->target = req->target_len = req->n_headers = req->header_bytes = 0;
-    req->body_bytes = req->length_left = req->written = 0;
-    req->began = req->conn->server->now;
-    req->data = NULL;
 }
 
 struct bytes http_request_target(const struct http_request *req)
@@ -99,6 +138,12 @@ struct bytes http_header(const struct http_request *req, const char *name)
             return bytes_of(req->text.ptr + h->value, h->value_len);
     }
     return BYTES_NONE;
+}
+
+usec_t http_now(const struct http_request *req)
+{
+    const struct http_conn *c = req->conn;
+    return c->in_turn ? c->server->now : clock_monotonic();
 }
 
 const char *http_peer(const struct http_request *req)

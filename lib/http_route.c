@@ -321,23 +321,29 @@ static bool takes_method(const struct http_request *req)
     return (row->methods & req->method) && !(req->is_head && (row->flags & HTTP_ROUTE_NO_HEAD));
 }
 
-static enum http_refusal judge(struct http_request *req)
+static enum http_refusal judge_line(struct http_request *req)
 {
-    struct http_server *s = req->conn->server;
     if (!split_target(req))
         return HTTP_REFUSED_PARAMETER;
-    req->endpoint = find_row(s, bytes_of(req->path.ptr, req->path.len - 1), req);
+    req->endpoint = find_row(req->conn->server, bytes_of(req->path.ptr, req->path.len - 1), req);
     if (!req->endpoint)
         return HTTP_REFUSED_UNKNOWN;
-    if (!takes_method(req))
-        return HTTP_REFUSED_METHOD;
-    if (req->conn->over_limit)
-        return HTTP_REFUSED_CROWDED;
-    enum http_refusal refusal = judge_access(req);
+    return takes_method(req) ? HTTP_REFUSED_NOT : HTTP_REFUSED_METHOD;
+}
+
+/* A line that is known again has its row, and was not refused. */
+static enum http_refusal judge(struct http_request *req)
+{
+    bool known = req->known_endpoint != NULL;
+    req->endpoint = req->known_endpoint;
+    enum http_refusal refusal = known ? HTTP_REFUSED_NOT : judge_line(req);
+    if (refusal == HTTP_REFUSED_NOT)
+        refusal = req->conn->over_limit ? HTTP_REFUSED_CROWDED : judge_access(req);
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
-        why_not_ready(s))
+        why_not_ready(req->conn->server))
         refusal = HTTP_REFUSED_NOT_READY;
-    return refusal == HTTP_REFUSED_NOT && strange_param(req) ? HTTP_REFUSED_STRANGE_PARAMETER : refusal;
+    bool strange = refusal == HTTP_REFUSED_NOT && !known && strange_param(req);
+    return strange ? HTTP_REFUSED_STRANGE_PARAMETER : refusal;
 }
 
 void http_route_find(struct http_request *req)

@@ -131,6 +131,8 @@ const struct url_query *http_query(const struct http_request *req);
 /* Of the first such header, case-insensitive; BYTES_NONE when there is none. */
 struct bytes http_header(const struct http_request *req, const char *name);
 bool http_is_http10(const struct http_request *req);
+/* The time: when the loop's turn at hand began, or now where the request is not handled in a turn of its connection. */
+usec_t http_now(const struct http_request *req);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
 /* For an act that is only one of the things its route does: true when it is open to this client as a route of
  * HTTP_ROUTE_NEEDS_TOKEN is; else 403 was answered. */
@@ -157,6 +159,7 @@ void http_add_header(struct http_request *req, const char *name, const char *fmt
     __attribute__((format(printf, 3, 4)));
 /* For replies that are given often. The value is the program's own: it must hold no control bytes. */
 void http_add_header_text(struct http_request *req, const char *name, const char *value);
+void http_add_header_line(struct http_request *req, struct bytes line); /* a whole one, composed before */
 void http_add_header_u64(struct http_request *req, const char *name, uint64_t value);
 /* The body is copied. content_type NULL: text/plain; charset=utf-8. */
 void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body);

@@ -43,6 +43,7 @@ struct app {
 };
 
 struct queue_now app_now(void);
+struct queue_now app_now_of(const struct http_request *req); /* when what asks began: see http_now */
 /* Something with a deadline was made: sees that the timer is early enough. */
 void app_arm(struct app *app);
 /* Tells the daemon that nothing is under way any more, once, when it drains. */

@@ -3,11 +3,15 @@
 #include "app.h"
 #include "log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void front_open(struct app *app, struct named_queue *q)
 {
-    named_queue_set_data(q, mem_zalloc(sizeof(struct front)));
+    struct front *front = mem_zalloc(sizeof *front);
+    int n = snprintf(front->id_line, sizeof front->id_line, "X-Millrace-Queue-Id: %s\r\n", named_queue_id(q));
+    front->id_line_len = (size_t)n;
+    named_queue_set_data(q, front);
     waiting_queue_new(app, q);
     app_register_queue(app, q);
     const struct queue_state *s = queue_state(named_queue_core(q));

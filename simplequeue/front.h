@@ -12,6 +12,8 @@ struct front {
     struct waiting_line line;
     struct parked_line parked;
     struct room_line room;
+    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply that is about it */
+    size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
     bool told_full;                    /* the log says that the disk is full */
     uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */

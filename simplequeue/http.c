@@ -74,7 +74,8 @@ void reply_stale(struct http_request *req, uint64_t latest)
 
 void add_queue_id(struct http_request *req, const struct named_queue *q)
 {
-    http_add_header_text(req, "X-Millrace-Queue-Id", named_queue_id(q));
+    const struct front *front = front_of(q);
+    http_add_header_line(req, bytes_of(front->id_line, front->id_line_len));
 }
 
 bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1])

@@ -162,7 +162,7 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
     p->handler = way->handler;
     p->ask.told = room_told;
     p->ask.arg = p;
-    enum queue_result r = overflow_put(app, q, what, put_done, &p->ask, &mark);
+    enum queue_result r = overflow_put(app, q, what, app_now_of(req), put_done, &p->ask, &mark);
     if (r == QUEUE_OK)
         return;
     http_on_gone(req, NULL, NULL);

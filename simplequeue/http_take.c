@@ -54,7 +54,7 @@ static void take_ready(struct take *t, struct http_request *req)
     struct pending *p = pending_new(t->app, req, t->q);
     join(named_queue_core(t->q), &ids, t->items, t->separator, &p->body);
     http_set_aside(req, p->body.len);
-    enum queue_result r = named_queue_remove(t->q, &ids, app_now(), take_done, p);
+    enum queue_result r = named_queue_remove(t->q, &ids, app_now_of(req), take_done, p);
     if (r == QUEUE_OK)
         return;
     http_on_gone(req, NULL, NULL);

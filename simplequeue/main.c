@@ -25,15 +25,24 @@ struct wiring {
 };
 
 /* The wall clock is asked once a millisecond at most: who sets it is seen that much later. */
-struct queue_now app_now(void)
+static struct queue_now both_times(usec_t now)
 {
     static usec_t asked, wall;
-    usec_t now = clock_monotonic();
     if (now - asked >= USEC_PER_MSEC) {
         asked = now;
         wall = clock_wall();
     }
     return (struct queue_now){now, wall + (now - asked)};
+}
+
+struct queue_now app_now(void)
+{
+    return both_times(clock_monotonic());
+}
+
+struct queue_now app_now_of(const struct http_request *req)
+{
+    return both_times(http_now(req));
 }
 
 void app_arm(struct app *app)

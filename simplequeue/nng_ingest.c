@@ -311,7 +311,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     }
     b->ask = (struct room_ask){.told = room_told, .arg = b};
     if (b->q)
-        r = overflow_put(app, b->q, what, on_put, &b->ask, &mark);
+        r = overflow_put(app, b->q, what, app_now(), on_put, &b->ask, &mark);
     if (r != QUEUE_OK)
         refuse(b, r, mark);
 }

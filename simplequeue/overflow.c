@@ -244,10 +244,10 @@ static void line_add(struct app *app, struct named_queue *q, struct room_ask *as
 }
 
 enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
-    queue_done_fn *done, struct room_ask *ask, uint64_t *mark)
+    struct queue_now now, queue_done_fn *done, struct room_ask *ask, uint64_t *mark)
 {
     enum queue_result r =
-        put->n && has_line(q) ? QUEUE_FULL : named_queue_put(q, put, app_now(), done, ask->arg, mark);
+        put->n && has_line(q) ? QUEUE_FULL : named_queue_put(q, put, now, done, ask->arg, mark);
     if (r != QUEUE_FULL || !app->overflow)
         return r;
     ask->n = put->n;

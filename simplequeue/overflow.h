@@ -45,7 +45,7 @@ void overflow_close(struct app *app);
 /* As named_queue_put; `done` gets ask->arg. But a queue that is full, and overflows, has the put wait in its line, and so do
  * puts while others wait there: then QUEUE_OK says that `ask`, whose told and arg are set, will be told. */
 enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
-    queue_done_fn *done, struct room_ask *ask, uint64_t *mark);
+    struct queue_now now, queue_done_fn *done, struct room_ask *ask, uint64_t *mark);
 /* Something that was under way in the queue is decided. */
 void overflow_on_ready(struct named_queue *q);
 /* Goes on with what the log has written. */

@@ -227,14 +227,11 @@ uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
 void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset)
 {
     assert(first_id >= q->state.next_id);
-    for (uint64_t id = first_id; id < first_id + n; id++) {
-        struct message *m = store_find(&q->store, id);
-        assert(m && m->state == MESSAGE_PENDING);
-        q->state.pending_bytes -= m->len;
-        q->state.bytes += m->len;
-        store_set_offset(&q->store, id, journal_offset);
-        set_state(q, id, m, MESSAGE_READY);
-    }
+    uint64_t bytes = store_rest(&q->store, first_id, n, journal_offset);
+    q->state.pending_bytes -= bytes;
+    q->state.bytes += bytes;
+    q->state.n[MESSAGE_PENDING] -= n;
+    q->state.n[MESSAGE_READY] += n;
     q->state.next_id = first_id + n;
     if (queue_depth(q) > q->state.depth_high_water)
         q->state.depth_high_water = queue_depth(q);

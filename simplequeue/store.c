@@ -253,11 +253,33 @@ void store_undo(struct store *s, uint64_t floor)
     }
 }
 
-void store_set_offset(struct store *s, uint64_t id, uint64_t offset)
+/* Those of one page, from `id` on. */
+static uint64_t rest_in_page(struct store_page *p, uint64_t id, uint64_t end)
 {
-    struct store_page *p = page_of(s, id);
-    if (p->offset == STORE_NO_OFFSET)
-        p->offset = offset;
+    uint64_t bytes = 0;
+    p->resting += end - id;
+    p->pending -= end - id;
+    for (; id < end; id++) {
+        struct message *m = page_find(p, id);
+        assert(m && m->state == STORE_PENDING);
+        m->state = STORE_RESTING;
+        bytes += m->len;
+    }
+    return bytes;
+}
+
+uint64_t store_rest(struct store *s, uint64_t first, uint64_t n, uint64_t offset)
+{
+    uint64_t bytes = 0;
+    for (uint64_t id = first, end; id < first + n; id = end) {
+        struct store_page *p = page_of(s, id);
+        assert(p && p->form != PAGE_BARE);
+        end = p->first_id + p->span < first + n ? p->first_id + p->span : first + n;
+        bytes += rest_in_page(p, id, end);
+        if (p->offset == STORE_NO_OFFSET)
+            p->offset = offset;
+    }
+    return bytes;
 }
 
 uint64_t store_lowest_offset(const struct store *s)

@@ -95,8 +95,8 @@ struct store_span {
     bool kept;                  /* offset is not in the order of ids */
 };
 
-/* Notes where a committed message is. Offsets come in the order of ids. */
-void store_set_offset(struct store *s, uint64_t id, uint64_t offset);
+/* So many messages, all pending, are committed at that offset, and rest. Offsets come in the order of ids. Their bytes. */
+uint64_t store_rest(struct store *s, uint64_t first, uint64_t n, uint64_t offset);
 /* At or below the journal offset of every message held, and above what is not needed. STORE_NO_OFFSET when none has
  * one. */
 uint64_t store_lowest_offset(const struct store *s);

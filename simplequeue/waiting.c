@@ -184,7 +184,7 @@ void waiting_serve(struct named_queue *q)
     struct front *front = front_of(q);
     parked_resume(&front->parked);
     struct waiting_line *line = &front->line;
-    usec_t now = app_now().monotonic;
+    usec_t now = line->first ? app_now().monotonic : 0;
     while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
         if (!try_answer(line->first, q, now))
             return;
