@@ -35,6 +35,14 @@ static bool describe_streams(const struct app *app, char *out, size_t size)
     return false;
 }
 
+/* Who asks in vain goes on asking in the background. */
+static void tell_starter_of_trouble(const struct app *app)
+{
+    for (size_t i = 0; i < app->streams.n; i++)
+        if (follower_trouble(app->followers[i], NULL) != NULL)
+            daemon_tell_starter();
+}
+
 void health_update(struct app *app)
 {
     char text[512];
@@ -49,4 +57,5 @@ void health_update(struct app *app)
         health_say_not_ready(app, text);
     else
         say_ready(app);
+    tell_starter_of_trouble(app);
 }

@@ -12,7 +12,8 @@
  *    logged as `listening address=A port=N` (or `listening unix=PATH`) before the daemon is ready.
  * 2. From the first moment /ping and /health answer; routes flagged HTTP_ROUTE_WHEN_READY answer 503 until
  *    daemon_set_ready. Readiness is told by READY=1 to NOTIFY_SOCKET, by the log line `ready`, by /health.
- *    With --daemon the process that was started ends then, or with the status of a daemon that ended before.
+ *    With --daemon the process that was started ends then, or when the daemon has tried in vain to reach another one and goes on
+ *    trying (daemon_tell_starter), or with the status of a daemon that ended before.
  * 3. A second SIGTERM, or drain_timeout after the first, ends the drain: exit 75 with what was left undone
  *    logged; nothing acknowledged depends on the drain.
  * 4. SIGHUP calls spec->hangup. SIGPIPE and SIGXFSZ are ignored: a file past its limit is EFBIG. Signal handlers (evsignal) run in the loop.
@@ -63,6 +64,9 @@ struct stats *daemon_stats(struct daemon *d);
 struct http_server *daemon_http(struct daemon *d); /* NULL without an HTTP server */
 
 void daemon_set_ready(struct daemon *d);
+/* With --daemon: the process that was started may end, by status 0. daemon_set_ready does it; whoever waits for another daemon
+ * does it when that has been asked in vain. Again: nothing. */
+void daemon_tell_starter(void);
 /* The reason is copied and shown on /health and in 503s: "recovering", "storage failed: ..." */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* From now on /health says so (503) and why, though everything is served as before: damage was found. */

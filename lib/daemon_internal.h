@@ -12,8 +12,6 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows);
 void daemon_init_log(const char *name, const struct options *o);
 /* --root, --daemon, the limit of open files. 0, or an exit status with the error filled. */
 int daemon_enter(const struct options *o, struct config_error *error);
-/* With --daemon: the process that was started may end, by status 0. Once, when the daemon is ready. */
-void daemon_tell_starter(void);
 /* --auth-token-file into *token (from malloc; NULL without one). */
 int daemon_take_token(const struct options *o, char **token, struct config_error *error);
 /* --user and --group, once the sockets are bound. */

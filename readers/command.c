@@ -16,25 +16,27 @@ struct command {
     bool timed_out;
     int in, out; /* the ends of its pipes; -1: closed */
     struct buf input, line;
-    size_t written, shown;
-    uint64_t hidden;
+    size_t written;
+    uint64_t shown, hidden;
     char last_line[COMMAND_LINE_MAX + 1];
     struct event *child_event, *in_event, *out_event, *timer;
 };
 
-static void show_line(struct command *c)
+/* `lf` is 1 when one ends it: it counts as the line's bytes do. */
+static void show_line(struct command *c, size_t lf)
 {
     struct bytes line = buf_bytes(&c->line);
+    bool fits = c->shown + line.len + lf <= c->config.output_max;
+    if (fits)
+        c->shown += line.len + lf;
+    else
+        c->hidden += line.len + lf;
     if (!line.len)
         return;
     memcpy(c->last_line, line.ptr, line.len);
     c->last_line[line.len] = '\0';
-    if (c->shown + line.len <= c->config.output_max) {
-        c->shown += line.len;
+    if (fits)
         c->config.on_line(line, c->config.arg);
-    } else {
-        c->hidden += line.len;
-    }
     buf_clear(&c->line);
 }
 
@@ -42,7 +44,7 @@ static void take_output(struct command *c, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (p[i] == '\n')
-            show_line(c);
+            show_line(c, 1);
         else if (c->line.len < COMMAND_LINE_MAX)
             buf_append_char(&c->line, p[i]);
         else
@@ -95,7 +97,7 @@ static void end(struct command *c, struct command_result result)
     c->pid = 0;
     event_del(c->timer);
     (void)read_output(c);
-    show_line(c);
+    show_line(c, 0);
     close_end(&c->in, &c->in_event);
     close_end(&c->out, &c->out_event);
     result.last_line = c->last_line;

@@ -3,7 +3,7 @@
  * 1. The program is the leader of a process group of its own. When its time is over the whole group gets SIGTERM, and
  *    SIGKILL COMMAND_GRACE later; so does what it started. It gets SIGKILL when its starter dies.
  * 2. Standard output and error are one pipe, read all the time, so a flood does not stop the program. Of a run at most
- *    output_max bytes are shown, in whole lines; the rest is counted.
+ *    output_max bytes are shown, in whole lines and their LFs counted; the rest is counted. An empty line is not shown.
  * 3. It need not read its input: what is left is dropped when it ends.
  * 4. It has ended when the process has, whoever may still hold its pipes.
  * 5. One at a time; the loop thread only; on_end comes exactly once and not after command_free: from the loop, or from

@@ -187,10 +187,12 @@ static void tell_health(struct writer *w)
     const char *trouble = file_archive_trouble(w->archive, &final);
     if (trouble == NULL)
         trouble = stream_client_trouble(w->stream, &refused);
-    if (trouble != NULL)
+    if (trouble != NULL) {
         daemon_set_not_ready(w->daemon, "%s", trouble);
-    else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0')
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0') {
         daemon_set_ready(w->daemon);
+    }
 }
 
 /* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
@@ -199,6 +201,8 @@ static void on_change(void *arg)
 {
     struct writer *w = arg;
     bool unknown = stream_client_is_caught_up(w->stream) && stream_client_cursor(w->stream)->id[0] == '\0';
+    if (unknown)
+        daemon_tell_starter();
     if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
         file_archive_make_state(w->archive);
     tell_health(w);

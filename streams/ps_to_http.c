@@ -170,10 +170,12 @@ static void tell_health(struct program *p)
         trouble = poster_trouble(p->poster);
     else
         trouble = stream_client_trouble(p->stream, NULL);
-    if (trouble != NULL)
+    if (trouble != NULL) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
-    else if (!daemon_is_draining(p->daemon))
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
+    }
 }
 
 static void write_state(struct program *p);

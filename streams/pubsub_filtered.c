@@ -213,10 +213,12 @@ static void on_change(void *arg)
 {
     struct program *p = arg;
     const char *trouble = p->republish != NULL ? republish_trouble(p->republish) : NULL;
-    if (trouble != NULL)
+    if (trouble != NULL) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
-    else if (!daemon_is_draining(p->daemon))
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
+    }
 }
 
 #define NUMBER(member)                                                                                       \

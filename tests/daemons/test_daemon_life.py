@@ -12,6 +12,18 @@ import harness
 from harness import wait_until
 
 
+def run_with(text):
+    """The processes that have it in one of their arguments."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                found += [int(pid)] if text.encode() in f.read() else []
+        except OSError:
+            pass
+    return found
+
+
 class DaemonLife(harness.MillraceTest):
     def run_to_end(self, *args, env=None):
         done = self.run_program("echo_daemon", *args, env=dict(os.environ, **(env or {})))
@@ -170,6 +182,20 @@ class DaemonLife(harness.MillraceTest):
         self.assertIn(str(pid), second.log)
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: "stopped" in d.log, "the daemon to stop")
+
+    def test_a_reader_whose_source_is_away_goes_into_the_background(self):
+        """What was started ends, and what it left behind goes on trying."""
+        away = "unix:" + self.path("away")
+        self.addCleanup(lambda: [os.kill(pid, signal.SIGKILL) for pid in run_with(away)])
+        for name, args in (
+                ("queue_to_pubsub", ["--queue-url=" + away, "--pubsub-url=" + away]),
+                ("ps_to_file", ["--pubsub_url=" + away, "--filename_format=" + self.path("out", "%Y")])):
+            d = self.daemon(name, "--daemon", *args, port=False)
+            self.assertEqual(d.process.wait(harness.PATIENCE), 0, d.log)
+            left = run_with(away)
+            self.assertEqual(len(left), 1, d.log)
+            os.kill(left[0], signal.SIGTERM)
+            wait_until(lambda: not run_with(away), lambda: d.log)
 
     def test_token(self):
         token = self.write("token", "s3cret\n")

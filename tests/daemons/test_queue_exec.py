@@ -138,16 +138,24 @@ class Faults(Exec):
         told = re.search(r'requests_total\{endpoint="/touch",status="200"\} (\d+)', self.queue.get("/metrics").text)
         return int(told.group(1)) if told else 0
 
-    def test_a_flood_is_read_and_not_logged(self):
-        script = self.script("cat > /dev/null; echo first; yes flood | head -c 19999998; echo last >&2; exit 3")
+    def log_of(self, commands, output_max):
+        """What such a run leaves in the log, and how many bytes it says it left out."""
         self.put(1)
-        daemon = self.exec("--output-max=1K", "--backoff-max=30s", "--backoff-min=30s", "--", script, ready=False)
+        script = self.script("cat > /dev/null; %s; exit 3" % commands)
+        daemon = self.exec("--output-max=" + output_max, "--backoff-max=30s", "--backoff-min=30s", "--", script, ready=False)
         daemon.wait_listening()
         wait_until(lambda: b"exit status 3: last" in daemon.get("/health").body, "its end")
-        self.assertIn("line=first", daemon.log)
-        self.assertLess(len(daemon.log), 40000)
-        hidden = daemon.stats()["output_not_logged_bytes_total"]
+        return daemon.log, daemon.stats()["output_not_logged_bytes_total"]
+
+    def test_a_flood_is_read_and_not_logged(self):
+        log, hidden = self.log_of("echo first; yes flood | head -c 19999998; echo last >&2", "1K")
+        self.assertIn("line=first", log)
+        self.assertLess(len(log), 40000)
         self.assertGreater(hidden, 15000000)
+
+    def test_line_feeds_are_bytes_of_the_output(self):
+        log, hidden = self.log_of("yes y | head -n 1000; echo; echo; printf last", "100")
+        self.assertEqual((log.count("line=y"), hidden), (50, 2006 - 100))
 
     def test_one_that_is_killed_is_run_again(self):
         script = self.script("echo $$ >> %s; [ $(wc -l < %s) -gt 1 ] || sleep 1000; cat >> %s" % (
