@@ -5,7 +5,8 @@
  * may not last, however it is given back; a bit has its place before the message is taken.
  *
  * 1. A message that gone_reserve covered can always be marked: the blocks its bit lies in are allocated. (Not so on a file
- *    system without fallocate, which reserves nothing.)
+ *    system without fallocate, which reserves nothing; nor where there is no descriptor to make the file with, until the next
+ *    that is covered: then all since have theirs.)
  * 2. What gone_set has returned 0 for survives what a commit of the journal does: kill -9, and with `synced` a power cut.
  * 3. Ids never repeat, so a bit that is set holds for ever, whatever the journal says before or behind: it may be set, read and
  *    forgotten at any time, and a write that was cut short has marked a part of what was asked, nothing else.

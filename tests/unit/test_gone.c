@@ -27,8 +27,12 @@ static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
     return fails ? -1 : io_system.pwrite(fd, p, n, at);
 }
 
+static off_t allocated_from, allocated_to; /* by the last call */
+
 static int faulty_fallocate(int fd, int mode, off_t at, off_t length)
 {
+    allocated_from = at;
+    allocated_to = at + length;
     errno = allocate_errno;
     return allocate_errno ? -1 : io_system.fallocate(fd, mode, at, length);
 }
@@ -213,6 +217,24 @@ static void a_lack_of_descriptors_passes(void **state)
     assert_false(gone_reserve(g, 11, 20));
 }
 
+/* What was put while there was no descriptor to make the file with has its blocks with what is put next, wherever that lies. */
+static void what_could_not_be_reserved_is_made_up_for(void **state)
+{
+    (void)state;
+    open_errno = EMFILE;
+    assert_true(gone_reserve(g, 1, 10));
+    assert_true(gone_reserve(g, GONE_BLOCK_IDS, GONE_BLOCK_IDS + 10));
+    open_errno = 0;
+    allocate_errno = ENOSPC;
+    assert_false(gone_reserve(g, 5 * GONE_BLOCK_IDS, 5 * GONE_BLOCK_IDS));
+    allocate_errno = 0;
+    assert_true(gone_reserve(g, 5 * GONE_BLOCK_IDS, 5 * GONE_BLOCK_IDS));
+    assert_int_equal(allocated_from, GONE_BLOCK);
+    assert_int_equal(allocated_to, 7 * GONE_BLOCK);
+    assert_true(gone_reserve(g, 7 * GONE_BLOCK_IDS, 7 * GONE_BLOCK_IDS));
+    assert_int_equal(allocated_from, 8 * GONE_BLOCK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +244,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lack_of_room_is_told_and_heals, make, clean_up),
         cmocka_unit_test_setup_teardown(what_fails_marks_nothing, make, clean_up),
         cmocka_unit_test_setup_teardown(a_lack_of_descriptors_passes, make, clean_up),
+        cmocka_unit_test_setup_teardown(what_could_not_be_reserved_is_made_up_for, make, clean_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

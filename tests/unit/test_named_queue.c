@@ -50,6 +50,14 @@ static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
     return io_system.pwrite(fd, p, n, at);
 }
 
+static bool unlink_fails;
+
+static int faulty_unlink(const char *path)
+{
+    errno = EIO;
+    return unlink_fails ? -1 : io_system.unlink(path);
+}
+
 static void notify(void *arg)
 {
     (void)arg;
@@ -89,6 +97,8 @@ static int setup(void **state)
     faulty = io_system;
     faulty.pwrite = faulty_pwrite;
     faulty.fallocate = counting_fallocate;
+    faulty.unlink = faulty_unlink;
+    unlink_fails = false;
     io = &faulty;
     fail_with = bits_fail = 0;
     open_set();
@@ -342,6 +352,14 @@ static void the_last_id_may_be_in_the_bits_alone(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 1);
 }
 
+static void wait_until_trimmed(void)
+{
+    while (!journal_is_trimmed(named_queue_journal(q))) {
+        queues_poll(set);
+        sched_yield();
+    }
+}
+
 /* Segment after segment is emptied until bits are given back, which waits for a thread to remove the files. */
 static void turn_over(void)
 {
@@ -354,10 +372,7 @@ static void turn_over(void)
         lease_now = reserve_all(&ids);
         assert_int_equal(named_queue_ack(q, lease_now, ids.at, 1, at(3), note, NULL), QUEUE_OK);
         flush();
-        while (!journal_is_trimmed(named_queue_journal(q))) {
-            queues_poll(set);
-            sched_yield();
-        }
+        wait_until_trimmed();
     }
     id_ranges_free(&ids);
 }
@@ -373,24 +388,32 @@ static void put_many(size_t n)
     free(all);
 }
 
-/* A segment that stays holds more messages than a block has bits, of which all but the last are said to be gone by bits alone: those stay
- * while what they speak of is in the journal. */
-static void bits_stay_with_their_messages(void **state)
+enum { MANY = 40000 };
+
+/* A long one is leased, and the last of those behind it in a segment; bits alone say that the others are gone. The disk is full. */
+static void mark_many_gone(void)
 {
-    enum { MANY = 40000 };
     struct id_ranges ids = {0};
-    (void)state;
+    struct id_range most = {2, MANY};
     memset(long_text, 'x', sizeof long_text - 1);
     put(long_text);
     flush();
     put_many(MANY);
     lease_now = queue_reserve(named_queue_core(q), "r", MANY + 1, SIZE_MAX, at(60).monotonic, &ids);
     assert_int_equal(ids.count, MANY + 1);
-    struct id_range most = {2, MANY};
+    id_ranges_free(&ids);
     fail_with = ENOSPC;
     assert_int_equal(named_queue_ack(q, lease_now, &most, 1, at(3), note, NULL), QUEUE_OK);
     flush();
     assert_int_equal(outcomes[0].result, QUEUE_OK);
+}
+
+/* A segment that stays holds more messages than a block has bits, of which all but the last are said to be gone by bits alone: those stay
+ * while what they speak of is in the journal. */
+static void bits_stay_with_their_messages(void **state)
+{
+    (void)state;
+    mark_many_gone();
     ack(1);
     flush();
     assert_int_equal(outcomes[0].result, QUEUE_OK);
@@ -400,7 +423,29 @@ static void bits_stay_with_their_messages(void **state)
     assert_int_equal(queue_depth(named_queue_core(q)), 1);
     turn_over();
     assert_int_equal(holes, 1);
-    id_ranges_free(&ids);
+}
+
+/* A segment that holds messages which bits alone say to be gone is let go of, but its file cannot be removed: the next
+ * opening finds it, so it must find the bits too. */
+static void bits_outlive_a_segment_that_cannot_be_removed(void **state)
+{
+    (void)state;
+    mark_many_gone();
+    fail_with = 0;
+    ack(1);
+    flush();
+    wait_until_trimmed();
+    uint64_t earliest = journal_earliest(named_queue_journal(q));
+    assert_true(earliest > 70000);
+    unlink_fails = true;
+    put_at += 2;
+    put(long_text);
+    flush();
+    ack(MANY + 1);
+    flush();
+    assert_true(journal_earliest(named_queue_journal(q)) > earliest);
+    reopen();
+    assert_int_equal(queue_depth(named_queue_core(q)), 1);
 }
 
 /* Whether a bit is there is not known any more: nothing is said by bits, and the queue says that it is not well. */
@@ -443,6 +488,7 @@ int main(void)
         TEST(bits_let_go_of_segments),
         TEST(the_last_id_may_be_in_the_bits_alone),
         TEST(bits_stay_with_their_messages),
+        TEST(bits_outlive_a_segment_that_cannot_be_removed),
         TEST(failing_bits_latch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
