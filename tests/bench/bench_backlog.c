@@ -6,10 +6,10 @@
  *                                              second, together
  * The server is pinned to processor 0, the reader to processor 1; the reader only receives, into one buffer. */
 #include "journal.h"
-#include "load.h"
-#include <arpa/inet.h>
+#include "servers.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -129,19 +129,6 @@ static bool serve_block(const struct files *f, struct served *c)
     return true;
 }
 
-static int listen_anywhere(void)
-{
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof name;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&name, sizeof name) != 0 || listen(fd, CLIENTS_MOST) != 0 ||
-        getsockname(fd, (struct sockaddr *)&name, &len) != 0)
-        fail("listening");
-    printf("%d\n", ntohs(name.sin_port));
-    fflush(stdout);
-    return fd;
-}
-
 static void take_client(int epoll, int listener)
 {
     struct served *c = mem_zalloc(sizeof *c);
@@ -172,7 +159,9 @@ _Noreturn static void serve(const char *dir)
     (void)signal(SIGPIPE, SIG_IGN);
     load_pin(0);
     open_files(&files, dir);
-    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_anywhere();
+    int port, epoll = epoll_create1(EPOLL_CLOEXEC), listener = server_listen(&port);
+    printf("%d\n", port);
+    fflush(stdout);
     epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e);
     for (;;) {
         int n = epoll_wait(epoll, events, CLIENTS_MOST, -1);

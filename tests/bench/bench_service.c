@@ -5,7 +5,7 @@
  * latency: puts at half of the full rate measured just before, by an open-loop client (load.h), beside a bare loop, all of it before
  *          other programs where that is allowed. A virtual machine is given
  *          processors for part of the time only, and then p99 says how long it was without: so what was measured while
- *          time was stolen from it is measured again, up to MOST_TRIES times, and how many rounds were without is said. And
+ *          time was stolen from it is measured again, up to LOAD_MOST_TRIES times, and how many rounds were without is said. And
  *          how long the disk takes for a commit's bytes, one after the other, with no queue before it.
  * memory:  resident memory a waiting message, beside redis and beanstalkd.
  * crowd:   puts beside 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers byte by byte
@@ -30,7 +30,6 @@
 #define BATCH 100
 #define MAX_ROUNDS 25
 #define PACED_SECONDS 0.5
-#define MOST_TRIES 16
 #define COMMIT ((size_t)16 << 10) /* about what sync=0 writes between two syncs */
 #define DISK_FILE ((size_t)8 << 20)
 #define MOST_COMMITS 100000
@@ -106,19 +105,13 @@ struct paced {
     bool quiet;
 };
 
-/* Until a try, full rate or paced, is one that the machine took nothing from; the last one counts anyhow. */
-static bool is_quiet(uint64_t stolen, size_t tries)
-{
-    return load_stolen() == stolen || tries + 1 >= MOST_TRIES;
-}
-
 static double full_rate(const struct server *s, uint64_t requests)
 {
     for (size_t tries = 0;; tries++) {
         sleep(1); /* real-time priority is not used up */
         uint64_t stolen = load_stolen();
         double rate = put(s, requests, 0, NULL);
-        if (is_quiet(stolen, tries))
+        if (load_counts(stolen, tries))
             return rate;
     }
 }
@@ -132,7 +125,7 @@ static void paced(const struct server *s, uint64_t requests, struct paced *out)
         uint64_t stolen = load_stolen();
         put(s, (uint64_t)(out->rate / 2 * PACED_SECONDS), out->rate / 2, &out->latency);
         out->quiet = load_stolen() == stolen;
-        if (is_quiet(stolen, tries))
+        if (load_counts(stolen, tries))
             return;
     }
 }
@@ -195,7 +188,7 @@ static struct paced measure_disk(const struct bench *b)
     for (size_t tries = 0;; tries++) {
         sleep(1);
         p = disk_alone(fd, bytes);
-        if (p.quiet || tries + 1 >= MOST_TRIES)
+        if (p.quiet || tries + 1 >= LOAD_MOST_TRIES)
             break;
     }
     close(fd);

@@ -3,7 +3,8 @@
 processor 1, messages of 450 bytes.
 
     bench_streams.py streams [ROUNDS]          delivered messages a second: 1, 10 and 100 subscribers, published 100 a request
-    bench_streams.py stream_latency [ROUNDS]   from publisher to subscriber, at 50,000 messages a second, 10 a request
+    bench_streams.py stream_latency [ROUNDS]   from publisher to subscriber, at 50,000 messages a second, 10 a request, beside a bare
+                                               loop that writes to the subscriber what is published
     bench_streams.py streams_slow [ROUNDS]     98 subscribers of pubsub, without and with two more: one that reads 1 KB/s, one stopped
 
 Run by scripts/bench, which names the build. Each round measures every server in turn; shown are medians, of figures and of the
@@ -21,7 +22,7 @@ import measuring
 DELIVERED = {1: 600000, 10: 2500000, 100: 4000000}  # messages a measurement: about a second
 # Connections that publish: more did not help redis and pubsub, nor a second one NATS, in a few rounds of each.
 PUBLISHERS = {"pubsub": 4, "redis": 4, "nats": 1}
-RATE, SECONDS = 50000, 2
+RATE, SECONDS = 50000, 0.5
 
 
 class Bench(measuring.Bench):
@@ -49,6 +50,13 @@ class Bench(measuring.Bench):
                        "--retain-bytes=512M")
         measuring.pin(p.pid, 0)
         return int(p.url.rsplit(":", 1)[1])
+
+    def bare(self):
+        p = subprocess.Popen([harness.program("bench_stream_latency"), "bare"], stdout=subprocess.PIPE)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.addCleanup(p.stdout.close)
+        return int(p.stdout.readline())
 
     def peers(self):
         return {name: self.peer(name) for name in ("redis", "nats") if shutil.which(name + "-server")}
@@ -79,14 +87,20 @@ def streams(bench, rounds):
 
 def stream_latency(bench, rounds):
     beside = "" if measuring.prefer() else "; beside others' work"
-    servers = {("pubsub, sync=" + sync): ("pubsub", bench.pubsub(sync)) for sync in ("never", "0", "5")}
+    servers = {"a bare loop": ("pubsub", bench.bare()),
+               **{"pubsub, sync=" + sync: ("pubsub", bench.pubsub(sync)) for sync in ("never", "0", "5")}}
     if shutil.which("redis-server"):  # NATS puts pings between the messages: they are not found by counting bytes
         servers["redis"] = ("redis", bench.peer("redis"))
-    print("%-20s %10s %10s %10s %10s   (milliseconds, %d messages/s in batches of 10%s)"
-          % ("", "p50", "p99", "p99.9", "worst", RATE, beside))
-    for label, (protocol, port) in servers.items():
-        seen = [run("bench_stream_latency", protocol, port, RATE, SECONDS) for _ in range(rounds)]
-        print("%-20s %10.3f %10.3f %10.3f %10.3f" % (label, *(statistics.median(column) for column in zip(*seen))), flush=True)
+    seen = {label: [] for label in servers}
+    for _ in range(rounds):
+        for label, (protocol, port) in servers.items():
+            seen[label].append(run("bench_stream_latency", protocol, port, RATE, SECONDS))
+    print("%-20s %9s %9s %9s %9s %16s   rounds without stolen time (milliseconds, %d messages/s in batches of 10%s)"
+          % ("", "p50", "p99", "p99.9", "worst", "p99 less bare's", RATE, beside))
+    for label, rows in seen.items():
+        more = statistics.median(row[1] - bare[1] for row, bare in zip(rows, seen["a bare loop"]))
+        print("%-20s %9.3f %9.3f %9.3f %9.3f %16.3f   %d of %d" % (
+            label, *(statistics.median(column) for column in list(zip(*rows))[:4]), more, sum(row[4] for row in rows), rounds))
 
 
 def streams_slow(bench, rounds):

@@ -70,6 +70,11 @@ uint64_t load_stolen(void)
     return stolen;
 }
 
+bool load_counts(uint64_t stolen, size_t tries)
+{
+    return load_stolen() == stolen || tries + 1 >= LOAD_MOST_TRIES;
+}
+
 int load_connect(int port)
 {
     struct sockaddr_in to = {

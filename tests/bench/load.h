@@ -53,5 +53,9 @@ double load_median(double *values, size_t n); /* sorts them */
 /* Ticks (of 10 ms, mostly) that the machine below a virtual one gave the processors to others, since it was started: the
  * steal of /proc/stat, all processors together. What is measured while this grows is not what a server does. */
 uint64_t load_stolen(void);
+/* Whether what was measured since load_stolen was `stolen` counts: nothing was taken from the machine, or it was the last of
+ * LOAD_MOST_TRIES, the first of which is 0. */
+#define LOAD_MOST_TRIES 16
+bool load_counts(uint64_t stolen, size_t tries);
 
 #endif

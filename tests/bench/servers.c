@@ -18,51 +18,53 @@
 #include <unistd.h>
 
 #define RAW_ROOM 65536
-#define MAX_FDS 4096
 #define MAX_ARGS 24
 #define START_TIME (10 * USEC_PER_SEC)
 
 /* A reply larger than the socket takes at once is waited for: the client reads all the while. */
-static void raw_send(int fd, struct bytes reply)
+void server_send(int fd, struct bytes text)
 {
-    while (reply.len > 0) {
-        ssize_t n = send(fd, reply.ptr, reply.len, MSG_NOSIGNAL);
+    while (text.len > 0) {
+        ssize_t n = send(fd, text.ptr, text.len, MSG_NOSIGNAL);
         if (n < 0 && (errno != EAGAIN || poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1) < 0))
             return;
         n = n > 0 ? n : 0;
-        reply = bytes_of(reply.ptr + n, reply.len - (size_t)n);
+        text = bytes_of(text.ptr + n, text.len - (size_t)n);
     }
 }
 
-static void raw_read(int fd, size_t *have, const struct server_wish *wish)
+struct raw {
+    const struct server_wish *wish;
+    size_t have[SERVER_FDS]; /* bytes of each connection's request so far */
+};
+
+static void raw_take(int fd, void *arg)
 {
     static char room[RAW_ROOM];
+    struct raw *r = arg;
     ssize_t n = recv(fd, room, sizeof room, 0);
-    if (n <= 0) {
+    r->have[fd] += n > 0 ? (size_t)n : 0;
+    if (n > 0 && r->have[fd] < r->wish->raw_request.len)
+        return;
+    r->have[fd] = 0;
+    if (n > 0)
+        server_send(fd, r->wish->raw_reply);
+    else
         close(fd);
-        return;
-    }
-    *have += (size_t)n;
-    if (*have < wish->raw_request.len)
-        return;
-    *have = 0;
-    raw_send(fd, wish->raw_reply);
 }
 
-static void raw_accept(int epoll, int listener, size_t *have)
+static void loop_accept(int epoll, int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1;
     struct epoll_event e = {.events = EPOLLIN, .data = {.fd = fd}};
-    if (fd < 0 || fd >= MAX_FDS)
+    if (fd < 0 || fd >= SERVER_FDS)
         return;
-    have[fd] = 0;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
-static void raw_serve(int listener, const struct server_wish *wish)
+void server_loop(int listener, void (*take)(int fd, void *arg), void *arg)
 {
-    static size_t have[MAX_FDS]; /* bytes of each connection's request so far */
     struct epoll_event events[256], e = {.events = EPOLLIN, .data = {.fd = listener}};
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e);
@@ -70,14 +72,14 @@ static void raw_serve(int listener, const struct server_wish *wish)
         int n = epoll_wait(epoll, events, 256, -1);
         for (int i = 0; i < n; i++) {
             if (events[i].data.fd == listener)
-                raw_accept(epoll, listener, have);
+                loop_accept(epoll, listener);
             else
-                raw_read(events[i].data.fd, &have[events[i].data.fd], wish);
+                take(events[i].data.fd, arg);
         }
     }
 }
 
-static int listener_on_free_port(int *port)
+int server_listen(int *port)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof name;
@@ -140,9 +142,12 @@ static void exec_peer(const struct server_wish *wish, int port)
 static void run_child(const struct server_wish *wish, int listener, int port)
 {
     become_server();
-    if (wish->kind == SERVER_RAW)
-        raw_serve(listener, wish);
-    else if (wish->kind == SERVER_QUEUE)
+    static struct raw raw;
+    if (wish->kind == SERVER_RAW) {
+        raw.wish = wish;
+        server_loop(listener, raw_take, &raw);
+    }
+    if (wish->kind == SERVER_QUEUE)
         exec_queue(wish, listener);
     else
         exec_peer(wish, port);
@@ -234,7 +239,7 @@ bool server_start(struct server *s, const struct server_wish *wish)
         snprintf(s->dir, sizeof s->dir, "%s/data-XXXXXX", wish->dir);
         own.dir = mkdtemp(s->dir);
     }
-    int listener = listener_on_free_port(&s->port);
+    int listener = server_listen(&s->port);
     bool takes_listener = wish->kind <= SERVER_QUEUE;
     if (!takes_listener)
         close(listener);

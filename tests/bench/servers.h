@@ -30,6 +30,15 @@ bool server_start(struct server *s, const struct server_wish *wish);
 void server_stop(struct server *s);
 /* One HTTP request; false when the answer is not a whole 200. */
 bool server_ask(const struct server *s, struct bytes request, struct buf *reply);
+
+/* For bare loops. A socket that listens at 127.0.0.1 on a free port. */
+int server_listen(int *port);
+/* Accepts, and calls `take` when something has come on a connection, or its end; closing it is the callee's. */
+_Noreturn void server_loop(int listener, void (*take)(int fd, void *arg), void *arg);
+/* All of it: waits for a peer that takes it slowly. */
+void server_send(int fd, struct bytes text);
+#define SERVER_FDS 4096 /* `fd` of server_loop is below */
+
 double server_cpu_seconds(const struct server *s);
 double server_resident_bytes(const struct server *s);
 
