@@ -16,14 +16,17 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t aside_until; /* 0: it is up */
+    usec_t aside_until;  /* as its backoff says; 0: it is up */
+    usec_t wait;         /* what that added to the time it failed */
+    usec_t spared_until; /* while another is up */
     size_t under_way;
     struct stats_counter *requests, *faults; /* NULL without stats */
 };
 
 struct http_pool {
     struct http_pool_host hosts[HTTP_POOL_MAX_HOSTS];
-    size_t n, turn;
+    size_t n, turn, n_up;
+    usec_t fell; /* when the last that was up was set aside */
     usec_t backoff_max;
     struct stats *stats;
 };
@@ -32,6 +35,7 @@ struct http_pool {
 struct pool_call {
     struct http_pool_host *host;
     struct http_call_spec spec;
+    usec_t began;
 };
 
 /* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
@@ -99,6 +103,7 @@ static int add_host(
             p->backoff_max, (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
         set_target(h, bytes_of(url.ptr + cut, url.len - cut));
         p->n++;
+        p->n_up++;
     }
     free(where);
     return good ? 0 : -1;
@@ -158,9 +163,20 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
+/* When one that is set aside may be tried. What is spared waits for no more than its backoff when no other is up, counted from
+ * then: the other that fell may be back sooner, and a try at this one is likely to take long. */
+static usec_t tried_from(const struct http_pool_host *h)
+{
+    const struct http_pool *p = h->pool;
+    usec_t spared = h->spared_until;
+    if (p->n_up == 0 && p->fell + h->wait < spared)
+        spared = p->fell + h->wait;
+    return spared > h->aside_until ? spared : h->aside_until;
+}
+
 static bool may_be_tried(const struct http_pool_host *h, usec_t now)
 {
-    return !h->aside_until || (now >= h->aside_until && h->under_way == 0);
+    return !h->aside_until || (h->under_way == 0 && now >= tried_from(h));
 }
 
 struct http_pool_host *http_pool_next(struct http_pool *p)
@@ -187,8 +203,9 @@ usec_t http_pool_wait(const struct http_pool *p)
         const struct http_pool_host *h = &p->hosts[i];
         if (may_be_tried(h, now))
             return 0;
-        if (h->aside_until > now && h->aside_until - now < least)
-            least = h->aside_until - now;
+        usec_t from = tried_from(h);
+        if (from > now && from - now < least)
+            least = from - now;
     }
     return least;
 }
@@ -243,27 +260,39 @@ static usec_t retry_after(const struct http_reply_view *reply)
     return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
 }
 
-static void set_aside(struct http_pool_host *h, usec_t asked_for)
+static void set_aside(struct http_pool_host *h, usec_t took, usec_t asked_for)
 {
-    usec_t wait = backoff_failed(&h->backoff);
-    if (asked_for > h->pool->backoff_max)
-        asked_for = h->pool->backoff_max;
-    h->aside_until = clock_monotonic() + (asked_for > wait ? asked_for : wait);
+    struct http_pool *p = h->pool;
+    usec_t now = clock_monotonic(), wait = backoff_failed(&h->backoff);
+    if (asked_for > p->backoff_max)
+        asked_for = p->backoff_max;
+    if (!h->aside_until && --p->n_up == 0)
+        p->fell = now;
+    h->wait = asked_for > wait ? asked_for : wait;
+    h->aside_until = now + h->wait;
+    h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
+                                                                            : HTTP_POOL_SPARED_MAX);
     if (h->faults)
         stats_add(h->faults, 1);
 }
 
+static void is_back(struct http_pool_host *h)
+{
+    backoff_succeeded(&h->backoff);
+    h->pool->n_up += h->aside_until != 0;
+    h->aside_until = 0;
+}
+
 static void note_outcome(
-    struct http_pool_host *h, enum http_client_result result, const struct http_reply_view *reply)
+    const struct pool_call *call, enum http_client_result result, const struct http_reply_view *reply)
 {
     if (result == HTTP_CLIENT_CANCELLED)
         return;
-    if (http_pool_is_fault(result, reply->status)) {
-        set_aside(h, result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
-    } else {
-        backoff_succeeded(&h->backoff);
-        h->aside_until = 0;
-    }
+    if (http_pool_is_fault(result, reply->status))
+        set_aside(
+            call->host, clock_monotonic() - call->began, result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
+    else
+        is_back(call->host);
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -271,7 +300,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     struct pool_call call = *(struct pool_call *)arg;
     free(arg);
     call.host->under_way--;
-    note_outcome(call.host, result, reply);
+    note_outcome(&call, result, reply);
     if (call.spec.on_done)
         call.spec.on_done(result, reply, call.spec.arg);
 }
@@ -292,7 +321,7 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 {
     struct pool_call *call = mem_zalloc(sizeof *call);
     struct http_call_spec mine = *spec;
-    *call = (struct pool_call){.host = h, .spec = *spec};
+    *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic()};
     mine.target = spec->target ? spec->target : h->target;
     mine.arg = call;
     mine.on_headers = spec->on_headers ? on_headers : NULL;
@@ -312,7 +341,8 @@ static double read_up(void *ctx)
 
 static double read_aside(void *ctx)
 {
-    usec_t left = ((struct http_pool_host *)ctx)->aside_until - clock_monotonic();
+    const struct http_pool_host *h = ctx;
+    usec_t left = h->aside_until ? tried_from(h) - clock_monotonic() : 0;
     return left > 0 ? (double)left / USEC_PER_SEC : 0;
 }
 

@@ -8,10 +8,12 @@
  *
  * Hosts take turns. One that fails (no connection, no reply, not HTTP, 5xx, 429) is set aside for a time that grows
  * exponentially, with jitter, from backoff_min to backoff_max; then it gets one request, and with the first good answer
- * its full share.
+ * its full share. While another is up it is spared for longer if its failure took long: for HTTP_POOL_SPARED times what that
+ * took, at most HTTP_POOL_SPARED_MAX. So one that accepts and never answers does not make the others wait most of the time.
  *
  * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request that was under
- *    way, after it came back. Retry-After is heeded up to backoff_max.
+ *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_SPARED_MAX takes
+ *    backoff_max's place where that is longer. Retry-After is heeded up to backoff_max.
  * 2. A host that was set aside has one request at a time until it has answered well.
  * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
  * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
@@ -31,6 +33,8 @@ struct http_pool;
 struct http_pool_host;
 
 #define HTTP_POOL_MAX_HOSTS 64
+#define HTTP_POOL_SPARED 20
+#define HTTP_POOL_SPARED_MAX (60 * USEC_PER_SEC)
 
 struct http_pool_config {
     struct event_base *base;

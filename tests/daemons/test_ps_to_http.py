@@ -188,6 +188,21 @@ class ToStrangers(Base):
         wait_until(up, "it to be up again")
         p.stop()
 
+    def test_one_that_takes_long_to_fail_is_spared_while_another_answers(self):
+        slow, tries = Server(self), []
+
+        def mood(body):
+            tries.append(time.monotonic())
+            threading.Event().wait(0.5)  # how long a failure takes is what is tested
+            return 503
+        slow.mood = mood
+        p = self.post("--batch=1", "--timeout=10m", servers=[slow, self.server]).wait_listening()
+        self.publish(300)
+        wait_until(lambda: len(self.server.bodies) == 300, "all to arrive")
+        self.assertGreaterEqual(len(tries), 1)
+        self.assertEqual([b - a for a, b in zip(tries, tries[1:]) if b - a < 20 * 0.5], [])
+        p.stop()
+
     def test_what_is_refused_is_trouble_or_left_out(self):
         self.server.mood = lambda body: 400 if b'{"n":3}' in body else 200
         p = self.post("--batch=1", "--port=0", port=False).wait_listening()

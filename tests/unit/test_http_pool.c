@@ -29,6 +29,7 @@ struct world {
         struct http_server *http;
         int answer; /* 0: it never does */
         const char *retry_after;
+        usec_t takes; /* on the test's clock */
         unsigned asked;
         char url[64];
     } servers[SERVERS];
@@ -42,6 +43,7 @@ static void answer(struct http_request *req, void *ctx)
 {
     struct server *s = ctx;
     s->asked++;
+    now += s->takes;
     if (s->answer && s->retry_after)
         http_add_header(req, "Retry-After", "%s", s->retry_after);
     if (s->answer)
@@ -186,6 +188,70 @@ static void all_are_set_aside_for_longer_and_longer(void **state)
         assert_in_range(w->servers[i].asked, 9, 15); /* waits of 10 to 20 ms that double up to 80 to 160 */
 }
 
+/* How much of that time went by with the third, whose tries take so long and fail. */
+static usec_t lost_to_the_third(struct world *w, usec_t takes, usec_t seconds)
+{
+    unsigned asked = w->servers[2].asked;
+    usec_t end = now + seconds * USEC_PER_SEC;
+    w->servers[2].answer = 503;
+    w->servers[2].takes = takes;
+    while (now < end) {
+        assert_true(ask(w));
+        now += 100 * USEC_PER_MSEC;
+    }
+    return (w->servers[2].asked - asked) * takes;
+}
+
+static void one_that_takes_long_to_fail_costs_the_others_little(void **state)
+{
+    struct world *w = *state;
+    assert_in_range(lost_to_the_third(w, 2 * USEC_PER_SEC, 420), 18 * USEC_PER_SEC, 22 * USEC_PER_SEC);
+    assert_in_range(lost_to_the_third(w, 10 * USEC_PER_SEC, 700), 90 * USEC_PER_SEC, 110 * USEC_PER_SEC);
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+    unsigned asked = w->servers[2].asked;
+    for (usec_t back = now; w->servers[2].asked == asked; now += 100 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, HTTP_POOL_SPARED_MAX);
+    }
+}
+
+static void it_is_not_spared_when_no_other_is_up(void **state)
+{
+    struct world *w = *state;
+    lost_to_the_third(w, 10 * USEC_PER_SEC, 12);
+    w->servers[0].answer = w->servers[1].answer = 503;
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+    unsigned asked = w->servers[2].asked;
+    usec_t fell = now;
+    for (int i = 0; i < 2; i++)
+        assert_true(ask(w));
+    assert_false(ask(w));
+    while (w->servers[2].asked == asked) {
+        if (!ask(w))
+            now += http_pool_wait(w->pool);
+        assert_in_range(now - fell, 0, 160 * USEC_PER_MSEC);
+    }
+    assert_in_range(now - fell, 10 * USEC_PER_MSEC, 160 * USEC_PER_MSEC);
+}
+
+static void when_all_fail_slowly_none_is_spared(void **state)
+{
+    struct world *w = *state;
+    lost_to_the_third(w, 10 * USEC_PER_SEC, 12);
+    for (size_t i = 0; i < 2; i++) {
+        w->servers[i].answer = 503;
+        w->servers[i].takes = 10 * USEC_PER_SEC;
+    }
+    for (int i = 0; i < 20; i++) {
+        if (ask(w))
+            continue;
+        assert_in_range(http_pool_wait(w->pool), 1, 160 * USEC_PER_MSEC);
+        now += http_pool_wait(w->pool);
+    }
+}
+
 static void other_refusals_are_answers(void **state)
 {
     struct world *w = *state;
@@ -279,6 +345,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(turns_are_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_fails_is_set_aside_and_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_are_set_aside_for_longer_and_longer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_takes_long_to_fail_costs_the_others_little, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_not_spared_when_no_other_is_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(when_all_fail_slowly_none_is_spared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
         cmocka_unit_test(what_is_no_url_is_refused),
