@@ -55,7 +55,7 @@ static struct bytes write_refusal(char *room, size_t size)
 /* By the beginning of a request: whether it is one that http_wants_events. */
 static bool begins_events(const struct http_server *s, struct bytes head)
 {
-    for (const struct http_route *row = s->config.routes; row->path; row++) {
+    for (const struct http_route *row = s->config.routes; row && row->path; row++) {
         size_t len = strlen(row->path);
         if ((row->flags & HTTP_ROUTE_EVENTS) && head.len > len + 4 && memcmp(head.ptr, "GET ", 4) == 0 &&
             memcmp(head.ptr + 4, row->path, len) == 0 &&

@@ -562,6 +562,17 @@ class Limits(Probe):
             self.assertEqual(c.reply()[0], 503)
         self.assertEqual(self.held_metric(held[0]) - before, 310)
 
+    def test_a_server_without_routes_tells_those_too(self):
+        """As most readers are. Past its descriptors at once: more come together than may be read."""
+        self.probe(descriptors=64, no_routes=1)
+        self.p.process.send_signal(signal.SIGSTOP)
+        clients = [self.client().send(get("/ping", "Accept: text/event-stream")) for _ in range(100)]
+        self.p.process.send_signal(signal.SIGCONT)
+        statuses = [c.reply()[0] for c in clients]
+        served = statuses.index(503)
+        self.assertEqual(statuses, [200] * served + [503] * (100 - served))
+        self.assertGreater(served, 0)
+
     def held_metric(self, client):
         text = client.send(get("/metrics")).reply()[2].decode()
         return int(re.search(r"^millrace_probe_http_connections_refused_total (\d+)", text, re.M).group(1))

@@ -1,7 +1,7 @@
 /* http_probe: a small server with a route for each thing a test of lib/http_server.h wants to see.
  *
  *     http_probe [header_timeout=MS] [body_timeout=MS] [write_timeout=MS] [idle_timeout=MS] [max_connections=N]
- *                [max_body=N] [token=TEXT] [allow_acts=1] [descriptors=N]
+ *                [max_body=N] [token=TEXT] [allow_acts=1] [descriptors=N] [no_routes=1]
  *
  * Prints its port, then a line for each callback. SIGTERM drains; it exits when every connection is closed.
  * SIGUSR1 makes it not ready. SIGUSR2 answers what /later holds. SIGHUP frees the server at once and exits. */
@@ -328,6 +328,8 @@ static void set(struct http_server_config *config, struct probe *p, char *text)
         config->allow_acts = n;
     else if (strcmp(text, "descriptors") == 0)
         limit_descriptors(n);
+    else if (strcmp(text, "no_routes") == 0)
+        config->routes = n ? NULL : routes;
 }
 
 static int listen_here(struct probe *p)
