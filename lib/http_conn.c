@@ -574,13 +574,14 @@ static void watch(struct http_conn *c)
 }
 
 /* The reply of a whole request may wait for those of the requests that came with it. Each write to a client that sleeps
- * wakes it, which costs more than the write; once it is awake the next ones cost nothing but themselves. */
+ * wakes it, which costs more than the write; once it is awake the next ones cost nothing but themselves. Not behind what
+ * the socket did not take: that waits for the socket, and a turn that did not write would have it wait for ever. */
 static bool may_cork(const struct http_conn *c)
 {
     const struct http_server *s = c->server;
     return !s->in_scheduled && s->n_corked < HTTP_CORK_MOST && c->state == HTTP_CONN_IDLE &&
-           c->staged.len > 0 && http_conn_pending(c) <= HTTP_KEEP_BUFFER && !c->eof && !c->broken &&
-           !c->reset;
+           c->staged.len > 0 && c->staged.len <= HTTP_KEEP_BUFFER && out_length(c) == 0 && !c->eof &&
+           !c->broken && !c->reset;
 }
 
 static void cork(struct http_server *s)

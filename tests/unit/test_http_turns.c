@@ -55,7 +55,16 @@ static void answer(struct http_request *req, void *ctx)
     http_reply(req, 200, NULL, BYTES_NONE);
 }
 
-static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .handler = answer}, {0}};
+static void answer_any(struct http_request *req, void *ctx)
+{
+    static const char text[1000];
+    struct world *w = ctx;
+    w->asked++;
+    http_reply(req, 200, NULL, bytes_of(text, sizeof text));
+}
+
+static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .handler = answer},
+    {.path = "/any", .methods = HTTP_GET_, .handler = answer_any}, {0}};
 
 static int set_up(void **state)
 {
@@ -153,12 +162,59 @@ static void test_many_do_not_wait_for_all(void **state)
     assert_true(w->first_had[HTTP_CORK_MOST]);
 }
 
+static void ask_any(struct world *w, int client)
+{
+    static const char text[] = "GET /any HTTP/1.1\r\nHost: x\r\n\r\n";
+    unsigned before = w->asked;
+    assert_int_equal(send(client, text, sizeof text - 1, 0), sizeof text - 1);
+    while (w->asked == before)
+        event_base_loop(w->base, EVLOOP_ONCE);
+}
+
+static unsigned count_replies(const struct buf *got)
+{
+    static const char begins[] = "HTTP/1.1 200 ";
+    const char *p = got->ptr, *end = p + got->len;
+    unsigned n = 0;
+    for (; p && (p = memmem(p, (size_t)(end - p), begins, sizeof begins - 1)); p++)
+        n++;
+    return n;
+}
+
+/* Each asks once the one before is answered, until the socket takes no more, and once more behind that. */
+static void test_a_client_that_pauses_gets_all_replies(void **state)
+{
+    struct world *w = *state;
+    int client = open_client(w), small = 1;
+    char room[4096];
+    struct buf got = {0};
+    while (http_server_connections(w->http) < 1)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    struct http_conn *c = TAILQ_FIRST(&w->http->conns);
+    assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    while (!c->writing)
+        ask_any(w, client);
+    assert_in_range(http_conn_pending(c), 1, HTTP_KEEP_BUFFER / 2);
+    ask_any(w, client);
+    usec_t limit = clock_monotonic() + 30 * USEC_PER_SEC;
+    while (count_replies(&got) < w->asked && clock_monotonic() < limit) {
+        ssize_t n = recv(client, room, sizeof room, MSG_DONTWAIT);
+        if (n > 0)
+            buf_append(&got, room, (size_t)n);
+        event_base_loop(w->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    }
+    assert_int_equal(count_replies(&got), w->asked);
+    buf_free(&got);
+    close(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_replies_leave_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_slow_handler_keeps_no_reply_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_do_not_wait_for_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_client_that_pauses_gets_all_replies, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
