@@ -251,6 +251,22 @@ bool http_pool_is_fault(enum http_client_result result, int status)
     return result != HTTP_CLIENT_OK || status >= 500 || status == 429;
 }
 
+bool http_pool_is_poison(int status)
+{
+    return status == 400 || status == 413 || status == 422;
+}
+
+void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size)
+{
+    size_t n = reply->body.len < 150 ? reply->body.len : 150;
+    snprintf(out, size, "answered %d %.*s", reply->status, (int)n, n ? reply->body.ptr : "");
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    for (size_t len = strlen(out); len && out[len - 1] == ' '; len--)
+        out[len - 1] = '\0';
+}
+
 /* Seconds; a date is not read. */
 static usec_t retry_after(const struct http_reply_view *reply)
 {

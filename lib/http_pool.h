@@ -36,6 +36,10 @@ struct http_pool_host;
 #define HTTP_POOL_SPARED 20
 #define HTTP_POOL_SPARED_MAX (60 * USEC_PER_SEC)
 
+/* What a setting of them says of itself first. */
+#define HTTP_POOL_URLS_HELP                                                                                  \
+    "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces or commas: they take turns; "
+
 struct http_pool_config {
     struct event_base *base;
     const char *urls;    /* separated by spaces or commas */
@@ -74,6 +78,12 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 
 /* True for what sets a host aside. */
 bool http_pool_is_fault(enum http_client_result result, int status);
+
+/* True for the answers that blame what the request holds (400, 413, 422), not its address or its token: whoever may leave out
+ * what can never be delivered does so for these alone. */
+bool http_pool_is_poison(int status);
+/* "answered 422 the field t is missing", on one line and no longer than 170 characters. */
+void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);
 
 /* destination_up, destination_set_aside_seconds, destination_requests_total and destination_faults_total, each with
  * {destination="URL"}. The pool is freed after stats_remove_gauges of each host, which http_pool_free does. */

@@ -23,9 +23,7 @@ static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_http", "500"),
     {.name = "destination",
         .type = OPTION_STRING,
-        .help =
-            "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces: they take turns; a %s in the "
-            "target stands for the message, escaped"},
+        .help = HTTP_POOL_URLS_HELP "a %s in the target stands for the message, escaped"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
         .help = "sent as Authorization: Bearer to each"},
@@ -107,23 +105,6 @@ static int check(struct options *o, struct config_error *error)
     return rc;
 }
 
-static bool is_poison(int status)
-{
-    return status == 400 || status == 413 || status == 422;
-}
-
-/* "422 the field t is missing", on one line. */
-static void describe(const struct http_reply_view *reply, char *out, size_t size)
-{
-    size_t n = reply->body.len < 150 ? reply->body.len : 150;
-    snprintf(out, size, "answered %d %.*s", reply->status, (int)n, n ? reply->body.ptr : "");
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
-    for (size_t len = strlen(out); len && out[len - 1] == ' '; len--)
-        out[len - 1] = '\0';
-}
-
 /* Another host may take it at once; the same one only after a while. */
 static void failed(struct sender *s, const char *why)
 {
@@ -143,12 +124,12 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     char why[200];
     if (result == HTTP_CLIENT_CANCELLED)
         return; /* http_pool_free: the reader goes too */
-    describe(reply, why, sizeof(why));
+    http_pool_describe(reply, why, sizeof(why));
     if (http_pool_is_fault(result, reply->status))
         failed(s, result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
     else if (reply->status >= 200 && reply->status < 300)
         queuereader_delivered(reader);
-    else if (is_poison(reply->status))
+    else if (http_pool_is_poison(reply->status))
         queuereader_refused(reader, why);
     else
         queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: an engineer mends it */

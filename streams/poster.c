@@ -31,13 +31,18 @@ struct poster {
 
 static void start_what_waits(struct poster *p);
 
-static struct batch *batch_new(struct poster *p, uint64_t begin)
+/* Behind `before`, which is NULL when there is none at all. */
+static struct batch *batch_new(struct poster *p, struct batch *before, uint64_t begin)
 {
-    struct batch *b = mem_zalloc(sizeof *b);
-    *b = (struct batch){
-        .poster = p, .begin = begin, .end = begin, .due = clock_monotonic() + p->config.gather};
-    *(p->last != NULL ? &p->last->next : &p->first) = b;
-    p->last = b;
+    struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
+    *b = (struct batch){.poster = p,
+        .next = *place,
+        .begin = begin,
+        .end = begin,
+        .due = clock_monotonic() + p->config.gather};
+    *place = b;
+    if (p->last == before)
+        p->last = b;
     p->n_batches++;
     return b;
 }
@@ -75,15 +80,41 @@ static void set_trouble(struct poster *p, const char *text)
     snprintf(p->trouble, sizeof p->trouble, "%s", text);
 }
 
-static bool blames_request(enum http_client_result result, int status)
+static size_t length_of_lines(struct bytes text, size_t n)
 {
-    return result == HTTP_CLIENT_OK && status >= 400 && status < 500 && status != 408 && status != 429;
+    const char *at = text.ptr;
+    while (n-- > 0)
+        at = (const char *)memchr(at, '\n', (size_t)(text.ptr + text.len - at)) + 1;
+    return (size_t)(at - text.ptr);
 }
 
-static void leave_out(struct batch *b, int status)
+/* The second half becomes a batch of its own, behind the first. Both go at once. */
+static void halve(struct batch *b)
 {
-    log_warn("left out what the destination refuses", LOG_I("status", status), LOG_U("from", b->begin),
-        LOG_U("to", b->end), LOG_U("lines", b->n_lines));
+    size_t keep = b->n_lines / 2, length = length_of_lines(buf_bytes(&b->lines), keep);
+    struct batch *rest = batch_new(b->poster, b, b->begin + length);
+    rest->end = b->end;
+    rest->n_lines = b->n_lines - keep;
+    buf_append(&rest->lines, b->lines.ptr + length, b->lines.len - length);
+    b->end = rest->begin;
+    b->n_lines = keep;
+    b->lines.len = length;
+    b->state = rest->state = WAITING;
+    b->due = rest->due = 0;
+}
+
+static void refused(struct batch *b, const struct http_reply_view *reply)
+{
+    char why[200];
+    b->poster->numbers.failures++;
+    if (b->n_lines > 1) {
+        halve(b);
+        return;
+    }
+    http_pool_describe(reply, why, sizeof why);
+    log_warn("left out what the destination refuses", LOG_S("destination", http_pool_host_url(b->host)),
+        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("why", why));
+    set_trouble(b->poster, "");
     b->poster->numbers.refused++;
     b->state = DONE;
 }
@@ -121,14 +152,13 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     struct batch *b = arg;
     struct poster *p = b->poster;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
-    bool refused = blames_request(result, status);
     p->under_way--;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     if (status >= 200 && status < 300)
         delivered(b);
-    else if (refused && p->config.skip_refused)
-        leave_out(b, status);
+    else if (http_pool_is_poison(status) && p->config.skip_refused)
+        refused(b, reply);
     else
         failed(b, result, status);
     drop_done(p);
@@ -211,7 +241,7 @@ void poster_take(struct poster *p, struct bytes lines, uint64_t end)
         struct batch *b = p->last;
         size_t bytes;
         if (b == NULL || b->state != GATHERING || is_full_batch(p, b))
-            b = batch_new(p, at);
+            b = batch_new(p, p->last, at);
         b->n_lines += lines_that_fit(p, b, lines, &bytes);
         buf_append(&b->lines, lines.ptr, bytes);
         at += bytes;
@@ -224,7 +254,7 @@ void poster_take(struct poster *p, struct bytes lines, uint64_t end)
 
 void poster_pass_over(struct poster *p, uint64_t end)
 {
-    struct batch *b = batch_new(p, end);
+    struct batch *b = batch_new(p, p->last, end);
     b->state = DONE;
     drop_done(p);
 }

@@ -6,10 +6,10 @@
  * 1. The cursor is the offset below which every line has been answered well (2xx). Whoever stores it now and then, and
  *    begins from the stored one, has every line delivered at least once; only what was answered after the last storing
  *    is delivered again.
- * 2. A batch is tried until it is answered well. An answer that blames the request (a 4xx other than 408 and 429) is
- *    trouble, and tried again like the others, unless skip_refused: then the batch is left out, logged with its offsets and
- *    the answer, and counted. Where the answer does not set the destination aside a second lies between two tries of a batch,
- *    whatever others do meanwhile.
+ * 2. A batch is tried until it is answered well. Any answer but 2xx is trouble, and tried again, unless skip_refused and it
+ *    blames the request (http_pool_is_poison): then the batch is halved, in its place, until one line is left; that is left out,
+ *    logged with its offsets and the answer, and counted. Where the answer does not set the destination aside a second lies
+ *    between two tries of a batch, whatever others do meanwhile.
  * 3. At most `parallel` requests are under way. With one, a single destination gets the lines in order.
  * 4. It is full with more batches than parallel: then the source waits for on_room. What one read of the source brings is
  *    taken whole. */
@@ -36,8 +36,8 @@ struct poster_config {
 };
 
 struct poster_numbers {
-    uint64_t lines, batches, failures,
-        refused; /* lines and batches answered well, tries that failed, batches left out */
+    uint64_t lines, batches;    /* answered well */
+    uint64_t failures, refused; /* tries that failed; lines left out */
 };
 
 struct poster *poster_new(const struct poster_config *config, uint64_t cursor);

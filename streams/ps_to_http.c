@@ -17,7 +17,7 @@ static const struct option_row option_rows[] = {
     STREAM_OPTIONS("the stream that is read", "the longest line that is taken"),
     {.name = "destination",
         .type = OPTION_STRING,
-        .help = "URLs that lines are posted to, in turn; with %s in it a URL gets one line a request"},
+        .help = HTTP_POOL_URLS_HELP "a %s in the target stands for a line, escaped: then a request has one"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
         .help = "sent as Authorization: Bearer to each"},
@@ -69,7 +69,8 @@ static const struct option_row option_rows[] = {
     {.name = "skip_refused",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "leave out what is answered with 4xx, instead of trying it until it is taken"},
+        .help = "leave out each line that is answered with 400, 413 or 422, instead of trying it until it is "
+                "taken"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -382,7 +383,7 @@ static void register_stats(struct program *p)
         {"lines_delivered", "Lines that were answered well", read_lines},
         {"batches_delivered", "Requests that were answered well", read_batches},
         {"tries_failed", "Requests that were not", read_failures},
-        {"batches_refused", "Batches that were left out because the destination refused them", read_refused},
+        {"lines_refused", "Lines that were left out because the destination refused them", read_refused},
     };
     stats_gauge(
         daemon_stats(p->daemon), "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);

@@ -213,9 +213,61 @@ class ToStrangers(Base):
         p.stop()
         p = self.post("--batch=1", "--skip_refused", "--port=0", port=False).wait_ready()
         wait_until(lambda: self.server.lines() == self.sent()[:3] + self.sent()[4:], "the others")
-        self.assertEqual(p.stats()["batches_refused"], 1)
+        self.assertEqual(p.stats()["lines_refused"], 1)
         self.assertIn("left out", p.log)
         p.stop()
+
+    def test_only_what_blames_the_line_leaves_it_out(self):
+        """A mistyped address or token does not: that would lose the stream."""
+        self.server.mood = 404
+        self.publish(5)
+        p = self.post("--skip_refused", "--timeout=10m", "--port=0", port=False).wait_listening()
+        for status in (404, 401, 403, 405):
+            self.server.mood = status
+            said = b"/in?x=1 answered %d" % status
+            wait_until(lambda: said in p.get("/health").body, lambda: p.get("/health").text)
+        self.server.mood = 200
+        wait_until(lambda: self.server.lines() == self.sent(), "all to arrive")
+        wait_until(lambda: p.stats()["lines_delivered"] == 5, "it to be known")
+        self.assertEqual(p.stats()["lines_refused"], 0)
+        p.stop()
+
+    def test_the_line_that_is_refused_is_found_in_its_batch(self):
+        sink, wrong, tries = Sink(self), (0, 57, 58, 299), []
+
+        def behave(body):
+            lines = body.splitlines()
+            if not any(b'{"n":%d}' % n in lines for n in wrong):
+                return 200
+            tries.append(lines)
+            return (400, 413, 422)[len(tries) % 3]
+        sink.behave = behave
+        self.publish(300)
+        p = self.to_http("--destination", sink.url, "--state", self.path("state"), "--batch=100", "--skip_refused",
+                         "--timeout=10m", "--port=0", port=False).wait_ready()
+        rest = [line for n, line in enumerate(self.sent()) if n not in wrong]
+        wait_until(lambda: sink.messages() == rest and p.stats()["lines_refused"] == 4, lambda: p.log)
+        self.assertLessEqual(len(tries), 4 * 8, "halving, not one by one")
+        self.assertEqual(p.stats()["tries_failed"], len(tries))
+        end = sum(len(line) + 1 for line in self.sent())
+        self.assertEqual(p.stats()["offset_bytes"], end)
+
+        def left_out():
+            return [line for line in p.log.splitlines() if "left out" in line]
+        wait_until(lambda: len(left_out()) == 4, lambda: p.log)
+        for n, line in zip(wrong, left_out()):
+            begin = sum(len(x) + 1 for x in self.sent()[:n])
+            self.assertIn("from=%d to=%d" % (begin, begin + len(self.sent()[n]) + 1), line)
+            self.assertIn('no {\\"n\\":%d}/' % n, line)
+        p.stop()
+
+    def test_urls_are_separated_as_help_says(self):
+        for name, others in (("ps_to_http", ["--state=x"]), ("queue_to_http", [])):
+            told = b" ".join(self.run_program(name, "--help").stdout.split())
+            self.assertIn(b"several separated by spaces or commas", told, name)
+            for urls in ("http://a/,http://b/", "http://a/ http://b/"):
+                done = self.run_program(name, "--destination=" + urls, "--check-config", *others)
+                self.assertEqual(done.returncode, 0, (name, urls, done))
 
     def test_what_is_no_answer_is_asked_again_after_a_while(self):
         asked, servers = {302: [], 408: []}, {302: self.server, 408: Server(self)}
