@@ -116,6 +116,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (c->timed_out)
         kill(-c->pid, SIGKILL); /* whoever of its group heeded no SIGTERM */
     struct command_result result = {.end = WIFSIGNALED(status) ? COMMAND_SIGNALLED : COMMAND_EXITED,
+        .signalled = WIFSIGNALED(status),
         .code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};
     if (c->timed_out)
         result.end = COMMAND_TIMED_OUT;

@@ -26,6 +26,7 @@ enum command_end { COMMAND_EXITED, COMMAND_SIGNALLED, COMMAND_TIMED_OUT, COMMAND
 struct command_result {
     enum command_end end;
     int code;              /* exit status, signal, or errno */
+    bool signalled;        /* it is a signal: of COMMAND_TIMED_OUT it may be either */
     const char *last_line; /* of its output; "" when there was none */
     uint64_t hidden;       /* bytes of output beyond output_max */
 };

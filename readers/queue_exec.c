@@ -79,10 +79,12 @@ static void describe(const struct command_result *r, char *out, size_t size)
     static const char *const ways[] = {
         [COMMAND_EXITED] = "exit status",
         [COMMAND_SIGNALLED] = "killed by signal",
-        [COMMAND_TIMED_OUT] = "took too long: status",
+        [COMMAND_TIMED_OUT] = "took too long: exit status",
         [COMMAND_NOT_STARTED] = "cannot be started: errno",
     };
-    snprintf(out, size, "%s %d%s%.150s", ways[r->end], r->code, *r->last_line ? ": " : "", r->last_line);
+    bool too_long = r->end == COMMAND_TIMED_OUT && r->signalled;
+    const char *way = too_long ? "took too long: killed by signal" : ways[r->end];
+    snprintf(out, size, "%s %d%s%.150s", way, r->code, *r->last_line ? ": " : "", r->last_line);
 }
 
 static void on_end(const struct command_result *result, void *arg)

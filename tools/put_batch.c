@@ -156,12 +156,14 @@ static void tell(const struct put_batch *b, const struct reply *r)
         fprintf(stderr, "\nmillrace put: %s: %s\n", b->url, http_client_strerror(r->result));
 }
 
-/* False when there is no time for another. */
+/* False when there is no time for another. The last is made when the time is over, not before. */
 static bool try_again(const struct put_batch *b, struct tries *t, const struct reply *r)
 {
     usec_t wait = b->pool != NULL ? http_pool_wait(b->pool) : NO_ADDRESS_WAIT;
-    if (*b->config.stopped || clock_monotonic() + wait > t->end)
+    usec_t left = t->end - clock_monotonic();
+    if (*b->config.stopped || left <= 0)
         return false;
+    wait = wait < left ? wait : left;
     if (!t->told) {
         tell(b, r);
         fprintf(stderr, "millrace put: trying on\n");

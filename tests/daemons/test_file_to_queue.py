@@ -243,8 +243,10 @@ class Waiting(QueueTest):
         name = self.write("a", numbered(10))
         self.queue.stop()
         for args in ([name], ["--follow", "--producer=p", name]):
-            done = self.put("--timeout=300ms", *args)
+            began = time.monotonic()
+            done = self.put("--timeout=2s", *args)
             self.assertEqual(done.returncode, 75, done)
+            self.assertGreaterEqual(time.monotonic() - began, 2, "not before the time is over")
             self.assertIn(b"no progress within --timeout", done.stderr)
 
     def test_a_token(self):

@@ -110,7 +110,7 @@ class Faults(Exec):
         wait_until(lambda: self.read("pids").count(b"\n") >= 2, "it to be tried again")
         first = int(self.read("pids").split()[0])
         wait_until(lambda: is_gone(first), "what it started to be killed")
-        self.assertIn(b"took too long", daemon.get("/health").body)
+        self.assertIn(b"took too long: killed by signal 9", daemon.get("/health").body)
         os.unlink(hang)
         self.wait_empty()
         self.assertEqual(self.read(), b"0\n1\n2\n3\n4\n")
