@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEPARATORS ", \t"
+#define BLANKS " \t"
+#define SEPARATORS "," BLANKS
 /* What a hostile line may cost a pattern that backtracks. */
 #define MATCH_STEPS 100000
 
@@ -87,6 +88,47 @@ static const char *not_utf8(const struct line_filter_spec *spec)
     return NULL;
 }
 
+/* A comma without a name before or behind it: a name was left out, or an expansion was empty. */
+static bool lacks_name(const char *list)
+{
+    const char *at = list;
+    for (bool more = list != NULL && *list != '\0'; more; at++) {
+        size_t n = strcspn(at, ",");
+        if (strspn(at, BLANKS) >= n)
+            return true;
+        at += n;
+        more = *at == ',';
+    }
+    return false;
+}
+
+static bool is_among(const struct words *words, struct bytes text)
+{
+    for (size_t i = 0; i < words->n; i++)
+        if (bytes_equal(text, words->at[i]))
+            return true;
+    return false;
+}
+
+static int check_names(const struct line_filter_spec *spec, char *error)
+{
+    if (lacks_name(spec->drop) || lacks_name(spec->hash)) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s has an empty name: a comma too many",
+            lacks_name(spec->drop) ? "drop" : "hash");
+        return -1;
+    }
+    struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
+    size_t i = 0;
+    while (i < hash.n && !is_among(&drop, hash.at[i]))
+        i++;
+    if (i < hash.n)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s is to be both dropped and hashed", hash.at[i].ptr);
+    bool both = i < hash.n;
+    words_free(&drop);
+    words_free(&hash);
+    return both ? -1 : 0;
+}
+
 static int check_spec(const struct line_filter_spec *spec, char *error)
 {
     const char *foreign = not_utf8(spec);
@@ -94,6 +136,8 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
         snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is no UTF-8: nothing in JSON is so called", foreign);
         return -1;
     }
+    if (check_names(spec, error) != 0)
+        return -1;
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
     const char *why = NULL;
     if (conditions && spec->subject == NULL)
@@ -178,14 +222,6 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     }
     *out = buf_bytes(&f->text);
     return true;
-}
-
-static bool is_among(const struct words *words, struct bytes text)
-{
-    for (size_t i = 0; i < words->n; i++)
-        if (bytes_equal(text, words->at[i]))
-            return true;
-    return false;
 }
 
 /* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none

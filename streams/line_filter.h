@@ -41,8 +41,8 @@ enum line_filter_result {
 
 struct line_filter;
 
-/* NULL with the reason: a pattern that is none (and where), conditions without a subject, hash without a key, a text that is
- * no UTF-8: JSON is, so that a field so named would never be taken out. */
+/* NULL with the reason: a pattern that is none (and where), conditions without a subject, hash without a key, a field in both
+ * lists, an empty name between commas, a text that is no UTF-8: JSON is, so that a field so named would never be taken out. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
 /* `line` is without its LF. LINE_PASSED: what goes on is appended to *out, with an LF. Otherwise *out is as before. */

@@ -80,6 +80,55 @@ struct writer {
     uint64_t gaps, untimed;
 };
 
+/* The next conversion of `*format`, which moves behind it: a %, what stands before its letter, and the letter. */
+static struct bytes next_conversion(const char **format)
+{
+    const char *from = strchr(*format, '%');
+    if (from == NULL)
+        return BYTES_NONE;
+    const char *at = from + 1;
+    at += strspn(at, "_-0^#+");
+    at += strspn(at, "0123456789");
+    at += *at == 'E' || *at == 'O';
+    at += *at != '\0';
+    *format = at;
+    return bytes_of(from, (size_t)(at - from));
+}
+
+/* strftime leaves what it does not know as it stands. The format is the user's, and strftime reads no arguments by it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static bool is_known(struct bytes conversion)
+{
+    char *text = bytes_dup(conversion), made[256];
+    struct tm tm;
+    gmtime_r(&(time_t){0}, &tm);
+    size_t n = strftime(made, sizeof made, text, &tm);
+    bool same = bytes_equal(bytes_of(made, n), conversion);
+    free(text);
+    return !same;
+}
+#pragma GCC diagnostic pop
+
+/* The first, empty when there is none. */
+static struct bytes unknown_conversion(const char *format)
+{
+    struct bytes conversion;
+    while ((conversion = next_conversion(&format)).len > 0)
+        if (!is_known(conversion))
+            return conversion;
+    return BYTES_NONE;
+}
+
+static bool is_one_name(const char *format)
+{
+    struct bytes conversion;
+    while ((conversion = next_conversion(&format)).len > 0)
+        if (conversion.ptr[conversion.len - 1] != '%')
+            return false;
+    return true;
+}
+
 static int check(struct options *o, struct config_error *error)
 {
     const char *format = options_string(o, "filename_format");
@@ -89,6 +138,10 @@ static int check(struct options *o, struct config_error *error)
             "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
     if (format[strlen(format) - 1] == '/')
         return options_refuse(o, "filename_format", error, "it ends in /: that is no file");
+    struct bytes unknown = unknown_conversion(format);
+    if (unknown.len > 0)
+        return options_refuse(o, "filename_format", error,
+            "strftime knows no %.*s; a %% of the name itself is written %%%%", (int)unknown.len, unknown.ptr);
     return stream_program_check(o, error);
 }
 
@@ -354,6 +407,9 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
     event_add(w->ticker, &every);
     register_stats(w);
+    if (is_one_name(options_string(o, "filename_format")))
+        log_warn("filename_format has no conversion: all goes into one file, until SIGHUP begins another",
+            LOG_S("filename_format", options_string(o, "filename_format")));
     daemon_set_not_ready(d, "asking pubsub for the stream");
     return 0;
 }

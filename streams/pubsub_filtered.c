@@ -76,6 +76,10 @@ static int make_filter(
     char why[LINE_FILTER_ERROR_TEXT];
     const char *key_file = options_text(o, "hash_key_file");
     *key = NULL;
+    if (key_file != NULL && options_text(o, "hash") == NULL)
+        return options_refuse(o, "hash_key_file", error,
+            "no field is hashed with it: say which in hash, or leave the key out; as it is all would be "
+            "published in clear");
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
         return options_refuse(o, "hash_key_file", error, "%s", why);
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),

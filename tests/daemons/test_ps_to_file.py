@@ -111,6 +111,23 @@ class ByArrival(Base):
             wait_until(lambda: os.path.exists(self.path(compress, "s.ndjson.1.part")), "the next file")
             w.stop()
 
+    def test_the_order_of_names_is_not_the_stream_s_but_the_manifests_tell_it(self):
+        """As docs/stream-tools.md has it written."""
+        with open(os.path.join(harness.ROOT, "docs", "stream-tools.md")) as f:
+            command = next(line for line in f if line.startswith("    python3 -c") and "manifest" in line)
+        for compress in ("none", "gzip", "zstd"):
+            w = self.writer("--compress", compress, "--from=latest", name=compress + "/s.ndjson").wait_ready()
+            state, start = compress + "/.ps_to_file-s.json", len(self.stream())
+            for i in range(12):
+                self.publish(event(i))
+                self.wait_committed(state)
+                w.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: not self.committed(state)["files"], "the file to be finished")
+            w.stop()
+            self.assertEqual(len(self.files(compress + "/s.ndjson*")), 12)
+            done = subprocess.run(["sh", "-c", command], cwd=self.path(compress), capture_output=True, check=True)
+            self.assertEqual(done.stdout, self.stream()[start:], done)
+
     def test_names_follow_the_clock(self):
         w = self.writer(name="out/%Y/s-%Y%m%d-%H%M%S.ndjson").wait_ready()
         arrived = []
@@ -297,8 +314,19 @@ class Refused(Base):
 
     def test_settings(self):
         self.assertIn("filename_format", self.refused(78, name=""))
+        for conversion in ("%Q", "%_5EQ", "%"):
+            self.assertIn("strftime knows no %s;" % conversion, self.refused(78, name="s-%Y-%%" + conversion))
         self.assertIn("neither earliest", self.refused(78, "--from=yesterday"))
         self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
+
+    def test_a_name_that_no_time_changes_is_told(self):
+        for name in ("one.ndjson", "one-%%d.ndjson"):
+            w = self.writer(name=name).wait_ready()
+            self.assertIn("no conversion", w.log)
+            w.stop()
+        w = self.writer(name="%Y/%_m-%-d-%EY-%Oy.ndjson").wait_ready()
+        self.assertNotIn("no conversion", w.log)
+        w.stop()
 
     def test_a_second_writer(self):
         w = self.writer().wait_ready()

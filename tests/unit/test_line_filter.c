@@ -177,9 +177,11 @@ static void test_a_long_text(void **state)
 
 static void test_wrong_specs(void **state)
 {
-    static const struct line_filter_spec specs[] = {{.values = "x"}, {.subject = "x"}, {.hash = "x"},
-        {.subject = "x", .pattern = "a\xc3"}, {.subject = "x", .pattern = "\xff\xff"},
-        {.subject = "x", .pattern = "a\\C"}, {.subject = "x", .pattern = "(a"}};
+    const struct line_filter_spec specs[] = {{.values = "x"}, {.subject = "x"}, {.hash = "x"},
+        {.drop = "a,,b"}, {.drop = ",a"}, {.drop = "a , ,b"}, {.drop = "a,"}, {.drop = ","}, {.drop = " "},
+        {.drop = "a", .hash = "b,a", .key = key}, {.subject = "x", .pattern = "a\xc3"},
+        {.subject = "x", .pattern = "\xff\xff"}, {.subject = "x", .pattern = "a\\C"},
+        {.subject = "x", .pattern = "(a"}};
     char error[LINE_FILTER_ERROR_TEXT];
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
