@@ -54,6 +54,7 @@ enum http_refusal {
     HTTP_REFUSED_BODY_TOO_LARGE,
     HTTP_REFUSED_ENCODING,
     HTTP_REFUSED_EXPECTATION,
+    HTTP_REFUSED_CONTENT_ENCODING,
     HTTP_REFUSED_PARAMETER,
     HTTP_REFUSED_STRANGE_PARAMETER,
     HTTP_REFUSED_UNKNOWN,
@@ -116,6 +117,7 @@ struct http_request {
     size_t n_headers;
     size_t header_bytes; /* of names and values; of a chunked body also extensions and trailers */
     bool has_host, has_content_length, is_chunked, asks_close, expects_continue, expects_other;
+    bool is_encoded; /* a Content-Encoding but identity */
     struct buf path; /* decoded, NUL-terminated */
     struct url_query query;
     struct buf body;

@@ -188,6 +188,12 @@ static bool take_expect(struct http_conn *c, struct bytes value)
     return true;
 }
 
+static bool take_content_encoding(struct http_conn *c, struct bytes value)
+{
+    c->req.is_encoded |= value.len > 0 && !same_word(value, "identity");
+    return true;
+}
+
 /* The headers that the way of reading and answering depends on. */
 static bool note_header(struct http_conn *c, struct bytes name, struct bytes value)
 {
@@ -199,6 +205,7 @@ static bool note_header(struct http_conn *c, struct bytes name, struct bytes val
         [6] = {"Expect", take_expect},
         [10] = {"Connection", take_connection_words},
         [14] = {"Content-Length", take_length},
+        [16] = {"Content-Encoding", take_content_encoding},
         [17] = {"Transfer-Encoding", take_encoding},
     };
     if (name.len >= sizeof known / sizeof *known || !known[name.len].name ||
@@ -242,7 +249,9 @@ static void judge_headers(struct http_conn *c)
     http_route_find(req);
     if (req->refusal != HTTP_REFUSED_NOT)
         return;
-    if (c->body_left > http_route_max_body(req))
+    if (req->is_encoded && (req->endpoint->row->flags & HTTP_ROUTE_PLAIN_BODY))
+        refuse(c, HTTP_REFUSED_CONTENT_ENCODING);
+    else if (c->body_left > http_route_max_body(req))
         refuse(c, HTTP_REFUSED_BODY_TOO_LARGE);
     else if (req->expects_other)
         refuse(c, HTTP_REFUSED_EXPECTATION);
@@ -344,7 +353,7 @@ static void keep_lines(struct http_conn *c, size_t end)
     req->endpoint = NULL;
     req->keep_alive = !req->http10;
     req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
-    req->expects_continue = req->expects_other = false;
+    req->expects_continue = req->expects_other = req->is_encoded = false;
     for (; n < req->n_headers && req->headers[n].name < end; n++) {
         const struct http_header_span *h = &req->headers[n];
         req->header_bytes += h->name_len + h->value_len;

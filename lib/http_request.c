@@ -77,7 +77,7 @@ void http_request_begin(struct http_request *req)
     buf_clear(&req->path);
     req->is_head = req->http10 = req->keep_alive = req->has_body = false;
     req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
-    req->expects_continue = req->expects_other = false;
+    req->expects_continue = req->expects_other = req->is_encoded = false;
     req->endpoint = NULL;
     req->method = 0;
     req->allowed = 0;
@@ -214,11 +214,6 @@ bool http_param_u64(
         return true;
     if (bytes_to_u64(text, out) && *out >= min && *out <= max)
         return true;
-    if (max == UINT64_MAX) {
-        http_problem(req, 400, "bad-parameter", NULL, "%s must be a number, at least %llu", name,
-            (unsigned long long)min);
-        return false;
-    }
     http_problem(req, 400, "bad-parameter", NULL, "%s must be a number from %llu to %llu", name,
         (unsigned long long)min, (unsigned long long)max);
     return false;

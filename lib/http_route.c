@@ -364,6 +364,8 @@ static const struct {
     [HTTP_REFUSED_ENCODING] = {400, "bad-request", "the only Transfer-Encoding taken is chunked, in HTTP/1.1",
         NULL},
     [HTTP_REFUSED_EXPECTATION] = {417, "bad-request", "the only Expect taken is 100-continue", NULL},
+    [HTTP_REFUSED_CONTENT_ENCODING] = {415, "unsupported-encoding",
+        "the endpoint takes bodies with no Content-Encoding but identity", "send the body uncompressed"},
     [HTTP_REFUSED_PARAMETER] = {400, "bad-parameter", "a bad %-escape, or too many parameters, in the target",
         "write a percent sign as %25"},
     [HTTP_REFUSED_UNKNOWN] = {404, "not-found", "no such endpoint", "GET / lists the endpoints"},
@@ -427,6 +429,8 @@ void http_route_refuse(struct http_request *req)
     }
     if (why == HTTP_REFUSED_METHOD)
         add_allow(req);
+    if (why == HTTP_REFUSED_CONTENT_ENCODING)
+        http_add_header(req, "Accept-Encoding", "identity");
     if (why == HTTP_REFUSED_TOKEN)
         http_add_header(req, "WWW-Authenticate", "Bearer");
     http_problem(

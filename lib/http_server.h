@@ -66,6 +66,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
 #define HTTP_ROUTE_NO_HEAD 16    /* its GET does more than look, so HEAD gets 405 */
 #define HTTP_ROUTE_EVENTS 32     /* gives text/event-stream to who accepts it */
+#define HTTP_ROUTE_PLAIN_BODY 64 /* a body with a Content-Encoding but identity is refused unread, 415 */
 
 struct http_route {
     const char *path;

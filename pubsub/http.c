@@ -240,18 +240,20 @@ static void pub_gone(struct http_request *req, void *arg)
 /* producer, mark and next: all three or none. False when that was answered. */
 static bool read_marks(struct http_request *req, struct stream_marks *marks)
 {
-    *marks = (struct stream_marks){0};
+    char name[NAME_MAX_BYTES + 1];
     struct bytes value;
+    *marks = (struct stream_marks){0};
     int given = http_param(req, "producer", &marks->producer) + http_param(req, "mark", &value) +
                 http_param(req, "next", &value);
     if (given == 0)
         return true;
-    if (given != 3 || !bytes_is_name(marks->producer)) {
+    if (given != 3) {
         http_problem(req, 400, "bad-parameter", "producer=NAME&mark=A&next=B, all three or none",
             "producer, mark and next do not go together");
         return false;
     }
-    if (!http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
+    if (!http_param_name(req, "producer", NULL, name) ||
+        !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
         !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
         return false;
     if (marks->mark < marks->next)
@@ -401,6 +403,7 @@ void app_check_drained(struct app *app)
 const struct http_route app_routes[] = {
     {.path = "/pub",
         .methods = HTTP_POST_,
+        .flags = HTTP_ROUTE_PLAIN_BODY,
         .handler = handle_pub,
         .params = "stream producer mark next",
         .help = "POST lines to stream= (default); producer=, mark=, next="},

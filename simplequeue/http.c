@@ -181,8 +181,8 @@ void pending_free_spare(struct app *app)
 const struct http_route app_routes[] = {
     BITLYS("/put", HTTP_ROUTE_NO_HEAD, http_put, "queue data delay " MARKS,
         "put one message: ?data= or the body, ?delay="),
-    BITLYS("/mput", HTTP_ROUTE_NO_HEAD, http_mput, "queue data separator delay " MARKS,
-        "put messages: ?separator=&delay="),
+    BITLYS("/mput", HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PLAIN_BODY, http_mput,
+        "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
     BITLYS("/get", HTTP_ROUTE_NO_HEAD, http_get, "queue", "take one message"),
     BITLYS(
         "/mget", HTTP_ROUTE_NO_HEAD, http_mget, "queue items separator", "take messages: ?items=&separator="),

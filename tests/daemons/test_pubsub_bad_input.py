@@ -42,6 +42,19 @@ PUBLISHES = [
     ("stream=t&producer=p&mark=5&next=6", (409, "mark-conflict")),
 ]
 
+NOT_TOGETHER = "producer, mark and next do not go together"
+NO_NUMBER = " must be a number from 0 to 18446744073709551615"
+
+# what follows /pub?stream=t& -> what the refusal says
+TEXTS = [
+    ("producer=p", NOT_TOGETHER), ("mark=0&next=1", NOT_TOGETHER), ("producer=a%2fb&mark=0", NOT_TOGETHER),
+    ("producer=a%2fb&mark=0&next=1", "producer is not a name"), ("producer=&mark=0&next=1", "producer is not a name"),
+    ("producer=p&mark=x&next=1", "mark" + NO_NUMBER),
+    ("producer=p&mark=0&next=18446744073709551616", "next" + NO_NUMBER),
+    ("producer=p&mark=99999999999999999999999&next=1", "mark" + NO_NUMBER),
+    ("producer=p&mark=0&next=18446744073709551616x", "next" + NO_NUMBER),
+]
+
 # The stream holds b"one\ntwo\nthree\n". from -> status and code, or the text.
 CURSORS = [
     ("earliest", b"one\ntwo\nthree\n"), ("latest", b""), ("0", b"one\ntwo\nthree\n"), ("4", b"two\nthree\n"), ("8", b"three\n"),
@@ -100,6 +113,48 @@ class BadInput(PubsubTest):
         for target, answer in PUBLISHES:
             with self.subTest(target):
                 self.assertEqual(self.problem(request(self.url, "POST", "/pub?" + target, b"line\n")), answer)
+
+    def test_texts_of_refusals(self):
+        self.pubsub()
+        for target, detail in TEXTS:
+            with self.subTest(target):
+                problem = self.assertProblem(request(self.url, "POST", "/pub?stream=t&" + target, b"line\n"), 400, "bad-parameter")
+                self.assertEqual(problem["detail"], detail)
+
+    def test_encoded_bodies(self):
+        """Refused before the body is read, and nothing of it is stored; identity is no encoding."""
+        self.pubsub()
+        for encoding in ("gzip", "br", "GZIP", "identity, gzip", "x"):
+            with self.subTest(encoding):
+                c = harness.connect(self.url)
+                self.addCleanup(c.close)
+                c.putrequest("POST", "/pub?stream=t")
+                c.putheader("Content-Encoding", encoding)
+                c.putheader("Content-Length", "1000")
+                c.endheaders()
+                r = c.getresponse()
+                reply = harness.Reply(r.status, r.headers, r.read())
+                self.assertIn("uncompressed", self.assertProblem(reply, 415, "unsupported-encoding")["hint"])
+                self.assertEqual(reply.header("Accept-Encoding"), "identity")
+        self.assertProblem(self.sub(stream="t"), 404, "unknown-stream")
+        for n, encoding in enumerate(("identity", "Identity", "")):
+            with self.subTest(encoding):
+                body = b"line %d\n" % n
+                reply = request(self.url, "POST", "/pub?stream=t", body, {"Content-Encoding": encoding})
+                self.assertEqual(reply.status, 200, reply)
+        self.assertEqual(self.sub(stream="t").body, b"line 0\nline 1\nline 2\n")
+
+    def test_encoding_on_a_connection_that_stays(self):
+        """A head that begins as the one before did is read only where it differs."""
+        self.pubsub()
+        c = harness.connect(self.url)
+        self.addCleanup(c.close)
+        for encoding, status in (({}, 200), ({"Content-Encoding": "gzip"}, 415), ({}, 200), ({"Content-Encoding": "gzip"}, 415)):
+            c.request("POST", "/pub?stream=t", b"line\n", encoding)
+            r = c.getresponse()
+            self.assertEqual(r.status, status)
+            r.read()
+        self.assertEqual(self.sub(stream="t").body, b"line\n" * 2)
 
     def test_cursors(self):
         self.pubsub()

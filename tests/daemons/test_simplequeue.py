@@ -71,6 +71,14 @@ class Everywhere:
         self.assertRegex(one.header("X-Millrace-Queue-Id"), "^[0-9a-f]{32}$")
         self.assertEqual(q.stats()["queues"]["default"]["next_id"], "5")
 
+    def test_encoded_bodies_are_not_split(self):
+        q = self.queue()
+        refused = self.expect(q.post("/mput", b"a\nb", headers={"Content-Encoding": "gzip"}), 415, "unsupported-encoding")
+        self.assertIn("uncompressed", refused.json()["hint"])
+        self.expect(q.post("/mput", b"a\nb", headers={"Content-Encoding": "identity"}), 200)
+        self.expect(q.post("/put", b"c\nd", headers={"Content-Encoding": "gzip"}), 200)
+        self.assertEqual([m for _, _, m in self.reserve(q, "items=9")[1]], [b"a", b"b", b"c\nd"])
+
     def test_named_queues_are_apart(self):
         q = self.queue("--max-queues=2")
         q.post("/put?queue=a", b"in a")
