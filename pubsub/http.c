@@ -104,7 +104,9 @@ static const struct {
         "marks are never forgotten: reuse producer names", "the stream knows as many producers as it may"},
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish less at a time", "more than one publish may hold"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too much is waiting to be committed"},
-    [JOURNAL_LATCHED] = {503, "storage-failed", "look at the disk, then restart the daemon",
+    [JOURNAL_LATCHED] = {503, "storage-failed",
+        "look at the disk, then restart the daemon; what was refused may be there then or not: with marks a "
+        "retry is stored once",
         "a write or a sync failed; nothing more is written"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };

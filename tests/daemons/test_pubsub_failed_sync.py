@@ -41,7 +41,7 @@ class FailedSync(PubsubTest):
                            "--streams=s,other", listen=self.url,
                            env={"MILLRACE_IO_LOG": self.log, "MILLRACE_IO_FAIL": self.fault}).wait_ready()
 
-    def fail(self, paths):
+    def fail_syncs(self, paths):
         """From now on no sync of such a path succeeds."""
         self.write("fault.new", paths)
         os.rename(self.path("fault.new"), self.fault)
@@ -52,7 +52,7 @@ class FailedSync(PubsubTest):
             p.start()
         wait_until(lambda: min(p.acknowledged for p in publishers) > 20 or not all(p.is_alive() for p in publishers),
                    "lines to be acknowledged")
-        self.fail("/streams/s/")
+        self.fail_syncs("/streams/s/")
         for p in publishers:
             p.join()
             self.assertProblem(p.refusal, 503, "storage-failed")
@@ -67,7 +67,8 @@ class FailedSync(PubsubTest):
         """For good: also when syncs would succeed again."""
         for _ in range(2):
             for p in publishers:
-                self.assertProblem(p.publish(p.acknowledged), 503, "storage-failed")
+                hint = self.assertProblem(p.publish(p.acknowledged), 503, "storage-failed")["hint"]
+                self.assertIn("may be there then or not: with marks a retry is stored once", hint)
             status, text = self.health()
             self.assertEqual(status, 503)
             self.assertIn("storage failed", text)
@@ -137,7 +138,7 @@ class FailedSync(PubsubTest):
     def test_of_a_stream_that_is_being_made(self):
         """It is not made, and the answer tells why; the next publish tries again, and is as safe as any."""
         d = self.begin("0")
-        self.fail("/streams/new")
+        self.fail_syncs("/streams/new")
         for _ in range(2):
             reply = self.pub(b"refused\n", stream="new")
             self.assertEqual(reply.status, 503)
@@ -155,7 +156,7 @@ class FailedSync(PubsubTest):
         self.pub(b"one\ntwo\n")
         move = lambda from_: request(self.url, "POST", "/cursors?stream=s&name=c&from=%d" % from_)
         self.assertEqual(move(4).status, 200)
-        self.fail("/cursors")
+        self.fail_syncs("/cursors")
         for _ in range(2):
             self.assertProblem(move(8), 503, "storage-failed")
             self.assertEqual(self.health()[0], 503)
