@@ -2,7 +2,8 @@
  *
  * What a connection past the limit gets depends on its request, so up to OVER_LIMIT_MAX of them are read like any other: a
  * head and no body, for LINGER_TIME at most, and then it closes. Each is refused when its head is there (http_route.c), and
- * costs what a head may take until then. More of them are told at once, by what has come, and keep nothing.
+ * costs what a head may take until then. For one more the oldest gives way that has sent nothing yet, so that silence takes no
+ * place from others; when there is none, it is itself told at once. Who is told at once is told by what has come, and keeps nothing.
  */
 #include "http_internal.h"
 #include "http_socket.h"
@@ -66,7 +67,7 @@ static bool begins_events(const struct http_server *s, struct bytes head)
 }
 
 /* What has come is read, or closing would take the reply back. */
-static void refuse_at_once(struct http_server *s, int fd)
+static void tell_at_once(struct http_server *s, int fd)
 {
     char room[512];
     ssize_t n = recv(fd, s->read_buffer, HTTP_READ_SIZE, 0);
@@ -74,14 +75,38 @@ static void refuse_at_once(struct http_server *s, int fd)
     if (n > 0 && begins_events(s, bytes_of(s->read_buffer, (size_t)n)))
         text = bytes_of(come_back, sizeof come_back - 1);
     (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL);
-    close(fd);
+}
+
+/* They have all come in the last seconds, so they are near the end of the list. */
+static struct http_conn *find_oldest_silent(const struct http_server *s)
+{
+    struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list), *oldest = NULL;
+    for (size_t left = s->n_over_limit; c && left > 0; c = TAILQ_PREV(c, http_conn_list, link)) {
+        left -= c->over_limit;
+        if (c->over_limit && c->moved == 0)
+            oldest = c;
+    }
+    return oldest;
+}
+
+static bool make_place(struct http_server *s)
+{
+    if (s->n_over_limit < OVER_LIMIT_MAX)
+        return true;
+    struct http_conn *c = find_oldest_silent(s);
+    if (!c)
+        return false;
+    tell_at_once(s, c->fd);
+    http_conn_free(c);
+    return true;
 }
 
 void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_room)
 {
     stats_add(s->refused, 1);
-    if (!has_room || s->n_over_limit >= OVER_LIMIT_MAX) {
-        refuse_at_once(s, fd);
+    if (!has_room || !make_place(s)) {
+        tell_at_once(s, fd);
+        close(fd);
         return;
     }
     http_socket_set_up(fd);

@@ -562,6 +562,26 @@ class Limits(Probe):
             self.assertEqual(c.reply()[0], 503)
         self.assertEqual(self.held_metric(held[0]) - before, 310)
 
+    def test_who_is_silent_past_the_limit_takes_no_place_from_others(self):
+        self.probe(max_connections=2)
+        held = [self.client().send(get("/ping")) for _ in range(2)]
+        for c in held:
+            self.assertEqual(c.reply()[2], b"OK")
+        for _ in range(10):
+            before = self.held_metric(held[0])
+            silent = [self.client() for _ in range(64)]
+            wait_until(lambda: self.held_metric(held[0]) == before + 64, "all to be there")
+            began, c = time.monotonic(), self.client()
+            wait_until(lambda: self.held_metric(held[0]) == before + 65, "one more")
+            told = c.send(get("/events", "Accept: text/event-stream")).to_end()
+            took = time.monotonic() - began
+            for s in silent:
+                self.assertEqual(s.reply()[0], 503)
+                s.close()
+            if took < 1:  # else its own two seconds may have passed
+                break
+        self.come_back(told)
+
     def test_a_server_without_routes_tells_those_too(self):
         """As most readers are. Past its descriptors at once: more come together than may be read."""
         self.probe(descriptors=64, no_routes=1)
