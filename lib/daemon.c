@@ -430,6 +430,7 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         .summary = spec->summary,
         .operands = spec->operands,
         .more = endpoints,
+        .sections = spec->sections,
         .rows = {daemon_rows(spec->default_port, rows), spec->options, NULL}};
     struct options *o;
     int status = EX_OK;

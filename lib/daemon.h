@@ -38,6 +38,7 @@ struct daemon_spec {
     const char *summary;              /* one line */
     const char *operands;             /* NULL: none */
     const struct option_row *options; /* its own settings, ended by a row whose name is NULL; may be NULL */
+    const char *sections;             /* of options_spec */
     int default_port; /* of --port; 0 takes a free one; -1: no HTTP server unless --port is given */
     const struct http_route *routes; /* handlers get the ctx that start returned; may be NULL */
     /* More checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error filled. */

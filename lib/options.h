@@ -67,6 +67,7 @@ struct options_spec {
     const char *summary;  /* one line for --help */
     const char *operands; /* for --help, "FILE..."; NULL: operands are refused */
     const char *more;     /* the end of --help, whole lines; NULL: nothing */
+    const char *sections; /* a kind of sections of the file that --check-config prints too; NULL: none */
     const struct option_row
         *rows[OPTIONS_MAX_TABLES]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
 };

@@ -94,6 +94,12 @@ void options_print_help(const struct options *o, struct buf *out)
         buf_printf(out, "\n%s", spec->more);
 }
 
+static void pad_to_source(struct buf *out, size_t start)
+{
+    while (out->len - start < HELP_COLUMN + 6)
+        buf_append_char(out, ' ');
+}
+
 void options_print_settings(const struct options *o, struct buf *out)
 {
     for (size_t i = 0; i < o->n_values; i++) {
@@ -102,16 +108,37 @@ void options_print_settings(const struct options *o, struct buf *out)
         if (v->row->flags & OPTION_COMMAND_LINE)
             continue;
         buf_printf(out, "%s = %s", v->row->name, v->is_set ? v->text : "");
-        while (out->len - start < HELP_COLUMN + 6)
-            buf_append_char(out, ' ');
+        pad_to_source(out, start);
         buf_printf(out, " ; %s\n", v->is_set ? v->source : "unset");
     }
+}
+
+static void print_section(const struct config *c, const struct config_section *s, struct buf *out)
+{
+    buf_printf(out, "[%s %s]\n", s->kind, s->name);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct config_entry *e = &s->entries[i];
+        size_t start = out->len;
+        buf_printf(out, "%s = %s", e->key, e->value);
+        pad_to_source(out, start);
+        buf_printf(out, " ; %s:%d\n", c->path, e->line);
+    }
+}
+
+static void print_sections(const struct options *o, const char *kind, struct buf *out)
+{
+    const struct config *c = options_config(o);
+    for (size_t i = 0; c != NULL && i < c->n_sections; i++)
+        if (strcmp(c->sections[i].kind, kind) == 0)
+            print_section(c, &c->sections[i], out);
 }
 
 void options_show_settings(const struct options *o)
 {
     struct buf out = {0};
     options_print_settings(o, &out);
+    if (o->spec->sections != NULL)
+        print_sections(o, o->spec->sections, &out);
     fwrite(out.ptr, 1, out.len, stdout);
     fflush(stdout);
     buf_free(&out);

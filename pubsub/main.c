@@ -215,6 +215,7 @@ int main(int argc, char **argv)
         .name = "pubsub",
         .summary = "named streams of lines: published once, read by anyone from any point",
         .options = settings_rows,
+        .sections = "stream",
         .default_port = PORT_PUBSUB,
         .routes = app_routes,
         .check = settings_check,

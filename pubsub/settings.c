@@ -64,7 +64,8 @@ const struct option_row settings_rows[] = {
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "with more files a stream takes no lines (503); 0: the disk's own limit"},
+        .help = "with more files a stream takes no lines (503), at least 3 segment_bytes; 0: the disk's own "
+                "limit"},
     {.name = "max_cursors",
         .type = OPTION_INT,
         .fallback = "256",

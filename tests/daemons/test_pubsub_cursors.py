@@ -170,6 +170,18 @@ class Retention(CursorTest):
             self.assertEqual(run.returncode, 78, text)
             self.assertIn(complaint, run.stderr)
 
+    def test_check_config_prints_what_streams_have_of_their_own(self):
+        config = self.write("p.conf", "[pubsub]\nretain_bytes = 2G\n[stream s]\nretain_bytes = 1G\nretain_age = 3d\n"
+                                      "[total u]\nkey = u\n[stream raw*]\ndisk_limit = 4G\n")
+        run = self.run_program("pubsub", "--data-dir=x", "--check-config", "--config=" + config)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        printed = [line.split() for line in run.stdout.decode().splitlines()]
+        at = printed.index(["[stream", "s]"])
+        source = lambda line: [";", "%s:%d" % (config, line)]
+        self.assertEqual(printed[at:], [["[stream", "s]"], ["retain_bytes", "=", "1G"] + source(4), ["retain_age", "=", "3d"] + source(5),
+                                        ["[stream", "raw*]"], ["disk_limit", "=", "4G"] + source(9)])
+        self.assertIn(["retain_bytes", "=", "2G"] + source(2), printed[:at])
+
     def test_at_the_disk_limit_publishers_wait_for_the_cursor(self):
         self.pubsub("--retain-bytes=128K", "--disk-limit=512K", sync="0")
         self.assertEqual(self.pub(b"first\n", producer="w", mark=0, next=1).status, 200)
