@@ -293,6 +293,11 @@ void log_tail_close(struct log_tail **tp)
     *tp = NULL;
 }
 
+uint64_t log_tail_base(const struct log_tail *t)
+{
+    return t->place.base;
+}
+
 uint64_t log_tail_offset(const struct log_tail *t)
 {
     return t->place.base + (t->source != NULL ? line_source_offset(t->source) : 0);

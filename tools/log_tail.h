@@ -50,6 +50,8 @@ enum log_tail_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);
 /* 0; 1: the log is not made again yet, ask later; -1 with the reason. */
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT]);
+/* Where the file that it is in begins. */
+uint64_t log_tail_base(const struct log_tail *t);
 /* Behind the last line given. */
 uint64_t log_tail_offset(const struct log_tail *t);
 

@@ -11,6 +11,7 @@
 #include "pipeline.h"
 #include "progress.h"
 #include "put_batch.h"
+#include "put_rejects.h"
 #include "tools.h"
 #include "url.h"
 
@@ -47,6 +48,11 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .help =
             "with --follow: where it keeps which file it is in (default: .FILE.PRODUCER beside the file)"},
+    {.name = "rejects",
+        .type = OPTION_STRING,
+        .help = "the file that lines are appended to which the queue refuses for themselves (over its "
+                "max_message); "
+                "unset: the first one ends it"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
@@ -74,6 +80,7 @@ static const struct option_row rows[] = {
 
 struct file_count {
     const char *name;
+    uint64_t base;  /* where it begins in the input */
     uint64_t lines; /* in batches, sent or not */
     bool whole;     /* read to its end */
 };
@@ -94,6 +101,7 @@ struct put {
     size_t n_files;
     int idle_status; /* of what was flushed while the input was idle */
     struct progress progress;
+    struct put_rejects *rejects; /* NULL: none are kept */
 };
 
 static volatile sig_atomic_t stopped;
@@ -196,6 +204,30 @@ static void tell_unfinished(const struct put *p, const char *name)
             strcmp(name, "-") == 0 ? "standard input" : name);
 }
 
+/* The file under way, or one before it that has lines in the batch. */
+static const struct file_count *file_at(const struct put *p, uint64_t start)
+{
+    size_t i = p->n_files;
+    while (i > 1 && p->files[i - 1].base > start)
+        i--;
+    return &p->files[i - 1];
+}
+
+static int refused(const struct put_batch_refusal *refusal, void *arg)
+{
+    struct put *p = arg;
+    const struct file_count *f = file_at(p, refusal->start);
+    struct put_reject reject = {.line = refusal->line,
+        .why = refusal->why,
+        .file = strcmp(f->name, "-") == 0 ? "standard input" : f->name,
+        .offset = refusal->start - f->base};
+    if (p->rejects != NULL)
+        return put_rejects_add(p->rejects, &reject, clock_monotonic());
+    put_reject_tell(&reject);
+    fprintf(stderr, "millrace put: --rejects=FILE would keep it there and go on\n");
+    return EX_DATAERR;
+}
+
 static int put_lines(struct put *p, struct line_source *s, const char *name)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
@@ -218,7 +250,7 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
 static void begin_file(struct put *p, const char *name)
 {
     p->files = mem_realloc(p->files, (p->n_files + 1) * sizeof *p->files);
-    p->files[p->n_files++] = (struct file_count){.name = name};
+    p->files[p->n_files++] = (struct file_count){.name = name, .base = p->base};
 }
 
 static int put_file(struct put *p, const char *name)
@@ -285,6 +317,7 @@ static int next_file(struct put *p, struct log_tail *t)
         return complain(error, EX_IOERR);
     if (rc > 0)
         sleep_for(FOLLOW_POLL);
+    p->files[0].base = log_tail_base(t);
     return status;
 }
 
@@ -302,6 +335,7 @@ static int follow_on(struct put *p, struct log_tail *t)
         case LOG_TAIL_WAIT:
             status = flush(p);
             show(p, log_tail_offset(t), false);
+            put_rejects_tell(p->rejects, clock_monotonic(), false);
             sleep_for(FOLLOW_POLL);
             break;
         case LOG_TAIL_OVER:
@@ -346,6 +380,7 @@ static int follow(struct put *p, const char *path)
             path);
     put_batch_begin_at(p->batch, log_tail_offset(t));
     begin_file(p, path);
+    p->files[0].base = log_tail_base(t);
     int status = follow_on(p, t);
     log_tail_close(&t);
     return status;
@@ -370,7 +405,7 @@ static void summary(struct put *p)
 static void tell_posted(const struct put *p)
 {
     struct put_batch_numbers n = put_batch_numbers(p->batch);
-    uint64_t left = n.posted + n.duplicates;
+    uint64_t left = n.posted + n.duplicates + n.refused;
     fprintf(stderr, "millrace put: posted by this run: %s", left == 0 ? "nothing" : "");
     for (size_t i = 0; left > 0 && i < p->n_files; i++) {
         const struct file_count *f = &p->files[i];
@@ -455,6 +490,7 @@ static struct put_batch *make_batch(struct put *p, const char *token)
         .queue = options_string(o, "queue"),
         .producer = options_string(o, "producer"),
         .auth_token = token,
+        .refused = refused,
         .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
         .stopped = &stopped});
 }
@@ -469,12 +505,19 @@ static int put_with(const struct options *o)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
         return complain(error.text, EX_CONFIG);
+    if (options_string(o, "rejects") != NULL &&
+        (p.rejects = put_rejects_open(options_string(o, "rejects"))) == NULL) {
+        free(token);
+        return EX_CANTCREAT;
+    }
     pace_init(&p.pace, (uint64_t)options_int(o, "rate"));
     if (pace_most(&p.pace) < p.batch_lines)
         p.batch_lines = pace_most(&p.pace);
     catch_signals();
     p.batch = make_batch(&p, token);
     status = put_all(&p);
+    put_rejects_tell(p.rejects, clock_monotonic(), true);
+    put_rejects_free(&p.rejects);
     put_batch_free(&p.batch);
     free(p.files);
     pipeline_close(&p.pipeline);

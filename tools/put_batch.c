@@ -15,13 +15,19 @@
     (200 * USEC_PER_MSEC)  /* nobody says where the queue is: a pipeline that is starting will */
 #define WATCH_EVERY 100000 /* microseconds */
 
+/* Of a line in the input. */
+struct place {
+    uint64_t start, end;
+};
+
 struct put_batch {
     struct put_batch_config config;
     struct event_base *base;
-    struct http_pool *pool; /* of one: the mark is there. NULL: not yet, or the URL is none */
-    char *url;              /* the pool's */
-    struct buf body, ends;  /* the lines, and where each ends in the input */
-    size_t lines;
+    struct http_pool *pool;  /* of one: the mark is there. NULL: not yet, or the URL is none */
+    char *url;               /* the pool's */
+    struct buf body, places; /* the lines, and a struct place of each */
+    size_t lines,
+        most; /* most: lines in a request, fewer than all while a line that is too long is looked for */
     uint64_t mark, next; /* offsets of its first byte and behind its last */
     uint64_t resume;     /* lines that end at or before this offset are stored already */
     struct put_batch_numbers numbers;
@@ -106,16 +112,39 @@ static void append_name(struct buf *target, const char *parameter, const char *n
     url_encode(bytes_str(name), target);
 }
 
-static void send_once(struct put_batch *b, struct reply *r)
+static const struct place *places(const struct put_batch *b)
+{
+    return (const struct place *)(const void *)b->places.ptr;
+}
+
+/* What goes into the next request: the first lines, up to `next`. */
+struct part {
+    struct bytes body;
+    size_t lines;
+    uint64_t next;
+};
+
+static struct part next_part(const struct put_batch *b)
+{
+    if (b->lines <= b->most)
+        return (struct part){buf_bytes(&b->body), b->lines, b->next};
+    const char *end = b->body.ptr;
+    for (size_t i = 0; i < b->most; i++)
+        end = (const char *)memchr(end, '\n', (size_t)(b->body.ptr + b->body.len - end)) + 1;
+    return (struct part){
+        bytes_of(b->body.ptr, (size_t)(end - b->body.ptr)), b->most, places(b)[b->most - 1].end};
+}
+
+static void send_once(struct put_batch *b, const struct part *part, struct reply *r)
 {
     struct buf target = {0};
     append_name(&target, "/mput?separator=%0A&queue=", b->config.queue);
     if (b->config.producer != NULL) {
         append_name(&target, "&producer=", b->config.producer);
-        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, b->mark, b->next);
+        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, b->mark, part->next);
     }
     buf_append_char(&target, '\0');
-    call(b, "POST", &target, buf_bytes(&b->body), r);
+    call(b, "POST", &target, part->body, r);
     buf_free(&target);
 }
 
@@ -227,7 +256,7 @@ static void clear(struct put_batch *b)
     b->mark = b->next;
     b->lines = 0;
     buf_clear(&b->body);
-    buf_clear(&b->ends);
+    buf_clear(&b->places);
 }
 
 void put_batch_begin_at(struct put_batch *b, uint64_t offset)
@@ -237,6 +266,7 @@ void put_batch_begin_at(struct put_batch *b, uint64_t offset)
 
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
 {
+    struct place place = {b->next, end};
     b->next = end;
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
         line.len--;
@@ -246,64 +276,113 @@ void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
         return;
     buf_append_bytes(&b->body, line);
     buf_append_char(&b->body, '\n');
-    buf_append(&b->ends, &end, sizeof end);
+    buf_append(&b->places, &place, sizeof place);
     b->lines++;
+}
+
+/* The first n lines and `bytes` bytes. */
+static void drop(struct put_batch *b, size_t n, size_t bytes)
+{
+    size_t of_places = n * sizeof(struct place);
+    b->body.len -= bytes;
+    memmove(b->body.ptr, b->body.ptr + bytes, b->body.len);
+    b->places.len -= of_places;
+    memmove(b->places.ptr, b->places.ptr + of_places, b->places.len);
+    b->lines -= n;
 }
 
 /* Drops the lines that end at or before `resume`. */
 static void cut(struct put_batch *b)
 {
-    const uint64_t *at = (const uint64_t *)(const void *)b->ends.ptr;
     size_t dropped = 0;
     const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
-    while (dropped < b->lines && at[dropped] <= b->resume) {
+    while (dropped < b->lines && places(b)[dropped].end <= b->resume) {
         from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
         dropped++;
     }
-    b->body.len = (size_t)(end - from);
-    memmove(b->body.ptr, from, b->body.len);
-    b->ends.len -= dropped * sizeof *at;
-    memmove(b->ends.ptr, b->ends.ptr + dropped * sizeof *at, b->ends.len);
+    drop(b, dropped, (size_t)(from - b->body.ptr));
     b->numbers.duplicates += dropped;
-    b->lines -= dropped;
     b->mark = b->resume;
 }
 
-enum sent { SENT_DONE, SENT_CUT, SENT_AGAIN, SENT_FAILED };
+/* SENT_CUT: the mark is inside the part; what is behind it is missing. SENT_REFUSED: for what it holds. */
+enum sent { SENT_DONE, SENT_CUT, SENT_AGAIN, SENT_REFUSED, SENT_FAILED };
 
-/* What the answer makes of it. SENT_CUT: the mark is inside the batch; what is behind it is missing. */
-static enum sent judge(struct put_batch *b, const struct reply *r)
+static enum sent judge(struct put_batch *b, const struct part *part, const struct reply *r)
 {
-    if (r->result == HTTP_CLIENT_OK && r->status == 200) {
-        *(r->duplicate ? &b->numbers.duplicates : &b->numbers.posted) += b->lines;
+    if (r->result == HTTP_CLIENT_OK && r->status == 200)
         return SENT_DONE;
-    }
     if (b->config.producer != NULL && r->status == 409 && mark_in(buf_bytes(&r->body), &b->resume) &&
-        b->resume > b->mark && b->resume < b->next)
+        b->resume > b->mark && b->resume < part->next)
         return SENT_CUT;
+    if (r->result == HTTP_CLIENT_OK && r->status == 413 && part->lines > 0)
+        return SENT_REFUSED;
     bool harmless = b->config.producer != NULL && r->result != HTTP_CLIENT_OK;
     return harmless || was_not_taken(b, r) ? SENT_AGAIN : SENT_FAILED;
+}
+
+static void part_is_stored(struct put_batch *b, const struct part *part, const struct reply *r)
+{
+    *(r->duplicate ? &b->numbers.duplicates : &b->numbers.posted) += part->lines;
+    drop(b, part->lines, part->body.len);
+    b->mark = part->next;
+    b->most *= b->most <= b->lines ? 2 : 1;
+}
+
+/* A part is halved; of one line it is told, and the mark passes it with what comes next. */
+static int part_is_refused(struct put_batch *b, const struct part *part, const struct reply *r)
+{
+    if (part->lines > 1) {
+        b->most = part->lines / 2;
+        return 0;
+    }
+    const struct put_batch_refusal refusal = {.line = bytes_of(part->body.ptr, part->body.len - 1),
+        .why = buf_bytes(&r->body),
+        .start = places(b)->start};
+    int status = b->config.refused(&refusal, b->config.arg);
+    if (status == 0) {
+        b->numbers.refused++;
+        drop(b, 1, part->body.len);
+    }
+    return status;
+}
+
+static int give_up_part(struct put_batch *b, enum sent sent, const struct reply *r)
+{
+    if (sent == SENT_AGAIN)
+        return give_up(b, r, why_no_more(b));
+    return give_up(b, r, r->status != 0 ? "refused" : "perhaps stored; with --producer it could be repeated");
+}
+
+/* Once. 0: done, or to be tried again. */
+static int send_part(struct put_batch *b, struct tries *tries)
+{
+    const struct part part = next_part(b);
+    struct reply r;
+    int status = 0;
+    send_once(b, &part, &r);
+    enum sent sent = judge(b, &part, &r);
+    if (sent == SENT_DONE)
+        part_is_stored(b, &part, &r);
+    else if (sent == SENT_CUT)
+        cut(b);
+    else if (sent == SENT_REFUSED)
+        status = part_is_refused(b, &part, &r);
+    else if (sent == SENT_FAILED || !try_again(b, tries, &r))
+        status = give_up_part(b, sent, &r);
+    if (sent != SENT_AGAIN)
+        *tries = tries_of(b);
+    buf_free(&r.body);
+    return status;
 }
 
 int put_batch_flush(struct put_batch *b)
 {
     struct tries tries = tries_of(b);
     int status = 0;
-    bool under_way = b->lines > 0 || (b->config.producer != NULL && b->next > b->mark);
-    while (under_way) {
-        struct reply r;
-        send_once(b, &r);
-        enum sent sent = judge(b, &r);
-        under_way = sent == SENT_CUT || (sent == SENT_AGAIN && try_again(b, &tries, &r));
-        if (sent == SENT_CUT)
-            cut(b);
-        else if (!under_way && sent == SENT_AGAIN)
-            status = give_up(b, &r, why_no_more(b));
-        else if (sent == SENT_FAILED)
-            status = give_up(
-                b, &r, r.status != 0 ? "refused" : "perhaps stored; with --producer it could be repeated");
-        buf_free(&r.body);
-    }
+    b->most = SIZE_MAX / 2;
+    while (status == 0 && (b->lines > 0 || (b->config.producer != NULL && b->next > b->mark)))
+        status = send_part(b, &tries);
     if (status == 0)
         clear(b);
     return status;
@@ -341,7 +420,7 @@ void put_batch_free(struct put_batch **bp)
     event_base_free(b->base);
     free(b->url);
     buf_free(&b->body);
-    buf_free(&b->ends);
+    buf_free(&b->places);
     free(b);
     *bp = NULL;
 }

@@ -4,6 +4,9 @@
  * batch can be sent again after any trouble, and what was cut off can go on from the mark. Without one only what was surely
  * not taken is tried again.
  *
+ * What the queue refuses with 413 is sent again in ever smaller parts, until what it refuses is one line: that one is refused
+ * for itself. refused() says what becomes of it; the mark has not passed it then.
+ *
  * It blocks: for programs that do nothing else. What waits for a queue that is away says so once, and ends soon after *stopped is
  * set: what is under way then has PUT_BATCH_PARTING to be answered. */
 #ifndef MILLRACE_PUT_BATCH_H
@@ -18,6 +21,13 @@
 
 struct put_batch;
 
+/* A line that the queue refuses for itself, without its LF; it begins at `start` in the input. `why`: what the queue answered. All is
+ * borrowed. */
+struct put_batch_refusal {
+    struct bytes line, why;
+    uint64_t start;
+};
+
 struct put_batch_config {
     /* Where the queue is, asked again before each try: a pipeline that was started again may have other ports. The text
      * lives until the next call. */
@@ -25,7 +35,9 @@ struct put_batch_config {
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
     const char *auth_token;       /* NULL: none */
-    usec_t timeout;               /* without progress; 0: it goes on trying */
+    /* 0: it is kept elsewhere, durably, and the rest goes on; else an exit status, after saying why. */
+    int (*refused)(const struct put_batch_refusal *refusal, void *arg);
+    usec_t timeout; /* without progress; 0: it goes on trying */
     const volatile sig_atomic_t *stopped;
 };
 
@@ -45,7 +57,7 @@ size_t put_batch_bytes(const struct put_batch *b);
 int put_batch_flush(struct put_batch *b);
 
 struct put_batch_numbers {
-    uint64_t posted, duplicates; /* lines */
+    uint64_t posted, duplicates, refused; /* lines */
 };
 struct put_batch_numbers put_batch_numbers(const struct put_batch *b);
 

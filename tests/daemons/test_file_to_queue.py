@@ -263,6 +263,110 @@ class Waiting(QueueTest):
         self.assertEqual(self.put("--queue-url=nonsense://", self.write("a", "x\n")).returncode, 64)
 
 
+class Refused(QueueTest):
+    """Lines that the queue refuses for themselves: with --rejects they are kept, and hold nothing up."""
+    LONGEST = 1000
+
+    def start_queue(self, port):
+        self.queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never", "--address=127.0.0.1",
+                                "--port", port, "--max-message=%d" % self.LONGEST, port=False)
+
+    def text(self, n, long):
+        """n lines of which those numbered in `long` are too long; they, and the others."""
+        lines = [b"%d" % i + (b"x" * self.LONGEST if i in long else b"") for i in range(n)]
+        kept = [line for line in lines if len(line) > self.LONGEST]
+        return b"".join(line + b"\n" for line in lines), kept, [line for line in lines if len(line) <= self.LONGEST]
+
+    def kept(self):
+        return harness.read_file(self.path("rejects")).splitlines()
+
+    def put_aside(self, *args, **kw):
+        return self.put("--rejects", self.path("rejects"), *args, **kw)
+
+    def test_they_are_kept_and_the_rest_is_put(self):
+        text, long, short = self.text(3000, {0, 7, 8, 1999, 2000, 2999})
+        name = self.write("a", text)
+        for args in ([name], ["--batch=7", "--producer=q", name], ["--producer=p", name]):
+            before = self.depth()
+            done = self.put_aside(*args)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(self.stored()[before:], short)
+            self.assertEqual(self.kept(), long)
+            self.assertIn(b"refuses the line at byte 0 of %s (1001 bytes)" % name.encode(), done.stderr)
+            self.assertIn(b"6 lines that the queue refuses are in", done.stderr)
+            os.unlink(self.path("rejects"))
+        self.assertEqual(self.mark(), len(text))
+        self.assertEqual(self.put_aside("--producer=p", name).returncode, 0)
+        self.assertEqual(self.kept(), [], "all was put")
+
+    def test_without_a_file_for_them_the_first_ends_it_and_is_named(self):
+        text, long, short = self.text(100, {50, 60})
+        first, second = self.write("a", numbered(3)), self.write("b", text)
+        done = self.put("--producer=p", first, second)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"refuses the line at byte %d of %s (1002 bytes)" % (text.index(b"50x"), second.encode()), done.stderr)
+        self.assertIn(b"--rejects=FILE", done.stderr)
+        self.assertIn(b"all 3 lines of %s, the first 50 lines of %s" % (first.encode(), second.encode()), done.stderr)
+        self.assertEqual(self.stored(), numbered(3).splitlines() + short[:50])
+        self.assertEqual(self.put_aside("--producer=p", first, second).returncode, 0)
+        self.assertEqual(self.stored(), numbered(3).splitlines() + short)
+        self.assertEqual(self.kept(), long)
+
+    def test_a_followed_log_goes_on_behind_them(self):
+        text, long, short = self.text(300, {3, 4, 250})
+        log = self.write("access.log", text[:2000])
+        p = self.begin("--follow", "--producer=p", "--rejects", self.path("rejects"), log)
+        with open(log, "ab") as f:
+            f.write(text[2000:])
+        wait_until(lambda: self.mark() == len(text), "all to be put, or kept")
+        os.rename(log, log + ".1")
+        wait_until(lambda: os.stat(self.write("clock", "")).st_mtime_ns > os.stat(log + ".1").st_mtime_ns,
+                   "the file system's clock to have gone on")
+        self.write("access.log", text)
+        wait_until(lambda: self.mark() == 2 * len(text), "the next log likewise")
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        self.assertEqual((self.stored(), self.kept()), (short + short, long + long))
+        done = self.put("--follow", "--producer=p", self.write("access.log", text + b"y" * 1001 + b"\n"))
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"refuses the line at byte %d of %s (1001 bytes)" % (len(text), log.encode()), done.stderr)
+
+    def test_killed_at_random_none_is_missing_and_the_others_are_there_once(self):
+        random = harness.seeded()
+        text, long, short = self.text(5000, set(random.sample(range(5000), 100)))
+        name = self.write("a", text)
+        for _ in range(harness.rounds(5)):
+            before = self.mark()
+            p = self.begin("--producer=p", "--batch=200", "--rejects", self.path("rejects"), name)
+            wait_until(lambda: self.mark() > before or p.poll() is not None, "some progress")
+            p.kill()
+            p.wait()
+        done = self.put_aside("--producer=p", "--batch=200", name)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored(), short)
+        kept = [line for line in self.kept() if line in set(long)]  # what was cut off in the middle is there again
+        self.assertEqual(sorted(set(kept)), sorted(long))
+
+    def test_half_a_line_that_a_crash_left_is_ended(self):
+        text, long, _ = self.text(5, {2})
+        self.write("rejects", "half")
+        self.assertEqual(self.put_aside(self.write("a", text)).returncode, 0)
+        self.assertEqual(self.kept(), [b"half", *long])
+
+    def test_requests_that_the_server_does_not_take(self):
+        """It refuses these before it has read them: they are too long as a whole, or for one line."""
+        self.queue = self.start("simplequeue", "--max-body=64K")
+        long = b"y" * 100000
+        done = self.put_aside("--producer=p", "--batch=100000",
+                              self.write("a", numbered(9000) + long + b"\n" + numbered(9000, 9000)))
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertEqual((self.stored(), self.kept()), (numbered(18000).splitlines(), [long]))
+
+    def test_a_file_that_cannot_be_made(self):
+        done = self.put("--rejects", self.path("none", "rejects"), self.write("a", numbered(3)))
+        self.assertEqual((done.returncode, self.depth()), (73, 0), done)
+
+
 class Follow(QueueTest):
     def setUp(self):
         super().setUp()

@@ -1,0 +1,35 @@
+/* put_rejects: a file of lines that could not be put.
+ *
+ * 1. A line that was added is on disk when put_rejects_add returns, and so may the position then pass it. After a crash it may be added
+ *    once more, never be missing.
+ * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
+ * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing.
+ *
+ * Told on standard error: the first at once, the others as a number, at most once a minute. */
+#ifndef MILLRACE_PUT_REJECTS_H
+#define MILLRACE_PUT_REJECTS_H
+
+#include "bytes.h"
+#include "clock.h"
+
+#define PUT_REJECTS_TELL_EVERY (60 * USEC_PER_SEC)
+
+struct put_rejects;
+
+struct put_reject {
+    struct bytes line, why; /* without LF; what the queue answered */
+    const char *file;       /* where it stands */
+    uint64_t offset;        /* in that file's unpacked bytes */
+};
+
+/* The file is made if there is none. NULL after saying why on standard error. */
+struct put_rejects *put_rejects_open(const char *path);
+void put_rejects_free(struct put_rejects **r);
+/* 0, or an exit status after saying why. */
+int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now);
+/* What was not told yet, when it is time, or in any case with `last`. NULL: there are none. */
+void put_rejects_tell(struct put_rejects *r, usec_t now, bool last);
+/* One line, which file, where, and why. */
+void put_reject_tell(const struct put_reject *reject);
+
+#endif
