@@ -103,22 +103,6 @@ static void halve(struct batch *b)
     b->due = rest->due = 0;
 }
 
-static void refused(struct batch *b, const struct http_reply_view *reply)
-{
-    char why[200];
-    b->poster->numbers.failures++;
-    if (b->n_lines > 1) {
-        halve(b);
-        return;
-    }
-    http_pool_describe(reply, why, sizeof why);
-    log_warn("left out what the destination refuses", LOG_S("destination", http_pool_host_url(b->host)),
-        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("why", why));
-    set_trouble(b->poster, "");
-    b->poster->numbers.refused++;
-    b->state = DONE;
-}
-
 static void delivered(struct batch *b)
 {
     struct poster *p = b->poster;
@@ -145,6 +129,29 @@ static void failed(struct batch *b, enum http_client_result result, int status)
     else
         snprintf(text, sizeof text, "%.200s: %s", url, http_client_strerror(result));
     set_trouble(p, text);
+}
+
+static void refused(struct batch *b, const struct http_reply_view *reply)
+{
+    struct poster *p = b->poster;
+    char why[200];
+    p->numbers.failures++;
+    if (b->n_lines > 1) {
+        halve(b);
+        return;
+    }
+    if (p->config.on_refused != NULL && !p->config.on_refused(buf_bytes(&b->lines), p->config.arg)) {
+        b->state = WAITING;
+        b->due = clock_monotonic() + REFUSED_AGAIN;
+        set_trouble(p, "a line that is refused cannot be stored");
+        return;
+    }
+    http_pool_describe(reply, why, sizeof why);
+    log_warn("left out what the destination refuses", LOG_S("destination", http_pool_host_url(b->host)),
+        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("why", why));
+    set_trouble(p, "");
+    p->numbers.refused++;
+    b->state = DONE;
 }
 
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)

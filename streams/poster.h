@@ -29,6 +29,9 @@ struct poster_config {
     size_t parallel;
     usec_t gather; /* how long lines may wait for their batch to be full; 0: they go at once */
     bool skip_refused;
+    /* Told of a line, with its LF, before it is left out; false: it cannot be yet, and is tried again a second later. May be
+     * NULL. */
+    bool (*on_refused)(struct bytes line, void *arg);
     const char *content_type;     /* borrowed */
     void (*on_room)(void *arg);   /* it is not full any more */
     void (*on_change)(void *arg); /* trouble came, changed or went; the cursor moved */

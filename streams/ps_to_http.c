@@ -1,6 +1,7 @@
 /* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
 #include "archive_state.h"
 #include "http_client.h"
+#include "io.h"
 #include "log.h"
 #include "poster.h"
 #include "republish.h"
@@ -9,8 +10,10 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
@@ -71,6 +74,9 @@ static const struct option_row option_rows[] = {
         .fallback = "false",
         .help = "leave out each line that is answered with 400, 413 or 422, instead of trying it until it is "
                 "taken"},
+    {.name = "rejects",
+        .type = OPTION_STRING,
+        .help = "with skip_refused: the file that such lines are appended to"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -103,6 +109,7 @@ struct program {
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used: there are no files */
     const char *state_path;
+    const char *rejects; /* NULL: such lines are only logged */
     struct event *committer;
     bool state_found; /* by this start, or stored since */
     bool state_failed;
@@ -137,6 +144,8 @@ static int check_destination(struct options *o, struct config_error *error)
     if (options_text(o, "state") == NULL)
         return options_refuse(o, "state", error,
             "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
+    if (options_text(o, "rejects") != NULL && !options_bool(o, "skip_refused"))
+        return options_refuse(o, "rejects", error, "nothing is left out without skip_refused");
     if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
         return options_refuse(o, "content_type", error, "it is no header");
     return 0;
@@ -267,6 +276,36 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     poster_pass_over(p->poster, after);
 }
 
+/* A write that fails leaves nothing of the line. */
+static int append_line(const char *path, struct bytes line)
+{
+    struct stat st;
+    int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (fd < 0)
+        return -1;
+    int rc = fstat(fd, &st);
+    if (rc == 0 && (io_write_all(fd, line.ptr, line.len, st.st_size) != 0 || io->fdatasync(fd) != 0 ||
+                       io_settle_name(path) != 0)) {
+        int saved = errno;
+        io->ftruncate(fd, st.st_size);
+        errno = saved;
+        rc = -1;
+    }
+    int saved = errno;
+    io->close(fd);
+    errno = saved;
+    return rc;
+}
+
+static bool on_refused(struct bytes line, void *arg)
+{
+    const char *path = ((struct program *)arg)->rejects;
+    bool stored = append_line(path, line) == 0;
+    if (!stored)
+        log_warn("cannot store a line that is refused", LOG_S("file", path), LOG_S("why", strerror(errno)));
+    return stored;
+}
+
 static int read_state(struct program *p, struct options *o, struct config_error *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
@@ -312,6 +351,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
         why, sizeof why);
     free(token);
     http_pool_register_stats(p->pool, daemon_stats(p->daemon));
+    p->rejects = options_text(o, "rejects");
     p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
                                .pool = p->pool,
                                .get = is_get(o),
@@ -320,6 +360,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                .parallel = (size_t)options_int(o, "parallel"),
                                .gather = options_int(o, "gather") * USEC_PER_MSEC,
                                .skip_refused = options_bool(o, "skip_refused"),
+                               .on_refused = p->rejects != NULL ? on_refused : NULL,
                                .content_type = options_string(o, "content_type"),
                                .on_room = on_room,
                                .on_change = on_change,

@@ -261,6 +261,19 @@ class ToStrangers(Base):
             self.assertIn('no {\\"n\\":%d}/' % n, line)
         p.stop()
 
+    def test_lines_that_are_refused_are_kept(self):
+        """And not left out while they cannot be."""
+        self.server.mood = lambda body: 422 if b'{"n":3}' in body or b'{"n":7}' in body else 200
+        self.publish(10)
+        p = self.post("--skip_refused", "--rejects", self.path("later/rejects"), "--timeout=10m", "--port=0",
+                      port=False).wait_listening()
+        wait_until(lambda: b"cannot be stored" in p.get("/health").body, lambda: p.log)
+        os.mkdir(self.path("later"))
+        rest = [line for n, line in enumerate(self.sent()) if n not in (3, 7)]
+        wait_until(lambda: self.server.lines() == rest and p.stats()["lines_refused"] == 2, lambda: p.log)
+        self.assertEqual(harness.read_file(self.path("later/rejects")), b'{"n":3}\n{"n":7}\n')
+        p.stop()
+
     def test_urls_are_separated_as_help_says(self):
         for name, others in (("ps_to_http", ["--state=x"]), ("queue_to_http", [])):
             told = b" ".join(self.run_program(name, "--help").stdout.split())
@@ -375,6 +388,7 @@ class ToStrangers(Base):
                           "a GET without the line would take it for delivered")
         self.assertIn("no header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
         self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
+        self.assertIn("without skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
         self.assertIn("say where:", refused("--to_queue=q"))
         self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
