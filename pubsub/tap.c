@@ -88,7 +88,7 @@ static void begin_again(struct tapped *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
     buf_clear(&d->cut);
-    stats_add(d->tap->gaps, edges != NULL);
+    stats_add(d->tap->gaps, edges != NULL && d->tap->n_pipes > 0);
     if (edges)
         d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
     else
@@ -241,8 +241,8 @@ static void register_numbers(struct tap *t)
     t->bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
     t->dropped = stats_counter(
         s, "tap_dropped_total", NULL, "Messages that nng dropped for a peer that did not keep up, at least");
-    t->gaps =
-        stats_counter(s, "tap_gaps_total", NULL, "Runs of lines that were gone before the tap had read them");
+    t->gaps = stats_counter(s, "tap_gaps_total", NULL,
+        "Runs of lines that were gone before the tap had read them, while it had peers");
     stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", count_peers, t);
 }
 

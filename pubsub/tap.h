@@ -7,7 +7,8 @@
  * 1. Only committed lines are repeated, those of one stream in their order.
  * 2. Streams are repeated from their end at the start on, those made later from offset 0.
  * 3. tap_dropped_total counts what nng has dropped for its peers: at least so many, since what is in its buffers may go
- *    either way. What retention or a hole took before the tap had read it counts as a gap.
+ *    either way. What retention or a hole took before the tap had read it counts as a gap, while
+ *    somebody is connected: else nobody missed it.
  *
  * The loop thread only; nng's own threads send.
  */

@@ -134,6 +134,17 @@ class Tap(PubsubTest):
                 waiting.discard(topic)
         self.assertGreater(max(begins.values()), 0, "the peer sees by the offset that something is missing")
 
+    def test_no_gap_is_counted_while_nobody_listens(self):
+        """Each publish is more than a segment, so retention is at work whenever the tap begins with a stream."""
+        p = self.tapped("--segment-bytes=64K", "--retain-bytes=64K", "--max-body=4M")
+        block = b"".join(b"%d %s\n" % (i, b"y" * 1000) for i in range(500))
+        for name in ("new%d" % i for i in range(30)):
+            for _ in range(4):
+                self.assertEqual(self.pub(block, stream=name).status, 200)
+            wait_until(lambda: next(s for s in p.get("/streams").json()["streams"] if s["name"] == name)["earliest"] != "0",
+                       "retention to have been there")
+            self.assertEqual(self.stat("tap_gaps_total"), 0, name)
+
     def counted(self, p):
         """Clients as every place tells them that does."""
         published = harness.request(self.url, "POST", "/pub", b"x\n").text
