@@ -1,5 +1,7 @@
 #include "io.h"
 
+#include "io_kernel_sync.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,6 +29,11 @@ const struct io_ops io_system = {
     .unlink = unlink,
     .mkdir = mkdir,
     .close = close,
+    .sync_open = io_kernel_sync_open,
+    .sync_begin = io_kernel_sync_begin,
+    .sync_is_over = io_kernel_sync_is_over,
+    .sync_end = io_kernel_sync_end,
+    .sync_close = io_kernel_sync_close,
 };
 
 const struct io_ops *io = &io_system;

@@ -7,7 +7,9 @@
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -15,6 +17,14 @@
  * what is known of it, is for the daemon's user and group, not for everybody on the host. What is made to be read by
  * others (archives, files of streams) has the usual 0666. */
 #define IO_PRIVATE_MODE 0640
+
+/* For syncs that the kernel makes while the caller goes on (Linux: aio), one at a time. */
+struct io_kernel_sync {
+    unsigned long context; /* the kernel's */
+    int wake;              /* an eventfd, counted up whenever one is over */
+    int fd;                /* what is being synced, and a number: for a table of tests */
+    uint64_t number;
+};
 
 struct io_ops {
     int (*open)(const char *path, int flags, mode_t mode);
@@ -29,6 +39,13 @@ struct io_ops {
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);
+    /* sync_begin: 0, or -1: nothing was begun. It covers what was written before. sync_end waits until it is over, and
+     * returns what fdatasync would have. sync_is_over: sync_end will not wait. sync_close: with none under way. */
+    int (*sync_open)(struct io_kernel_sync *s, int wake);
+    int (*sync_begin)(struct io_kernel_sync *s, int fd);
+    bool (*sync_is_over)(struct io_kernel_sync *s);
+    int (*sync_end)(struct io_kernel_sync *s);
+    void (*sync_close)(struct io_kernel_sync *s);
 };
 
 extern const struct io_ops io_system;

@@ -53,6 +53,10 @@
  * commit, not one for each append. Where a turn brings much, every 256 KiB of it are written on their own, so that the
  * first are being synced while the rest is written.
  *
+ * With sync_ms 0 and a wake_fd, journal_set_poll makes a commit of under 64 KiB itself, one at a time, and leaves the sync to the
+ * kernel, which wakes the owner when that is done: no thread is woken in between. The committers do what is more than that
+ * (journal_kernel.c).
+ *
  * A committer that had something to do again soon after it had nothing stays awake for up to 200 us the next times, unless the
  * process may run on one processor only: waking it would take about as long.
  */
@@ -96,6 +100,7 @@ struct journal_set_config {
     size_t max_pending; /* bytes of appends not yet committed; 0: 64 MiB */
     void (*notify)(void *arg); /* from the threads, and from the owner's calls; see above */
     void *notify_arg;
+    int wake_fd; /* an eventfd that the owner waits for as it does for `notify`; 0: none. The kernel may count it up: see above */
 };
 
 struct journal_set *journal_set_new(const struct journal_set_config *config);

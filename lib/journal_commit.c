@@ -27,17 +27,6 @@ size_t journal_batch_full = (size_t)256 << 10;
 size_t journal_gather_most = (size_t)64 << 10;
 usec_t journal_owner_patience = 2 * USEC_PER_MSEC;
 
-void set_wait_for_sync(struct journal_set *set)
-{
-    pthread_mutex_lock(&set->lock);
-    while (set->syncing) {
-        set->writer_waits = true;
-        pthread_cond_wait(&set->synced, &set->lock);
-    }
-    set->writer_waits = false;
-    pthread_mutex_unlock(&set->lock);
-}
-
 static struct timespec monotonic_at(usec_t t)
 {
     return (struct timespec){.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
@@ -63,6 +52,13 @@ static bool may_write(const struct journal_set *set)
 {
     bool spaced = set->config.sync_ms > 0;
     return set->dirty && !set->writing && !(spaced && set->syncing) && !can_wait(set);
+}
+
+/* Under the lock: whether there is something to be synced for a committer. */
+static bool may_sync(const struct journal_set *set)
+{
+    bool waits_for_kernel = set->kernel.batch && !set->kernel.taken && (set->hurry || set->written);
+    return waits_for_kernel || (set->written && !set->syncing);
 }
 
 /* Under the lock: whether this committer will be called soon, by all that it knows. */
@@ -109,7 +105,7 @@ static bool wait_for_work(struct committer *c)
     usec_t idle_since = 0, now;
     for (;;) {
         now = clock_monotonic();
-        if (may_write(set) && (set->hurry || set->stop || now >= set->not_before))
+        if (may_sync(set) || (may_write(set) && (set->hurry || set->stop || now >= set->not_before)))
             break;
         if (set->stop && !set->dirty)
             return false;
@@ -125,7 +121,7 @@ static bool wait_for_work(struct committer *c)
 struct committer *set_committer_to_call(struct journal_set *set)
 {
     struct committer *c = set->latest_idle;
-    if (!may_write(set) || !c)
+    if (!c || !(may_write(set) || may_sync(set)))
         return NULL;
     if (!c->idle)
         c = c == set->committers ? set->committers + 1 : set->committers;
@@ -169,8 +165,7 @@ static struct batch *take_dirty(struct journal_set *set)
     return first;
 }
 
-/* Under the lock, with the turn to write. */
-static void write_what_is_pending(struct journal_set *set)
+void set_write_pending(struct journal_set *set)
 {
     struct batch *first = take_dirty(set), *last = NULL;
     pthread_mutex_unlock(&set->lock);
@@ -185,8 +180,7 @@ static void write_what_is_pending(struct journal_set *set)
     set->written_tail = &last->next;
 }
 
-/* Under the lock: the first batch of those that wait for their sync. */
-static struct batch *take_written(struct journal_set *set)
+struct batch *set_take_written(struct journal_set *set)
 {
     struct batch *b = set->written;
     set->written = b->next;
@@ -196,8 +190,7 @@ static struct batch *take_written(struct journal_set *set)
     return b;
 }
 
-/* Under the lock; whether nothing waited for the owner before. */
-static bool hand_back(struct journal_set *set, struct batch *b)
+bool set_hand_back(struct journal_set *set, struct batch *b)
 {
     if (b->result != JOURNAL_OK)
         b->journal->halted = true;
@@ -208,24 +201,63 @@ static bool hand_back(struct journal_set *set, struct batch *b)
     return was_empty;
 }
 
+void set_end_syncing(struct journal_set *set)
+{
+    set->syncing = false;
+    if (set->writer_waits)
+        pthread_cond_signal(&set->synced);
+}
+
+/* Under the lock, which is free meanwhile, with the turn to sync. */
+static struct batch *sync_one(struct journal_set *set)
+{
+    if (set->kernel.batch)
+        return kernel_wait(set);
+    struct batch *b = set_take_written(set);
+    pthread_mutex_unlock(&set->lock);
+    writer_sync(b);
+    pthread_mutex_lock(&set->lock);
+    return b;
+}
+
 /* Under the lock, with the turn to sync; whether that goes on. From its handing back on the batch and, unless the owner appends again, its
  * journal are the owner's; so in the same step the turn ends if nothing more lies on set->written. */
 static bool sync_first(struct journal_set *set)
 {
-    struct batch *b = take_written(set);
-    pthread_mutex_unlock(&set->lock);
-    writer_sync(b);
-    pthread_mutex_lock(&set->lock);
-    bool was_empty = hand_back(set, b);
+    bool was_empty = set_hand_back(set, sync_one(set));
     bool more = set->written != NULL;
-    set->syncing = more;
-    if (!more && set->writer_waits)
-        pthread_cond_signal(&set->synced);
+    if (!more)
+        set_end_syncing(set);
     pthread_mutex_unlock(&set->lock);
     if (was_empty)
         set->config.notify(set->config.notify_arg);
     pthread_mutex_lock(&set->lock);
     return more;
+}
+
+void set_wait_for_sync(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    while (set->syncing) {
+        bool mine = kernel_take_over(set);
+        set->writer_waits = !mine;
+        if (!mine)
+            pthread_cond_wait(&set->synced, &set->lock);
+        while (mine)
+            mine = sync_first(set);
+    }
+    set->writer_waits = false;
+    pthread_mutex_unlock(&set->lock);
+}
+
+/* Under the lock. */
+static bool take_turn_to_sync(struct journal_set *set)
+{
+    if (!may_sync(set))
+        return false;
+    set->syncing = true;
+    (void)kernel_take_over(set);
+    return true;
 }
 
 void committer_call(struct committer *c)
@@ -236,19 +268,25 @@ void committer_call(struct committer *c)
     pthread_cond_signal(&c->wake);
 }
 
+/* Under the lock. */
+static void write_in_turn(struct journal_set *set)
+{
+    set->writing = true;
+    if (set->config.sync_ms > 0)
+        set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
+    set_write_pending(set);
+    set->writing = false;
+}
+
 void *committer_main(void *arg)
 {
     struct committer *c = arg;
     struct journal_set *set = c->set;
     pthread_mutex_lock(&set->lock);
     while (wait_for_work(c)) {
-        set->writing = true;
-        if (set->config.sync_ms > 0)
-            set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
-        write_what_is_pending(set);
-        set->writing = false;
-        bool mine = !set->syncing && set->written;
-        set->syncing = set->syncing || mine;
+        if (may_write(set))
+            write_in_turn(set);
+        bool mine = take_turn_to_sync(set);
         committer_call(set_committer_to_call(set));
         while (mine)
             mine = sync_first(set);
@@ -297,9 +335,9 @@ void owner_write(struct journal_set *set)
     bool mine = all_only_copy(set);
     pthread_mutex_lock(&set->lock);
     if (mine)
-        write_what_is_pending(set);
+        set_write_pending(set);
     while (set->written)
-        hand_back(set, take_written(set));
+        set_hand_back(set, set_take_written(set));
     set->writing = false;
     committer_call(set_committer_to_call(set));
     pthread_mutex_unlock(&set->lock);

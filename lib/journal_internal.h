@@ -12,6 +12,7 @@
 #ifndef MILLRACE_JOURNAL_INTERNAL_H
 #define MILLRACE_JOURNAL_INTERNAL_H
 
+#include "io.h"
 #include "journal.h"
 #include "journal_format.h"
 
@@ -362,6 +363,22 @@ void scrub_run(struct job *job);
 void scrub_deliver(struct job *job);
 void scrub_forget(struct journal *j); /* it is being closed */
 
+/* What a sync that begins now covers, of its journal's newest file. */
+struct cover {
+    uint64_t end, position;
+};
+
+/* journal_kernel.c: commits that the owner writes and the kernel syncs */
+struct kernel {
+    struct io_kernel_sync io;
+    bool open;
+    bool usable;         /* owner only: nothing was refused so far */
+    struct batch *batch; /* under the lock: being synced; NULL: none */
+    bool taken;          /* under the lock: somebody is ending it */
+    struct cover covers;
+    unsigned slow; /* owner only: writes that took long, in a row */
+};
+
 struct journal_set {
     struct journal_set_config config;
     struct scrub scrub;
@@ -397,6 +414,7 @@ struct journal_set {
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
     uint64_t syncs;
+    struct kernel kernel;
     struct journal *to_fill, **to_fill_tail;
     pthread_cond_t fills; /* for the filler */
     pthread_t reader, filler;
@@ -439,10 +457,36 @@ static inline bool set_never_syncs(const struct journal_set *set)
     return set->config.sync_ms == JOURNAL_SYNC_NEVER;
 }
 
+/* Under the lock, with the turn to write, and free meanwhile: what is pending is written and lies on set->written. */
+void set_write_pending(struct journal_set *set);
+/* Under the lock: the first batch of those that wait for their sync. */
+struct batch *set_take_written(struct journal_set *set);
+/* Under the lock; whether nothing waited for the owner before. */
+bool set_hand_back(struct journal_set *set, struct batch *b);
+/* Under the lock: the turn to sync is free. */
+void set_end_syncing(struct journal_set *set);
+
+/* journal_kernel.c */
+void kernel_open(struct journal_set *set); /* as far as configuration and system allow */
+void kernel_close(struct journal_set *set);
+/* Owner, which then has a committer called for what is left: begins what is small enough. */
+void kernel_commit(struct journal_set *set);
+/* Owner, likewise: lays what the kernel has synced on set->finished. */
+void kernel_poll(struct journal_set *set);
+/* Under the lock: the turn to sync is the caller's, once kernel_wait has ended what is under way. */
+bool kernel_take_over(struct journal_set *set);
+/* Under the lock, which is free meanwhile: the batch, to be handed back. */
+struct batch *kernel_wait(struct journal_set *set);
+
 /* journal_writer.c: with the turn to write or to sync; the owner at opening and closing. What becomes of a batch stands in it. */
 extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
 void writer_write(struct batch *b);
 void writer_sync(struct batch *b); /* unless a sync before it covered it */
+/* Under the lock: whether the batch is to be synced, and what a sync that begins in this hold of the lock covers. */
+bool writer_must_sync(struct batch *b, struct cover *covers);
+void writer_synced(struct batch *b, const struct cover *covers, int failed); /* errno, or 0 */
+/* Whether the file has the blocks for the batch, and zeros behind it or another file's bytes. */
+bool writer_has_blocks(const struct journal *j, const struct batch *b);
 /* Whether writing the batch is a copy into the page cache and no more. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
 /* After the file was cut: what that gave back is taken again as far as it is still there. */

@@ -166,6 +166,7 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     set->scrub.cursor.fd = -1;
     init_lists(set);
     init_conditions(set);
+    kernel_open(set);
     set->awake = has_processors();
     int failed = 0;
     for (size_t i = 0; i < COMMITTERS; i++)
@@ -205,6 +206,8 @@ void journal_set_poll(struct journal_set *set)
 {
     set->called = false;
     set->polls = true;
+    kernel_poll(set);
+    kernel_commit(set);
     owner_write(set);
     begin_what_gathered(set);
     pthread_mutex_lock(&set->lock);
@@ -233,6 +236,7 @@ void journal_set_poll(struct journal_set *set)
         job_deliver(job);
     }
     set->polls = false;
+    kernel_commit(set);
     begin_what_gathered(set);
 }
 
@@ -246,6 +250,7 @@ static void call_committers(struct journal_set *set)
 void set_wait(struct journal_set *set)
 {
     owner_write(set);
+    kernel_commit(set);
     pthread_mutex_lock(&set->lock);
     set->hurry = true;
     call_committers(set);
@@ -320,6 +325,7 @@ void journal_set_free(struct journal_set **p)
         journal_close(&j);
     }
     stop_threads(set);
+    kernel_close(set);
     while (set->spare) {
         struct batch *b = set->spare;
         set->spare = b->next;

@@ -397,6 +397,13 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
     return j->writer.announced && !is_latched(j) && !must_roll(j, b);
 }
 
+bool writer_has_blocks(const struct journal *j, const struct batch *b)
+{
+    const struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER;
+    return w->filled > end && w->size >= end + b->reserve;
+}
+
 /* A refused batch halts its journal at once: what would be written behind it relied on it. */
 void writer_write(struct batch *b)
 {
@@ -422,29 +429,41 @@ static bool needs_sync(const struct writer *w, const struct batch *b)
     return b->sync && b->position > w->durable_position;
 }
 
+bool writer_must_sync(struct batch *b, struct cover *covers)
+{
+    const struct writer *w = &b->journal->writer;
+    if (b->result == JOURNAL_OK && w->latched)
+        b->result = JOURNAL_LATCHED;
+    *covers = (struct cover){w->end, w->position};
+    return b->result == JOURNAL_OK && needs_sync(w, b);
+}
+
+void writer_synced(struct batch *b, const struct cover *covers, int failed)
+{
+    struct journal *j = b->journal;
+    struct writer *w = &j->writer;
+    if (failed) {
+        b->result = writer_latch(j, "fdatasync", failed);
+        return;
+    }
+    pthread_mutex_lock(&j->set->lock);
+    w->durable = covers->end;
+    w->durable_position = covers->position;
+    j->set->syncs++;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
 /* What it covers is what was written when it began: the other committer may be writing behind that. One that only repeats
  * what a sync before it lost fails with it. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
-    struct writer *w = &j->writer;
-    if (b->result != JOURNAL_OK)
-        return;
+    struct cover covers;
     pthread_mutex_lock(&j->set->lock);
-    bool latched = w->latched, needed = needs_sync(w, b);
-    uint64_t end = w->end, position = w->position;
+    bool must = writer_must_sync(b, &covers);
     pthread_mutex_unlock(&j->set->lock);
-    if (latched)
-        b->result = JOURNAL_LATCHED;
-    else if (needed && io->fdatasync(w->fd) != 0)
-        b->result = writer_latch(j, "fdatasync", errno);
-    if (b->result != JOURNAL_OK || !needed)
-        return;
-    pthread_mutex_lock(&j->set->lock);
-    w->durable = end;
-    w->durable_position = position;
-    j->set->syncs++;
-    pthread_mutex_unlock(&j->set->lock);
+    if (must)
+        writer_synced(b, &covers, io->fdatasync(j->writer.fd) != 0 ? errno : 0);
 }
 
 /* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. */

@@ -62,6 +62,11 @@ void loop_notify_this_turn(void *notify)
         loop_notify_wake(notify);
 }
 
+int loop_notify_fd(const struct loop_notify *n)
+{
+    return n->fd;
+}
+
 void loop_notify_free(struct loop_notify **np)
 {
     struct loop_notify *n = *np;

@@ -133,7 +133,10 @@ static struct streams *new_streams(struct wiring *w, const struct options *o)
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
         .limits = limits_of,
         .limits_arg = w->limits,
-        .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_this_turn, .notify_arg = w->notify},
+        .set = {.sync_ms = options_sync(o, "sync"),
+            .notify = loop_notify_this_turn,
+            .notify_arg = w->notify,
+            .wake_fd = loop_notify_fd(w->notify)},
     };
     return streams_new(&config);
 }

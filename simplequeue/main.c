@@ -163,6 +163,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .descriptors = http_descriptors_for_files,
         .notify = loop_notify_this_turn,
         .notify_arg = w->notify,
+        .wake_fd = loop_notify_fd(w->notify),
         .on_new = on_new_queue,
         .on_ready = on_ready,
         .hook_arg = &w->app,

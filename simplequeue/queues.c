@@ -93,8 +93,10 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
         queues_free(&qs);
         return NULL;
     }
-    struct journal_set_config set = {
-        .sync_ms = config->sync_ms, .notify = config->notify, .notify_arg = config->notify_arg};
+    struct journal_set_config set = {.sync_ms = config->sync_ms,
+        .notify = config->notify,
+        .notify_arg = config->notify_arg,
+        .wake_fd = config->wake_fd};
     qs->journals = journal_set_new(&set);
     return qs;
 }

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -50,14 +51,25 @@ static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
     return did;
 }
 
-static int counting_fdatasync(int fd)
+static void count_commit(void)
 {
     pthread_mutex_lock(&counting_lock);
     if (unsynced && n_commits < MOST_COMMITS)
         commits[n_commits++] = unsynced;
     unsynced = 0;
     pthread_mutex_unlock(&counting_lock);
+}
+
+static int counting_fdatasync(int fd)
+{
+    count_commit();
     return fdatasync(fd);
+}
+
+static int counting_sync_begin(struct io_kernel_sync *s, int fd)
+{
+    count_commit();
+    return io_system.sync_begin(s, fd);
 }
 
 static void clear_directory(void)
@@ -107,22 +119,22 @@ static void append_next(struct appender *a)
         exit(1);
 }
 
-static int notify_pipe[2];
+static int notify_fd;
 
 static void notify(void *arg)
 {
     (void)arg;
-    (void)!write(notify_pipe[1], "", 1);
+    (void)!write(notify_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
 static void append_all(struct appender *a, uint64_t bytes, unsigned appenders)
 {
-    char drained[64];
+    uint64_t drained;
     a->left = bytes;
     while (appenders-- > 0)
         append_next(a);
     while (a->under_way) {
-        (void)!read(notify_pipe[0], drained, sizeof drained);
+        (void)!read(notify_fd, &drained, sizeof drained);
         journal_set_poll(a->set);
         if (a->trims)
             journal_trim(a->j, journal_committed_end(a->j));
@@ -133,7 +145,7 @@ static struct appender begin(int64_t sync_ms, bool trims)
 {
     char path[4200], error[512];
     struct appender a = {.trims = trims};
-    struct journal_set_config sc = {.sync_ms = sync_ms, .notify = notify};
+    struct journal_set_config sc = {.sync_ms = sync_ms, .notify = notify, .wake_fd = notify_fd};
     struct journal_config jc = {.dir = path};
     snprintf(path, sizeof path, "%s/j", dir);
     a.set = journal_set_new(&sc);
@@ -361,7 +373,7 @@ int main(int argc, char **argv)
 {
     size_t rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 5;
     const char *part = argc > 3 ? argv[3] : "";
-    if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || pipe2(notify_pipe, O_CLOEXEC) != 0)
+    if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || (notify_fd = eventfd(0, EFD_CLOEXEC)) < 0)
         return 64;
     snprintf(dir, sizeof dir, "%s", argv[1]);
     memset(batch, 'c', sizeof batch);
@@ -369,6 +381,7 @@ int main(int argc, char **argv)
     counting = io_system;
     counting.pwrite = counting_pwrite;
     counting.fdatasync = counting_fdatasync;
+    counting.sync_begin = counting_sync_begin;
     io = &counting;
     for (size_t i = 0; i < rounds; i++)
         for (size_t k = 0; k < CONTESTS; k++)

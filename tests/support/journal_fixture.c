@@ -12,6 +12,7 @@
 #define STRING(x) STRING_(x)
 
 int64_t sync_ms;
+int wake_fd;
 size_t segment_bytes;
 size_t max_producers;
 uint64_t lost_below;
@@ -20,7 +21,7 @@ const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
 {
-    struct journal_set_config sc = {.sync_ms = sync_ms};
+    struct journal_set_config sc = {.sync_ms = sync_ms, .wake_fd = wake_fd};
     struct journal_config jc = {.dir = f->dir,
         .segment_bytes = segment_bytes,
         .max_producers = max_producers,

@@ -197,18 +197,10 @@ static ssize_t power_pwritev(int fd, const struct iovec *parts, int n, off_t at)
     return did;
 }
 
-/* Takes its time: what is written meanwhile is not covered. */
-static int power_sync(int fd)
+/* Of a sync that began with all up to `begun` written. */
+static int end_sync(int fd, bool failed, int system, unsigned long begun)
 {
-    bool part;
     struct stat st;
-    pthread_mutex_lock(&lock);
-    bool failed = faults(&part);
-    int system = errno;
-    unsigned long begun = serial;
-    pthread_mutex_unlock(&lock);
-    if (begun % 8 == 0)
-        usleep(20);
     fstat(fd, &st);
     pthread_mutex_lock(&lock);
     if (!failed && cut) {
@@ -222,6 +214,59 @@ static int power_sync(int fd)
     pthread_mutex_unlock(&lock);
     errno = system;
     return failed ? -1 : 0;
+}
+
+/* Takes its time: what is written meanwhile is not covered. */
+static int power_sync(int fd)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    bool failed = faults(&part);
+    int system = errno;
+    unsigned long begun = serial;
+    pthread_mutex_unlock(&lock);
+    if (begun % 8 == 0)
+        usleep(20);
+    return end_sync(fd, failed, system, begun);
+}
+
+static int power_sync_open(struct io_kernel_sync *s, int wake)
+{
+    *s = (struct io_kernel_sync){.wake = wake};
+    return 0;
+}
+
+/* Two operations: one that is refused has begun nothing, one that fails at its end is a failed sync. */
+static int power_sync_begin(struct io_kernel_sync *s, int fd)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    int failed = faults(&part) ? -1 : 0;
+    s->fd = fd;
+    s->number = serial;
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+/* Often not yet when the owner asks: then a committer takes it over. */
+static bool power_sync_is_over(struct io_kernel_sync *s)
+{
+    return s->number % 3 == 0;
+}
+
+static int power_sync_end(struct io_kernel_sync *s)
+{
+    bool part;
+    pthread_mutex_lock(&lock);
+    bool failed = faults(&part);
+    int system = errno;
+    pthread_mutex_unlock(&lock);
+    return end_sync(s->fd, failed, system, s->number);
+}
+
+static void power_sync_close(struct io_kernel_sync *s)
+{
+    (void)s;
 }
 
 static int power_ftruncate(int fd, off_t length)
@@ -380,6 +425,11 @@ void power_on(enum power_fault f, unsigned at)
     table.pwrite = power_pwrite;
     table.pwritev = power_pwritev;
     table.fdatasync = table.fsync = power_sync;
+    table.sync_open = power_sync_open;
+    table.sync_begin = power_sync_begin;
+    table.sync_is_over = power_sync_is_over;
+    table.sync_end = power_sync_end;
+    table.sync_close = power_sync_close;
     table.ftruncate = power_ftruncate;
     table.rename = power_rename;
     table.fallocate = power_fallocate;
