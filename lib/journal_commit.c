@@ -204,6 +204,7 @@ bool set_hand_back(struct journal_set *set, struct batch *b)
 void set_end_syncing(struct journal_set *set)
 {
     set->syncing = false;
+    set->kernel.crowded = set->dirty != NULL;
     if (set->writer_waits)
         pthread_cond_signal(&set->synced);
 }

@@ -376,6 +376,7 @@ struct kernel {
     struct batch *batch; /* under the lock: being synced; NULL: none */
     bool taken;          /* under the lock: somebody is ending it */
     struct cover covers;
+    bool crowded;  /* under the lock: when a sync was over last something was waiting for the next */
     unsigned slow; /* owner only: writes that took long, in a row */
 };
 

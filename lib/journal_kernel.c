@@ -2,7 +2,8 @@
  * eventfd of the set's configuration. No thread of the set is woken, which takes longer than the write does.
  *
  * A commit is small when all that is pending is one batch of under journal_gather_most bytes, and writing it is a copy into
- * blocks that the file has. All else is the committers': segments, their headers and directories,
+ * blocks that the file has, and nothing waited for it when the sync before was over: a committer begins what waits at once, and need
+ * not wait for the loop to come round. All else is the committers': segments, their headers and directories,
  * zeros and blocks, what a session begins with, several journals at once, what the kernel does not take.
  *
  * Invariants
@@ -44,7 +45,7 @@ void kernel_close(struct journal_set *set)
 static struct journal *small_commit(const struct journal_set *set)
 {
     struct journal *j = set->dirty;
-    bool free = !set->writing && !set->syncing && !set->written;
+    bool free = !set->kernel.crowded && !set->writing && !set->syncing && !set->written;
     if (!set->kernel.usable || !free || !j || j->next_dirty || j->full || !j->pending || j->halted)
         return NULL;
     if (!set_gathers(set, j->pending->frames.len))
