@@ -236,21 +236,6 @@ static bool sync_first(struct journal_set *set)
     return more;
 }
 
-void set_wait_for_sync(struct journal_set *set)
-{
-    pthread_mutex_lock(&set->lock);
-    while (set->syncing) {
-        bool mine = kernel_take_over(set);
-        set->writer_waits = !mine;
-        if (!mine)
-            pthread_cond_wait(&set->synced, &set->lock);
-        while (mine)
-            mine = sync_first(set);
-    }
-    set->writer_waits = false;
-    pthread_mutex_unlock(&set->lock);
-}
-
 /* Under the lock. */
 static bool take_turn_to_sync(struct journal_set *set)
 {
@@ -259,6 +244,22 @@ static bool take_turn_to_sync(struct journal_set *set)
     set->syncing = true;
     (void)kernel_take_over(set);
     return true;
+}
+
+/* What is written lies there with nobody syncing it when the owner ended the kernel's sync, or the kernel refused to begin one. */
+void set_wait_for_sync(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    while (set->syncing || set->written) {
+        bool mine = kernel_take_over(set) || take_turn_to_sync(set);
+        set->writer_waits = !mine;
+        if (!mine)
+            pthread_cond_wait(&set->synced, &set->lock);
+        while (mine)
+            mine = sync_first(set);
+    }
+    set->writer_waits = false;
+    pthread_mutex_unlock(&set->lock);
 }
 
 void committer_call(struct committer *c)

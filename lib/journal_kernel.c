@@ -14,7 +14,7 @@
  *    takes it over when it has something written behind it or is to begin a segment, or when the owner waits
  *    (set_wait). So nobody but the owner's own callbacks waits for the owner's loop to come round.
  * 4. What is written when the turn ends, and what is pending, is not forgotten: the owner has a committer called before its poll ends
- *    (begin_what_gathered), and a committer looks for itself.
+ *    (begin_what_gathered), a committer looks for itself, and who is to begin a segment syncs it before (set_wait_for_sync).
  * 5. It fails as an fdatasync does: the journal latches, and with the batch fails all behind it.
  * 6. What the kernel refused to begin is written already and lies on set->written: a committer syncs it, and the kernel is not
  *    asked again. */

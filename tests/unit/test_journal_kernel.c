@@ -22,6 +22,8 @@ static int begun_fd;
 static unsigned closed_early;
 static uint64_t durable_meanwhile; /* as the first fdatasync found it */
 static struct journal *watched;
+static void (*while_it_ends)(void);
+static unsigned old_file_syncs, out_of_turn; /* of begun_fd; with nobody syncing */
 
 static unsigned so_far(const unsigned *count)
 {
@@ -45,6 +47,8 @@ static int watching_fdatasync(int fd)
     pthread_mutex_lock(&watched->set->lock);
     if (so_far(&syncs_by_others) == 0)
         durable_meanwhile = watched->writer.durable;
+    old_file_syncs += fd == begun_fd;
+    out_of_turn += fd == begun_fd && !watched->set->syncing;
     pthread_mutex_unlock(&watched->set->lock);
     count(&syncs_by_others);
     return fdatasync(fd);
@@ -93,6 +97,8 @@ static int pretend_end(struct io_kernel_sync *s)
     while (sem_wait(&may_end) != 0)
         ;
     count(&ended);
+    if (while_it_ends)
+        while_it_ends();
     errno = outcome;
     return outcome ? -1 : 0;
 }
@@ -122,6 +128,8 @@ static void watch(struct fixture *f)
 {
     by_owner = by_others = syncs_by_others = begun = ended = closed_early = 0;
     refuses = outcome = 0;
+    old_file_syncs = out_of_turn = 0;
+    while_it_ends = NULL;
     shy = false;
     begun_fd = -1;
     sem_init(&may_end, 0, 0);
@@ -298,6 +306,60 @@ static void test_no_segment_begins_meanwhile(void **state)
     assert_true(a.calls == 1 && b.commit.result == JOURNAL_OK && closed_early == 0);
     assert_int_equal(f->j->n_segments, 2);
     assert_content(f, "123");
+}
+
+static struct answer written_behind, beginning;
+
+static void wait_for(bool (*is)(const struct journal_set *set))
+{
+    bool there = false;
+    while (!there) {
+        sched_yield();
+        pthread_mutex_lock(&watched->set->lock);
+        there = is(watched->set);
+        pthread_mutex_unlock(&watched->set->lock);
+    }
+}
+
+static bool lies_written(const struct journal_set *set)
+{
+    return set->written != NULL && !set->writing;
+}
+
+static bool writer_waits(const struct journal_set *set)
+{
+    return set->writer_waits;
+}
+
+static void write_behind_and_begin_segment(void)
+{
+    struct fixture f = {.set = watched->set, .j = watched};
+    journal_gather_most = 1;
+    assert_int_equal(append(&f, "", 0, 0, "3", &written_behind), JOURNAL_OK);
+    wait_for(lies_written);
+    pthread_mutex_lock(&watched->set->lock);
+    watched->segment_bytes = 1;
+    pthread_mutex_unlock(&watched->set->lock);
+    assert_int_equal(append(&f, "", 0, 0, "4", &beginning), JOURNAL_OK);
+    wait_for(writer_waits);
+}
+
+/* The owner ends the turn, not what was written behind it: that is synced before its file is left. */
+static void test_no_segment_begins_before_what_was_written_meanwhile_is_synced(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    watch_pretended(f);
+    begin(f, "2", &a);
+    while_it_ends = write_behind_and_begin_segment;
+    sem_post(&may_end);
+    journal_set_poll(f->set);
+    assert_int_equal(a.calls, 1);
+    poll_until(f, &beginning);
+    assert_true(written_behind.calls == 1 && written_behind.commit.result == JOURNAL_OK);
+    assert_int_equal(f->j->n_segments, 2);
+    assert_true(old_file_syncs == 1 && out_of_turn == 0);
+    assert_content(f, "1234");
 }
 
 static void test_a_failure_latches(void **state)
@@ -483,6 +545,7 @@ int main(void)
         K(test_what_comes_meanwhile_is_the_committers),
         K(test_what_is_large_is_written_meanwhile),
         K(test_no_segment_begins_meanwhile),
+        K(test_no_segment_begins_before_what_was_written_meanwhile_is_synced),
         K(test_a_failure_latches),
         K(test_a_failure_takes_what_was_written_behind_it),
         K(test_what_the_kernel_refuses_the_committers_sync),
