@@ -1,7 +1,7 @@
 #include "journal_fixture.h"
+#include "journal_settle.h"
 #include "shell.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,27 +214,9 @@ void fill_segments(struct fixture *f, int lines, usec_t time)
     }
 }
 
-static bool committers_are_idle(struct journal_set *set)
-{
-    bool idle = true;
-    pthread_mutex_lock(&set->lock);
-    for (size_t i = 0; i < COMMITTERS; i++)
-        idle = idle && set->committers[i].idle;
-    pthread_mutex_unlock(&set->lock);
-    return idle;
-}
-
-/* One that waits is called and waits again: so no call is on its way to it any more. */
 void settle_committers(struct fixture *f)
 {
-    pthread_mutex_lock(&f->set->lock);
-    for (size_t i = 0; i < COMMITTERS; i++) {
-        f->set->committers[i].idle = false;
-        committer_call(&f->set->committers[i]);
-    }
-    pthread_mutex_unlock(&f->set->lock);
-    while (!committers_are_idle(f->set))
-        sched_yield();
+    set_settle_committers(f->set);
 }
 
 void settle_filler(struct fixture *f)

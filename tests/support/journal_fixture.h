@@ -55,9 +55,7 @@ void assert_pattern(uint64_t offset, struct bytes text);
 void fill_segments(struct fixture *f, int lines, usec_t time);
 /* Until the reader thread has nothing to do. */
 void settle(struct fixture *f);
-/* Until no committer is at work, nor was called and has yet to find out that there is nothing: one that handed back what was
- * flushed still tells the owner and looks for more, and a flush calls both. */
-void settle_committers(struct fixture *f);
+void settle_committers(struct fixture *f); /* set_settle_committers */
 /* Until no file is being made ahead of use. */
 void settle_filler(struct fixture *f);
 /* A line of 1000 bytes; what is before the newest segment goes. */

@@ -2,6 +2,7 @@
 #include "journal_model.h"
 
 #include "journal_internal.h"
+#include "journal_settle.h"
 #include "power.h"
 
 #include <stdio.h>
@@ -349,6 +350,7 @@ void model_settle(void)
     while (m.j->spare.state == SPARE_ASKED || m.j->spare.state == SPARE_MAKING)
         pthread_cond_wait(&m.set->progress, &m.set->lock);
     pthread_mutex_unlock(&m.set->lock);
+    set_settle_committers(m.set);
 }
 
 void model_close(void)
