@@ -267,7 +267,7 @@ struct journal {
     uint64_t named; /* whoever has the turn to write: the segment that newest_tell told of last; 0: none */
     struct spare spare; /* under the lock */
     struct journal *next_to_fill;
-    bool unlink_failed; /* reader thread only */
+    bool unlink_failed; /* reader thread only; the owner when there are no jobs */
     size_t unlinking;   /* owner only: files that are to go and are not known to have gone */
 };
 #define JOURNAL_MAGIC 0x4a524e4cu

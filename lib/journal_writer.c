@@ -466,9 +466,12 @@ void writer_sync(struct batch *b)
         writer_synced(b, &covers, io->fdatasync(j->writer.fd) != 0 ? errno : 0);
 }
 
-/* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. */
+/* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. What was trimmed and could not be removed
+ * is still there, and no more in the list. */
 static bool sync_filled_segments(struct journal *j)
 {
+    if (set_never_syncs(j->set) && j->unlink_failed)
+        return false;
     for (size_t i = j->doomed; i + 1 < j->n_segments; i++) {
         if (j->segments[i]->end <= j->writer.durable)
             continue;

@@ -110,9 +110,19 @@ static void test_crash_points(void **state)
     print_message("%u distinct crash points\n", points);
 }
 
+/* A segment that was trimmed, could not be removed and was never synced, and a close frame that vouched for it: all faults
+ * of the work in which that was found. */
+static void test_where_a_segment_could_not_be_removed(void **state)
+{
+    (void)state;
+    for (unsigned at = 1; at <= 40; at++)
+        (void)crash_at(6004, JOURNAL_SYNC_NEVER, POWER_EIO, at);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crash_points)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_a_segment_could_not_be_removed), cmocka_unit_test(test_crash_points)};
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
