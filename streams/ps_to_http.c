@@ -1,19 +1,17 @@
 /* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
 #include "archive_state.h"
 #include "http_client.h"
-#include "io.h"
 #include "log.h"
 #include "poster.h"
+#include "reject_file.h"
 #include "republish.h"
 #include "stream_client.h"
 #include "stream_program.h"
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
@@ -276,31 +274,10 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     poster_pass_over(p->poster, after);
 }
 
-/* A write that fails leaves nothing of the line. */
-static int append_line(const char *path, struct bytes line)
-{
-    struct stat st;
-    int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
-    if (fd < 0)
-        return -1;
-    int rc = fstat(fd, &st);
-    if (rc == 0 && (io_write_all(fd, line.ptr, line.len, st.st_size) != 0 || io->fdatasync(fd) != 0 ||
-                       io_settle_name(path) != 0)) {
-        int saved = errno;
-        io->ftruncate(fd, st.st_size);
-        errno = saved;
-        rc = -1;
-    }
-    int saved = errno;
-    io->close(fd);
-    errno = saved;
-    return rc;
-}
-
 static bool on_refused(struct bytes line, void *arg)
 {
     const char *path = ((struct program *)arg)->rejects;
-    bool stored = append_line(path, line) == 0;
+    bool stored = reject_file_add(path, bytes_of(line.ptr, line.len - 1)) == 0;
     if (!stored)
         log_warn("cannot store a line that is refused", LOG_S("file", path), LOG_S("why", strerror(errno)));
     return stored;

@@ -1,9 +1,4 @@
-/* put_rejects: a file of lines that could not be put.
- *
- * 1. A line that was added is on disk when put_rejects_add returns, and so may the position then pass it. After a crash it may be added
- *    once more, never be missing.
- * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
- * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing.
+/* put_rejects: the lines that the queue refuses for themselves, kept in a file (lib/reject_file.h).
  *
  * Told on standard error: the first at once, the others as a number, at most once a minute. */
 #ifndef MILLRACE_PUT_REJECTS_H

@@ -1,0 +1,17 @@
+/* reject_file: a file of lines that whoever they were meant for refuses for themselves.
+ *
+ * 1. A line that was added is on disk when reject_file_add returns, and so may the position then pass it. After a crash it may be
+ *    added once more, never be missing.
+ * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
+ * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing. */
+#ifndef MILLRACE_REJECT_FILE_H
+#define MILLRACE_REJECT_FILE_H
+
+#include "bytes.h"
+
+/* The file is made if there is none. 0, or -1 with errno. */
+int reject_file_make(const char *path);
+/* A line without its LF; the file is made if there is none. 0, or -1 with errno. */
+int reject_file_add(const char *path, struct bytes line);
+
+#endif
