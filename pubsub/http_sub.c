@@ -323,11 +323,22 @@ static bool gap_begins(struct http_subscriber *h, struct journal_edges *edges)
     return true;
 }
 
+/* Of parts or lines: behind the last that is whole. */
+static uint64_t end_of_what_goes_out(const struct http_subscriber *h)
+{
+    const char *lf = h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
+    if (lf)
+        return h->sent - (uint64_t)(h->rest.ptr + h->rest.len - (lf + 1));
+    return h->sent - h->rest.len - h->framing.cut.len;
+}
+
 /* Of an event that has begun the client gets no end: it drops it, comes back, and is told then. */
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
     struct journal_edges missed = edges ? *edges : (struct journal_edges){0};
+    if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES))
+        missed.before = end_of_what_goes_out(h);
     bool goes_on = edges && h->form == SUB_EVENTS && gap_begins(h, &missed);
     if (why == SUBSCRIBER_PASSED) {
         stats_add(h->app->passed, 1);

@@ -207,17 +207,27 @@ class Retention(CursorTest):
         self.fill(100)
         wait_until(lambda: self.listed()["disk_bytes"] <= 512 * 1024, "what a read under way had kept to go")
 
-    def stopped(self, headers=b""):
+    def stopped(self, headers=b"", more=b""):
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(harness.PATIENCE)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.connect(self.path("p.sock"))
-        s.sendall(b"GET /sub?stream=s&from=earliest HTTP/1.0\r\n%s\r\n" % headers)
+        s.sendall(b"GET /sub?stream=s&from=earliest%s HTTP/1.0\r\n%s\r\n" % (more, headers))
         self.addCleanup(s.close)
         return s
 
     def passed(self):
         return self.stat("subscribers_passed_total")
+
+    def fill_until_passed(self):
+        for _ in range(1000):
+            self.fill(10)
+            if self.passed():
+                break
+
+    def logged(self, log):
+        """(before, after) of each that was passed."""
+        return [tuple(map(int, e)) for e in re.findall(r"subscriber .*stream=s client=unix before=(\d+) after=(\d+)", log)]
 
     def stat(self, name):
         return request(self.url, "GET", "/stats?format=json").json()[name]
@@ -227,10 +237,7 @@ class Retention(CursorTest):
         self.fill(1)
         s = self.stopped()
         s.recv(16, socket.MSG_PEEK)
-        for _ in range(1000):
-            self.fill(10)
-            if self.passed():
-                break
+        self.fill_until_passed()
         self.assertEqual(self.passed(), 1)
         got = b"".join(iter(lambda: s.recv(65536), b""))
         body = got.split(b"\r\n\r\n", 1)[1]
@@ -243,18 +250,31 @@ class Retention(CursorTest):
         self.assertEqual(self.stat("kicked_clients"), 1)
         self.assertEqual(p.log.count("retention passed a subscriber stream=s client=unix before="), 1)
 
+    def all_below_what_is_logged(self, more, line):
+        p = self.pubsub("--retain-bytes=1M")
+        self.fill(1)
+        s = self.stopped(more=more)
+        s.recv(16, socket.MSG_PEEK)
+        self.fill_until_passed()
+        lines = re.findall(line, b"".join(iter(lambda: s.recv(65536), b"")))
+        self.assertEqual([before for before, _ in self.logged(p.log)], [len(lines) * len(BLOCK) // 30])
+
+    def test_a_multipart_reader_has_all_lines_below_what_is_logged(self):
+        """It is sent no half of a line."""
+        self.all_below_what_is_logged(b"&multipart=1", rb"\d{6} x+\r\n--")
+
+    def test_a_reader_of_bitlys_lines_has_all_below_what_is_logged(self):
+        self.all_below_what_is_logged(b"&multipart=0", rb"\d{6} x+\n")
+
     def test_an_event_stream_is_told_within(self):
         p = self.pubsub("--retain-bytes=1M")
         self.fill(1)
         s = self.stopped(b"Accept: text/event-stream\r\n")
         s.recv(16, socket.MSG_PEEK)
-        for _ in range(1000):
-            self.fill(10)
-            if self.passed():
-                break
+        self.fill_until_passed()
 
         def logged():
-            return [tuple(map(int, e)) for e in re.findall(r"subscriber .*stream=s client=unix before=(\d+) after=(\d+)", p.log)]
+            return self.logged(p.log)
         wait_until(lambda: len(logged()) == 1, "it to be logged")
         self.fill(40)
         wait_until(lambda: self.earliest() > logged()[0][1], "retention to go on")
