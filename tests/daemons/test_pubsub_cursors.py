@@ -207,27 +207,28 @@ class Retention(CursorTest):
         self.fill(100)
         wait_until(lambda: self.listed()["disk_bytes"] <= 512 * 1024, "what a read under way had kept to go")
 
-    def stopped(self, headers=b"", more=b""):
+    def stopped(self, headers=b"", target=b"/sub?stream=s&from=earliest"):
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(harness.PATIENCE)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.connect(self.path("p.sock"))
-        s.sendall(b"GET /sub?stream=s&from=earliest%s HTTP/1.0\r\n%s\r\n" % (more, headers))
+        s.sendall(b"GET %s HTTP/1.0\r\n%s\r\n" % (target, headers))
         self.addCleanup(s.close)
         return s
 
     def passed(self):
         return self.stat("subscribers_passed_total")
 
-    def fill_until_passed(self):
+    def fill_until_passed(self, stream="s"):
         for _ in range(1000):
-            self.fill(10)
+            self.fill(10, stream)
             if self.passed():
                 break
 
-    def logged(self, log):
+    def logged(self, log, stream="s"):
         """(before, after) of each that was passed."""
-        return [tuple(map(int, e)) for e in re.findall(r"subscriber .*stream=s client=unix before=(\d+) after=(\d+)", log)]
+        told = r"subscriber .*stream=%s client=unix before=(\d+) after=(\d+)" % stream
+        return [tuple(map(int, e)) for e in re.findall(told, log)]
 
     def stat(self, name):
         return request(self.url, "GET", "/stats?format=json").json()[name]
@@ -250,21 +251,21 @@ class Retention(CursorTest):
         self.assertEqual(self.stat("kicked_clients"), 1)
         self.assertEqual(p.log.count("retention passed a subscriber stream=s client=unix before="), 1)
 
-    def all_below_what_is_logged(self, more, line):
+    def all_below_what_is_logged(self, stream, target, line):
         p = self.pubsub("--retain-bytes=1M")
-        self.fill(1)
-        s = self.stopped(more=more)
+        self.fill(1, stream)
+        s = self.stopped(target=target)
         s.recv(16, socket.MSG_PEEK)
-        self.fill_until_passed()
+        self.fill_until_passed(stream)
         lines = re.findall(line, b"".join(iter(lambda: s.recv(65536), b"")))
-        self.assertEqual([before for before, _ in self.logged(p.log)], [len(lines) * len(BLOCK) // 30])
+        self.assertEqual([before for before, _ in self.logged(p.log, stream)], [len(lines) * len(BLOCK) // 30])
 
     def test_a_multipart_reader_has_all_lines_below_what_is_logged(self):
         """It is sent no half of a line."""
-        self.all_below_what_is_logged(b"&multipart=1", rb"\d{6} x+\r\n--")
+        self.all_below_what_is_logged("s", b"/sub?stream=s&from=earliest&multipart=1", rb"\d{6} x+\r\n--")
 
     def test_a_reader_of_bitlys_lines_has_all_below_what_is_logged(self):
-        self.all_below_what_is_logged(b"&multipart=0", rb"\d{6} x+\n")
+        self.all_below_what_is_logged("default", b"/sub?from=earliest&multipart=0", rb"\d{6} x+\n")
 
     def test_an_event_stream_is_told_within(self):
         p = self.pubsub("--retain-bytes=1M")
