@@ -1,15 +1,12 @@
 /* http_server: a head that is as the last one of its connection was, or begins so, is answered as on a connection of its own,
  * wherever it is cut. */
 #include "cm.h"
-#include "http_server.h"
-#include "listen.h"
-#include <arpa/inet.h>
+#include "http_world.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -60,10 +57,7 @@ static const char *const requests[] = {
 #define N_REQUESTS (sizeof requests / sizeof *requests)
 
 struct world {
-    struct event_base *base;
-    struct stats *stats;
-    struct http_server *http;
-    struct listen_name name;
+    struct http_world http;
     bool unready;
 };
 
@@ -109,22 +103,13 @@ static const struct http_route routes[] = {{.path = "/a", .methods = HTTP_GET_ |
 static int set_up(void **state)
 {
     static struct world w;
-    char error[200];
-    signal(SIGPIPE, SIG_IGN);
-    w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
-    struct http_server_config config = {.base = w.base,
-        .stats = w.stats,
-        .routes = routes,
+    struct http_server_config config = {.routes = routes,
         .max_body = 1000,
         .max_connections = 1000,
         .not_ready = why_unready,
-        .not_ready_arg = &w,
-        .server_name = "test"};
-    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
-    assert_true(fd >= 0);
-    listen_name(fd, &w.name);
-    w.http = http_server_new(&config);
-    assert_int_equal(http_server_listen_fd(w.http, fd), 0);
+        .not_ready_arg = &w};
+    w.unready = false;
+    http_world_open(&w.http, &config);
     *state = &w;
     return 0;
 }
@@ -132,19 +117,13 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
-    http_server_free(&w->http);
-    stats_free(&w->stats);
-    event_base_free(w->base);
+    http_world_close(&w->http);
     return 0;
 }
 
 static int open_client(const struct world *w)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-        .sin_port = htons((uint16_t)w->name.port),
-        .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    int fd = http_world_connect(&w->http), on = 1;
     assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), 0);
     assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     return fd;
@@ -167,7 +146,7 @@ static void say(struct world *w, int fd, struct bytes text, size_t each)
         n = text.len - at < each ? text.len - at : each;
         if (send(fd, text.ptr + at, n, 0) != (ssize_t)n)
             return;
-        event_base_loop(w->base, EVLOOP_NONBLOCK);
+        event_base_loop(w->http.base, EVLOOP_NONBLOCK);
     }
 }
 
@@ -196,7 +175,7 @@ static void answers(struct world *w, struct bytes text, size_t each, struct buf 
     say(w, fd, text, each);
     while (take(fd, got)) {
         assert_true(is_early(&end));
-        if (event_base_loop(w->base, EVLOOP_NONBLOCK) == 0)
+        if (event_base_loop(w->http.base, EVLOOP_NONBLOCK) == 0)
             sched_yield();
     }
     close(fd);
@@ -282,7 +261,7 @@ static void test_what_may_have_changed_is_judged_again(void **state)
         w->unready = i % 2 == 0;
         say(w, fd, ask, SIZE_MAX);
         while (times(&got, "HTTP/1.1 ") < i && is_early(&end) && take(fd, &got))
-            event_base_loop(w->base, EVLOOP_NONBLOCK);
+            event_base_loop(w->http.base, EVLOOP_NONBLOCK);
         assert_int_equal(times(&got, "HTTP/1.1 200 "), (i + 1) / 2);
         assert_int_equal(times(&got, "HTTP/1.1 503 "), i / 2);
     }

@@ -3,13 +3,11 @@
 #include "clock.h"
 #include "cm.h"
 #include "http_internal.h"
-#include "listen.h"
-#include <arpa/inet.h>
+#include "http_world.h"
 #include <event2/event.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -18,10 +16,7 @@
 #define CLIENTS (HTTP_CORK_MOST + 8)
 
 struct world {
-    struct event_base *base;
-    struct stats *stats;
-    struct http_server *http;
-    struct listen_name name;
+    struct http_world http;
     int clients[CLIENTS];
     unsigned asked;
     usec_t takes; /* each request keeps its handler so long */
@@ -69,21 +64,10 @@ static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .
 static int set_up(void **state)
 {
     static struct world w;
-    char error[200];
-    signal(SIGPIPE, SIG_IGN);
-    w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
-    struct http_server_config config = {.base = w.base,
-        .stats = w.stats,
-        .ctx = &w,
-        .routes = routes,
-        .max_body = 1000,
-        .max_connections = CLIENTS,
-        .server_name = "test"};
-    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
-    assert_true(fd >= 0);
-    listen_name(fd, &w.name);
-    w.http = http_server_new(&config);
-    assert_int_equal(http_server_listen_fd(w.http, fd), 0);
+    struct http_server_config config = {
+        .ctx = &w, .routes = routes, .max_body = 1000, .max_connections = CLIENTS};
+    w = (struct world){0};
+    http_world_open(&w.http, &config);
     *state = &w;
     return 0;
 }
@@ -91,20 +75,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
-    http_server_free(&w->http);
-    stats_free(&w->stats);
-    event_base_free(w->base);
+    http_world_close(&w->http);
     return 0;
-}
-
-static int open_client(const struct world *w)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-        .sin_port = htons((uint16_t)w->name.port),
-        .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    return fd;
 }
 
 static void wait_until_arrived(int fd)
@@ -121,9 +93,9 @@ static void ask_together(struct world *w, unsigned n)
 {
     char text[64];
     for (unsigned i = 0; i < n; i++)
-        w->clients[i] = open_client(w);
-    while (http_server_connections(w->http) < n)
-        event_base_loop(w->base, EVLOOP_ONCE);
+        w->clients[i] = http_world_connect(&w->http);
+    while (http_server_connections(w->http.http) < n)
+        event_base_loop(w->http.base, EVLOOP_ONCE);
     for (unsigned i = 0; i < n; i++) {
         int len = snprintf(text, sizeof text, "GET /?n=%u HTTP/1.1\r\nHost: x\r\n\r\n", i);
         assert_int_equal(send(w->clients[i], text, (size_t)len, 0), len);
@@ -131,7 +103,7 @@ static void ask_together(struct world *w, unsigned n)
     for (unsigned i = 0; i < n; i++)
         wait_until_arrived(w->clients[i]);
     while (w->asked < n)
-        event_base_loop(w->base, EVLOOP_ONCE);
+        event_base_loop(w->http.base, EVLOOP_ONCE);
     for (unsigned i = 0; i < n; i++) {
         assert_true(has_reply(w->clients[i], true));
         close(w->clients[i]);
@@ -168,7 +140,7 @@ static void ask_any(struct world *w, int client)
     unsigned before = w->asked;
     assert_int_equal(send(client, text, sizeof text - 1, 0), sizeof text - 1);
     while (w->asked == before)
-        event_base_loop(w->base, EVLOOP_ONCE);
+        event_base_loop(w->http.base, EVLOOP_ONCE);
 }
 
 static unsigned count_replies(const struct buf *got)
@@ -185,12 +157,12 @@ static unsigned count_replies(const struct buf *got)
 static void test_a_client_that_pauses_gets_all_replies(void **state)
 {
     struct world *w = *state;
-    int client = open_client(w), small = 1;
+    int client = http_world_connect(&w->http), small = 1;
     char room[4096];
     struct buf got = {0};
-    while (http_server_connections(w->http) < 1)
-        event_base_loop(w->base, EVLOOP_ONCE);
-    struct http_conn *c = TAILQ_FIRST(&w->http->conns);
+    while (http_server_connections(w->http.http) < 1)
+        event_base_loop(w->http.base, EVLOOP_ONCE);
+    struct http_conn *c = TAILQ_FIRST(&w->http.http->conns);
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
     while (!c->writing)
         ask_any(w, client);
@@ -201,7 +173,7 @@ static void test_a_client_that_pauses_gets_all_replies(void **state)
         ssize_t n = recv(client, room, sizeof room, MSG_DONTWAIT);
         if (n > 0)
             buf_append(&got, room, (size_t)n);
-        event_base_loop(w->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        event_base_loop(w->http.base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
     }
     assert_int_equal(count_replies(&got), w->asked);
     buf_free(&got);
