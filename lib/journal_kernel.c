@@ -4,7 +4,8 @@
  * A commit is small when all that is pending is one batch of under journal_gather_most bytes, and writing it is a copy into
  * blocks that the file has, and nothing waited for it when the sync before was over: a committer begins what waits at once, and need
  * not wait for the loop to come round. All else is the committers': segments, their headers and directories,
- * zeros and blocks, what a session begins with, several journals at once, what the kernel does not take.
+ * zeros and blocks, what a session begins with, several journals at once, what the kernel does not take, and everything where the
+ * process may run on one processor only: there a committer costs no wake-up of another.
  *
  * Invariants
  * 1. While set->kernel.batch is there, the kernel has the turn to sync: set->syncing. So there is one sync at a time, no segment
@@ -30,7 +31,7 @@
 void kernel_open(struct journal_set *set)
 {
     struct kernel *k = &set->kernel;
-    bool wanted = set->config.wake_fd > 0 && set->config.sync_ms == 0;
+    bool wanted = set->awake && set->config.wake_fd > 0 && set->config.sync_ms == 0;
     k->usable = k->open = wanted && io->sync_open(&k->io, set->config.wake_fd) == 0;
 }
 

@@ -166,8 +166,8 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     set->scrub.cursor.fd = -1;
     init_lists(set);
     init_conditions(set);
-    kernel_open(set);
     set->awake = has_processors();
+    kernel_open(set);
     int failed = 0;
     for (size_t i = 0; i < COMMITTERS; i++)
         failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
