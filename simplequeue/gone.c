@@ -21,7 +21,6 @@ struct gone {
     bool named;         /* the header is written */
     bool settled;       /* the file's name is durable */
     uint64_t reserved;  /* blocks below are allocated, as far as they were asked for */
-    uint64_t owed;      /* the first that could not be, as there was no file; 0: none */
     uint64_t forgotten; /* blocks below were given back */
     unsigned char block[GONE_BLOCK];
 };
@@ -97,29 +96,20 @@ static int make(struct gone *g)
     return g->named ? 0 : -1;
 }
 
-static bool lacks_room(int result)
+int gone_reserve(struct gone *g, uint64_t first, uint64_t last)
 {
-    return result != 0 && (errno == ENOSPC || errno == EDQUOT);
-}
-
-bool gone_reserve(struct gone *g, uint64_t first, uint64_t last)
-{
-    uint64_t from = g->owed ? g->owed : block_of(first), end = block_of(last) + 1;
+    uint64_t from = block_of(first), end = block_of(last) + 1;
     if (from < g->reserved)
         from = g->reserved;
     if (from >= end)
-        return true;
-    if (make(g) != 0) {
-        bool full = lacks_room(-1);
-        if (!full)
-            g->owed = from; /* what else it is may have passed by the next time */
-        return !full;
-    }
-    if (lacks_room(io->fallocate(g->fd, 0, place_of(from), place_of(end - from))))
-        return false;
+        return 0;
+    if (make(g) != 0)
+        return -1;
+    if (io->fallocate(g->fd, 0, place_of(from), place_of(end - from)) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT))
+        return -1;
     g->reserved = end;
-    g->owed = 0;
-    return true;
+    return 0;
 }
 
 static bool is_set(const struct gone *g, size_t i)

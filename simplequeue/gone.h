@@ -5,8 +5,8 @@
  * may not last, however it is given back; a bit has its place before the message is taken.
  *
  * 1. A message that gone_reserve covered can always be marked: the blocks its bit lies in are allocated. (Not so on a file
- *    system without fallocate, which reserves nothing; nor where there is no descriptor to make the file with, until the next
- *    that is covered: then all since have theirs.)
+ *    system without fallocate, which reserves nothing.) One that it did not cover can be marked as long as there is room: else its
+ *    removal is refused, and never one undone that was not.
  * 2. What gone_set has returned 0 for survives what a commit of the journal does: kill -9, and with `synced` a power cut.
  * 3. Ids never repeat, so a bit that is set holds for ever, whatever the journal says before or behind: it may be set, read and
  *    forgotten at any time, and a write that was cut short has marked a part of what was asked, nothing else.
@@ -25,8 +25,9 @@ struct gone;
 struct gone *gone_open(const char *dir, const char *journal, bool synced, char *error, size_t error_size);
 void gone_free(struct gone **g);
 
-/* Before messages of these ids are taken, which are above all before: false when the disk has no room. */
-bool gone_reserve(struct gone *g, uint64_t first, uint64_t last);
+/* For the bits of these ids; whatever is below an id that it covered counts as covered. 0, or -1 with errno: ENOSPC and EDQUOT say
+ * that the disk has no room, anything else that the file could not be made. */
+int gone_reserve(struct gone *g, uint64_t first, uint64_t last);
 /* Marks them, of which none is. 0, or -1 with errno: none is, unless that cannot be written either. */
 int gone_set(struct gone *g, const struct id_ranges *ids);
 /* Every marked id from `from` on, as rising ranges. 0, or -1 with errno. */

@@ -189,15 +189,20 @@ static void restore_gone(struct id_range range, void *arg)
     queue_restore_next_id(q->core, range.last + 1);
 }
 
-/* The highest of them may be said nowhere else, so they tell the next id too. */
+/* The highest of them may be said nowhere else, so they tell the next id too. What is held has place for its bits again, whatever
+ * it lacked before. */
 static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
 {
     struct queue_view lowest = {.id = queue_state(q->core)->next_id};
     queue_next_held(q->core, 0, &lowest);
-    if (!q->config.gone || gone_each(q->config.gone, lowest.id, restore_gone, q) == 0)
+    if (!q->config.gone)
         return true;
-    snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
-    return false;
+    if (gone_each(q->config.gone, lowest.id, restore_gone, q) != 0) {
+        snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
+        return false;
+    }
+    (void)named_queue_reserve_held(q); /* else it is owed */
+    return true;
 }
 
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)

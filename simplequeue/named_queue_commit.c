@@ -263,11 +263,33 @@ size_t op_reserve(const struct named_queue *q, size_t n)
     return RESERVE_LEAST + (size_t)(removals < segment ? removals : segment);
 }
 
+/* Block by block: between two messages may be ids that nobody has, by the thousand million. */
+int named_queue_reserve_held(struct named_queue *q)
+{
+    struct queue_walk walk = {0};
+    uint64_t from = 1, id;
+    q->bits_owed = true;
+    for (; queue_walk_held(q->core, &walk, from, &id); from = (id / GONE_BLOCK_IDS + 1) * GONE_BLOCK_IDS)
+        if (gone_reserve(q->config.gone, id, id) != 0)
+            return -1;
+    q->bits_owed = false;
+    return 0;
+}
+
+/* Where it is not for want of room that there is no file, as when there is no descriptor, the messages are taken all the same:
+ * it may have passed by the next time. */
 bool named_queue_reserve_bits(struct named_queue *q, size_t n, struct queue_now now)
 {
     uint64_t first = queue_next_add(q->core);
-    if (n == 0 || !q->config.gone || gone_reserve(q->config.gone, first, first + n - 1))
+    if (n == 0 || !q->config.gone)
         return true;
+    if (!(q->bits_owed && named_queue_reserve_held(q) != 0) &&
+        gone_reserve(q->config.gone, first, first + n - 1) == 0)
+        return true;
+    if (errno != ENOSPC && errno != EDQUOT) {
+        q->bits_owed = true;
+        return true;
+    }
     q->full = true;
     q->full_until = now.monotonic + FULL_RETRY;
     return false;

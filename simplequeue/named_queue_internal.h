@@ -79,6 +79,7 @@ struct named_queue {
     uint64_t bits_id,
         bits_end; /* nothing below it is held, nor spoken of by what the journal has from that offset on */
     bool lacked_room;     /* the journal had none for the last removal */
+    bool bits_owed;       /* some of what is held has no place for its bits */
     bool keeping;         /* a KEEP record is under way */
     size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
     uint64_t keep_end;    /* and of the journal */
@@ -107,6 +108,8 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
 size_t op_reserve(const struct named_queue *q, size_t n);
 /* The same where a removal is said by bits, before that many are added. False: the disk is full. */
 bool named_queue_reserve_bits(struct named_queue *q, size_t n, struct queue_now now);
+/* And for all that is held: 0, or -1 with errno; what could not be had is asked for again before the next are added. */
+int named_queue_reserve_held(struct named_queue *q);
 enum queue_result op_append_record(struct op *o, struct queue_now now);
 
 /* named_queue_put.c */

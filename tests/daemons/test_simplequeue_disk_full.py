@@ -155,6 +155,22 @@ class DiskFullTest(QueueTest):
     def test_short_messages_in_any_order_synced(self):
         self.check_any_order("--sync=0")
 
+    def test_a_restart_makes_place_for_bits(self):
+        """The file may be missing: there was no descriptor to make it with, or what made the queue knew of none."""
+        args = ("--segment-bytes=64K", "--max-mget=100000", "--sync=never")
+        self.disk.take((4 << 20) - (320 << 10))
+        q = self.open(*args)
+        n = self.fill_with_short(q, 8)
+        q.kill9()
+        os.unlink(self.disk.path("data", "queues", "default", "gone"))
+        q = self.open(*args)
+        self.disk.take_the_rest()
+        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
+        self.ack_one_by_one(q, [(lease, i) for i, _, _ in got[:0:-1]])
+        q.kill9()
+        q = self.open(*args)
+        self.assertEqual(self.reserve(q, "items=%d" % n)[1], [(1, 1, message(0, 8))])
+
     def test_a_queue_that_found_no_room_leaves_nothing(self):
         """It is no queue of the next start, which has no more room for it and others to serve."""
         q = self.open("--max-queues=2")

@@ -34,15 +34,49 @@ static bool holds_bits(int fd)
 static int holes; /* made in files */
 static char long_text[70001];
 
-static int counting_fallocate(int fd, int mode, off_t at, off_t length)
+/* The file of bits: errno of making it and of allocating in it, and what was allocated. Then only there can be written, if it is tight. */
+static int making_fails, allocating_fails;
+static struct {
+    off_t from, to;
+} rooms[8];
+static size_t n_rooms;
+static bool tight;
+
+static int faulty_open(const char *path, int flags, mode_t mode)
+{
+    size_t n = strlen(path);
+    errno = making_fails;
+    return making_fails && flags & O_CREAT && n > 5 && memcmp(path + n - 5, "/gone", 5) == 0
+               ? -1
+               : io_system.open(path, flags, mode);
+}
+
+static int faulty_fallocate(int fd, int mode, off_t at, off_t length)
 {
     holes += (mode & FALLOC_FL_PUNCH_HOLE) != 0;
+    if (mode == 0 && holds_bits(fd)) {
+        errno = allocating_fails;
+        if (allocating_fails)
+            return -1;
+        rooms[n_rooms % 8].from = at;
+        rooms[n_rooms++ % 8].to = at + length;
+    }
     return io_system.fallocate(fd, mode, at, length);
+}
+
+static bool has_room(off_t at)
+{
+    for (size_t i = 0; i < n_rooms && i < 8; i++)
+        if (at >= rooms[i].from && at < rooms[i].to)
+            return true;
+    return !tight;
 }
 
 static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    int fails = fail_with || bits_fail ? holds_bits(fd) ? bits_fail : fail_with : 0;
+    int fails = 0;
+    if (fail_with || bits_fail)
+        fails = !holds_bits(fd) ? fail_with : bits_fail ? bits_fail : has_room(at) ? 0 : ENOSPC;
     if (fails) {
         errno = fails;
         return -1;
@@ -96,11 +130,14 @@ static int setup(void **state)
     assert_non_null(mkdtemp(dir));
     faulty = io_system;
     faulty.pwrite = faulty_pwrite;
-    faulty.fallocate = counting_fallocate;
+    faulty.open = faulty_open;
+    faulty.fallocate = faulty_fallocate;
     faulty.unlink = faulty_unlink;
     unlink_fails = false;
     io = &faulty;
-    fail_with = bits_fail = 0;
+    fail_with = bits_fail = making_fails = allocating_fails = 0;
+    tight = false;
+    n_rooms = 0;
     open_set();
     return 0;
 }
@@ -332,22 +369,28 @@ static void bits_let_go_of_segments(void **state)
     id_ranges_free(&ids);
 }
 
-/* As where the records behind a message's were appended before it was committed, and its own is trimmed. */
-static void the_last_id_may_be_in_the_bits_alone(void **state)
+/* In the next life that id is the last. */
+static void last_id_is(uint64_t id)
 {
-    char path[128], error[256], id[JOURNAL_ID_TEXT];
-    struct id_range last = {7, 7};
-    (void)state;
-    put("a");
-    flush();
-    snprintf(id, sizeof id, "%s", named_queue_id(q));
+    char path[128], error[256], journal[JOURNAL_ID_TEXT];
+    struct id_range last = {id, id};
+    snprintf(journal, sizeof journal, "%s", named_queue_id(q));
     queues_free(&set);
     snprintf(path, sizeof path, "%s/queues/default", dir);
-    struct gone *g = gone_open(path, id, false, error, sizeof error);
+    struct gone *g = gone_open(path, journal, false, error, sizeof error);
     assert_non_null(g);
     assert_int_equal(gone_set(g, &(struct id_ranges){.at = &last, .n = 1, .count = 1}), 0);
     gone_free(&g);
     open_set();
+}
+
+/* As where the records behind a message's were appended before it was committed, and its own is trimmed. */
+static void the_last_id_may_be_in_the_bits_alone(void **state)
+{
+    (void)state;
+    put("a");
+    flush();
+    last_id_is(7);
     assert_int_equal(state_of()->next_id, 8);
     assert_int_equal(state_of()->n[MESSAGE_READY], 1);
 }
@@ -448,6 +491,86 @@ static void bits_outlive_a_segment_that_cannot_be_removed(void **state)
     assert_int_equal(queue_depth(named_queue_core(q)), 1);
 }
 
+/* The disk is full but for what was allocated: the ack of a message is taken, and the next life knows of it. */
+static void check_acked_on_a_full_disk(uint64_t id)
+{
+    struct id_ranges ids = {0};
+    uint64_t held = queue_depth(named_queue_core(q));
+    lease_now = reserve_all(&ids);
+    id_ranges_free(&ids);
+    tight = true;
+    fail_with = ENOSPC;
+    ack(id);
+    flush();
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+    fail_with = 0;
+    reopen();
+    assert_int_equal(queue_depth(named_queue_core(q)), held - 1);
+}
+
+/* The put behind them, or the next life, has place for the bits of what was put while the file could not be made. */
+static void bits_that_are_owed_are_had_later(void **state)
+{
+    (void)state;
+    for (int restarts = 0; restarts < 2; restarts++) {
+        making_fails = EMFILE;
+        put_many(MANY);
+        assert_int_equal(n_rooms, 0);
+        making_fails = 0;
+        if (restarts)
+            reopen();
+        else
+            put("behind them");
+        flush();
+        assert_int_equal(n_rooms, 2);
+        check_acked_on_a_full_disk(1);
+        teardown(state);
+        setup(state);
+    }
+}
+
+/* A start that finds no room for them serves what is there; what is put next is refused until there is some for all. */
+static void a_start_without_room_owes_bits(void **state)
+{
+    struct bytes message = BYTES_LITERAL("b");
+    struct queue_put next = {.messages = &message, .n = 1};
+    (void)state;
+    making_fails = EMFILE;
+    put_many(MANY);
+    making_fails = 0;
+    allocating_fails = ENOSPC;
+    reopen();
+    assert_int_equal(named_queue_put(q, &next, at(put_at), note, NULL, NULL), QUEUE_NO_SPACE);
+    allocating_fails = 0;
+    put_at += 2;
+    put("b");
+    flush();
+    check_acked_on_a_full_disk(1);
+}
+
+/* Behind a hole ids are higher by thousands of millions: what is between has no place. */
+static void ids_that_nobody_has_take_no_room(void **state)
+{
+    const uint64_t far = UINT64_C(1) << 40;
+    struct id_ranges ids = {0};
+    (void)state;
+    put("a");
+    put("b");
+    flush();
+    lease_now = reserve_all(&ids);
+    id_ranges_free(&ids);
+    bury(2);
+    flush();
+    last_id_is(far);
+    put("c");
+    flush();
+    n_rooms = 0;
+    reopen();
+    assert_int_equal(n_rooms, 2);
+    assert_true(rooms[0].to <= 2 * GONE_BLOCK && rooms[1].to == rooms[1].from + GONE_BLOCK);
+    check_acked_on_a_full_disk(far + 1);
+}
+
 /* Whether a bit is there is not known any more: nothing is said by bits, and the queue says that it is not well. */
 static void failing_bits_latch(void **state)
 {
@@ -489,6 +612,9 @@ int main(void)
         TEST(the_last_id_may_be_in_the_bits_alone),
         TEST(bits_stay_with_their_messages),
         TEST(bits_outlive_a_segment_that_cannot_be_removed),
+        TEST(bits_that_are_owed_are_had_later),
+        TEST(a_start_without_room_owes_bits),
+        TEST(ids_that_nobody_has_take_no_room),
         TEST(failing_bits_latch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
