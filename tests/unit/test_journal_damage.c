@@ -4,6 +4,7 @@
 #include "power.h"
 #include "shell.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -484,6 +485,43 @@ static void test_a_clean_end_vouches_for_all_before_it(void **state)
     io = &io_system;
 }
 
+static bool is_there(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    (void)offset, (void)time, (void)arg;
+    return payload.len > 0;
+}
+
+static int no_unlink(const char *path)
+{
+    (void)path;
+    errno = EIO;
+    return -1;
+}
+
+/* Nobody synced it, so what a power cut took of it was promised by nobody, and is no damage. */
+static void test_a_clean_end_vouches_for_nothing_that_could_not_be_removed(void **state)
+{
+    struct fixture *f = *state;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 50000;
+    reopen(f);
+    fill_segments(f, 120, 1);
+    assert_true(f->j->n_segments > 2);
+    char *trimmed = mem_strdup(f->j->segments[0]->path);
+    counting = io_system;
+    counting.unlink = no_unlink;
+    io = &counting;
+    journal_trim(f->j, journal_committed_end(f->j));
+    settle(f);
+    assert_int_equal(f->j->n_segments, 1);
+    journal_set_free(&f->set);
+    io = &io_system;
+    assert_int_equal(truncate(trimmed, 20000), 0);
+    free(trimmed);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_int_equal(journal_scan(f->j, journal_earliest(f->j), is_there, NULL), JOURNAL_OK);
+}
+
 static struct seen until_damage(struct fixture *f, size_t window, off_t flip_at, const char *path)
 {
     struct journal_reader *r;
@@ -534,6 +572,7 @@ int main(void)
         T(test_a_segments_beginning_is_never_a_tear),
         T(test_what_was_cut_is_told_and_does_not_come_back),
         T(test_a_clean_end_vouches_for_all_before_it),
+        T(test_a_clean_end_vouches_for_nothing_that_could_not_be_removed),
         T(test_a_large_frame_is_verified_to_its_last_byte),
         T(test_a_tail_is_cut_anywhere),
         T(test_never_makes_a_hole_only_after_a_reboot),
