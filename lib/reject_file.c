@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 static void close_keeping_errno(int fd)
@@ -14,6 +15,16 @@ static void close_keeping_errno(int fd)
     errno = system;
 }
 
+/* Until it is closed: who else adds to it would find the same end. */
+static int lock_file(int fd)
+{
+    int rc;
+    do
+        rc = flock(fd, LOCK_EX);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
 /* Its name is durable too: the directory is synced whenever the file is still empty. */
 static int open_file(const char *path, off_t *length)
 {
@@ -21,7 +32,7 @@ static int open_file(const char *path, off_t *length)
     int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
-    if (fstat(fd, &st) != 0 || (st.st_size == 0 && io_sync_parent(path) != 0)) {
+    if (lock_file(fd) != 0 || fstat(fd, &st) != 0 || (st.st_size == 0 && io_sync_parent(path) != 0)) {
         close_keeping_errno(fd);
         return -1;
     }

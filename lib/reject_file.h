@@ -3,7 +3,8 @@
  * 1. A line that was added is on disk when reject_file_add returns, and so may the position then pass it. After a crash it may be
  *    added once more, never be missing.
  * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
- * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing. */
+ * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing.
+ * 4. Several processes may add to one file: each locks it (flock) for as long as a line takes. */
 #ifndef MILLRACE_REJECT_FILE_H
 #define MILLRACE_REJECT_FILE_H
 
