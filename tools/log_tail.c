@@ -114,20 +114,48 @@ static bool is_older(const struct age *a, const struct age *b)
     return same ? is_newer(&b->written, &a->written) : is_newer(&b->made, &a->made);
 }
 
-/* Calls see() for the log and each regular file beside it whose name goes on where the log's ends (access.log.1). */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static char *directory_of(const char *path)
+{
+    const char *name = name_of(path);
+    return name > path ? bytes_dup(bytes_of(path, (size_t)(name - path))) : mem_strdup("./");
+}
+
+/* access.log.1 goes on where access.log ends. */
+static bool goes_on(const char *name, const char *log)
+{
+    return strncmp(name, log, strlen(log)) == 0;
+}
+
+bool log_tail_takes(const char *path, const char *other)
+{
+    struct stat mine, its;
+    char *here = directory_of(path), *there = directory_of(other);
+    bool beside = stat(here, &mine) == 0 && stat(there, &its) == 0 && mine.st_dev == its.st_dev &&
+                  mine.st_ino == its.st_ino;
+    free(here);
+    free(there);
+    return beside && goes_on(name_of(other), name_of(path));
+}
+
+/* Calls see() for the log and each regular file beside it whose name goes on where the log's ends. */
 static void each_sibling(
     const char *path, void (*see)(const char *path, const struct stat *st, void *arg), void *arg)
 {
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    char *directory =
-        slash != NULL ? bytes_dup(bytes_of(path, (size_t)(slash - path) + 1)) : mem_strdup("./");
+    const char *name = name_of(path);
+    char *directory = directory_of(path);
     DIR *d = opendir(directory);
     struct buf full = {0};
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         struct stat st;
         buf_clear(&full);
         buf_printf(&full, "%s%s", directory, e->d_name);
-        if (strncmp(e->d_name, name, strlen(name)) == 0 && stat(full.ptr, &st) == 0 && S_ISREG(st.st_mode))
+        if (goes_on(e->d_name, name) && stat(full.ptr, &st) == 0 && S_ISREG(st.st_mode))
             see(full.ptr, &st, arg);
     }
     if (d != NULL)

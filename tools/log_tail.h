@@ -45,6 +45,8 @@ enum log_tail_result {
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, bool *missing,
     char error[LINE_SOURCE_ERROR_TEXT]);
 void log_tail_close(struct log_tail **t);
+/* Whether a file of that name is, or might be taken for, one that the log was rotated to. */
+bool log_tail_takes(const char *path, const char *other);
 /* `now` is the wall clock, which the file's own time is compared with. The line is borrowed until the next call. */
 enum log_tail_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);

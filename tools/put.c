@@ -464,6 +464,39 @@ static int check_files(char **files, size_t n)
     return status;
 }
 
+static bool is_input(const char *input, const struct stat *st)
+{
+    struct stat its;
+    bool there = strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &its) == 0 : stat(input, &its) == 0;
+    return there && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
+}
+
+/* What is added to it would be read again, refused again, and added again, without end. */
+static bool reads_rejects(const struct options *o, char **files, size_t n)
+{
+    const char *rejects = options_string(o, "rejects");
+    struct stat st;
+    if (rejects == NULL)
+        return false;
+    if (options_bool(o, "follow"))
+        return log_tail_takes(files[0], rejects);
+    if (stat(rejects, &st) != 0)
+        return false;
+    bool found = n == 0 && is_input("-", &st);
+    for (size_t i = 0; i < n; i++)
+        found = found || is_input(files[i], &st);
+    return found;
+}
+
+static int check_rejects(const struct options *o, char **files, size_t n)
+{
+    return !reads_rejects(o, files, n)
+               ? 0
+               : complain("--rejects is what is put, or begins as the log's name does and would be taken for "
+                          "what that is rotated to: name another file",
+                     EX_USAGE);
+}
+
 static int check(const struct options *o)
 {
     struct url_address address;
@@ -472,13 +505,15 @@ static int check(const struct options *o)
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
         return complain("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
     size_t n = options_operands(o, &files);
-    if (!options_bool(o, "follow"))
-        return check_files(files, n);
+    if (!options_bool(o, "follow")) {
+        int status = check_files(files, n);
+        return status != 0 ? status : check_rejects(o, files, n);
+    }
     if (options_string(o, "producer") == NULL)
         return complain("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
     if (n != 1 || strcmp(files[0], "-") == 0)
         return complain("--follow needs one file", EX_USAGE);
-    return 0;
+    return check_rejects(o, files, n);
 }
 
 static struct put_batch *make_batch(struct put *p, const char *token)

@@ -362,6 +362,22 @@ class Refused(QueueTest):
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         self.assertEqual((self.stored(), self.kept()), (numbered(18000).splitlines(), [long]))
 
+    def test_they_are_not_kept_in_what_is_read(self):
+        """They would be refused again, and kept again, without end."""
+        text, _, _ = self.text(5, {2})
+        name = self.write("a", text)
+        os.link(name, self.path("link"))
+        for rejects, args, stdin in ((name, ["--batch=1", name], None), (self.path("link"), ["--batch=1", name], None),
+                                     (name, ["--batch=1"], name), (name, ["--batch=1", "-"], name),
+                                     (name + ".rejects", ["--follow", "--producer=p", name], None),
+                                     (name, ["--follow", "--producer=p", name], None)):
+            with open(stdin or os.devnull) as f:
+                p = self.begin("--rejects", rejects, *args, stdin=f)
+            wait_until(lambda: p.poll() is not None or self.queue.stats()["depth"] > 0, "it to end, or to begin")
+            self.assertEqual((p.poll(), self.depth()), (64, 0), args)
+            self.assertEqual(harness.read_file(name), text)
+        self.assertEqual(self.put("--rejects", name + ".rejects", name).returncode, 0, "nothing is followed")
+
     def test_a_file_that_cannot_be_made(self):
         done = self.put("--rejects", self.path("none", "rejects"), self.write("a", numbered(3)))
         self.assertEqual((done.returncode, self.depth()), (73, 0), done)
