@@ -37,8 +37,7 @@
 #define HTTP_CORK_MOST 16            /* replies that wait to leave together, */
 #define HTTP_CORK_TIME 300           /* and how long, in microseconds */
 #define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
-#define HTTP_KNOWN_HEAD 512          /* longer heads are not known again */
-#define HTTP_KNOWN_PARAMS 16         /* nor those with more parameters */
+#define HTTP_KNOWN_PARAMS 16         /* heads with more parameters are not known again */
 #define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
@@ -283,7 +282,9 @@ void http_budget_note(struct http_conn *c); /* what it holds may be another amou
 void http_budget_forget(struct http_conn *c);
 bool http_budget_has_room(struct http_server *s);
 
-/* http_parse.c: consumes up to n bytes, at most one message; sets message_complete or req.refusal. */
+/* http_parse.c: longer heads are not known again; 0: none is (replaceable for tests) */
+extern size_t http_known_most;
+/* Consumes up to n bytes, at most one message; sets message_complete or req.refusal. */
 size_t http_parse_feed(struct http_conn *c, const char *p, size_t n);
 
 /* http_request.c */

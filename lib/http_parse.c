@@ -19,6 +19,8 @@
 #define LINE_SLACK 64 /* of a request's line beside its target */
 #define CHUNK_MAX (UINT64_C(1) << 60)
 
+size_t http_known_most = 512;
+
 static bool refuse(struct http_conn *c, enum http_refusal why)
 {
     if (c->req.refusal == HTTP_REFUSED_NOT)
@@ -265,7 +267,7 @@ static void know_head(struct http_request *req)
 {
     const struct buf *text = &req->text;
     bool known =
-        req->refusal == HTTP_REFUSED_NOT && text->len <= HTTP_KNOWN_HEAD && req->query.n <= HTTP_KNOWN_PARAMS;
+        req->refusal == HTTP_REFUSED_NOT && text->len <= http_known_most && req->query.n <= HTTP_KNOWN_PARAMS;
     req->known_endpoint = known ? req->endpoint : NULL;
     req->known_head = known && !req->is_chunked && !req->expects_continue ? text->len : 0;
     req->known_lines = text->len - (text->ptr[text->len - 2] == '\r' ? 2 : 1);

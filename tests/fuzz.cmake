@@ -10,6 +10,7 @@ if(MILLRACE_FUZZ)
 
   millrace_fuzz_target(url millrace_base)
   millrace_fuzz_target(http_request millrace_daemon)
+  millrace_fuzz_target(http_heads millrace_daemon)
   millrace_fuzz_target(json_fields millrace_records)
   millrace_fuzz_target(records millrace_records)
   millrace_fuzz_target(counters millrace_records)
