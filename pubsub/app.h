@@ -17,6 +17,7 @@
 
 #include "cursors.h"
 #include "daemon.h"
+#include "random_id.h"
 #include "streams.h"
 #include "subscriber.h"
 
@@ -27,6 +28,8 @@ struct event;
 
 struct app {
     struct daemon *daemon;
+    char
+        life[RANDOM_ID_TEXT]; /* of this process and no other, also not of one with a copy of the directory */
     struct streams *streams;
     struct cursors *cursors;
     size_t max_line;
@@ -67,6 +70,10 @@ bool app_is_not_up(struct app *app, struct http_request *req);
 struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make);
 /* Lets go of what the settings say, in every stream, and of memory that no subscriber needs. */
 void app_retain(struct app *app);
+
+/* Tells which stream of which life of which pubsub answers: two answers that say the same were given by the same stream, by whatever
+ * address it was asked. */
+void app_add_place(const struct app *app, struct http_request *req, const struct stream *s);
 
 /* http_sub.c */
 http_handler app_sub;

@@ -89,6 +89,11 @@ struct stream *app_request_stream(struct app *app, struct http_request *req, con
     return NULL;
 }
 
+void app_add_place(const struct app *app, struct http_request *req, const struct stream *s)
+{
+    http_add_header(req, "X-Millrace-Stream-Place", "%s/%s", app->life, stream_name(s));
+}
+
 static void answer_conflict(struct http_request *req, uint64_t mark)
 {
     char members[64];
@@ -199,6 +204,7 @@ static void answer_published(const struct pub *pub, const struct stream_publishe
     struct http_request *req = pub->req;
     struct stream *s = pub->stream;
     const char *id = journal_id(stream_journal(s));
+    app_add_place(pub->app, req, s);
     if (pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
@@ -356,9 +362,11 @@ static void handle_pub(struct http_request *req, void *ctx)
 static void handle_producer(struct http_request *req, void *ctx)
 {
     char producer[NAME_MAX_BYTES + 1];
-    struct stream *s = app_request_stream(ctx, req, NULL, false);
+    struct app *app = ctx;
+    struct stream *s = app_request_stream(app, req, NULL, false);
     if (!s || !http_param_name(req, "producer", NULL, producer))
         return;
+    app_add_place(app, req, s);
     bool known;
     uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
     http_replyf(req, 200, "application/json",

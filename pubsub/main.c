@@ -167,6 +167,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;
     w->app.daemon = d;
+    random_id(w->app.life);
     w->app.max_line = (size_t)options_int(o, "max_line");
     w->app.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
     if (limits_read(o, settings_rows, &w->limits, error) != 0)

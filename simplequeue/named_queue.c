@@ -1,5 +1,6 @@
 #include "named_queue_internal.h"
 #include "queue_id.h"
+#include "random_id.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -248,7 +249,7 @@ static void set_id(struct named_queue *q)
     else if (q->config.journal)
         snprintf(q->id, sizeof q->id, "%s", journal_id(q->config.journal));
     else
-        queue_id_random(q->id);
+        random_id(q->id);
     q->config.id = NULL;
 }
 

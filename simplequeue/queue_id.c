@@ -2,25 +2,13 @@
 
 #include "io.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/random.h>
 
 #define FILE_NAME "queue-id"
 #define DIGITS (JOURNAL_ID_TEXT - 1)
-
-void queue_id_random(char id[JOURNAL_ID_TEXT])
-{
-    unsigned char raw[DIGITS / 2];
-    ssize_t got = getrandom(raw, sizeof raw, 0);
-    assert(got == (ssize_t)sizeof raw);
-    (void)got;
-    for (size_t i = 0; i < sizeof raw; i++)
-        snprintf(id + 2 * i, 3, "%02x", raw[i]);
-}
 
 static int fail(char *error, size_t error_size, const char *dir, const char *why)
 {

@@ -13,7 +13,6 @@
 
 #include "journal.h"
 
-void queue_id_random(char id[JOURNAL_ID_TEXT]);
 /* The file's of that directory, whose journal's id is `journal`; "" when there is none. 0, or -1 with the error. */
 int queue_id_read(
     const char *dir, const char *journal, char id[JOURNAL_ID_TEXT], char *error, size_t error_size);

@@ -3,6 +3,7 @@
 #include "io.h"
 #include "name_table.h"
 #include "queue_id.h"
+#include "random_id.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -144,7 +145,7 @@ static int own_id(struct queues *qs, const char *dir, const struct journal *j, c
 {
     if (!qs->config.restored)
         return queue_id_read(dir, journal_id(j), id, error, error_size);
-    queue_id_random(id);
+    random_id(id);
     return queue_id_write(dir, journal_id(j), id, error, error_size);
 }
 

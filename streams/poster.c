@@ -103,13 +103,15 @@ static void halve(struct batch *b)
     b->due = rest->due = 0;
 }
 
-static void delivered(struct batch *b)
+static void delivered(struct batch *b, const struct http_reply_view *reply)
 {
     struct poster *p = b->poster;
     b->state = DONE;
     p->numbers.batches++;
     p->numbers.lines += b->n_lines;
     set_trouble(p, "");
+    if (p->config.on_delivered != NULL)
+        p->config.on_delivered(reply, p->config.arg);
 }
 
 /* A host that fails is set aside by the pool; one that refuses, or answers what is no answer (302, 408), is not, and is not
@@ -163,7 +165,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     if (status >= 200 && status < 300)
-        delivered(b);
+        delivered(b, reply);
     else if (http_pool_is_poison(status) && p->config.skip_refused)
         refused(b, reply);
     else

@@ -32,7 +32,9 @@ struct poster_config {
     /* Told of a line, with its LF, before it is left out; false: it cannot be yet, and is tried again a second later. May be
      * NULL. */
     bool (*on_refused)(struct bytes line, void *arg);
-    const char *content_type;     /* borrowed */
+    const char *content_type; /* borrowed */
+    /* Each answer that is 2xx; may be NULL. */
+    void (*on_delivered)(const struct http_reply_view *reply, void *arg);
     void (*on_room)(void *arg);   /* it is not full any more */
     void (*on_change)(void *arg); /* trouble came, changed or went; the cursor moved */
     void *arg;

@@ -283,6 +283,21 @@ static bool on_refused(struct bytes line, void *arg)
     return stored;
 }
 
+static void on_into_itself(void *arg)
+{
+    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+}
+
+/* Also a stranger may turn out to be the pubsub that is read: one batch of each of those under way has gone in by then. */
+static void on_delivered(const struct http_reply_view *reply, void *arg)
+{
+    struct program *p = arg;
+    struct stream_place place;
+    stream_place_read(reply, &place);
+    if (stream_place_is_same(&place, stream_client_place(p->stream)))
+        on_into_itself(p);
+}
+
 static int read_state(struct program *p, struct options *o, struct config_error *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
@@ -339,6 +354,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                .skip_refused = options_bool(o, "skip_refused"),
                                .on_refused = p->rejects != NULL ? on_refused : NULL,
                                .content_type = options_string(o, "content_type"),
+                               .on_delivered = on_delivered,
                                .on_room = on_room,
                                .on_change = on_change,
                                .arg = p},
@@ -376,6 +392,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .on_change = on_change,
+        .on_into_itself = on_into_itself,
         .arg = p});
     return 0;
 }

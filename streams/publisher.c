@@ -21,6 +21,7 @@ struct publisher {
     enum { IDLE, ASKING, SENDING } doing;
     struct buf lines;
     uint64_t mark, next;
+    struct stream_place place;
     struct http_call *call;
     struct event *timer;
     struct backoff backoff;
@@ -88,11 +89,13 @@ static bool has_code(const struct http_reply_view *reply, const char *code)
 }
 
 /* False: no reply, which is dealt with here. */
-static bool replied(struct publisher *p, enum http_client_result result)
+static bool replied(struct publisher *p, enum http_client_result result, const struct http_reply_view *reply)
 {
     p->call = NULL;
-    if (result == HTTP_CLIENT_OK)
+    if (result == HTTP_CLIENT_OK) {
+        stream_place_read(reply, &p->place);
         return true;
+    }
     if (result != HTTP_CLIENT_CANCELLED)
         failed(p, http_client_strerror(result));
     return false;
@@ -104,7 +107,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     char why[300];
     uint64_t mark = 0;
     bool known = false;
-    if (!replied(p, result))
+    if (!replied(p, result, reply))
         return;
     struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
     if (doc != NULL) {
@@ -135,7 +138,7 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
 {
     struct publisher *p = arg;
     char why[300];
-    if (!replied(p, result))
+    if (!replied(p, result, reply))
         return;
     if (reply->status == 200) {
         went_well(p);
@@ -230,6 +233,11 @@ void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint6
 bool publisher_is_busy(const struct publisher *p)
 {
     return p->doing != IDLE;
+}
+
+const struct stream_place *publisher_place(const struct publisher *p)
+{
+    return &p->place;
 }
 
 const char *publisher_trouble(const struct publisher *p)

@@ -14,7 +14,7 @@
 #ifndef MILLRACE_PUBLISHER_H
 #define MILLRACE_PUBLISHER_H
 
-#include "bytes.h"
+#include "stream_place.h"
 
 struct event_base;
 struct http_pool;
@@ -40,6 +40,8 @@ void publisher_ask(struct publisher *p, const char *producer);
 /* Whole lines, or none to move the mark only. It takes them, and leaves an empty buffer in their place. */
 void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint64_t next);
 bool publisher_is_busy(const struct publisher *p);
+/* Of the stream that answered last; .text "": none has, or it is a queue. */
+const struct stream_place *publisher_place(const struct publisher *p);
 const char *publisher_trouble(const struct publisher *p); /* NULL: none */
 
 #endif

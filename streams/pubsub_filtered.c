@@ -225,6 +225,11 @@ static void on_change(void *arg)
     }
 }
 
+static void on_into_itself(void *arg)
+{
+    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+}
+
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
@@ -325,6 +330,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
         .on_change = on_change,
+        .on_into_itself = on_into_itself,
         .arg = p});
     return 0;
 }

@@ -21,6 +21,7 @@ struct republish {
     uint64_t mark;     /* the destination's */
     uint64_t sending;  /* what the run under way moves it to */
     bool asked;        /* the mark is known */
+    bool into_itself;
     struct republish_numbers numbers;
 };
 
@@ -38,10 +39,27 @@ static void send_now(struct republish *r)
     stream_client_resume(r->source);
 }
 
+static bool may_send(const struct republish *r)
+{
+    return r->asked && !r->into_itself && !publisher_is_busy(r->publisher);
+}
+
 static void send_what_passed(struct republish *r)
 {
-    if (r->asked && !publisher_is_busy(r->publisher) && r->passed.len > 0)
+    if (may_send(r) && r->passed.len > 0)
         send_now(r);
+}
+
+/* Its lines would be read again, and sent again, without end. */
+static bool is_into_itself(struct republish *r)
+{
+    if (!r->into_itself &&
+        stream_place_is_same(stream_client_place(r->source), publisher_place(r->publisher))) {
+        r->into_itself = true;
+        stream_client_stop(r->source);
+        r->config.on_into_itself(r->config.arg);
+    }
+    return r->into_itself;
 }
 
 static void on_stored(void *arg)
@@ -49,7 +67,8 @@ static void on_stored(void *arg)
     struct republish *r = arg;
     r->mark = r->numbers.offset = r->sending;
     r->numbers.runs++;
-    send_what_passed(r);
+    if (!is_into_itself(r))
+        send_what_passed(r);
 }
 
 /* Nothing passes: the mark alone. */
@@ -57,7 +76,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republish *r = arg;
     (void)fd, (void)what;
-    if (r->asked && !publisher_is_busy(r->publisher) && reached(r) > r->mark)
+    if (may_send(r) && reached(r) > r->mark)
         send_now(r);
 }
 
@@ -65,6 +84,8 @@ static void on_mark(bool known, uint64_t mark, void *arg)
 {
     struct republish *r = arg;
     struct stream_cursor from = *stream_client_cursor(r->source);
+    if (is_into_itself(r))
+        return;
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
@@ -160,7 +181,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void on_change(void *arg)
 {
     struct republish *r = arg;
-    r->config.on_change(r->config.arg);
+    if (!is_into_itself(r))
+        r->config.on_change(r->config.arg);
 }
 
 static void follow(struct republish *r, const struct stream_cursor *from)

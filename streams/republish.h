@@ -3,7 +3,9 @@
  * 1. The destination's mark of the source (its producer's name is the source's id, or one that was given) is the cursor:
  *    what is below it has been filtered, and what passed is in the destination.
  * 2. What passes is gathered while a run is under way, at most REPUBLISH_RUN bytes; then the source waits.
- * 3. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
+ * 3. When source and destination turn out to be one stream (stream_place.h) it stops for good. Every answer of either is compared, and
+ *    the destination's first comes before anything is sent; where pubsub restarts between the two that are compared, one run may be.
+ * 4. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
 #ifndef MILLRACE_REPUBLISH_H
 #define MILLRACE_REPUBLISH_H
 
@@ -25,8 +27,9 @@ struct republish_config {
     const char *producer;             /* NULL: the source stream's id */
     const char *begin;                /* where the first start begins */
     size_t max_line;
-    struct line_filter *filter;   /* borrowed; NULL: every line passes */
-    void (*on_change)(void *arg); /* look at republish_trouble */
+    struct line_filter *filter;        /* borrowed; NULL: every line passes */
+    void (*on_change)(void *arg);      /* look at republish_trouble */
+    void (*on_into_itself)(void *arg); /* once; invariant 3 */
     void *arg;
 };
 

@@ -21,6 +21,7 @@
 struct stream_client {
     struct stream_client_config config;
     struct stream_cursor cursor; /* behind the last line handed out */
+    struct stream_place place;
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -160,6 +161,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         return;
     }
     c->ignoring = false;
+    stream_place_read(reply, &c->place);
     clear_trouble(c);
     if (begins && c->config.on_begin != NULL)
         c->config.on_begin(c->config.arg);
@@ -339,6 +341,11 @@ void stream_client_resume(struct stream_client *c)
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c)
 {
     return &c->cursor;
+}
+
+const struct stream_place *stream_client_place(const struct stream_client *c)
+{
+    return &c->place;
 }
 
 bool stream_client_is_caught_up(const struct stream_client *c)

@@ -36,6 +36,7 @@
 #define MILLRACE_STREAM_CLIENT_H
 
 #include "bytes.h"
+#include "stream_place.h"
 
 struct event_base;
 struct http_client;
@@ -83,6 +84,8 @@ void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
+/* Of the last answer that brought it; .text "" before the first. */
+const struct stream_place *stream_client_place(const struct stream_client *c);
 /* Once and for all: the cursor has got to the end that the first answer told. A stream that does not exist and of which
  * there is no cursor is caught up with. */
 bool stream_client_is_caught_up(const struct stream_client *c);

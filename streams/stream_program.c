@@ -1,10 +1,14 @@
 #include "stream_program.h"
 
 #include "http_client.h"
+#include "log.h"
 #include "url.h"
 
 #include <stdlib.h>
 #include <strings.h>
+#include <sysexits.h>
+
+#define INTO_ITSELF "a stream cannot go into itself: its lines would be read again, and multiply without end"
 
 static bool is_beginning(const char *text)
 {
@@ -46,8 +50,14 @@ int stream_program_check_target(struct options *o, const char *url, struct confi
     if (to == NULL || strcmp(to, options_string(o, "stream")) != 0 ||
         (url != NULL && !is_same_place(url, peer_url(o, "pubsub"))))
         return 0;
-    return options_refuse(o, "to_stream", error,
-        "a stream cannot go into itself: its lines would be read again, and multiply without end");
+    return options_refuse(o, "to_stream", error, INTO_ITSELF);
+}
+
+void stream_program_fail_into_itself(struct daemon *d)
+{
+    log_error(INTO_ITSELF, LOG_S("stream", options_string(daemon_options(d), "stream")),
+        LOG_S("hint", "the destination is the pubsub that is read, by another of its addresses"));
+    daemon_fail(d, EX_CONFIG);
 }
 
 bool stream_program_begins_at_end(struct daemon *d)

@@ -28,6 +28,9 @@ int stream_program_check(struct options *o, struct config_error *error);
  * up. 0, or -1 with the error filled. */
 int stream_program_check_target(struct options *o, const char *url, struct config_error *error);
 
+/* What no comparison of addresses tells: the stream that is read turned out to be the one that is written. Ends the daemon (78). */
+void stream_program_fail_into_itself(struct daemon *d);
+
 /* True for `latest`: what a stream that is not made yet will hold is all behind its end. */
 bool stream_program_begins_at_end(struct daemon *d);
 

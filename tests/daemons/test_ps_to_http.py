@@ -2,6 +2,7 @@
 # full: MILLRACE_ROUNDS=200
 import http.server
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -437,6 +438,70 @@ class IntoOurOwn(Base):
                            "--address=127.0.0.1")
         self.finish("--to_stream=s", "--to_url", other.url,
                     there=lambda: other.get("/sub?stream=s&from=earliest&follow=0").body.splitlines())
+
+    def elsewhere(self):
+        """This pubsub by an address that no comparison of texts knows for its own."""
+        return "http://0.0.0.0:" + self.port
+
+    def stored(self, daemon=None):
+        return (daemon or self.pubsub).get("/sub?stream=s&from=earliest&follow=0").body.splitlines()
+
+    def assert_ends_into_itself(self, p):
+        self.assertEqual(p.process.wait(harness.PATIENCE), 78, p.log)
+        self.assertIn("into itself", p.log)
+
+    def test_a_stream_is_not_put_into_itself_by_another_of_its_addresses(self):
+        """Nothing of it is sent, also when its pubsub comes up only later."""
+        self.publish(5)
+        args = ("--to_stream=s", "--to_url", self.elsewhere())
+        self.assert_ends_into_itself(self.to_http(*args))
+        self.pubsub.stop()
+        p = self.to_http(*args).wait_listening()
+        wait_until(lambda: "no connection" in p.get("/health").text, lambda: p.get("/health").text)
+        self.start_pubsub()
+        self.assert_ends_into_itself(p)
+        self.assertEqual(self.stored(), self.sent())
+
+    def test_a_destination_that_becomes_the_stream_itself(self):
+        """Its address was another pubsub's at first. The next answer tells, before anything is stored."""
+        there, own = self.path("there.sock"), "unix:" + self.path("own.sock")
+        other = self.start("pubsub", "--data-dir", self.path("other"), "--sync=never", listen="unix:" + there)
+        self.pubsub.stop()
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", listen=own)
+        p = self.to_http("--to_stream=s", "--to_url", other.url).wait_ready()
+        self.publish(5)
+        wait_until(lambda: self.stored(other) == self.sent(), "the copy")
+        os.unlink(there)
+        os.symlink(self.path("own.sock"), there)
+        other.kill9()
+        self.publish(5)
+        self.assert_ends_into_itself(p)
+        self.assertEqual(self.stored(), self.sent())
+
+    def test_a_destination_that_turns_out_to_be_the_stream_itself(self):
+        """It knows no marks: its first answer tells, one batch too late."""
+        self.publish(10)
+        self.assert_ends_into_itself(self.to_http("--destination", self.elsewhere() + "/pub?stream=s", "--batch=4",
+                                                  "--state", self.path("state")))
+        self.assertEqual(self.stored(), self.sent() + self.sent()[:4])
+
+    def test_a_copy_of_the_stream_is_another(self):
+        """Restored beside it, with the id that it was copied with; another stream of one pubsub is another, too."""
+        self.publish(3)
+        self.pubsub.stop()
+        shutil.copytree(self.path("pubsub"), self.path("copy"))
+        self.start_pubsub()
+        other = self.start("pubsub", "--data-dir", self.path("copy"), "--sync=never", "--address=127.0.0.1")
+        ids = [d.get("/streams").json()["streams"][0]["id"] for d in (self.pubsub, other)]
+        self.assertEqual(ids[0], ids[1])
+        p = self.to_http("--to_stream=s", "--to_url", other.url, "--from=latest").wait_ready()
+        strange = self.to_http("--destination", self.elsewhere() + "/pub?stream=t", "--state", self.path("state"))
+        self.publish(4)
+        wait_until(lambda: self.stored(other) == self.sent(), lambda: "%s\n%s" % (self.stored(other), p.log))
+        wait_until(lambda: self.pubsub.get("/sub?stream=t&from=earliest&follow=0").body.splitlines() == self.sent(),
+                   lambda: strange.log)
+        p.stop()
+        strange.wait_ready().stop()
 
     def finish(self, *args, there):
         p = self.to_http(*args).wait_listening()

@@ -117,6 +117,13 @@ class Republish(FilteredTest):
         for f in both:
             f.stop()
 
+    def test_a_stream_is_not_put_into_itself_by_another_of_its_addresses(self):
+        self.publish({"n": 1})
+        f = self.filtered("--to_stream=s", "--to_pubsub_url=http://0.0.0.0:" + self.port, "--drop=x")
+        self.assertEqual(f.process.wait(harness.PATIENCE), 78, f.log)
+        self.assertIn("into itself", f.log)
+        self.assertEqual(self.lines("s"), [b'{"n": 1}'])
+
     def test_a_destination_that_refuses_lines_is_trouble(self):
         self.start("pubsub", "--data_dir", self.path("small"), "--sync=never", "--streams=out", "--max_line=20")
         small = self.daemons[-1]

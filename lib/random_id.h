@@ -1,0 +1,9 @@
+/* random_id: 128 random bits as text: what tells one thing from every other of its kind, wherever and whenever that is made. */
+#ifndef MILLRACE_RANDOM_ID_H
+#define MILLRACE_RANDOM_ID_H
+
+#define RANDOM_ID_TEXT 33 /* 32 lower-case hexadecimal digits and a NUL */
+
+void random_id(char text[RANDOM_ID_TEXT]);
+
+#endif
