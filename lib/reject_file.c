@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+
+#define LOCK_POLL 1000000 /* nanoseconds */
 
 static void close_keeping_errno(int fd)
 {
@@ -15,14 +18,17 @@ static void close_keeping_errno(int fd)
     errno = system;
 }
 
-/* Until it is closed: who else adds to it would find the same end. */
+/* Until it is closed: who else adds to it would find the same end. Asked for again and again, for a caller with a loop must not
+ * wait for whoever keeps it. */
 static int lock_file(int fd)
 {
-    int rc;
-    do
-        rc = flock(fd, LOCK_EX);
-    while (rc != 0 && errno == EINTR);
-    return rc;
+    usec_t end = clock_monotonic() + REJECT_FILE_PATIENCE;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || clock_monotonic() >= end)
+            return -1;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL}, NULL);
+    }
+    return 0;
 }
 
 /* Its name is durable too: the directory is synced whenever the file is still empty. */

@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define KNOWN 512
-#define SAID_MOST (256 * 1024)
+#define SAID_MOST (8 * 1024)
 #define TURNS_MOST 100000
 
 /* A byte over 0x7f. */

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +54,24 @@ static void assert_content(const char *want)
     buf_append_char(&got, '\0');
     assert_string_equal(got.ptr, want);
     buf_free(&got);
+}
+
+/* A daemon that adds to it must be stopped all the same. */
+static void test_whoever_keeps_it_locked_holds_nobody_for_long(void **state)
+{
+    (void)state;
+    assert_int_equal(reject_file_add(path, BYTES_LITERAL("one")), 0);
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    usec_t began = clock_monotonic();
+    alarm(60);
+    assert_int_equal(reject_file_add(path, BYTES_LITERAL("two")), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    alarm(0);
+    assert_true(clock_monotonic() - began >= REJECT_FILE_PATIENCE);
+    close(fd);
+    assert_int_equal(reject_file_add(path, BYTES_LITERAL("three")), 0);
+    assert_content("one\nthree\n");
 }
 
 static ssize_t write_late(int fd, const void *p, size_t n, off_t at)
@@ -169,6 +188,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_what_a_crash_left_of_a_line_ends_before_the_next, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_full_disk_leaves_nothing_of_a_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_whoever_keeps_it_locked_holds_nobody_for_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_may_be_moved_away_at_any_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
