@@ -30,6 +30,7 @@ void archive_part_free(struct archive_part **pp)
         io->close(p->fd);
     buf_free(&p->pending);
     free(p->taken.at);
+    free(p->lacks);
     archive_file_state_free(&p->state);
     free(p);
     *pp = NULL;

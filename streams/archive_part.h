@@ -36,6 +36,9 @@ struct archive_part {
     bool unsynced_name;         /* made since the last sync of its directory began */
     bool syncing, syncing_name; /* the sync under way is of these: a thread has fd */
     usec_t last_taken;          /* monotonic */
+    char *lacks;                /* what its last try to be finished lacked; NULL: there was none in vain */
+    usec_t finish_pause;        /* how long it waits after that, ... */
+    usec_t finish_at;           /* ... until then */
     enum { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING, PART_FINISHED, PART_DROPPED } stage;
     /* CLOSED: no more lines. SETTLED: closed, and a safe state says so with its whole length. FINISHING: settled, and a thread
      * has it. DROPPED: finished, and the state that is being written knows it no more; until that one is safe its name is in

@@ -26,7 +26,8 @@
 #define OWN_DESCRIPTORS 3
 /* Finished at once: most of it is waiting for syncs, which the disk does together. */
 #define FINISHERS 4
-/* Each try packs the whole file again, so want of room is waited out, longer with each try in vain. */
+/* Each try packs the whole file again, so want of room is waited out, longer with each try in vain: by the file that was tried,
+ * whatever others find room, and by all of them until one has been finished. */
 #define FINISH_AGAIN (1 * USEC_PER_SEC)
 #define FINISH_AGAIN_MOST (30 * USEC_PER_SEC)
 /* Wants that come and go are told of so often. */
@@ -83,7 +84,7 @@ struct file_archive {
     bool has_state, at_once;  /* the next state does not wait for commit_every */
     usec_t changed_at, now;
     usec_t finish_at, commit_at; /* not before */
-    usec_t finish_again;         /* how long it waited before the last try */
+    usec_t finish_pause;         /* of all files since the last try, which was in vain; 0: it was not */
     int lock_fd;
     struct want to_write, to_finish; /* of what writes and commits need, and of what finishing does */
     bool told;                       /* that something is lacking, and not yet that there is enough */
@@ -609,20 +610,42 @@ static void run_finish(void *arg)
     f->rc = archive_finish(&spec, &f->wanting, f->error);
 }
 
-static void could_not_finish(struct file_archive *a, struct finishing *f)
+static void wait_longer(usec_t now, usec_t *pause, usec_t *until)
 {
-    bool is_another_try = a->to_finish.on && a->now >= a->finish_at;
+    usec_t next = *pause == 0 ? FINISH_AGAIN : 2 * *pause;
+    *pause = next < FINISH_AGAIN_MOST ? next : FINISH_AGAIN_MOST;
+    *until = now + *pause;
+}
+
+/* Those that were tried beside it are one try of all. */
+static void could_not_finish(struct file_archive *a, struct finishing *f, struct archive_part *p)
+{
     set_trouble(a, &a->to_finish, f->wanting, f->error);
-    if (is_another_try)
-        a->finish_again = 2 * a->finish_again < FINISH_AGAIN_MOST ? 2 * a->finish_again : FINISH_AGAIN_MOST;
-    a->finish_at = a->now + a->finish_again;
+    free(p->lacks);
+    p->lacks = mem_strdup(f->error);
+    wait_longer(a->now, &p->finish_pause, &p->finish_at);
+    if (a->now >= a->finish_at)
+        wait_longer(a->now, &a->finish_pause, &a->finish_at);
+}
+
+/* It lasts while any file is left that lacks something. */
+static void end_want_to_finish(struct file_archive *a)
+{
+    a->to_finish.on = false;
+    for (size_t i = 0; i < a->n_parts && !a->to_finish.on; i++)
+        if (a->parts[i]->lacks != NULL) {
+            a->to_finish.on = true;
+            snprintf(a->to_finish.text, sizeof a->to_finish.text, "%s", a->parts[i]->lacks);
+        }
+    tell_wants(a);
 }
 
 static void has_finished(struct file_archive *a, struct archive_part *p)
 {
-    a->to_finish.on = false;
-    a->finish_again = FINISH_AGAIN;
-    tell_wants(a);
+    free(p->lacks);
+    p->lacks = NULL;
+    a->finish_pause = a->finish_at = 0;
+    end_want_to_finish(a);
     p->stage = PART_FINISHED;
     note_change(a);
     if (p->state.lines == 0)
@@ -642,7 +665,7 @@ static void take_finished(struct file_archive *a, struct finishing *f)
         return;
     }
     p->stage = PART_SETTLED;
-    could_not_finish(a, f);
+    could_not_finish(a, f, p);
 }
 
 /* Where room is lacking the shortest: it needs least, and what it gives back may do for another. */
@@ -651,8 +674,8 @@ static struct archive_part *next_to_finish(const struct file_archive *a)
     struct archive_part *next = NULL;
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
-        bool better = next == NULL || (a->to_finish.on && p->state.length < next->state.length);
-        if (p->stage == PART_SETTLED && better)
+        bool better = next == NULL || (a->finish_pause > 0 && p->state.length < next->state.length);
+        if (p->stage == PART_SETTLED && a->now >= p->finish_at && better)
             next = p;
     }
     return next;
@@ -672,7 +695,7 @@ static void start_finishing(struct file_archive *a, struct finishing *f)
 static void finish_parts(struct file_archive *a)
 {
     for (int i = 0; i < FINISHERS; i++) {
-        if (a->to_finish.on && count_stage(a, PART_FINISHING) > 0)
+        if (a->finish_pause > 0 && count_stage(a, PART_FINISHING) > 0)
             return;
         if (a->finishing[i].part == NULL && a->now >= a->finish_at)
             start_finishing(a, &a->finishing[i]);
@@ -814,7 +837,6 @@ struct file_archive *file_archive_open(
     a->config = *config;
     a->config.max_open = config->by_event_time ? config->max_open : 1;
     a->now = monotonic;
-    a->finish_again = FINISH_AGAIN;
     a->lock_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);

@@ -17,8 +17,9 @@
  * 5. Want of room, descriptors or memory (archive_is_want) is trouble that passes: nothing is lost, what was taken waits in
  *    memory, the caller reads no more while file_archive_is_full, and file_archive_tick tries again. Any other failed write and any
  *    failed sync (ENOSPC and ENOMEM too) is final: nothing more is written, until an operator has started it again.
- *    What only finishing lacks does not keep lines from coming: files stay NAME.part, and are tried again, the shortest first and
- *    one at a time, after longer and longer pauses.
+ *    What only finishing lacks does not keep lines from coming: files stay NAME.part, and are tried again, after longer and longer pauses
+ *    of each file, and until one has been finished also of all of them, the shortest first and one at a time. So one that lacks what others
+ *    do not need is not packed in vain whenever another has been, nor holds it up.
  * 6. A file that has got its last line gives its descriptor back as soon as it is safe, and before that when another file cannot be
  *    opened without: so max_open and a few more suffice, however many files one take begins.
  *

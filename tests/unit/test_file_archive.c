@@ -268,6 +268,8 @@ static void test_an_empty_file_is_no_finished_one(void **state)
 
 static _Atomic int opened_for_writing;
 static _Atomic char opened_last; /* the last of its name's four digits */
+static _Atomic int opened_of_first;
+static const char *without_room = ".gz.new"; /* in the name of what there is no room for */
 static const struct io_ops *real_io;
 
 static int count_opens(const char *path, int flags, mode_t mode)
@@ -276,6 +278,7 @@ static int count_opens(const char *path, int flags, mode_t mode)
     if (behind != NULL)
         opened_last = behind[-1];
     opened_for_writing += behind != NULL;
+    opened_of_first += strstr(path, "0000.gz.new") != NULL;
     return real_io->open(path, flags, mode);
 }
 
@@ -283,7 +286,7 @@ static ssize_t no_room_for_packed(int fd, const void *data, size_t n, off_t at)
 {
     char link[40], path[200] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".gz.new") != NULL) {
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, without_room) != NULL) {
         errno = ENOSPC;
         return -1;
     }
@@ -300,7 +303,7 @@ static struct file_archive *open_without_room_to_pack(int n)
     full_for_packed.open = count_opens;
     full_for_packed.pwrite = no_room_for_packed;
     compression = ARCHIVE_GZIP;
-    opened_for_writing = 0;
+    opened_for_writing = opened_of_first = 0;
     struct file_archive *a = open_archive(4);
     file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
     take_minutes(a, n);
@@ -382,6 +385,31 @@ static void test_the_shortest_is_packed_first(void **state)
         assert_int_equal(opened_last, '1');
     }
     finish_with_room(a, 3);
+}
+
+/* One for which alone there is no room is tried less and less often, though others are packed all the time, at once; and it is
+ * told of as long as it is left. */
+static void test_one_that_cannot_be_packed_keeps_its_pauses(void **state)
+{
+    bool final;
+    (void)state;
+    without_room = "0000.gz.new";
+    struct file_archive *a = open_without_room_to_pack(1);
+    for (int minute = 1; minute < 10; minute++) {
+        take_line(a, 60 * minute);
+        file_archive_roll(a);
+        for (usec_t end = 0; file_archive_numbers(a).finished < (uint64_t)minute && is_early(&end);
+             now += 10 * USEC_PER_MSEC)
+            tick(a);
+        assert_int_equal(file_archive_numbers(a).finished, minute);
+        for (usec_t end = now + 10 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
+            tick(a);
+        assert_true(file_archive_numbers(a).wanting);
+        assert_non_null(strstr(file_archive_trouble(a, &final), "0000.gz.new"));
+    }
+    assert_in_range(opened_of_first, 4, 8); /* after 0, 1, 3, 7, 15, 31, 61, 91 seconds */
+    without_room = ".gz.new";
+    finish_with_room(a, 10);
 }
 
 /* Times of a minute are taken to go to one file where its first and last second do, and only there. */
@@ -722,6 +750,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_an_empty_file_is_no_finished_one, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_one_that_cannot_be_packed_keeps_its_pauses, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_lines_come_while_there_is_no_room_to_pack, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_the_shortest_is_packed_first, make_directory, remove_directory),
