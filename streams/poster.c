@@ -22,7 +22,8 @@ struct poster {
     struct poster_config config;
     struct batch *first, *last;
     size_t n_batches, under_way;
-    uint64_t cursor; /* of no batch at all */
+    uint64_t cursor;         /* of no batch at all */
+    uint64_t refused_in_row; /* lines left out since one was taken */
     struct event *timer;
     bool was_full, stopping;
     char trouble[300];
@@ -109,6 +110,8 @@ static void delivered(struct batch *b, const struct http_reply_view *reply)
     b->state = DONE;
     p->numbers.batches++;
     p->numbers.lines += b->n_lines;
+    p->numbers.refuses_all = false;
+    p->refused_in_row = 0;
     set_trouble(p, "");
     if (p->config.on_delivered != NULL)
         p->config.on_delivered(reply, p->config.arg);
@@ -133,26 +136,45 @@ static void failed(struct batch *b, enum http_client_result result, int status)
     set_trouble(p, text);
 }
 
+static void wait_refused(struct batch *b, const char *trouble)
+{
+    b->state = WAITING;
+    b->due = clock_monotonic() + REFUSED_AGAIN;
+    set_trouble(b->poster, trouble);
+}
+
+/* Whoever refuses all, like a mistyped address that answers 400, shall not have the stream left out line by line. */
+static bool refuses_all(struct poster *p)
+{
+    p->numbers.refuses_all = p->config.poison_limit > 0 && p->refused_in_row >= p->config.poison_limit;
+    return p->numbers.refuses_all;
+}
+
 static void refused(struct batch *b, const struct http_reply_view *reply)
 {
     struct poster *p = b->poster;
-    char why[200];
+    char why[180], text[sizeof p->trouble];
     p->numbers.failures++;
     if (b->n_lines > 1) {
         halve(b);
         return;
     }
-    if (p->config.on_refused != NULL && !p->config.on_refused(buf_bytes(&b->lines), p->config.arg)) {
-        b->state = WAITING;
-        b->due = clock_monotonic() + REFUSED_AGAIN;
-        set_trouble(p, "a line that is refused cannot be stored");
+    http_pool_describe(reply, why, sizeof why);
+    if (refuses_all(p)) {
+        snprintf(text, sizeof text, "%.80s refuses every line (poison_limit): %s",
+            http_pool_host_url(b->host), why);
+        wait_refused(b, text);
         return;
     }
-    http_pool_describe(reply, why, sizeof why);
+    if (p->config.on_refused != NULL && !p->config.on_refused(buf_bytes(&b->lines), p->config.arg)) {
+        wait_refused(b, "a line that is refused cannot be stored");
+        return;
+    }
     log_warn("left out what the destination refuses", LOG_S("destination", http_pool_host_url(b->host)),
         LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("why", why));
     set_trouble(p, "");
     p->numbers.refused++;
+    p->refused_in_row++;
     b->state = DONE;
 }
 

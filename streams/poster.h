@@ -8,7 +8,8 @@
  *    is delivered again.
  * 2. A batch is tried until it is answered well. Any answer but 2xx is trouble, and tried again, unless skip_refused and it
  *    blames the request (http_pool_is_poison): then the batch is halved, in its place, until one line is left; that is left out,
- *    logged with its offsets and the answer, and counted. Where the answer does not set the destination aside a second lies
+ *    logged with its offsets and the answer, and counted. When poison_limit were left out and none was taken since, it is taken for the
+ *    destination's fault: the next is trouble as without skip_refused, until one is taken. Where the answer does not set the destination aside a second lies
  *    between two tries of a batch, whatever others do meanwhile.
  * 3. At most `parallel` requests are under way. With one, a single destination gets the lines in order.
  * 4. It is full with more batches than parallel: then the source waits for on_room. What one read of the source brings is
@@ -29,6 +30,7 @@ struct poster_config {
     size_t parallel;
     usec_t gather; /* how long lines may wait for their batch to be full; 0: they go at once */
     bool skip_refused;
+    uint64_t poison_limit; /* 0: none */
     /* Told of a line, with its LF, before it is left out; false: it cannot be yet, and is tried again a second later. May be
      * NULL. */
     bool (*on_refused)(struct bytes line, void *arg);
@@ -43,6 +45,7 @@ struct poster_config {
 struct poster_numbers {
     uint64_t lines, batches;    /* answered well */
     uint64_t failures, refused; /* tries that failed; lines left out */
+    bool refuses_all;           /* poison_limit is reached, and another was refused */
 };
 
 struct poster *poster_new(const struct poster_config *config, uint64_t cursor);

@@ -72,6 +72,13 @@ static const struct option_row option_rows[] = {
         .fallback = "false",
         .help = "leave out each line that is answered with 400, 413 or 422, instead of trying it until it is "
                 "taken"},
+    {.name = "poison_limit",
+        .type = OPTION_INT,
+        .fallback = "100",
+        .max = 1000000,
+        .help =
+            "with skip_refused: lines refused in a row that are left out; then it waits as for a failure; 0: "
+            "no bound"},
     {.name = "rejects",
         .type = OPTION_STRING,
         .help = "with skip_refused: the file that such lines are appended to"},
@@ -352,6 +359,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                .parallel = (size_t)options_int(o, "parallel"),
                                .gather = options_int(o, "gather") * USEC_PER_MSEC,
                                .skip_refused = options_bool(o, "skip_refused"),
+                               .poison_limit = (uint64_t)options_int(o, "poison_limit"),
                                .on_refused = p->rejects != NULL ? on_refused : NULL,
                                .content_type = options_string(o, "content_type"),
                                .on_delivered = on_delivered,
@@ -407,6 +415,7 @@ NUMBER(lines, poster_numbers(p->poster).lines)
 NUMBER(batches, poster_numbers(p->poster).batches)
 NUMBER(failures, poster_numbers(p->poster).failures)
 NUMBER(refused, poster_numbers(p->poster).refused)
+NUMBER(refuses_all, poster_numbers(p->poster).refuses_all)
 NUMBER(offset, p->republish != NULL ? republish_numbers(p->republish).offset : poster_cursor(p->poster))
 
 static void register_stats(struct program *p)
@@ -419,6 +428,8 @@ static void register_stats(struct program *p)
         {"batches_delivered", "Requests that were answered well", read_batches},
         {"tries_failed", "Requests that were not", read_failures},
         {"lines_refused", "Lines that were left out because the destination refused them", read_refused},
+        {"refuses_all", "1 while more than poison_limit lines in a row are refused, and no more is left out",
+            read_refuses_all},
     };
     stats_gauge(
         daemon_stats(p->daemon), "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
