@@ -25,6 +25,8 @@ struct line_source {
     struct buf text; /* unpacked; [at, len) not given yet */
     size_t at, searched;
     uint64_t offset, consumed;
+    bool passing;    /* in a line that is too long ... */
+    uint64_t passed; /* ... of which so much is forgotten */
     bool at_end, given_up;
     bool (*idle)(void *arg); /* NULL: reads wait */
     void *idle_arg;
@@ -195,15 +197,37 @@ static void forget_given(struct line_source *s)
     s->at = 0;
 }
 
-static int give(struct line_source *s, size_t end, struct bytes *line)
+/* All of the text is of a line that is too long. */
+static enum line_source_result pass(struct line_source *s)
 {
-    *line = bytes_of(s->text.ptr + s->at, end - s->at);
-    s->offset += line->len;
-    s->at = s->searched = end;
-    return 1;
+    s->passing = true;
+    s->passed += s->text.len;
+    s->at = s->searched = 0;
+    buf_clear(&s->text);
+    return LINE_SOURCE_PASSING;
 }
 
-int line_source_next(
+static enum line_source_result end_line(struct line_source *s, size_t end, struct bytes *line)
+{
+    *line = bytes_of(s->text.ptr + s->at, end - s->at);
+    s->offset += s->passed + line->len;
+    s->at = s->searched = end;
+    if (!s->passing && line->len <= LINE_SOURCE_MAX_LINE)
+        return LINE_SOURCE_LINE;
+    *line = BYTES_NONE;
+    s->passing = false;
+    s->passed = 0;
+    return LINE_SOURCE_PASSED;
+}
+
+/* No LF is in the text, and no more comes now. */
+static enum line_source_result at_end(struct line_source *s, bool more_may_come, struct bytes *line)
+{
+    bool unfinished = s->text.len > 0 || s->passing;
+    return unfinished && !more_may_come && !s->given_up ? end_line(s, s->text.len, line) : LINE_SOURCE_END;
+}
+
+enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
 {
     for (;;) {
@@ -211,16 +235,15 @@ int line_source_next(
                              ? memchr(s->text.ptr + s->searched, '\n', s->text.len - s->searched)
                              : NULL;
         if (lf != NULL)
-            return give(s, (size_t)(lf - s->text.ptr) + 1, line);
+            return end_line(s, (size_t)(lf - s->text.ptr) + 1, line);
         s->searched = s->text.len;
         forget_given(s);
-        if (s->text.len > LINE_SOURCE_MAX_LINE)
-            return fail(s, error, "a line of more than 64 MiB");
+        if (s->text.len > (s->passing ? 0 : LINE_SOURCE_MAX_LINE))
+            return pass(s);
         if (fill(s, error) != 0)
-            return -1;
-        if (s->text.len > s->searched)
-            continue;
-        return more_may_come || s->given_up || s->text.len == 0 ? 0 : give(s, s->text.len, line);
+            return LINE_SOURCE_FAILED;
+        if (s->text.len == s->searched)
+            return at_end(s, more_may_come, line);
     }
 }
 
@@ -295,7 +318,7 @@ uint64_t line_source_offset(const struct line_source *s)
 
 uint64_t line_source_consumed(const struct line_source *s)
 {
-    return s->kind == PLAIN ? s->offset : s->consumed - s->raw.len;
+    return s->kind == PLAIN ? s->offset + s->passed : s->consumed - s->raw.len;
 }
 
 int line_source_fd(const struct line_source *s)

@@ -1,14 +1,14 @@
 /* line_source: the lines of a file, plain, gzip or zstd (told by its first bytes when they are asked for), or of standard input.
  *
- * Offsets count the unpacked bytes. A last line without LF is a line. Memory is bounded by the longest line, which is
- * refused over LINE_SOURCE_MAX_LINE. */
+ * Offsets count the unpacked bytes. A last line without LF is a line. Memory is bounded by the longest line; one over
+ * LINE_SOURCE_MAX_LINE is read past, in steps, and not given. */
 #ifndef MILLRACE_LINE_SOURCE_H
 #define MILLRACE_LINE_SOURCE_H
 
 #include "bytes.h"
 #include "clock.h"
 
-#define LINE_SOURCE_MAX_LINE ((size_t)64 << 20)
+#define LINE_SOURCE_MAX_LINE ((size_t)64 << 20) /* with its LF */
 #define LINE_SOURCE_ERROR_TEXT 400
 
 struct line_source;
@@ -29,11 +29,18 @@ void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *a
  * there. *reached: where it stands. */
 int line_source_skip(
     struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_TEXT]);
-/* 1: a line, with its LF if it has one, borrowed until the next call. 0: the end. -1 with the reason: unreadable, damaged.
- * With `more_may_come` a last line without LF waits, and after 0 it may be asked again. */
-int line_source_next(
+enum line_source_result {
+    LINE_SOURCE_FAILED, /* with the reason: unreadable, damaged */
+    LINE_SOURCE_END,
+    LINE_SOURCE_LINE,
+    LINE_SOURCE_PASSING, /* something of one that is too long was read past: ask again */
+    LINE_SOURCE_PASSED,  /* all of it */
+};
+/* A line has its LF if there is one, and is borrowed until the next call. With `more_may_come` a last line without LF waits, also
+ * one that is passed, and after LINE_SOURCE_END it may be asked again. */
+enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);
-/* Behind the last line given. */
+/* Behind the last line given or passed. */
 uint64_t line_source_offset(const struct line_source *s);
 /* Bytes of the file itself that are done with: what a progress bar goes by. */
 uint64_t line_source_consumed(const struct line_source *s);

@@ -388,12 +388,16 @@ static enum log_tail_result at_end(struct log_tail *t, usec_t now)
 enum log_tail_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
 {
+    static const enum log_tail_result results[] = {
+        [LINE_SOURCE_FAILED] = LOG_TAIL_FAILED,
+        [LINE_SOURCE_LINE] = LOG_TAIL_LINE,
+        [LINE_SOURCE_PASSING] = LOG_TAIL_PASSING,
+        [LINE_SOURCE_PASSED] = LOG_TAIL_PASSED,
+    };
     for (;;) {
-        int rc = line_source_next(t->source, !t->over, line, error);
-        if (rc < 0)
-            return LOG_TAIL_FAILED;
-        if (rc > 0)
-            return LOG_TAIL_LINE;
+        enum line_source_result next = line_source_next(t->source, !t->over, line, error);
+        if (next != LINE_SOURCE_END)
+            return results[next];
         if (t->over)
             return LOG_TAIL_OVER;
         enum log_tail_result r = at_end(t, now);

@@ -35,6 +35,8 @@ struct log_tail;
 
 enum log_tail_result {
     LOG_TAIL_LINE,
+    LOG_TAIL_PASSING, /* of a line that is too long (line_source.h): ask again */
+    LOG_TAIL_PASSED,
     LOG_TAIL_WAIT, /* nothing more now */
     LOG_TAIL_OVER, /* the file is over: store what was given, then log_tail_next_file */
     LOG_TAIL_FAILED,
@@ -54,7 +56,7 @@ enum log_tail_result log_tail_next(
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT]);
 /* Where the file that it is in begins. */
 uint64_t log_tail_base(const struct log_tail *t);
-/* Behind the last line given. */
+/* Behind the last line given or passed. */
 uint64_t log_tail_offset(const struct log_tail *t);
 
 #endif

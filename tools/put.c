@@ -51,7 +51,7 @@ static const struct option_row rows[] = {
     {.name = "rejects",
         .type = OPTION_STRING,
         .help = "the file that lines are appended to which the queue refuses for themselves (over its "
-                "max_message); "
+                "max_message), and that lets it pass over those of more than 64 MiB, which are not read; "
                 "unset: the first one ends it"},
     {.name = "rate",
         .type = OPTION_INT,
@@ -164,6 +164,13 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= GATHER ? flush(p) : 0;
 }
 
+/* While a line that is too long is read past, those before it are not kept waiting. */
+static int pass_on(struct put *p)
+{
+    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= GATHER;
+    return late ? flush(p) : 0;
+}
+
 static void show(struct put *p, uint64_t consumed, bool last)
 {
     progress_show(&p->progress, p->packed_before + consumed, p->packed, p->taken, last, clock_monotonic());
@@ -213,14 +220,17 @@ static const struct file_count *file_at(const struct put *p, uint64_t start)
     return &p->files[i - 1];
 }
 
+static const char *name_of(const struct file_count *f)
+{
+    return strcmp(f->name, "-") == 0 ? "standard input" : f->name;
+}
+
 static int refused(const struct put_batch_refusal *refusal, void *arg)
 {
     struct put *p = arg;
     const struct file_count *f = file_at(p, refusal->start);
-    struct put_reject reject = {.line = refusal->line,
-        .why = refusal->why,
-        .file = strcmp(f->name, "-") == 0 ? "standard input" : f->name,
-        .offset = refusal->start - f->base};
+    struct put_reject reject = {
+        .line = refusal->line, .why = refusal->why, .file = name_of(f), .offset = refusal->start - f->base};
     if (p->rejects != NULL)
         return put_rejects_add(p->rejects, &reject, clock_monotonic());
     put_reject_tell(&reject);
@@ -228,20 +238,52 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
     return EX_DATAERR;
 }
 
+/* Of the file under way: a line that was too long to be read. What stands before it is stored when it ends the put. */
+static int passed(struct put *p, uint64_t start, uint64_t end)
+{
+    const struct file_count *f = &p->files[p->n_files - 1];
+    if (p->rejects != NULL) {
+        put_rejects_pass(p->rejects, name_of(f), start - f->base, end - start);
+        put_batch_add(p->batch, BYTES_NONE, end);
+        return pass_on(p);
+    }
+    int status = flush(p);
+    if (status != 0)
+        return status;
+    put_passed_tell(name_of(f), start - f->base, end - start);
+    fprintf(stderr, "millrace put: --rejects=FILE would leave it out and go on\n");
+    return EX_DATAERR;
+}
+
 static int put_lines(struct put *p, struct line_source *s, const char *name)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
     struct bytes line;
-    bool whole = true;
-    int rc = 0, status = skip(p, s);
+    bool whole = true, more = true;
+    int status = skip(p, s);
     p->progress.before = p->packed_before + line_source_consumed(s);
-    while (status == 0 && !stopped && (rc = line_source_next(s, false, &line, error)) > 0) {
-        whole = line.ptr[line.len - 1] == '\n';
-        status = add(p, line, p->base + line_source_offset(s));
-        show(p, line_source_consumed(s), false);
+    while (status == 0 && more && !stopped) {
+        uint64_t start = p->base + line_source_offset(s);
+        switch (line_source_next(s, false, &line, error)) {
+        case LINE_SOURCE_LINE:
+            whole = line.ptr[line.len - 1] == '\n';
+            status = add(p, line, p->base + line_source_offset(s));
+            break;
+        case LINE_SOURCE_PASSING:
+            status = pass_on(p);
+            break;
+        case LINE_SOURCE_PASSED:
+            status = passed(p, start, p->base + line_source_offset(s));
+            break;
+        case LINE_SOURCE_END:
+            more = false;
+            break;
+        case LINE_SOURCE_FAILED:
+            return complain(error, EX_DATAERR);
+        }
+        if (more)
+            show(p, line_source_consumed(s), false);
     }
-    if (rc < 0)
-        return complain(error, EX_DATAERR);
     if (!whole)
         tell_unfinished(p, name);
     return status != 0 ? status : p->idle_status;
@@ -328,9 +370,16 @@ static int follow_on(struct put *p, struct log_tail *t)
     int status = 0;
     while (status == 0 && !stopped) {
         struct bytes line;
+        uint64_t start = log_tail_offset(t);
         switch (log_tail_next(t, clock_wall(), &line, error)) {
         case LOG_TAIL_LINE:
             status = add(p, line, log_tail_offset(t));
+            break;
+        case LOG_TAIL_PASSING:
+            status = pass_on(p);
+            break;
+        case LOG_TAIL_PASSED:
+            status = passed(p, start, log_tail_offset(t));
             break;
         case LOG_TAIL_WAIT:
             status = flush(p);

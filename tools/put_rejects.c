@@ -1,5 +1,6 @@
 #include "put_rejects.h"
 
+#include "line_source.h"
 #include "reject_file.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 struct put_rejects {
     char *path;
     uint64_t n, told;
+    uint64_t passed; /* lines that were not read */
     usec_t told_at;
 };
 
@@ -64,8 +66,26 @@ int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec
     return 0;
 }
 
+void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
+{
+    fprintf(stderr,
+        "\nmillrace put: the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64
+        " bytes, over %zu)\n",
+        offset, file, length, LINE_SOURCE_MAX_LINE);
+}
+
+void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
+{
+    r->passed++;
+    put_passed_tell(file, offset, length);
+    fprintf(stderr, "millrace put: it is passed over, and not in %s\n", r->path);
+}
+
 void put_rejects_tell(struct put_rejects *r, usec_t now, bool last)
 {
+    if (r != NULL && last && r->passed > 0)
+        fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were passed over\n",
+            r->passed);
     if (r == NULL || r->n == r->told || (!last && now - r->told_at < PUT_REJECTS_TELL_EVERY))
         return;
     fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refuses are in %s\n", r->n, r->path);

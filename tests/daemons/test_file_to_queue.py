@@ -3,6 +3,7 @@
 import gzip
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -383,6 +384,85 @@ class Refused(QueueTest):
         self.assertEqual((done.returncode, self.depth()), (73, 0), done)
 
 
+class TooLong(QueueTest):
+    """Lines that are too long to be read. They are holes of sparse files, so that nothing of that size is written."""
+    LIMIT = 64 << 20
+
+    def sparse(self, name, *pieces):
+        """Of bytes, and numbers of NULs."""
+        with open(self.path(name), "wb") as f:
+            for piece in pieces:
+                if isinstance(piece, bytes):
+                    f.write(piece)
+                else:
+                    f.truncate(f.seek(piece, os.SEEK_CUR))
+        return self.path(name)
+
+    def passed(self, stderr):
+        """(offset, length) of those that were told."""
+        return [(int(at), int(n)) for at, n in re.findall(rb"the line at byte (\d+) of \S+ is too long to be read \((\d+) bytes", stderr)]
+
+    def test_they_are_passed_over_with_rejects(self):
+        lines = numbered(5)
+        first = self.LIMIT
+        name = self.sparse("a", first, b"\n" + lines[:16], 3 * self.LIMIT, b"\n" + lines[16:], self.LIMIT + 5)
+        places = [(0, first + 1), (first + 17, 3 * self.LIMIT + 1), (os.path.getsize(name) - self.LIMIT - 5, self.LIMIT + 5)]
+        for args in (["--producer=p"], ["--batch=1"]):
+            before = self.depth()
+            done = self.put("--rejects", self.path("rejects"), *args, name)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(self.stored()[before:], lines.splitlines())
+            self.assertEqual(self.passed(done.stderr), places, done.stderr)
+            self.assertIn(b"3 lines that were too long to be read were passed over", done.stderr)
+            self.assertEqual(os.path.getsize(self.path("rejects")), 0)
+        self.assertEqual(self.mark(), os.path.getsize(name))
+        done = self.put("--rejects", self.path("rejects"), "--producer=p", name)
+        self.assertEqual((done.returncode, self.passed(done.stderr), self.depth()), (0, [], 10), "all was put")
+
+    def test_without_rejects_the_first_ends_it_and_is_named(self):
+        lines = numbered(5)
+        packed = self.write("a.gz", gzip.compress(lines[:16] + b"\0" * (self.LIMIT + 1) + b"\n" + lines[16:], 1))
+        other = self.write("b", numbered(2))
+        done = self.put("--producer=p", other, packed)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertEqual(self.passed(done.stderr), [(16, self.LIMIT + 2)], done.stderr)
+        self.assertIn(b"all 2 lines of %s, the first 2 lines of %s" % (other.encode(), packed.encode()), done.stderr)
+        self.assertEqual(self.stored(), (numbered(2) + lines[:16]).splitlines())
+        done = self.put("--producer=p", "--rejects", self.path("rejects"), other, packed)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored(), (numbered(2) + lines).splitlines())
+
+    def test_the_longest_that_is_read_is_put_or_kept(self):
+        name = self.sparse("a", self.LIMIT - 1, b"\n" + numbered(1))
+        done = self.put("--rejects", self.path("rejects"), name)
+        self.assertEqual((done.returncode, self.passed(done.stderr), self.stored()), (0, [], numbered(1).splitlines()), done)
+        self.assertEqual(os.path.getsize(self.path("rejects")), self.LIMIT)
+
+    def test_memory_is_bounded(self):
+        p = self.begin("--rejects", self.path("rejects"), self.sparse("a", numbered(1), 10 * self.LIMIT, b"\n"))
+        said = p.stderr.read()
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual((p.returncode, self.passed(said)), (0, [(8, 10 * self.LIMIT + 1)]), said)
+        if not harness.SANITIZED:
+            self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
+
+    def test_what_stands_before_one_that_does_not_end_is_put_and_it_can_be_stopped(self):
+        read, write = os.pipe()
+        p = self.begin("--rejects", self.path("rejects"), stdin=read)
+        os.close(read)
+        with open(write, "wb") as pipe:
+            pipe.write(numbered(3))
+            for _ in range(70):
+                pipe.write(b"x" * (1 << 20))
+            pipe.flush()
+            wait_until(lambda: self.depth() == 3, "the lines before it")
+            p.send_signal(signal.SIGTERM)
+            self.assertEqual(p.wait(harness.PATIENCE), 130)
+        self.assertEqual(self.passed(p.stderr.read()), [], "it has not ended")
+        self.assertEqual(self.stored(), numbered(3).splitlines())
+
+
 class Follow(QueueTest):
     def setUp(self):
         super().setUp()
@@ -461,6 +541,37 @@ class Follow(QueueTest):
         self.n += 1
         self.wait_stored()
         self.interrupt(p)
+
+    def test_a_line_that_is_too_long_to_be_read_does_not_stop_it(self):
+        """Also when it is killed in the middle, and when the line has not ended where its file has."""
+        def grow(n):
+            os.truncate(self.log, os.path.getsize(self.log) + n)
+            wait_until(lambda: self.read_of(p) == os.path.getsize(self.log), "it to be read")
+        rejects, long = ("--rejects", self.path("rejects")), TooLong.LIMIT
+        self.log_lines(3)
+        p = self.follow(*rejects)
+        self.wait_stored()
+        before = self.mark()
+        grow(long + 1)
+        grow(long)
+        self.assertEqual(self.mark(), before)
+        p.kill()
+        p.wait()
+        p = self.follow(*rejects)
+        with open(self.log, "ab") as f:
+            f.write(b"\n")
+        self.log_lines(2)
+        self.wait_stored()
+        self.assertEqual(self.mark(), os.path.getsize(self.log))
+        end = os.path.getsize(self.log)
+        grow(long + 1)
+        self.rotate()
+        self.log_lines(2)
+        self.wait_stored()
+        said = self.interrupt(p)
+        for at, n in ((before, 2 * long + 2), (end, long + 1)):
+            self.assertIn(b"the line at byte %d of %s is too long to be read (%d bytes" % (at, self.log.encode(), n), said)
+        self.assertIn(b"2 lines that were too long to be read", said)
 
     def test_rotation_while_it_looks_and_while_it_does_not(self):
         p = self.follow()

@@ -82,6 +82,26 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
 
+/* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
+static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **unused)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    struct bytes line;
+    enum log_tail_result r;
+    (void)unused;
+    begin("");
+    assert_int_equal(ftruncate(writer, LINE_SOURCE_MAX_LINE + 1), 0);
+    while ((r = log_tail_next(tail, began, &line, error)) == LOG_TAIL_PASSING)
+        continue;
+    assert_int_equal(r, LOG_TAIL_WAIT);
+    assert_int_equal(log_tail_offset(tail), 0);
+    assert_int_equal(ftruncate(writer, 0), 0);
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    append(writer, "one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+}
+
 /* Its writer was killed in the middle of a line: nobody will finish it. */
 static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **unused)
 {
@@ -321,6 +341,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_line_is_finished_after_the_rotation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_an_unfinished_line_is_given_when_nobody_can_finish_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_log_that_is_truncated_within_a_line_that_is_too_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_writer_that_was_not_told_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_a_descriptor_left_open_does_not_stop_everything, set_up, tear_down),
