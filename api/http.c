@@ -357,6 +357,7 @@ const struct http_route api_routes[] = {
     {.path = "/v1/counters", .methods = HTTP_GET_, .handler = handle_counters, .help = "what is counted"},
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
+        .flags = HTTP_ROUTE_PLAIN_BODY,
         .handler = handle_events_any,
         .help = "events, one a line, onto the local queue"},
     {.path = NULL},

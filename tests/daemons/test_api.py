@@ -226,6 +226,15 @@ class ApiTest(harness.MillraceTest):
         preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
         self.assertIn("POST", preflight.header("Access-Control-Allow-Methods"))
 
+    def test_encoded_events_are_not_split(self):
+        """Their lines could not be seen: each piece would be counted as an event that is none."""
+        before = len(self.source.posted)
+        reply = self.api.post("/v1/events", b"\x1f\x8b\n\n", headers={"Content-Encoding": "gzip"})
+        self.assertEqual((reply.status, reply.json()["code"]), (415, "unsupported-encoding"))
+        self.assertIn("uncompressed", reply.json()["hint"])
+        self.assertEqual(len(self.source.posted), before)
+        self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Encoding": "identity"}).status, 200)
+
     def test_what_the_queue_refuses_is_passed_on(self):
         def full(h):
             h.answer(503, b'{"code":"queue-full"}', {"Content-Type": "application/problem+json", "Retry-After": 7})
