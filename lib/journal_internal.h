@@ -217,10 +217,11 @@ struct writer {
     bool no_space; /* what was last to be reserved could not be */
     uint64_t size; /* of the file */
     uint64_t
-        filled;    /* from position to here it holds zeros, or old bytes; behind, blocks at most allocated */
-    bool recycled; /* old bytes: each write ends with the zeros that end a segment */
-    bool prepared; /* the segment began in a file made ahead of use */
-    uint64_t end;  /* logical, of what is written */
+        filled;     /* from position to here it holds zeros, or old bytes; behind, blocks at most allocated */
+    uint64_t usual; /* bytes of a commit; 0: there was none */
+    bool recycled;  /* old bytes: each write ends with the zeros that end a segment */
+    bool prepared;  /* the segment began in a file made ahead of use */
+    uint64_t end;   /* logical, of what is written */
     uint64_t durable;          /* logical, of what is synced */
     uint64_t durable_position; /* of this file: what is synced */
     usec_t last_time;
@@ -390,7 +391,7 @@ struct journal_set {
     bool closing;
     struct batch *answered; /* owner only: duplicates of what is committed already */
     struct batch *spare;    /* owner only */
-    size_t spares;
+    size_t spare_bytes;
     bool called;           /* owner only: journal_set_poll was asked for */
     bool polls;            /* owner only: journal_set_poll is under way */
     usec_t owner_back;     /* owner only: 0, or until when it leaves all writing to the committers */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
-#define SPARES_MOST 4
+#define SPARES_MOST_BYTES ((size_t)8 << 20)
 #define SPARE_MOST_BYTES ((size_t)4 << 20)
 
 const char *journal_strerror(enum journal_result r)
@@ -77,12 +77,17 @@ static void kernel_boot_id(uint8_t out[16])
 
 void (*journal_boot_id)(uint8_t out[16]) = kernel_boot_id;
 
+static size_t batch_bytes(const struct batch *b)
+{
+    return sizeof *b + b->frames.cap + b->capacity * sizeof *b->entries;
+}
+
 struct batch *batch_new(struct journal_set *set, struct journal *j)
 {
     struct batch *b = set->spare;
     if (b) {
         set->spare = b->next;
-        set->spares--;
+        set->spare_bytes -= batch_bytes(b);
     } else {
         b = mem_zalloc(sizeof *b);
     }
@@ -98,10 +103,11 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
-/* Keeps the memory of a few: fresh pages cost more than the copying into them. */
+/* Keeps the memory of some, of as many as are under way at once at most: fresh pages cost more than the copying into them. */
 void batch_release(struct journal_set *set, struct batch *b)
 {
-    if (set->spares >= SPARES_MOST || b->frames.cap > SPARE_MOST_BYTES) {
+    size_t bytes = batch_bytes(b);
+    if (bytes > SPARE_MOST_BYTES || set->spare_bytes + bytes > SPARES_MOST_BYTES) {
         batch_free(b);
         return;
     }
@@ -111,7 +117,7 @@ void batch_release(struct journal_set *set, struct batch *b)
     buf_clear(&frames);
     *b = (struct batch){.next = set->spare, .frames = frames, .entries = entries, .capacity = capacity};
     set->spare = b;
-    set->spares++;
+    set->spare_bytes += bytes;
 }
 
 static void no_notify(void *arg)

@@ -15,7 +15,9 @@
 
 #define FILL_LEAST (UINT64_C(64) << 10)
 #define FILL_MOST (UINT64_C(4) << 20)
-#define FILL_WORTH ((size_t)128 << 10) /* bytes of a commit from which on zeros cost more than they save */
+#define FILL_WORTH                                                                                           \
+    ((size_t)128 << 10) /* bytes a commit, usually, from which on zeros cost more than they save */
+#define USUAL_OF 8      /* commits, about, that say what is usual */
 
 #define LEFT_SHARE 64 /* of a segment: what may be left of its file behind its end */
 
@@ -297,14 +299,20 @@ static uint64_t fill_target(const struct journal *j, uint64_t end)
     return target < j->segment_bytes ? target : j->segment_bytes;
 }
 
+/* The running mean of what commits write between two syncs. */
+static void note_commit(struct writer *w, uint64_t bytes)
+{
+    w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
+}
+
 /* Zeros beyond the batch, so that the syncs of the next commits change no metadata. That saves time a commit and costs
- * time a byte, so large commits are better off without. Failing for want of room is no failure: what was asked is
- * written. */
-static enum journal_result fill_ahead(struct journal *j, uint64_t end, uint64_t commit)
+ * time a byte, so large commits are better off without; and a small one now and then among them is no reason for zeros that
+ * they would write over. Failing for want of room is no failure: what was asked is written. */
+static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
     struct writer *w = &j->writer;
-    if (set_never_syncs(j->set) || commit >= FILL_WORTH || w->filled > end + FRAME_HEADER)
+    if (set_never_syncs(j->set) || w->usual >= FILL_WORTH || w->filled > end + FRAME_HEADER)
         return JOURNAL_OK;
     uint64_t target = fill_target(j, end);
     while (w->filled < target) {
@@ -383,7 +391,8 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     if (write_sealed(w, &b->frames, &synced) != 0)
         return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
     uint64_t end = w->position + b->frames.len;
-    r = fill_ahead(j, end, end - synced.durable_position);
+    note_commit(w, end - synced.durable_position);
+    r = fill_ahead(j, end);
     if (r != JOURNAL_OK)
         return r;
     written(j, b);

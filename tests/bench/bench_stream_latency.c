@@ -190,7 +190,7 @@ _Noreturn static void be_bare(void)
     b.head = request.len - (size_t)BATCH * STREAM_MESSAGE;
     printf("%d\n", port);
     fflush(stdout);
-    server_loop(listener, bare_take, &b);
+    server_loop(listener, bare_take, NULL, &b);
 }
 
 int main(int argc, char **argv)

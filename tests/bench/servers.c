@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define RAW_ROOM 65536
+#define RAW_FILE (64 << 20)
 #define MAX_ARGS 24
 #define START_TIME (10 * USEC_PER_SEC)
 
@@ -36,6 +37,11 @@ void server_send(int fd, struct bytes text)
 struct raw {
     const struct server_wish *wish;
     size_t have[SERVER_FDS]; /* bytes of each connection's request so far */
+    int file;                /* what is to be synced before its reply goes there; -1: nothing is */
+    size_t at;               /* in the file */
+    char *block;             /* of as many bytes as a turn of the loop can bring */
+    int whole[SERVER_FDS];   /* connections whose replies wait for it */
+    size_t n_whole;
 };
 
 static void raw_take(int fd, void *arg)
@@ -47,10 +53,42 @@ static void raw_take(int fd, void *arg)
     if (n > 0 && r->have[fd] < r->wish->raw_request.len)
         return;
     r->have[fd] = 0;
-    if (n > 0)
+    if (n <= 0)
+        close(fd);
+    else if (r->file < 0)
         server_send(fd, r->wish->raw_reply);
     else
-        close(fd);
+        r->whole[r->n_whole++] = fd;
+}
+
+/* All that a turn brought is written at once, synced, and answered. */
+static void raw_end_turn(void *arg)
+{
+    struct raw *r = arg;
+    size_t n = r->n_whole * r->wish->raw_request.len;
+    if (n == 0)
+        return;
+    r->at = r->at + n > RAW_FILE ? 0 : r->at;
+    if (pwrite(r->file, r->block, n, (off_t)r->at) != (ssize_t)n || fdatasync(r->file) != 0)
+        _exit(1);
+    r->at += n;
+    for (size_t i = 0; i < r->n_whole; i++)
+        server_send(r->whole[i], r->wish->raw_reply);
+    r->n_whole = 0;
+}
+
+/* As a journal has it: a file of its whole size, written before. */
+static void raw_open(struct raw *r)
+{
+    char path[320];
+    r->file = -1;
+    if (!r->wish->dir)
+        return;
+    snprintf(path, sizeof path, "%s/raw", r->wish->dir);
+    r->block = mem_zalloc(RAW_FILE);
+    r->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (r->file < 0 || pwrite(r->file, r->block, RAW_FILE, 0) != RAW_FILE || fdatasync(r->file) != 0)
+        _exit(1);
 }
 
 static void loop_accept(int epoll, int listener)
@@ -63,7 +101,7 @@ static void loop_accept(int epoll, int listener)
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
-void server_loop(int listener, void (*take)(int fd, void *arg), void *arg)
+void server_loop(int listener, void (*take)(int fd, void *arg), void (*end_turn)(void *arg), void *arg)
 {
     struct epoll_event events[256], e = {.events = EPOLLIN, .data = {.fd = listener}};
     int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -76,6 +114,8 @@ void server_loop(int listener, void (*take)(int fd, void *arg), void *arg)
             else
                 take(events[i].data.fd, arg);
         }
+        if (end_turn)
+            end_turn(arg);
     }
 }
 
@@ -145,7 +185,8 @@ static void run_child(const struct server_wish *wish, int listener, int port)
     static struct raw raw;
     if (wish->kind == SERVER_RAW) {
         raw.wish = wish;
-        server_loop(listener, raw_take, &raw);
+        raw_open(&raw);
+        server_loop(listener, raw_take, raw_end_turn, &raw);
     }
     if (wish->kind == SERVER_QUEUE)
         exec_queue(wish, listener);

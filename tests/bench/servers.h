@@ -1,7 +1,8 @@
 /* servers: what is measured, each a process of its own on processor 0, stopped by its pid.
  *
  * SERVER_RAW is a bare epoll loop: it reads requests of a known length and answers each with the same bytes, so it is
- * what the socket calls alone cost. It is given the very bytes that simplequeue is asked and answers with. */
+ * what the socket calls alone cost. It is given the very bytes that simplequeue is asked and answers with. With a directory
+ * it writes what a turn brought into a file, and syncs that, before it answers: what the disk's calls add. */
 #ifndef MILLRACE_BENCH_SERVERS_H
 #define MILLRACE_BENCH_SERVERS_H
 
@@ -33,8 +34,10 @@ bool server_ask(const struct server *s, struct bytes request, struct buf *reply)
 
 /* For bare loops. A socket that listens at 127.0.0.1 on a free port. */
 int server_listen(int *port);
-/* Accepts, and calls `take` when something has come on a connection, or its end; closing it is the callee's. */
-_Noreturn void server_loop(int listener, void (*take)(int fd, void *arg), void *arg);
+/* Accepts, and calls `take` when something has come on a connection, or its end; closing it is the callee's. `end_turn` is
+ * called after all that was ready; NULL: nothing is. */
+_Noreturn void server_loop(
+    int listener, void (*take)(int fd, void *arg), void (*end_turn)(void *arg), void *arg);
 /* All of it: waits for a peer that takes it slowly. */
 void server_send(int fd, struct bytes text);
 #define SERVER_FDS 4096 /* `fd` of server_loop is below */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -208,6 +209,40 @@ static void fill_a_batch(struct fixture *f, struct answer a[3])
     journal_set_poll(f->set);
 }
 
+static size_t kept_batches(const struct fixture *f)
+{
+    size_t n = 0;
+    for (const struct batch *b = f->set->spare; b; b = b->next)
+        n++;
+    return n;
+}
+
+#define KEPT_MOST ((size_t)8 << 20)
+
+/* Fresh memory for each would cost more than what is copied there. */
+static void test_memory_of_what_was_under_way_is_used_again(void **state)
+{
+    struct fixture *f = *state;
+    static struct answer a[40];
+    journal_batch_full = FRAME_HEADER;
+    for (size_t i = 0; i < 40; i++)
+        assert_int_equal(append(f, "", 0, 0, "1234567", &a[i]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(kept_batches(f), 40);
+    for (size_t i = 0; i < 40; i++)
+        assert_int_equal(append(f, "", 0, 0, "1234567", &a[i]), JOURNAL_OK);
+    assert_int_equal(kept_batches(f), 0);
+    journal_set_flush(f->set);
+    assert_int_equal(kept_batches(f), 40);
+    char *large = mem_zalloc(KEPT_MOST / 4 + 1);
+    memset(large, 'x', KEPT_MOST / 4);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(append(f, "", 0, 0, large, &a[i]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    free(large);
+    assert_in_range(f->set->spare_bytes, KEPT_MOST / 4, KEPT_MOST);
+}
+
 /* So that it is being synced while the rest is written. */
 static void test_what_is_full_is_synced_alone(void **state)
 {
@@ -360,6 +395,7 @@ int main(void)
         T(test_what_is_large_waits_for_nobody),
         T(test_what_comes_during_a_sync_is_the_next_commit),
         T(test_what_is_large_is_written_during_a_sync),
+        T(test_memory_of_what_was_under_way_is_used_again),
         T(test_what_is_full_is_synced_alone),
         T(test_spaced_syncs_take_all_there_is),
         T(test_what_is_behind_a_refused_batch_is_refused),

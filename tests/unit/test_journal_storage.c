@@ -556,6 +556,30 @@ static bool is_asked_for(struct fixture *f)
     return is == SPARE_ASKED || (is == SPARE_MAKING && !allocated);
 }
 
+static bool has_zeros_ahead(const struct fixture *f)
+{
+    return f->j->writer.filled > f->j->writer.position + FRAME_HEADER;
+}
+
+/* Zeros that the next large commit would write over cost and save nothing. */
+static void test_zeros_are_for_commits_that_are_small_as_a_rule(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = (size_t)64 << 20;
+    reopen(f);
+    put(f, "small");
+    assert_true(has_zeros_ahead(f));
+    for (unsigned i = 0; i < 12; i++)
+        append_pattern(f, 300000, on_commit, &a);
+    assert_false(has_zeros_ahead(f));
+    put(f, "small among large ones");
+    assert_false(has_zeros_ahead(f));
+    for (unsigned i = 0; i < 12; i++)
+        put(f, "small as a rule");
+    assert_true(has_zeros_ahead(f));
+}
+
 static void test_the_filler_works_ahead(void **state)
 {
     struct fixture *f = *state;
@@ -592,6 +616,7 @@ int main(void)
         T(test_a_beginning_in_a_used_file_is_no_tear),
         T(test_a_file_is_used_again_once_its_name_is_gone_for_good),
         T(test_a_used_file_is_left_as_it_is),
+        T(test_zeros_are_for_commits_that_are_small_as_a_rule),
         T(test_the_filler_works_ahead),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
