@@ -308,6 +308,28 @@ class ToStrangers(Base):
         self.publish(150)
         p = self.post("--skip_refused", "--poison-limit=0", "--timeout=10m").wait_ready()
         wait_until(lambda: p.stats()["lines_refused"] == 150, lambda: p.log)
+
+    def test_killed_at_random_every_line_is_delivered_or_kept(self):
+        random, rejects = harness.seeded(), self.path("rejects")
+
+        def is_wrong(line):
+            return int(line[5:-1]) % 7 == 3
+        self.server.mood = lambda body: 422 if any(map(is_wrong, body.splitlines())) else 200
+        args = ("--skip_refused", "--rejects", rejects, "--batch=20", "--parallel=3", "--timeout=10m")
+        for _ in range(harness.rounds(5)):
+            before = len(self.server.bodies)
+            p = self.post(*args)
+            self.publish(random.randrange(2, 200))  # of two one is right
+            wait_until(lambda: len(self.server.bodies) > before, lambda: p.log)
+            time.sleep(random.uniform(0, 0.03))  # it is killed at any moment
+            p.kill9()
+        p = self.post(*args).wait_ready()
+
+        def kept():
+            return set(harness.read_file(rejects).splitlines() if os.path.exists(rejects) else [])
+        wrong = set(filter(is_wrong, self.sent()))
+        wait_until(lambda: set(self.server.lines()) | wrong == set(self.sent()) and wrong <= kept(), lambda: p.log)
+        self.assertFalse(wrong & set(self.server.lines()))
         p.stop()
 
     def test_urls_are_separated_as_help_says(self):
