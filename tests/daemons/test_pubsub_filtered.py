@@ -375,9 +375,19 @@ class CommandLine(FilteredTest):
         self.assertIn(b"no connection", done.stderr)
 
     def test_wrong_settings(self):
+        """They are refused before anything is asked for, and so also by --check-config."""
+        short = self.write("short", "15 bytes, and a\n")
+        os.chmod(short, 0o600)
         for args, words in ((("--to_stream=s",), b"into itself"), ((), b"nothing to do"),
                             (("--to_stream=s", "--to_pubsub_url", self.pubsub.url), b"into itself"),
                             (("--to_stream=s", "--to_pubsub_url=LOCALHOST:" + self.port), b"into itself"),
+                            (("--to_stream=s", "--to_pubsub_url=127.9.9.9:" + self.port), b"into itself"),
+                            (("--to_stream=s", "--to_pubsub_url=[::1]:" + self.port), b"into itself"),
+                            (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"no address"),
+                            (("--to_stream=out", "--producer=a b"), b"no name"),
+                            (("--to_stream=out", "--filter_values=x"), b"about a subject"),
+                            (("--to_stream=out", "--hash=x", "--hash_key_file=none"), b"No such file"),
+                            (("--to_stream=out", "--hash=x", "--hash_key_file", short), b"at least 16 bytes"),
                             (("--to_stream=out", "--hash=x"), b"needs a key"),
                             (("--to_stream=out", "--hash_key_file", self.key), b"hash_key_file: no field is hashed"),
                             (("--to_stream=out", "--hash=", "--hash_key_file", self.key), b"no field is hashed"),
@@ -389,12 +399,19 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
                             (("--to_stream=a b",), b"no name"),
                             (("--to_stream=out", "--from=yesterday"), b"neither earliest")):
-            done = self.run_filtered(*args)
-            self.assertEqual(done.returncode, 78, done)
-            self.assertTrue(re.search(words, done.stderr), done)
+            for check in ("--check-config",), ():
+                done = self.run_filtered(*args, *check)
+                self.assertEqual(done.returncode, 78, done)
+                self.assertTrue(re.search(words, done.stderr), done)
         os.chmod(self.key, 0o644)
         done = self.run_filtered("--to_stream=out", "--hash=x", "--hash_key_file", self.key)
         self.assertIn(b"chmod 600", done.stderr)
+        key = self.write("16", "16 bytes, and an\n")
+        os.chmod(key, 0o600)
+        for args in (("--to_stream=out", "--hash=x", "--hash_key_file", key), ("--to_stream=s", "--to_pubsub_url=localhost:1"),
+                     ("--to_stream=s", "--to_pubsub_url=elsewhere:" + self.port)):
+            done = self.run_filtered(*args, "--check-config")
+            self.assertEqual(done.returncode, 0, done)
 
 
 if __name__ == "__main__":
