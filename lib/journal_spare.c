@@ -17,6 +17,12 @@ usec_t journal_idle_after = 10 * USEC_PER_MSEC;
 
 enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 
+/* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause. */
+static bool is_committing(const struct journal_set *set)
+{
+    return set->dirty || set->writing || set->written || set->syncing;
+}
+
 /* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */
 static enum leave wait_for_idle(struct journal *j)
 {
@@ -25,6 +31,8 @@ static enum leave wait_for_idle(struct journal *j)
     pthread_mutex_lock(&set->lock);
     for (;;) {
         leave = j->spare.abandon || set->stop ? LEAVE_FOR_GOOD : j->spare.hurry ? LEAVE_AS_IT_IS : LEAVE_NO;
+        if (is_committing(set))
+            j->spare.busy = clock_monotonic();
         usec_t due = j->spare.busy + journal_idle_after;
         if (leave != LEAVE_NO || clock_monotonic() >= due)
             break;

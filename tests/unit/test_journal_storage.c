@@ -556,6 +556,54 @@ static bool is_asked_for(struct fixture *f)
     return is == SPARE_ASKED || (is == SPARE_MAKING && !allocated);
 }
 
+static unsigned zero_writes;
+
+static ssize_t count_zero_writes(int fd, const void *p, size_t n, off_t at)
+{
+    static const char zeros[1000];
+    if (n >= sizeof zeros && memcmp(p, zeros, sizeof zeros) == 0)
+        __atomic_add_fetch(&zero_writes, 1, __ATOMIC_SEQ_CST);
+    return pwrite(fd, p, n, at);
+}
+
+/* Or the zeros would keep it from ending, and what comes after it. */
+static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = 40000;
+    reopen(f);
+    put(f, "kept");
+    journal_idle_after = USEC_PER_MSEC;
+    journal_gather_most = 0;
+    sem_init(&sync_begun, 0, 0);
+    sem_init(&sync_may_end, 0, 0);
+    syncs = zero_writes = 0;
+    fault_errno = 0;
+    faulty = io_system;
+    faulty.fdatasync = slow_fdatasync;
+    faulty.pwrite = count_zero_writes;
+    io = &faulty;
+    char line[9001];
+    memset(line, 'x', 9000);
+    line[9000] = 0;
+    assert_int_equal(append(f, "", 0, 0, line, &a), JOURNAL_OK);
+    sem_wait(&sync_begun);
+    while (is_asked_for(f))
+        sched_yield();
+    unsigned before = __atomic_load_n(&zero_writes, __ATOMIC_SEQ_CST); /* those ahead of the commit */
+    for (usec_t until = clock_monotonic() + 20 * journal_idle_after; clock_monotonic() < until;)
+        sched_yield();
+    unsigned during = __atomic_load_n(&zero_writes, __ATOMIC_SEQ_CST) - before;
+    sem_post(&sync_may_end);
+    journal_set_flush(f->set);
+    settle_filler(f);
+    io = &io_system;
+    assert_int_equal(during, 0);
+    assert_true(f->j->spare.state == SPARE_READY && f->j->spare.filled == 40000);
+    assert_true(zero_writes > before);
+}
+
 static bool has_zeros_ahead(const struct fixture *f)
 {
     return f->j->writer.filled > f->j->writer.position + FRAME_HEADER;
@@ -618,6 +666,7 @@ int main(void)
         T(test_a_used_file_is_left_as_it_is),
         T(test_zeros_are_for_commits_that_are_small_as_a_rule),
         T(test_the_filler_works_ahead),
+        T(test_a_sync_that_takes_long_is_no_pause_for_zeros),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
