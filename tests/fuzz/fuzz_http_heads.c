@@ -1,13 +1,12 @@
 /* What a client says on one connection is answered as by a server that knows no head again. The input says which pieces of
  * requests it sends, most of them more than once; its first byte how they are cut. */
+#include "http_fuzz.h"
 #include "http_internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -32,10 +31,7 @@ static const char *const pieces[] = {"GET ", "POST ", "HEAD ", "DELETE ", "/a", 
 #define AGAIN_PART 3 /* as many bytes of that as the next one says */
 #define BEFORE 4     /* the request before that */
 
-static struct event_base *base;
 static struct http_server *server;
-static struct sockaddr_un where = {.sun_family = AF_UNIX};
-static socklen_t where_len = sizeof where;
 static bool unready;
 
 static void tell(struct http_request *req, void *ctx)
@@ -133,33 +129,6 @@ static void compose(const uint8_t *data, size_t size, struct buf *said)
     }
 }
 
-/* Any free name that no file has: by TCP the ports would soon be used up. */
-static void set_up(void)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&where, sizeof where.sun_family) < 0 || listen(fd, 16) < 0 ||
-        getsockname(fd, (struct sockaddr *)&where, &where_len) < 0)
-        abort();
-    signal(SIGPIPE, SIG_IGN);
-    base = event_base_new();
-    server = http_server_new(&(struct http_server_config){.base = base,
-        .stats = stats_new("fuzz"),
-        .routes = routes,
-        .max_body = 1000,
-        .max_connections = 1000,
-        .not_ready = why_unready});
-    if (http_server_listen_fd(server, fd) != 0)
-        abort();
-}
-
-static int connect_here(void)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&where, where_len) < 0)
-        abort();
-    return fd;
-}
-
 static bool take(int fd, struct buf *got)
 {
     char piece[4096];
@@ -167,11 +136,6 @@ static bool take(int fd, struct buf *got)
     while ((n = recv(fd, piece, sizeof piece, MSG_DONTWAIT)) > 0)
         buf_append(got, piece, (size_t)n);
     return n < 0 && errno == EAGAIN;
-}
-
-static void turn(void)
-{
-    event_base_loop(base, EVLOOP_NONBLOCK);
 }
 
 static void drop_dates(struct buf *got)
@@ -193,7 +157,7 @@ static void drop_dates(struct buf *got)
 /* All that is answered, by a server that knows heads of so many bytes again. */
 static void answers(struct bytes said, size_t step, size_t known, struct buf *got)
 {
-    int fd = connect_here();
+    int fd = http_fuzz_connect();
     bool open = true;
     http_known_most = known;
     unready = false;
@@ -201,19 +165,19 @@ static void answers(struct bytes said, size_t step, size_t known, struct buf *go
         size_t n = said.len - at < step ? said.len - at : step;
         if (send(fd, said.ptr + at, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
             break;
-        turn();
+        http_fuzz_turn();
         open = take(fd, got);
     }
     shutdown(fd, SHUT_WR);
     for (int i = 0; open && i < TURNS_MOST; i++) {
-        turn();
+        http_fuzz_turn();
         open = take(fd, got);
     }
     if (open)
         abort(); /* it hangs */
     close(fd);
     while (http_server_connections(server) > 0)
-        turn();
+        http_fuzz_turn();
     drop_dates(got);
 }
 
@@ -227,8 +191,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct buf said, with, without;
     if (size < 2)
         return 0;
-    if (!base)
-        set_up();
+    if (!server)
+        server = http_fuzz_open(&(struct http_server_config){
+            .routes = routes, .max_body = 1000, .max_connections = 1000, .not_ready = why_unready});
     buf_clear(&said);
     buf_clear(&with);
     buf_clear(&without);
