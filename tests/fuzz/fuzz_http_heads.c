@@ -23,7 +23,8 @@ static const char *const pieces[] = {"GET ", "POST ", "HEAD ", "DELETE ", "/a", 
     "Connection: close\r\n", "Connection: keep-alive\r\n", "Expect: 100-continue\r\n", "Expect: x\r\n",
     "Content-Encoding: gzip\r\n", "Authorization: Bearer token\r\n", "\r\n", "\n", "\r", "abc",
     "3\r\nabc\r\n", "0\r\n\r\n", "0\r\nT: t\r\n\r\n", "POST /a HTTP/1.1\r\nHost: h\r\n",
-    "GET /a?x=1 HTTP/1.1\r\nHost: h\r\n\r\n", "POST /sum HTTP/1.1\r\nHost: h\r\n"};
+    "GET /a?x=1 HTTP/1.1\r\nHost: h\r\n\r\n", "POST /sum HTTP/1.1\r\nHost: h\r\n", "GET /a HTTP/1.0\r\n",
+    "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"};
 #define N_PIECES (sizeof pieces / sizeof *pieces)
 
 #define REQUEST 1    /* one begins */
