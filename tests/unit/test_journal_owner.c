@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 static struct io_ops watching;
@@ -12,7 +13,7 @@ static unsigned by_owner, by_others, owner_begins; /* writes; syncs and renames 
 static unsigned synced_by_others;
 static int fault; /* errno of the owner's next write */
 static sem_t others_may_write;
-static bool others_wait;
+static atomic_bool others_wait;
 
 static ssize_t watching_pwrite(int fd, const void *p, size_t n, off_t at)
 {
