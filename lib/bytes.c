@@ -1,4 +1,7 @@
 #include "bytes.h"
+
+#include "wide.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +88,7 @@ static uint64_t count_in_lanes(const char *at, size_t n_lanes)
     return n;
 }
 
-uint64_t bytes_count_lines(struct bytes text)
+static uint64_t count_lines(struct bytes text)
 {
     const char *at = text.ptr;
     uint64_t n = 0;
@@ -99,6 +102,29 @@ uint64_t bytes_count_lines(struct bytes text)
     for (; left > 0; left--)
         n += *at++ == '\n';
     return n;
+}
+
+#ifdef __x86_64__
+WIDE static uint64_t count_lines_wide(struct bytes text)
+{
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    uint64_t n = 0;
+    for (; (size_t)(end - at) >= WIDE_STEP; at += WIDE_STEP) {
+        wide_fetch_ahead(at);
+        n += (uint64_t)_mm_popcnt_u64(
+            wide_bits(wide_equal(wide_at(at), '\n'), wide_equal(wide_at(at + WIDE_STEP / 2), '\n')));
+    }
+    return n + count_lines(bytes_of(at, (size_t)(end - at)));
+}
+#endif
+
+uint64_t bytes_count_lines(struct bytes text)
+{
+#ifdef __x86_64__
+    if (wide_is_there())
+        return count_lines_wide(text);
+#endif
+    return count_lines(text);
 }
 
 char *bytes_dup(struct bytes b)

@@ -2,6 +2,7 @@
 #include "event_time.h"
 #include "file_archive.h"
 #include "http_client.h"
+#include "line_ends.h"
 #include "log.h"
 #include "loop_notify.h"
 #include "stream_client.h"
@@ -187,14 +188,27 @@ static void add_run(struct writer *w, struct bytes line, int64_t time)
     w->span = file_archive_span_of(w->archive, time);
 }
 
+/* Returns where the next line begins, whose end is in another block. */
+static const char *add_lines(struct writer *w, const char *line, struct bytes block)
+{
+    uint16_t ends[LINE_ENDS_BLOCK];
+    size_t n = line_ends_find(block, ends);
+    for (size_t i = 0; i < n; i++) {
+        struct bytes without_lf = bytes_of(line, (size_t)(block.ptr + ends[i] - line));
+        add_run(w, bytes_of(line, without_lf.len + 1), time_of(w, without_lf));
+        line += without_lf.len + 1;
+    }
+    return line;
+}
+
 static void take_by_event(struct writer *w, struct bytes lines)
 {
+    const char *line = lines.ptr;
     w->n_runs = 0;
-    for (size_t at = 0; at < lines.len;) {
-        const char *line = lines.ptr + at, *lf = memchr(line, '\n', lines.len - at);
-        size_t n = (size_t)(lf - line) + 1;
-        add_run(w, bytes_of(line, n), time_of(w, bytes_of(line, n - 1)));
-        at += n;
+    while (lines.len > 0) {
+        size_t n = lines.len < LINE_ENDS_BLOCK ? lines.len : LINE_ENDS_BLOCK;
+        line = add_lines(w, line, bytes_of(lines.ptr, n));
+        lines = bytes_of(lines.ptr + n, lines.len - n);
     }
     file_archive_take(w->archive, w->runs, w->n_runs);
 }
