@@ -1,29 +1,45 @@
 #include "event_time.h"
 
 #include "json_fields.h"
+#include "wide.h"
 
 #include <endian.h>
 #include <stdlib.h>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 
 /* What is beyond is no time. */
 #define MOST INT64_C(1000000000000000)
 /* So many digits, a point among them or not, are an int64_t, and a double holds all of them. */
 #define PLAIN_DIGITS 15
+/* Of ten digits so many are compared with those of the line before. */
+#define LIKE_DIGITS 8
+#define LIKE_REST 3 /* two more, and what ends the number */
+#define LIKE_LEAST INT64_C(1000000000)
+#define LIKE_MOST INT64_C(9999999999)
+#define INLINED static inline __attribute__((always_inline))
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 
+/* How the member stood in the last line that told its time in ten digits: from the comma or brace before it to the eighth digit.
+ * Lines of one log spell it alike, and for a hundred seconds these digits are the same. */
+struct likeness {
+    char text[64];
+    size_t length;   /* 0: no such line yet */
+    size_t lead;     /* of it before the name's first quote */
+    int64_t hundred; /* what the eight digits tell, times 100 */
+};
+
+enum telling { TOLD, HAS_NONE, UNSURE };
+typedef enum telling glance_fn(struct event_time *e, struct bytes line, int64_t *out);
 typedef const char *last_mark_fn(const struct event_time *e, const char *begin, const char *end);
 
 struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain;              /* the name can stand in a line in one way only, but for \u */
-    lanes last_letter;       /* of a plain name, in each of them */
-    last_mark_fn *last_mark; /* by the processor's widest vectors */
+    bool plain;        /* the name can stand in a line in one way only, but for \u */
+    lanes last_letter; /* of a plain name, in each of them */
+    glance_fn *glance; /* by the processor's widest vectors */
+    struct likeness like;
     int64_t divisor;
     bool divides; /* told apart from a divisor of 1, whose division the compiler would do as well */
 };
@@ -45,8 +61,6 @@ static bool is_plain(const char *name)
  * string no letter follows. When only the line's last brace is behind it, it is a member of the line's own object; when no \u
  * that could spell the name is behind it, it is the last one. A line in which neither these bytes nor such a \u nor another
  * brace stands has no such member. Whatever is less plain is left to the parser. */
-
-enum telling { TOLD, HAS_NONE, UNSURE };
 
 static inline lanes lanes_at(const char *at)
 {
@@ -76,7 +90,8 @@ static bool is_mark(const struct event_time *e, const char *begin, const char *a
         return true;
     if (*at == 'u')
         return at > begin && at[-1] == '\\';
-    return *at == '"' && (size_t)(at - begin) > e->name_length && at[-(ptrdiff_t)e->name_length - 1] == '"';
+    return *at == '"' && (size_t)(at - begin) > e->name_length && at[-1] == (char)e->last_letter[0] &&
+           at[-(ptrdiff_t)e->name_length - 1] == '"';
 }
 
 /* Where in 8 of them, of which one at least is set, the last one is. */
@@ -109,36 +124,23 @@ static const char *last_mark(const struct event_time *e, const char *begin, cons
 }
 
 #ifdef __x86_64__
-#define WIDE __attribute__((target("avx2")))
-#define STEP 64
-
-WIDE static inline __m256i wide_at(const char *at)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)at);
-}
-
-WIDE static inline __m256i wide_equal(__m256i v, char c)
-{
-    return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
-}
-
-/* As marks_at, of 32 bytes, a bit for each. */
-WIDE static inline uint32_t wide_marks_at(const struct event_time *e, const char *at)
+/* As marks_at, of 32 bytes. */
+WIDE static inline __m256i wide_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = wide_at(at), before = wide_at(at - 1), first = wide_at(at - e->name_length - 1);
     __m256i brace = wide_equal(here, '{') | wide_equal(here, '}');
     __m256i escape = wide_equal(here, 'u') & wide_equal(before, '\\');
     __m256i name =
         wide_equal(here, '"') & wide_equal(before, (char)e->last_letter[0]) & wide_equal(first, '"');
-    return (uint32_t)_mm256_movemask_epi8(brace | escape | name);
+    return brace | escape | name;
 }
 
 /* As last_mark, which looks through what is left at the beginning. */
-WIDE static const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
+WIDE INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
-    size_t reach = STEP + e->name_length + 1;
-    for (; (size_t)(end - begin) >= reach; end -= STEP) {
-        uint64_t bits = (uint64_t)wide_marks_at(e, end - STEP / 2) << STEP / 2 | wide_marks_at(e, end - STEP);
+    size_t reach = WIDE_STEP + e->name_length + 1;
+    for (; (size_t)(end - begin) >= reach; end -= WIDE_STEP) {
+        uint64_t bits = wide_bits(wide_marks_at(e, end - WIDE_STEP), wide_marks_at(e, end - WIDE_STEP / 2));
         if (bits != 0)
             return end - 1 - __builtin_clzll(bits);
     }
@@ -147,24 +149,24 @@ WIDE static const char *last_mark_wide(const struct event_time *e, const char *b
 #endif
 
 /* \u0074 may be a letter of the name; `at` is the u. */
-static bool spells_ascii(const char *at, const char *end)
+static inline bool spells_ascii(const char *at, const char *end)
 {
     return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
 }
 
-static bool is_space(char c)
+static inline bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static const char *skip_space(const char *at, const char *end)
+static inline const char *skip_space(const char *at, const char *end)
 {
     while (at < end && is_space(*at))
         at++;
     return at;
 }
 
-static bool is_digit(const char *at, const char *end)
+static inline bool is_digit(const char *at, const char *end)
 {
     return at < end && *at >= '0' && *at <= '9';
 }
@@ -209,8 +211,23 @@ static bool read_number(const char *begin, const char *end, int64_t *out)
     return at < end && (*at == ',' || *at == '}');
 }
 
-/* From the quote that ends the name. */
-static enum telling read_member(struct bytes line, const char *name, const char *behind, int64_t *out)
+static void remember(
+    struct event_time *e, const char *from, const char *name, const char *digits, int64_t seconds)
+{
+    struct likeness *like = &e->like;
+    size_t length = (size_t)(digits + LIKE_DIGITS - from);
+    bool fits = length <= sizeof like->text && seconds >= LIKE_LEAST && seconds <= LIKE_MOST;
+    like->length = fits ? length : 0;
+    if (!fits)
+        return;
+    memcpy(like->text, from, length);
+    like->lead = (size_t)(name - from);
+    like->hundred = seconds - seconds % 100;
+}
+
+/* The whole of the member is looked at; `name` is its first quote, `behind` is behind its second. */
+static enum telling read_member(
+    struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
     const char *before = name - 1, *end = line.ptr + line.len; /* the line's first byte is a brace */
     while (is_space(*before))
@@ -218,23 +235,64 @@ static enum telling read_member(struct bytes line, const char *name, const char 
     const char *at = skip_space(behind, end);
     if ((*before != '{' && *before != ',') || at == end || *at != ':')
         return UNSURE;
-    return read_number(skip_space(at + 1, end), end, out) ? TOLD : UNSURE;
+    at = skip_space(at + 1, end);
+    if (!read_number(at, end, out))
+        return UNSURE;
+    remember(e, before, name, at, *out);
+    return TOLD;
 }
 
-static enum telling glance(const struct event_time *e, struct bytes line, int64_t *out)
+/* Where the same bytes stand as in that line, they mean the same: but for the last two digits, and that the number ends there. */
+INLINED bool is_like_the_last(const struct event_time *e, struct bytes line, const char *name, int64_t *out)
+{
+    const struct likeness *like = &e->like;
+    if ((size_t)(name - line.ptr) < like->lead)
+        return false;
+    const char *from = name - like->lead, *rest = from + like->length;
+    size_t left = (size_t)(line.ptr + line.len - from);
+    if (left < like->length + LIKE_REST || memcmp(from, like->text, like->length) != 0)
+        return false;
+    unsigned tens = (unsigned char)rest[0] - '0', ones = (unsigned char)rest[1] - '0';
+    *out = like->hundred + 10 * tens + ones;
+    return like->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
+}
+
+/* Of a mark the last letter is compared. */
+static inline bool is_name(const struct event_time *e, const char *mark)
+{
+    size_t n = e->name_length;
+    return *mark == '"' && (n == 1 || memcmp(mark - n, e->name, n - 1) == 0);
+}
+
+/* One body for each way to look for marks. */
+INLINED enum telling glance_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
         return UNSURE;
     const char *begin = line.ptr + 1, *end = line.ptr + line.len, *mark = end - 1;
-    while ((mark = e->last_mark(e, begin, mark)) != NULL) {
-        const char *name = mark - e->name_length;
-        if (*mark == '"' && memcmp(name, e->name, e->name_length) == 0)
-            return read_member(line, name - 1, mark + 1, out);
+    while ((mark = last(e, begin, mark)) != NULL) {
+        const char *name = mark - e->name_length - 1;
+        if (*mark == '"' && is_like_the_last(e, line, name, out))
+            return TOLD;
+        if (is_name(e, mark))
+            return read_member(e, line, name, mark + 1, out);
         if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
             return UNSURE;
     }
     return HAS_NONE;
 }
+
+static enum telling glance(struct event_time *e, struct bytes line, int64_t *out)
+{
+    return glance_by(last_mark, e, line, out);
+}
+
+#ifdef __x86_64__
+WIDE static enum telling glance_wide(struct event_time *e, struct bytes line, int64_t *out)
+{
+    return glance_by(last_mark_wide, e, line, out);
+}
+#endif
 
 static bool parse(struct event_time *e, struct bytes line, int64_t *out)
 {
@@ -251,13 +309,13 @@ static bool parse(struct event_time *e, struct bytes line, int64_t *out)
     return true;
 }
 
-static last_mark_fn *widest_last_mark(void)
+static glance_fn *widest_glance(void)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
-        return last_mark_wide;
+    if (wide_is_there())
+        return glance_wide;
 #endif
-    return last_mark;
+    return glance;
 }
 
 struct event_time *event_time_new(const char *field, int64_t divisor)
@@ -271,7 +329,7 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
         memset(&e->last_letter, field[e->name_length - 1], sizeof e->last_letter);
     e->divisor = divisor;
     e->divides = divisor != 1;
-    e->last_mark = widest_last_mark();
+    e->glance = widest_glance();
     return e;
 }
 
@@ -289,7 +347,7 @@ void event_time_free(struct event_time **ep)
 bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
 {
     int64_t n;
-    enum telling told = glance(e, line, &n);
+    enum telling told = e->glance(e, line, &n);
     if (told == HAS_NONE || (told == UNSURE && !parse(e, line, &n)) || n > MOST)
         return false;
     *seconds = e->divides ? n / e->divisor : n;
