@@ -17,16 +17,18 @@
 #define EVENTS_TYPE "text/event-stream"
 #define COME_BACK "retry: 1000\n\n"
 
-bool http_wants_events(const struct http_request *req)
+static bool names_events(struct bytes text)
 {
     static const struct bytes type = BYTES_LITERAL(EVENTS_TYPE);
-    struct bytes accept = http_header(req, "Accept");
-    if (!(req->endpoint->row->flags & HTTP_ROUTE_EVENTS))
-        return false;
-    for (size_t i = 0; i + type.len <= accept.len; i++)
-        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
+    for (size_t i = 0; i + type.len <= text.len; i++)
+        if (strncasecmp(text.ptr + i, type.ptr, type.len) == 0)
             return true;
     return false;
+}
+
+bool http_wants_events(const struct http_request *req)
+{
+    return (req->endpoint->row->flags & HTTP_ROUTE_EVENTS) && names_events(http_header(req, "Accept"));
 }
 
 void http_come_back(struct http_request *req)
@@ -61,7 +63,7 @@ static bool begins_events(const struct http_server *s, struct bytes head)
         if ((row->flags & HTTP_ROUTE_EVENTS) && head.len > len + 4 && memcmp(head.ptr, "GET ", 4) == 0 &&
             memcmp(head.ptr + 4, row->path, len) == 0 &&
             (head.ptr[4 + len] == '?' || head.ptr[4 + len] == ' '))
-            return memmem(head.ptr, head.len, EVENTS_TYPE, sizeof EVENTS_TYPE - 1) != NULL;
+            return names_events(head);
     }
     return false;
 }

@@ -553,7 +553,8 @@ class Limits(Probe):
             self.assertEqual(c.reply()[2], b"OK")
         before = self.held_metric(held[0])
         self.p.process.send_signal(signal.SIGSTOP)
-        clients = [self.client().send(get("/events?x=1", "Accept: text/event-stream")) for _ in range(300)]
+        spelt = ("text/event-stream", "Text/Event-Stream")
+        clients = [self.client().send(get("/events?x=1", "Accept: " + spelt[i % 2])) for i in range(300)]
         others = [self.client().send(get("/ping", "Accept: text/event-stream")) for _ in range(10)]
         self.p.process.send_signal(signal.SIGCONT)
         for c in clients:
