@@ -56,11 +56,10 @@ int io_kernel_sync_end(struct io_kernel_sync *s)
     do
         n = syscall(SYS_io_getevents, s->context, 1L, 1L, &event, NULL);
     while (n < 0 && errno == EINTR);
-    if (n < 1)
-        return -1;
-    if (event.res == 0)
+    if (n == 1 && event.res == 0)
         return 0;
-    errno = event.res < 0 ? (int)-event.res : EIO;
+    if (n >= 0)
+        errno = event.res < 0 ? (int)-event.res : EIO;
     return -1;
 }
 

@@ -409,8 +409,8 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
 bool writer_has_blocks(const struct journal *j, const struct batch *b)
 {
     const struct writer *w = &j->writer;
-    uint64_t end = w->position + b->frames.len + FRAME_HEADER;
-    return w->filled > end && w->size >= end + b->reserve;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER, reach = end + b->reserve;
+    return w->filled > end && (w->size >= reach || w->reserved >= reach);
 }
 
 /* A refused batch halts its journal at once: what would be written behind it relied on it. */

@@ -461,6 +461,31 @@ static void test_segments_are_the_committers(void **state)
     assert_int_equal(f->j->n_segments, 2);
 }
 
+static void append_reserving(struct fixture *f, size_t reserve, struct answer *answer)
+{
+    struct bytes piece = BYTES_LITERAL("4");
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1, .reserve = reserve};
+    *answer = (struct answer){0};
+    assert_int_equal(journal_append(f->j, &a, 0, on_commit, answer, NULL), JOURNAL_OK);
+    poll_until(f, answer);
+    assert_int_equal(answer->commit.result, JOURNAL_OK);
+}
+
+/* Asking for them is the committers'; once they are there, beyond the file's end, there is nothing to ask. */
+static void test_what_has_its_reserve_is_the_owners(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    watch_pretended(f);
+    size_t reserve = (size_t)f->j->writer.size + 1;
+    append_reserving(f, reserve, &a);
+    assert_int_equal(begun, 0);
+    settle_committers(f);
+    sem_post(&may_end);
+    append_reserving(f, reserve, &a);
+    assert_int_equal(begun, 1);
+}
+
 /* Zeros are written there, or blocks asked for. */
 static void test_what_has_no_blocks_is_the_committers(void **state)
 {
@@ -565,6 +590,7 @@ int main(void)
         K(test_what_the_kernel_refuses_the_committers_sync),
         K(test_without_the_kernel_all_is_the_committers),
         K(test_segments_are_the_committers),
+        K(test_what_has_its_reserve_is_the_owners),
         K(test_what_has_no_blocks_is_the_committers),
         K(test_what_is_large_is_the_committers),
         K(test_spaced_syncs_are_the_committers),
