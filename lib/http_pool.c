@@ -20,7 +20,10 @@ struct http_pool_host {
     usec_t wait;         /* what that added to the time it failed */
     usec_t spared_until; /* while another is up */
     size_t under_way;
-    struct stats_counter *requests, *faults; /* NULL without stats */
+    bool silent; /* what set it aside was a request that it did not answer in time */
+    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* since then, the last time */
+    struct http_call *probe;                                  /* NULL: none is under way */
+    struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
 };
 
 struct http_pool {
@@ -174,14 +177,50 @@ static usec_t tried_from(const struct http_pool_host *h)
     return spared > h->aside_until ? spared : h->aside_until;
 }
 
+/* Whether a request has to wait for a probe that is answered. */
+static bool needs_probe(const struct http_pool_host *h)
+{
+    return h->aside_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
+}
+
 static bool may_be_tried(const struct http_pool_host *h, usec_t now)
 {
-    return !h->aside_until || (h->under_way == 0 && now >= tried_from(h));
+    return !h->aside_until || (h->under_way == 0 && now >= tried_from(h) && !needs_probe(h));
+}
+
+/* Whatever it answers, it answers. What it has answered all the while says nothing of requests: the sparing stays. */
+static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct http_pool_host *h = arg;
+    (void)reply;
+    h->probe = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (result != HTTP_CLIENT_OK) {
+        h->probed = PROBE_FAILED;
+        h->aside_until = clock_monotonic() + backoff_failed(&h->backoff);
+        return;
+    }
+    if (h->probed == PROBE_FAILED)
+        h->spared_until = 0;
+    h->probed = PROBE_ANSWERED;
+}
+
+static void probe_when_due(struct http_pool_host *h, usec_t now)
+{
+    if (!needs_probe(h) || h->probe || h->under_way > 0 || now < h->aside_until)
+        return;
+    if (h->probes)
+        stats_add(h->probes, 1);
+    h->probe = http_client_request(h->client,
+        &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
 }
 
 struct http_pool_host *http_pool_next(struct http_pool *p)
 {
     usec_t now = clock_monotonic();
+    for (size_t i = 0; i < p->n; i++)
+        probe_when_due(&p->hosts[i], now);
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
         if (may_be_tried(h, now))
@@ -276,7 +315,7 @@ static usec_t retry_after(const struct http_reply_view *reply)
     return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
 }
 
-static void set_aside(struct http_pool_host *h, usec_t took, usec_t asked_for)
+static void set_aside(struct http_pool_host *h, bool silent, usec_t took, usec_t asked_for)
 {
     struct http_pool *p = h->pool;
     usec_t now = clock_monotonic(), wait = backoff_failed(&h->backoff);
@@ -284,6 +323,8 @@ static void set_aside(struct http_pool_host *h, usec_t took, usec_t asked_for)
         asked_for = p->backoff_max;
     if (!h->aside_until && --p->n_up == 0)
         p->fell = now;
+    h->silent = silent;
+    h->probed = NOT_PROBED;
     h->wait = asked_for > wait ? asked_for : wait;
     h->aside_until = now + h->wait;
     h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
@@ -305,8 +346,8 @@ static void note_outcome(
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     if (http_pool_is_fault(result, reply->status))
-        set_aside(
-            call->host, clock_monotonic() - call->began, result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
+        set_aside(call->host, result == HTTP_CLIENT_TIMEOUT, clock_monotonic() - call->began,
+            result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
     else
         is_back(call->host);
 }
@@ -337,6 +378,8 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 {
     struct pool_call *call = mem_zalloc(sizeof *call);
     struct http_call_spec mine = *spec;
+    if (h->probe)
+        http_call_cancel(h->probe);
     *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic()};
     mine.target = spec->target ? spec->target : h->target;
     mine.arg = call;
@@ -358,7 +401,8 @@ static double read_up(void *ctx)
 static double read_aside(void *ctx)
 {
     const struct http_pool_host *h = ctx;
-    usec_t left = h->aside_until ? tried_from(h) - clock_monotonic() : 0;
+    usec_t from = needs_probe(h) ? h->aside_until : tried_from(h);
+    usec_t left = h->aside_until ? from - clock_monotonic() : 0;
     return left > 0 ? (double)left / USEC_PER_SEC : 0;
 }
 
@@ -372,11 +416,13 @@ void http_pool_register_stats(struct http_pool *p, struct stats *stats)
         buf_append_json(&labels, bytes_str(h->url));
         buf_append_char(&labels, '\0');
         stats_gauge(stats, "destination_up", labels.ptr, "1 unless it is set aside", read_up, h);
-        stats_gauge(
-            stats, "destination_set_aside_seconds", labels.ptr, "Until it is tried again", read_aside, h);
+        stats_gauge(stats, "destination_set_aside_seconds", labels.ptr, "Until it is tried again, or probed",
+            read_aside, h);
         h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests to it");
         h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
             "Requests that it did not answer, or with 5xx or 429");
+        h->probes = stats_counter(stats, "destination_probes_total", labels.ptr,
+            "OPTIONS * to it, set aside for not having answered in time");
         buf_free(&labels);
     }
 }

@@ -9,12 +9,17 @@
  * Hosts take turns. One that fails (no connection, no reply, not HTTP, 5xx, 429) is set aside for a time that grows
  * exponentially, with jitter, from backoff_min to backoff_max; then it gets one request, and with the first good answer
  * its full share. While another is up it is spared for longer if its failure took long: for HTTP_POOL_SPARED times what that
- * took, at most HTTP_POOL_SPARED_MAX. So one that accepts and never answers does not make the others wait most of the time.
+ * took, at most HTTP_POOL_SPARED_MAX. So one that takes long to fail does not make the others wait most of the time.
  *
- * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request that was under
+ * One that did not answer in time is asked whether it answers at all before it gets another request, while another is up: by
+ * OPTIONS *, which means nothing but that, beside the requests to the others, which wait for none of it. As long as that is not
+ * answered either, such a probe follows another after its backoff, and no request goes there. The first that is answered after one that was
+ * not ends the sparing. One that answers probes, but not requests, is spared as any that takes long to fail.
+ *
+ * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request (or probe) that was under
  *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_SPARED_MAX takes
- *    backoff_max's place where that is longer. Retry-After is heeded up to backoff_max.
- * 2. A host that was set aside has one request at a time until it has answered well.
+ *    backoff_max's place where that is longer, and it had not been found to answer no probe. Retry-After is heeded up to backoff_max.
+ * 2. A host that was set aside has one request at a time until it has answered well; a probe gives way to it.
  * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
  * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
  *
@@ -58,7 +63,8 @@ void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. */
+/* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. Begins the probes that
+ * are due: so there are none where there is nothing to send. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
 /* Of a pool of one, set aside or not: for whoever waits as http_pool_wait says, and has a last word when it is stopped. */
 struct http_pool_host *http_pool_only(struct http_pool *p);
@@ -85,7 +91,7 @@ bool http_pool_is_poison(int status);
 /* "answered 422 the field t is missing", on one line and no longer than 170 characters. */
 void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);
 
-/* destination_up, destination_set_aside_seconds, destination_requests_total and destination_faults_total, each with
+/* destination_up, destination_set_aside_seconds, destination_requests_total, destination_faults_total and destination_probes_total, each with
  * {destination="URL"}. The pool is freed after stats_remove_gauges of each host, which http_pool_free does. */
 void http_pool_register_stats(struct http_pool *p, struct stats *stats);
 

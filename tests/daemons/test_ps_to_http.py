@@ -55,6 +55,37 @@ class Server:
         return b"".join(self.bodies).splitlines()
 
 
+class Deaf:
+    """A destination that takes whatever it is sent, and never answers."""
+
+    def __init__(self, test):
+        self.port = int(test.keep_port())
+        self.url = "http://127.0.0.1:%d" % self.port
+        self.asked, self.connections = [], []  # first lines of requests
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+        test.addCleanup(self.close)
+
+    def accept(self):
+        while True:
+            try:
+                c = self.listener.accept()[0]
+            except OSError:
+                return
+            self.connections.append(c)
+            with c.makefile("rb") as f:
+                self.asked.append(f.readline().decode().strip())
+
+    def close(self):
+        if self.thread.is_alive():
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        while self.connections:
+            self.connections.pop().close()
+
+
 class Base(harness.MillraceTest):
     def setUp(self):
         super().setUp()
@@ -202,6 +233,32 @@ class ToStrangers(Base):
         wait_until(lambda: len(self.server.bodies) == 300, "all to arrive")
         self.assertGreaterEqual(len(tries), 1)
         self.assertEqual([b - a for a, b in zip(tries, tries[1:]) if b - a < 20 * 0.5], [])
+        p.stop()
+
+    def test_one_that_never_answers_holds_up_one_request(self):
+        """Then it is asked beside the others whether it answers, and has its share when it does."""
+        deaf = Deaf(self)
+        url = deaf.url + "/in?x=1"
+        p = self.post("--batch=1", "--timeout=300ms", servers=[deaf, self.server]).wait_listening()
+
+        def probed():
+            self.publish(1)
+            return len(deaf.asked) >= 4
+        wait_until(probed, lambda: deaf.asked)
+        self.assertEqual((deaf.asked[0], set(deaf.asked[1:])), ("POST /in?x=1 HTTP/1.1", {"OPTIONS * HTTP/1.1"}))
+        wait_until(lambda: set(self.server.lines()) == set(self.sent()), "all to arrive, what it was sent too")
+        row = destination(p, url)
+        self.assertEqual((row["up"], row["requests_total"]), (0, 1))
+        self.assertGreaterEqual(row["probes_total"], 3)
+        deaf.close()
+        back = Sink(self, deaf.port)
+
+        def has_its_share():
+            self.publish(2)
+            return back.taken()
+        wait_until(has_its_share, lambda: p.log)
+        self.assertEqual(destination(p, url)["up"], 1)
+        wait_until(lambda: set(self.server.lines() + back.messages()) == set(self.sent()), "all to arrive")
         p.stop()
 
     def test_what_is_refused_is_trouble_or_left_out(self):

@@ -7,6 +7,11 @@
 #include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #define SERVERS 3
 
@@ -34,7 +39,8 @@ struct world {
         char url[64];
     } servers[SERVERS];
     struct http_pool *pool;
-    unsigned done;
+    usec_t silence; /* how long a request to the third takes on the test's clock, whoever answers */
+    unsigned done, timeouts;
     int status;
     enum http_client_result result;
 };
@@ -59,7 +65,7 @@ static void open_pool(struct world *w, usec_t timeout)
     snprintf(urls, sizeof urls, "%s, %s %s", w->servers[0].url, w->servers[1].url, w->servers[2].url);
     struct http_pool_config config = {.base = w->base,
         .urls = urls,
-        .max_connections = 4,
+        .max_connections = 1,
         .timeout = timeout,
         .backoff_min = 20 * USEC_PER_MSEC,
         .backoff_max = 160 * USEC_PER_MSEC};
@@ -82,7 +88,7 @@ static int set_up(void **state)
             .ctx = s,
             .routes = routes,
             .max_body = 1000,
-            .max_connections = 10,
+            .max_connections = 1000,
             .server_name = "test"};
         int fd = listen_open("127.0.0.1", 0, error, sizeof error);
         struct listen_name name;
@@ -113,6 +119,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 {
     struct world *w = arg;
     w->done++;
+    w->timeouts += result == HTTP_CLIENT_TIMEOUT;
     w->result = result;
     w->status = reply->status;
 }
@@ -126,6 +133,7 @@ static bool ask(struct world *w)
     if (!h)
         return false;
     http_pool_request(h, &spec);
+    now += h == http_pool_at(w->pool, 2) ? w->silence : 0;
     while (w->done == before)
         event_base_loop(w->base, EVLOOP_ONCE);
     return true;
@@ -252,6 +260,173 @@ static void when_all_fail_slowly_none_is_spared(void **state)
     }
 }
 
+#define NO_ANSWER (20 * USEC_PER_MSEC) /* the time limit of requests; of the machine's clock */
+
+/* The third accepts connections, as its kernel does, and never reads a byte. Returns its socket. */
+static int make_third_silent(struct world *w)
+{
+    char error[200];
+    struct listen_name name;
+    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    assert_true(fd >= 0);
+    listen_name(fd, &name);
+    snprintf(w->servers[2].url, sizeof w->servers[2].url, "http://127.0.0.1:%d/in?n=2", name.port);
+    http_server_free(&w->servers[2].http);
+    http_pool_free(&w->pool);
+    open_pool(w, NO_ANSWER);
+    w->silence = 10 * USEC_PER_SEC;
+    return fd;
+}
+
+static struct http_server *serve_third(struct world *w, int fd)
+{
+    struct http_server_config config = {.base = w->base,
+        .stats = w->stats,
+        .ctx = &w->servers[2],
+        .routes = routes,
+        .max_body = 1000,
+        .max_connections = 1000,
+        .server_name = "test"};
+    struct http_server *http = http_server_new(&config);
+    assert_int_equal(http_server_listen_fd(http, fd), 0);
+    w->silence = 0;
+    return http;
+}
+
+/* What the next connection to it has sent; "" when there was none. */
+static void read_next(int fd, char *text, size_t size)
+{
+    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    ssize_t n = c >= 0 ? recv(c, text, size - 1, MSG_DONTWAIT) : 0;
+    text[n > 0 ? n : 0] = '\0';
+    if (c >= 0)
+        close(c);
+}
+
+static double number_of_third(struct world *w, const char *name)
+{
+    struct buf metrics = {0};
+    char row[128];
+    stats_print_metrics(w->stats, &metrics);
+    buf_append_char(&metrics, '\0');
+    snprintf(row, sizeof row, "millrace_test_destination_%s{destination=\"%s\"} ", name, w->servers[2].url);
+    const char *at = strstr(metrics.ptr, row);
+    assert_non_null(at);
+    double value = strtod(at + strlen(row), NULL);
+    buf_free(&metrics);
+    return value;
+}
+
+/* What the time limits of requests go by. */
+static usec_t machine_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * USEC_PER_SEC + t.tv_nsec / 1000;
+}
+
+/* Others are asked until the third was probed so often. */
+static void ask_until_probed(struct world *w, double probes)
+{
+    usec_t end = machine_clock() + PATIENCE;
+    for (; number_of_third(w, "probes_total") < probes; now += 10 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_true(machine_clock() < end);
+    }
+}
+
+/* One request, and no other as long as it answers none. */
+static void one_that_never_answers_is_probed_beside_the_others(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    char text[500];
+    ask_until_probed(w, 5);
+    assert_int_equal(w->timeouts, 1);
+    assert_true(number_of_third(w, "requests_total") == 1);
+    assert_true(number_of_third(w, "up") == 0);
+    assert_in_range(number_of_third(w, "set_aside_seconds") * 1000, 0, 160);
+    read_next(fd, text, sizeof text);
+    assert_non_null(strstr(text, "GET /in?n=2 HTTP/1.1\r\n"));
+    for (int i = 0; i < 4; i++) {
+        read_next(fd, text, sizeof text);
+        assert_non_null(strstr(text, "OPTIONS * HTTP/1.1\r\n"));
+    }
+    close(fd);
+}
+
+/* With the first probe that is answered, long before the time is over for which it was to be spared. */
+static void with_an_answered_probe_it_has_its_share(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    struct server *third = &w->servers[2];
+    ask_until_probed(w, 2);
+    third->http = serve_third(w, fd);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
+    }
+    assert_int_equal(w->timeouts, 1);
+    unsigned before = third->asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(third->asked, before + 3);
+}
+
+/* Its server answers OPTIONS by itself, and its handler takes ten seconds of the test's clock over nothing. */
+static void one_that_answers_probes_and_no_requests_is_spared_as_before(void **state)
+{
+    struct world *w = *state;
+    http_pool_free(&w->pool);
+    open_pool(w, NO_ANSWER);
+    w->servers[2].answer = 0;
+    w->servers[2].takes = 10 * USEC_PER_SEC;
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
+        assert_true(ask(w));
+    assert_in_range(w->servers[2].asked, 9, 11);
+    assert_in_range(number_of_third(w, "probes_total"), 8, 11);
+}
+
+/* However long they take to fail: on the test's clock none of it passes. */
+static void probes_wait_for_the_backoff(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    ask_until_probed(w, 2);
+    for (usec_t end = machine_clock() + 5 * NO_ANSWER; machine_clock() < end;)
+        assert_true(ask(w));
+    assert_true(number_of_third(w, "probes_total") == 2);
+    now += 160 * USEC_PER_MSEC;
+    assert_true(ask(w));
+    assert_true(number_of_third(w, "probes_total") == 3);
+    close(fd);
+}
+
+/* Also the only connection there may be: when no other is up any more a request does not wait for the probe. */
+static void a_probe_gives_way_to_a_request(void **state)
+{
+    struct world *w = *state;
+    const usec_t limit = 3 * USEC_PER_SEC;
+    int fd = make_third_silent(w), held[2];
+    http_pool_free(&w->pool);
+    open_pool(w, limit);
+    ask_until_probed(w, 1);
+    for (int i = 0; i < 2; i++)
+        held[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC); /* the first request's, and the probe's */
+    w->servers[2].http = serve_third(w, fd);
+    w->servers[0].answer = w->servers[1].answer = 503;
+    usec_t fell = now, began = machine_clock();
+    while (number_of_third(w, "up") == 0) {
+        if (!ask(w))
+            now += http_pool_wait(w->pool);
+        assert_in_range(now - fell, 0, 320 * USEC_PER_MSEC);
+    }
+    assert_in_range(machine_clock() - began, 0, limit * 2 / 3);
+    for (int i = 0; i < 2; i++)
+        close(held[i]);
+}
+
 static void other_refusals_are_answers(void **state)
 {
     struct world *w = *state;
@@ -349,6 +524,13 @@ int main(void)
             one_that_takes_long_to_fail_costs_the_others_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_not_spared_when_no_other_is_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_all_fail_slowly_none_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_never_answers_is_probed_beside_the_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(with_an_answered_probe_it_has_its_share, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
         cmocka_unit_test(what_is_no_url_is_refused),
