@@ -80,6 +80,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         send_now(r);
 }
 
+/* The source is asked again also where it stands right: what follows then is of an answer that is newer than the destination's,
+ * not of a connection to a life that may be over, whose place says nothing any more. */
 static void on_mark(bool known, uint64_t mark, void *arg)
 {
     struct republish *r = arg;
@@ -90,9 +92,7 @@ static void on_mark(bool known, uint64_t mark, void *arg)
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
     buf_clear(&r->passed);
-    if (from.offset != reached(r))
-        follow(r, &from);
-    stream_client_resume(r->source);
+    follow(r, &from);
     r->config.on_change(r->config.arg);
 }
 

@@ -3,8 +3,8 @@
  * 1. The destination's mark of the source (its producer's name is the source's id, or one that was given) is the cursor:
  *    what is below it has been filtered, and what passed is in the destination.
  * 2. What passes is gathered while a run is under way, at most REPUBLISH_RUN bytes; then the source waits.
- * 3. When source and destination turn out to be one stream (stream_place.h) it stops for good. Every answer of either is compared, and
- *    the destination's first comes before anything is sent; where pubsub restarts between the two that are compared, one run may be.
+ * 3. When source and destination turn out to be one stream (stream_place.h) it stops for good. Every answer of either is compared; before
+ *    anything is sent the destination is asked, and then the source again, so that one restart of pubsub between them hides nothing.
  * 4. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
 #ifndef MILLRACE_REPUBLISH_H
 #define MILLRACE_REPUBLISH_H

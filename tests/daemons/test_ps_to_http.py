@@ -576,6 +576,44 @@ class IntoOurOwn(Base):
         self.assert_ends_into_itself(p)
         self.assertEqual(self.stored(), self.sent())
 
+    def answered_late(self):
+        """An address of the pubsub at which the first connection gets through only when it is told to: (url, begun, may go on)."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        begun, may_go_on = threading.Event(), threading.Event()
+
+        def pump(source, sink):
+            try:
+                while piece := source.recv(1 << 16):
+                    sink.sendall(piece)
+                sink.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+        def serve():
+            with listener, listener.accept()[0] as client:
+                begun.set()
+                may_go_on.wait(harness.PATIENCE)
+                with socket.create_connection(("127.0.0.1", int(self.port))) as server:
+                    back = threading.Thread(target=pump, args=(server, client), daemon=True)
+                    back.start()
+                    pump(client, server)
+                    back.join()
+        threading.Thread(target=serve, daemon=True).start()
+        self.addCleanup(may_go_on.set)
+        return "http://127.0.0.1:%d" % listener.getsockname()[1], begun, may_go_on
+
+    def test_a_restart_between_the_answers_lets_nothing_in(self):
+        """What was sent before it still comes down the old connection; its place is that of a life that is over."""
+        self.publish(100000)
+        url, begun, may_go_on = self.answered_late()
+        p = self.to_http("--to_stream=s", "--to_url", url)
+        self.assertTrue(begun.wait(harness.PATIENCE))
+        self.pubsub.kill9()
+        self.start_pubsub()
+        may_go_on.set()
+        self.assert_ends_into_itself(p)
+        self.assertEqual(len(self.stored()), self.n)
+
     def test_a_destination_that_becomes_the_stream_itself(self):
         """Its address was another pubsub's at first. The next answer tells, before anything is stored."""
         there, own = self.path("there.sock"), "unix:" + self.path("own.sock")
