@@ -571,6 +571,30 @@ static void ids_that_nobody_has_take_no_room(void **state)
     check_acked_on_a_full_disk(far + 1);
 }
 
+/* The segment that a message keeps is to go when its removal is written and not yet told: were the message said again behind that,
+ * it would be back in the next life. */
+static void what_is_being_removed_is_not_said_again(void **state)
+{
+    struct id_ranges ids = {0};
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    put("old");
+    put(long_text);
+    flush();
+    lease_now = reserve_all(&ids);
+    id_ranges_free(&ids);
+    ack(2);
+    flush();
+    put(long_text);
+    put(long_text);
+    ack(1);
+    flush();
+    assert_int_equal(outcomes[2].result, QUEUE_OK);
+    reopen();
+    assert_int_equal(queue_depth(named_queue_core(q)), 2);
+    assert_int_equal(state_of()->n[MESSAGE_READY], 2);
+}
+
 /* Whether a bit is there is not known any more: nothing is said by bits, and the queue says that it is not well. */
 static void failing_bits_latch(void **state)
 {
@@ -615,6 +639,7 @@ int main(void)
         TEST(bits_that_are_owed_are_had_later),
         TEST(a_start_without_room_owes_bits),
         TEST(ids_that_nobody_has_take_no_room),
+        TEST(what_is_being_removed_is_not_said_again),
         TEST(failing_bits_latch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
