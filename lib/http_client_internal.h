@@ -14,7 +14,8 @@
 #include <netdb.h>
 #include <sys/queue.h>
 
-#define HTTP_CLIENT_READ_SIZE (256 * 1024) /* with 64 KB the calls of a fast stream cost a tenth more */
+/* With 256 KB a fast stream takes a quarter more processor time, with 64 KB a tenth more than that. */
+#define HTTP_CLIENT_READ_SIZE (512 * 1024)
 #define HTTP_CLIENT_MAX_HEAD (64 * 1024)
 
 struct http_call {

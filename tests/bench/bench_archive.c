@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROOM ((size_t)256 << 10)
+#define ROOM ((size_t)512 << 10) /* as much as ps_to_file receives at once */
 
 static void fail(const char *what)
 {
