@@ -496,8 +496,13 @@ static void check_acked_on_a_full_disk(uint64_t id)
 {
     struct id_ranges ids = {0};
     uint64_t held = queue_depth(named_queue_core(q));
+    while (named_queue_prepare(q, 1, SIZE_MAX) == QUEUE_LOADING) { /* said again, and read from there */
+        queues_poll(set);
+        sched_yield();
+    }
     lease_now = reserve_all(&ids);
     id_ranges_free(&ids);
+    assert_true(lease_now > 0);
     tight = true;
     fail_with = ENOSPC;
     ack(id);
