@@ -188,7 +188,8 @@ static bool may_be_tried(const struct http_pool_host *h, usec_t now)
     return !h->aside_until || (h->under_way == 0 && now >= tried_from(h) && !needs_probe(h));
 }
 
-/* Whatever it answers, it answers. What it has answered all the while says nothing of requests: the sparing stays. */
+/* Also what closes the connection or speaks no HTTP lets no request wait long: there are servers that know no other way to refuse
+ * OPTIONS, and are well otherwise. That says less than an answer does, so the sparing stays. */
 static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct http_pool_host *h = arg;
@@ -196,12 +197,13 @@ static void on_probed(enum http_client_result result, const struct http_reply_vi
     h->probe = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
-    if (result != HTTP_CLIENT_OK) {
+    if (result == HTTP_CLIENT_TIMEOUT || result == HTTP_CLIENT_REFUSED) {
         h->probed = PROBE_FAILED;
         h->aside_until = clock_monotonic() + backoff_failed(&h->backoff);
         return;
     }
-    if (h->probed == PROBE_FAILED)
+    /* What it has answered all the while says nothing of requests. */
+    if (h->probed == PROBE_FAILED && result == HTTP_CLIENT_OK)
         h->spared_until = 0;
     h->probed = PROBE_ANSWERED;
 }

@@ -14,7 +14,8 @@
  * One that did not answer in time is asked whether it answers at all before it gets another request, while another is up: by
  * OPTIONS *, which means nothing but that, beside the requests to the others, which wait for none of it. As long as that is not
  * answered either, such a probe follows another after its backoff, and no request goes there. The first that is answered after one that was
- * not ends the sparing. One that answers probes, but not requests, is spared as any that takes long to fail.
+ * not ends the sparing. One that answers probes, but not requests, is spared as any that takes long to fail, and so is one that answers
+ * a probe by closing the connection or with what is no HTTP.
  *
  * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request (or probe) that was under
  *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_SPARED_MAX takes

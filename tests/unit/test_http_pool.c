@@ -427,6 +427,55 @@ static void a_probe_gives_way_to_a_request(void **state)
         close(held[i]);
 }
 
+/* Of a server that knows no OPTIONS: what it says before it closes. */
+static const char *to_options;
+
+static void on_rude_bytes(evutil_socket_t c, short what, void *arg)
+{
+    char text[500];
+    ssize_t n = recv(c, text, sizeof text, 0);
+    const char *reply = n > 0 && text[0] == 'O' ? to_options : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    (void)what, (void)arg;
+    if (n > 0)
+        (void)send(c, reply, strlen(reply), MSG_NOSIGNAL);
+    close(c);
+}
+
+static void on_rude_connection(evutil_socket_t fd, short what, void *arg)
+{
+    struct world *w = arg;
+    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    (void)what;
+    if (c >= 0)
+        event_base_once(w->base, c, EV_READ, on_rude_bytes, w, NULL);
+}
+
+static void is_used_again_that_answers_probes_with(struct world *w, const char *text)
+{
+    int fd = make_third_silent(w);
+    to_options = text;
+    ask_until_probed(w, 2);
+    w->silence = 0;
+    struct event *rude = event_new(w->base, fd, EV_READ | EV_PERSIST, on_rude_connection, w);
+    event_add(rude, NULL);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, 2 * HTTP_POOL_SPARED_MAX);
+    }
+    event_free(rude);
+    close(fd);
+}
+
+static void one_that_closes_on_probes_is_used_again(void **state)
+{
+    is_used_again_that_answers_probes_with(*state, "");
+}
+
+static void one_that_answers_probes_with_no_http_is_used_again(void **state)
+{
+    is_used_again_that_answers_probes_with(*state, "ERROR\r\n");
+}
+
 static void other_refusals_are_answers(void **state)
 {
     struct world *w = *state;
@@ -531,6 +580,9 @@ int main(void)
             one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_answers_probes_with_no_http_is_used_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
         cmocka_unit_test(what_is_no_url_is_refused),
