@@ -266,10 +266,9 @@ size_t op_reserve(const struct named_queue *q, size_t n)
 /* Block by block: between two messages may be ids that nobody has, by the thousand million. */
 int named_queue_reserve_held(struct named_queue *q)
 {
-    struct queue_walk walk = {0};
     uint64_t from = 1, id;
     q->bits_owed = true;
-    for (; queue_walk_held(q->core, &walk, from, &id); from = (id / GONE_BLOCK_IDS + 1) * GONE_BLOCK_IDS)
+    for (; queue_next_held_id(q->core, from, &id); from = (id / GONE_BLOCK_IDS + 1) * GONE_BLOCK_IDS)
         if (gone_reserve(q->config.gone, id, id) != 0)
             return -1;
     q->bits_owed = false;

@@ -227,11 +227,8 @@ struct queue_view {
 };
 /* The first message held at or after `from`; false when there is none. */
 bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out);
-/* The same for ids alone, in one walk over all that is held: `from` rises from call to call, and a zeroed walk begins. */
-struct queue_walk {
-    uint64_t resting, other; /* the next of either */
-};
-bool queue_walk_held(struct queue *q, struct queue_walk *w, uint64_t from, uint64_t *id);
+/* Its id alone, which changes the form of no page. */
+bool queue_next_held_id(struct queue *q, uint64_t from, uint64_t *id);
 /* How often queue_lowest_offset may have changed so far. */
 size_t queue_changes(const struct queue *q);
 /* See store_bytes_below, store_next_below, store_set_kept. */

@@ -90,15 +90,9 @@ bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
     return true;
 }
 
-bool queue_walk_held(struct queue *q, struct queue_walk *w, uint64_t from, uint64_t *id)
+bool queue_next_held_id(struct queue *q, uint64_t from, uint64_t *id)
 {
-    struct message *m;
-    if (w->resting < from && !store_next_resting(&q->store, from, &w->resting))
-        w->resting = UINT64_MAX;
-    if (w->other < from && !store_next_other(&q->store, from, &w->other, &m))
-        w->other = UINT64_MAX;
-    *id = w->resting < w->other ? w->resting : w->other;
-    return *id != UINT64_MAX;
+    return store_next_held(&q->store, from, id);
 }
 
 size_t queue_changes(const struct queue *q)

@@ -218,15 +218,25 @@ void store_drop(struct store *s, uint64_t id)
     drop_from(s, page_index(s, id), id);
 }
 
-bool store_next_held(struct store *s, uint64_t from, uint64_t *id)
+/* The first message held of the page, at or after `from`. */
+static bool first_held(struct store_page *p, uint64_t from, uint64_t *id)
 {
     uint64_t other;
-    bool resting = next_id(s, from, true, id);
-    if (next_id(s, from, false, &other) && (!resting || other < *id)) {
-        *id = other;
-        return true;
-    }
-    return resting;
+    bool found = p->resting > 0 && page_next(p, from, true, id);
+    if (p->held == p->resting || !page_next(p, from, false, &other) || (found && *id < other))
+        return found;
+    *id = other;
+    return true;
+}
+
+bool store_next_held(struct store *s, uint64_t from, uint64_t *id)
+{
+    for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n; i++)
+        if (first_held(s->pages[i], from, id)) {
+            s->hint = i;
+            return true;
+        }
+    return false;
 }
 
 void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop_fn *fn, void *arg)

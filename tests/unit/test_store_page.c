@@ -1,8 +1,10 @@
-/* Where the memory of a store's pages comes from. */
+/* Where the memory of a store's pages comes from, and what it costs that they are many. */
+#include "clock.h"
 #include "cm.h"
 #include "store.h"
 
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MESSAGE 450
@@ -70,10 +72,48 @@ static void test_a_store_that_grows_has_its_pages_memory_at_once(void **state)
     assert_int_equal(whole, PAGES - GROWING + 1);
 }
 
+static usec_t my_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (usec_t)t.tv_sec * USEC_PER_SEC + t.tv_nsec / 1000;
+}
+
+#define MANY 100000
+
+static void count_dropped(uint64_t id, struct message *m, void *arg)
+{
+    (void)id;
+    (void)m;
+    ++*(uint64_t *)arg;
+}
+
+/* As a start does that reads of many removals, each by itself: were all pages looked at for each, it would take minutes. */
+static void test_a_removal_looks_at_no_page_behind_it(void **state)
+{
+    struct store_memory memory = {0};
+    struct store s;
+    uint64_t dropped = 0, id;
+    (void)state;
+    store_init(&s, 1, &memory);
+    store_skip_to(&s, MANY + 1);
+    for (uint64_t i = 1; i <= MANY; i++)
+        store_insert(&s, i, MESSAGE, i * MESSAGE);
+    assert_int_equal(s.n, MANY);
+    usec_t before = my_time();
+    for (uint64_t i = 1; i <= MANY; i++)
+        store_drop_range(&s, i, i, count_dropped, &dropped);
+    assert_in_range(my_time() - before, 0, 2 * USEC_PER_SEC);
+    assert_int_equal(dropped, MANY);
+    assert_false(store_next_held(&s, 0, &id));
+    store_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_store_that_grows_has_its_pages_memory_at_once),
+        cmocka_unit_test(test_a_removal_looks_at_no_page_behind_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
