@@ -17,10 +17,11 @@ usec_t journal_idle_after = 10 * USEC_PER_MSEC;
 
 enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 
-/* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause. */
+/* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause; that one waits for its time is. */
 static bool is_committing(const struct journal_set *set)
 {
-    return set->dirty || set->writing || set->written || set->syncing;
+    bool due = set->dirty && set->config.sync_ms == 0;
+    return due || set->writing || set->written || set->syncing;
 }
 
 /* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */

@@ -604,6 +604,33 @@ static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
     assert_true(zero_writes > before);
 }
 
+static enum spare_state spare_state(struct fixture *f)
+{
+    pthread_mutex_lock(&f->set->lock);
+    enum spare_state is = f->j->spare.state;
+    pthread_mutex_unlock(&f->set->lock);
+    return is;
+}
+
+static void test_while_a_commit_waits_for_its_time_zeros_are_written(void **state)
+{
+    struct fixture *f = *state;
+    static struct answer a; /* told of when the journal is closed */
+    segment_bytes = 40000;
+    sync_ms = 60 * 1000;
+    reopen(f);
+    journal_idle_after = 100 * USEC_PER_MSEC;
+    append_pattern(f, 9000, on_commit, &a);
+    assert_true(spare_state(f) != SPARE_NONE);
+    assert_int_equal(append(f, "", 0, 0, "waits", &a), JOURNAL_OK);
+    journal_set_poll(f->set);
+    usec_t until = clock_monotonic() + 30 * USEC_PER_SEC;
+    while (spare_state(f) != SPARE_READY && clock_monotonic() < until)
+        sched_yield();
+    assert_int_equal(spare_state(f), SPARE_READY);
+    assert_int_equal(a.calls, 0);
+}
+
 static bool has_zeros_ahead(const struct fixture *f)
 {
     return f->j->writer.filled > f->j->writer.position + FRAME_HEADER;
@@ -667,6 +694,7 @@ int main(void)
         T(test_zeros_are_for_commits_that_are_small_as_a_rule),
         T(test_the_filler_works_ahead),
         T(test_a_sync_that_takes_long_is_no_pause_for_zeros),
+        T(test_while_a_commit_waits_for_its_time_zeros_are_written),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
