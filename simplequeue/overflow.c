@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #define SAVE_BYTES (1u << 20) /* in one batch */
+#define TELL_AGAIN (60 * USEC_PER_SEC)
 
 struct overflow {
     struct overflow_log *log;
@@ -192,10 +193,30 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     serve_soon(e); /* after this commit's readers have had their turn */
 }
 
+/* When it begins and when it ends: every put that is refused meanwhile tries again. */
+static void tell_failing(const struct named_queue *q, const char *why)
+{
+    struct front *front = front_of(q);
+    usec_t now = app_now().monotonic;
+    if (front->told_overflow || now < front->tell_overflow_at)
+        return;
+    log_error(
+        "the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(q)), LOG_S("why", why));
+    front->told_overflow = true;
+    front->tell_overflow_at = now + TELL_AGAIN;
+}
+
+static void tell_written(const struct named_queue *q)
+{
+    struct front *front = front_of(q);
+    if (front->told_overflow)
+        log_info("the overflow log is written again", LOG_S("queue", named_queue_name(q)));
+    front->told_overflow = false;
+}
+
 static void give_back(struct eviction *e, const char *why)
 {
-    log_error("the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(e->q)),
-        LOG_S("why", why));
+    tell_failing(e->q, why);
     stats_add(e->app->overflow->failures, 1);
     named_queue_give_back(e->q, &e->ids);
     e->result = QUEUE_OVERFLOW_FAILED;
@@ -209,6 +230,7 @@ static void on_written(const char *error, void *arg)
         give_back(e, error);
         return;
     }
+    tell_written(e->q);
     e->result = named_queue_remove(e->q, &e->ids, app_now(), on_removed, e);
     if (e->result != QUEUE_OK)
         serve_soon(e);

@@ -105,10 +105,13 @@ class Full:
         os.rename(self.path("logs"), self.path("away"))
         reply = self.expect(q.post("/put", b"c"), 503, "queue-full")
         self.assertIn("the overflow log cannot be written", reply.json()["detail"])
-        self.assertIn("the overflow log failed", q.log)
-        self.assertEqual(q.stats()["overflow_failures_total"], 1)
+        for _ in range(9):
+            self.expect(q.post("/put", b"c"), 503, "queue-full")
+        self.assertEqual(q.log.count("the overflow log failed: puts are refused queue=default"), 1)
+        self.assertEqual(q.stats()["overflow_failures_total"], 10)
         os.rename(self.path("away"), self.path("logs"))
         self.expect(q.post("/put", b"c"), 200)
+        self.assertEqual(q.log.count("the overflow log is written again queue=default"), 1)
         self.assertEqual(self.log_lines("logs/overflow"), [b"a"])
         self.assertEqual(q.get("/mget?items=3").body, b"b\nc\n")
 
