@@ -48,6 +48,15 @@ static int judge_write(ssize_t did)
     return did > 0 ? 0 : -1;
 }
 
+int io_allocate(int fd, int mode, off_t from, off_t n)
+{
+    int did;
+    do
+        did = io->fallocate(fd, mode, from, n);
+    while (did != 0 && errno == EINTR);
+    return did;
+}
+
 int io_write_all(int fd, const void *p, size_t n, off_t at)
 {
     const char *from = p;

@@ -55,6 +55,8 @@ extern const struct io_ops *io;
 int io_write_all(int fd, const void *p, size_t n, off_t at);
 /* Likewise these parts, none of them empty, one behind the other. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
+/* As fallocate, again where a signal interrupted it. */
+int io_allocate(int fd, int mode, off_t from, off_t n);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
 /* The directory in which `path` is a name. */

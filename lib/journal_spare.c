@@ -73,7 +73,7 @@ static int write_zeros(struct journal *j, int fd, uint64_t *filled)
  * A file system that cannot do it gets zeros only. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
-    if (io->fallocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
+    if (io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
         set_allocated(j);
     else if (errno == ENOSPC || errno == EDQUOT)
         return errno;

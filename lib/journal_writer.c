@@ -134,7 +134,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
 static int allocate(struct writer *w, uint64_t end)
 {
     uint64_t from = w->reserved > w->position ? w->reserved : w->position;
-    if (io->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
+    if (io_allocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
         return -1;
     w->reserved = end;
     return 0;

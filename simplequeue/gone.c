@@ -105,7 +105,7 @@ int gone_reserve(struct gone *g, uint64_t first, uint64_t last)
         return 0;
     if (make(g) != 0)
         return -1;
-    if (io->fallocate(g->fd, 0, place_of(from), place_of(end - from)) != 0 &&
+    if (io_allocate(g->fd, 0, place_of(from), place_of(end - from)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT))
         return -1;
     g->reserved = end;
@@ -211,6 +211,6 @@ void gone_forget(struct gone *g, uint64_t id)
     uint64_t from = g->forgotten ? g->forgotten : 1, end = block_of(id);
     if (g->fd < 0 || end <= from)
         return;
-    io->fallocate(g->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_of(from), place_of(end - from));
+    io_allocate(g->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_of(from), place_of(end - from));
     g->forgotten = end;
 }

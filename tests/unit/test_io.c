@@ -1,5 +1,5 @@
 /* io_make_dirs: which directories are synced, in which order, and what a power cut takes where the program was killed on the
- * way and started again. Of writes in parts: that the storage the tests pretend knows of them. */
+ * way and started again. Of writes in parts: that the storage the tests pretend knows of them. What signals interrupt. */
 #include "bytes.h"
 #include "cm.h"
 #include "io.h"
@@ -266,6 +266,33 @@ static void test_parts_that_fail_or_stop_short(void **state)
     assert_file_holds("parts");
 }
 
+static int signals, asked;
+
+static int interrupted_fallocate(int fd, int mode, off_t from, off_t n)
+{
+    (void)fd;
+    (void)mode;
+    asked++;
+    errno = signals > 0 ? EINTR : ENOSPC;
+    return signals-- > 0 || from + n > 10 ? -1 : 0;
+}
+
+static void test_what_a_signal_interrupts_is_allocated_again(void **state)
+{
+    (void)state;
+    noting = io_system;
+    noting.fallocate = interrupted_fallocate;
+    io = &noting;
+    asked = 0;
+    signals = 3;
+    assert_int_equal(io_allocate(0, 0, 0, 10), 0);
+    assert_int_equal(asked, 4);
+    signals = 1;
+    assert_int_equal(io_allocate(0, 0, 0, 11), -1);
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(asked, 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +304,7 @@ int main(void)
         T(test_what_fails),
         T(test_parts_that_are_not_synced_go_with_the_power),
         T(test_parts_that_fail_or_stop_short),
+        T(test_what_a_signal_interrupts_is_allocated_again),
         cmocka_unit_test(test_killed_anywhere_then_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
