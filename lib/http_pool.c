@@ -16,11 +16,14 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t aside_until;  /* as its backoff says; 0: it is up */
-    usec_t wait;         /* what that added to the time it failed */
-    usec_t spared_until; /* while another is up */
+    usec_t aside_until;   /* as its backoff says; 0: it is up */
+    usec_t wait;          /* what that added to the time it failed */
+    usec_t spared_until;  /* while another is up */
+    usec_t watched_until; /* what that was before an answered probe cut it short */
     size_t under_way;
     bool silent; /* what set it aside was a request that it did not answer in time */
+    bool
+        stalls; /* it did so again soon after it had been thought well: what it answers to probes says nothing of requests */
     enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* since then, the last time */
     struct http_call *probe;                                  /* NULL: none is under way */
     struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
@@ -202,8 +205,7 @@ static void on_probed(enum http_client_result result, const struct http_reply_vi
         h->aside_until = clock_monotonic() + backoff_failed(&h->backoff);
         return;
     }
-    /* What it has answered all the while says nothing of requests. */
-    if (h->probed == PROBE_FAILED && result == HTTP_CLIENT_OK)
+    if (result == HTTP_CLIENT_OK && (h->probed == PROBE_FAILED || !h->stalls))
         h->spared_until = 0;
     h->probed = PROBE_ANSWERED;
 }
@@ -317,20 +319,22 @@ static usec_t retry_after(const struct http_reply_view *reply)
     return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
 }
 
-static void set_aside(struct http_pool_host *h, bool silent, usec_t took, usec_t asked_for)
+static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_t asked_for)
 {
     struct http_pool *p = h->pool;
-    usec_t now = clock_monotonic(), wait = backoff_failed(&h->backoff);
+    usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
     if (asked_for > p->backoff_max)
         asked_for = p->backoff_max;
     if (!h->aside_until && --p->n_up == 0)
         p->fell = now;
     h->silent = silent;
+    h->stalls = silent && (h->probed == PROBE_ANSWERED || began < h->watched_until);
     h->probed = NOT_PROBED;
     h->wait = asked_for > wait ? asked_for : wait;
     h->aside_until = now + h->wait;
     h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
                                                                             : HTTP_POOL_SPARED_MAX);
+    h->watched_until = silent ? h->spared_until : 0;
     if (h->faults)
         stats_add(h->faults, 1);
 }
@@ -340,6 +344,7 @@ static void is_back(struct http_pool_host *h)
     backoff_succeeded(&h->backoff);
     h->pool->n_up += h->aside_until != 0;
     h->aside_until = 0;
+    h->probed = NOT_PROBED;
 }
 
 static void note_outcome(
@@ -348,7 +353,7 @@ static void note_outcome(
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     if (http_pool_is_fault(result, reply->status))
-        set_aside(call->host, result == HTTP_CLIENT_TIMEOUT, clock_monotonic() - call->began,
+        set_aside(call->host, result == HTTP_CLIENT_TIMEOUT, call->began,
             result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
     else
         is_back(call->host);

@@ -13,13 +13,14 @@
  *
  * One that did not answer in time is asked whether it answers at all before it gets another request, while another is up: by
  * OPTIONS *, which means nothing but that, beside the requests to the others, which wait for none of it. As long as that is not
- * answered either, such a probe follows another after its backoff, and no request goes there. The first that is answered after one that was
- * not ends the sparing. One that answers probes, but not requests, is spared as any that takes long to fail, and so is one that answers
- * a probe by closing the connection or with what is no HTTP.
+ * answered either, such a probe follows another after its backoff, and no request goes there. The first that is answered ends the
+ * sparing. One that answers probes, but not requests (the one that follows an answered probe, or another within the time for which it would
+ * have been spared), is spared from then on as any that takes long to fail, unless a probe was not answered before the one that is; so is
+ * one that answers a probe by closing the connection or with what is no HTTP.
  *
  * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request (or probe) that was under
  *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_SPARED_MAX takes
- *    backoff_max's place where that is longer, and it had not been found to answer no probe. Retry-After is heeded up to backoff_max.
+ *    backoff_max's place where that is longer, and no answered probe has ended the sparing. Retry-After is heeded up to backoff_max.
  * 2. A host that was set aside has one request at a time until it has answered well; a probe gives way to it.
  * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
  * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.

@@ -384,8 +384,50 @@ static void one_that_answers_probes_and_no_requests_is_spared_as_before(void **s
     w->servers[2].takes = 10 * USEC_PER_SEC;
     for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
         assert_true(ask(w));
-    assert_in_range(w->servers[2].asked, 9, 11);
-    assert_in_range(number_of_third(w, "probes_total"), 8, 11);
+    assert_in_range(w->servers[2].asked, 10, 12); /* twice at first, then once in 70 s */
+    assert_in_range(number_of_third(w, "probes_total"), 9, 12);
+}
+
+/* The third is asked once, which takes ten seconds and is not answered. */
+static void stall_once(struct world *w)
+{
+    http_pool_free(&w->pool);
+    open_pool(w, NO_ANSWER);
+    w->servers[2].answer = 0;
+    w->servers[2].takes = 10 * USEC_PER_SEC;
+    while (w->timeouts == 0)
+        assert_true(ask(w));
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+}
+
+/* It is well before its first probe. */
+static void one_that_stalled_once_has_its_share_soon(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, USEC_PER_SEC);
+    }
+    unsigned before = w->servers[2].asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(w->servers[2].asked, before + 3);
+}
+
+/* Every other request: a probe ends the sparing once in the time for which it was to be spared. */
+static void one_that_stalls_again_and_again_is_spared(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
+        bool well = w->servers[2].asked % 2;
+        w->servers[2].answer = well ? 200 : 0;
+        w->servers[2].takes = well ? 0 : 10 * USEC_PER_SEC;
+        assert_true(ask(w));
+    }
+    assert_in_range(w->timeouts, 14, 20);
 }
 
 /* However long they take to fail: on the test's clock none of it passes. */
@@ -578,6 +620,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(with_an_answered_probe_it_has_its_share, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalled_once_has_its_share_soon, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalls_again_and_again_is_spared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
