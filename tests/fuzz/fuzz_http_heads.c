@@ -60,23 +60,6 @@ static void tell(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-static bool take_piece(struct http_request *req, struct bytes piece, void *ctx)
-{
-    (void)ctx;
-    if (!memchr(piece.ptr, '!', piece.len))
-        return true;
-    http_problem(req, 400, "bad-request", NULL, "no exclamations");
-    return false;
-}
-
-static void stream(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    http_stream_start(req, 200, NULL, -1);
-    http_stream_write(req, BYTES_LITERAL("piece"));
-    http_stream_end(req);
-}
-
 static const char *why_unready(void *arg)
 {
     (void)arg;
@@ -90,7 +73,7 @@ static const struct http_route routes[] = {
         .handler = tell,
         .params = "x",
         .flags = HTTP_ROUTE_PREFIX | HTTP_ROUTE_WHEN_READY},
-    {.path = "/sum", .methods = HTTP_POST_, .handler = stream, .on_body = take_piece},
+    {.path = "/sum", .methods = HTTP_POST_, .handler = http_fuzz_stream, .on_body = http_fuzz_take_piece},
     {.path = NULL},
 };
 

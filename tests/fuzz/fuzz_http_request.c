@@ -15,27 +15,10 @@ static void handle_echo(struct http_request *req, void *ctx)
     http_reply(req, 200, NULL, data);
 }
 
-static bool take_piece(struct http_request *req, struct bytes piece, void *ctx)
-{
-    (void)ctx;
-    if (!memchr(piece.ptr, '!', piece.len))
-        return true;
-    http_problem(req, 400, "bad-request", NULL, "no exclamations");
-    return false;
-}
-
-static void handle_stream(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    http_stream_start(req, 200, NULL, -1);
-    http_stream_write(req, BYTES_LITERAL("piece"));
-    http_stream_end(req);
-}
-
 static const struct http_route routes[] = {
     {.path = "/echo", .methods = HTTP_GET_ | HTTP_POST_, .handler = handle_echo},
-    {.path = "/sum", .methods = HTTP_POST_, .handler = handle_stream, .on_body = take_piece},
-    {.path = "/p/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = handle_stream},
+    {.path = "/sum", .methods = HTTP_POST_, .handler = http_fuzz_stream, .on_body = http_fuzz_take_piece},
+    {.path = "/p/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = http_fuzz_stream},
     {.path = NULL},
 };
 

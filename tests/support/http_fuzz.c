@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -37,4 +38,21 @@ int http_fuzz_connect(void)
 void http_fuzz_turn(void)
 {
     event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+void http_fuzz_stream(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    http_stream_start(req, 200, NULL, -1);
+    http_stream_write(req, BYTES_LITERAL("piece"));
+    http_stream_end(req);
+}
+
+bool http_fuzz_take_piece(struct http_request *req, struct bytes piece, void *ctx)
+{
+    (void)ctx;
+    if (!memchr(piece.ptr, '!', piece.len))
+        return true;
+    http_problem(req, 400, "bad-request", NULL, "no exclamations");
+    return false;
 }
