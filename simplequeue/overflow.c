@@ -13,6 +13,7 @@
 struct overflow {
     struct overflow_log *log;
     char *path;
+    bool is_device; /* all queues write to it */
     struct stats_counter *failures;
 };
 
@@ -33,6 +34,7 @@ int overflow_open(
         return -1;
     struct overflow *o = mem_zalloc(sizeof *o);
     o->path = mem_strdup(path);
+    o->is_device = overflow_log_is_device(path);
     o->log = overflow_log_new(notify, arg);
     o->failures = stats_counter(daemon_stats(app->daemon), "overflow_failures_total", NULL,
         "batches that the overflow log did not take");
@@ -62,7 +64,7 @@ static char *path_of(const struct overflow *o, const struct named_queue *q)
 {
     struct buf path = {0};
     buf_append_str(&path, o->path);
-    if (strcmp(named_queue_name(q), QUEUES_DEFAULT) != 0)
+    if (!o->is_device && strcmp(named_queue_name(q), QUEUES_DEFAULT) != 0)
         buf_printf(&path, ".%s", named_queue_name(q));
     char *text = bytes_dup(buf_bytes(&path));
     buf_free(&path);
@@ -292,6 +294,7 @@ void overflow_reopen(struct app *app)
     if (!app->overflow)
         return;
     overflow_log_reopen(app->overflow->log);
+    app->overflow->is_device = overflow_log_is_device(app->overflow->path);
     if (overflow_log_check(app->overflow->path, error, sizeof error) == 0)
         log_info("overflow log reopened", LOG_S("file", app->overflow->path));
     else

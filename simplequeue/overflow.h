@@ -1,7 +1,7 @@
 /* overflow: makes room in a full queue by moving its oldest messages to the overflow log.
  *
  * Whoever wants room asks, waits in its queue's line, and is told to try again once enough messages have left, or that
- * there is no room to be made. FILE takes what the default queue has no room for, FILE.NAME that of queue NAME.
+ * there is no room to be made. FILE takes what the default queue has no room for, FILE.NAME that of queue NAME; a device takes all.
  *
  * 1. Only ready messages go, the oldest first, and no more than those in the line need. Leased ones never do.
  * 2. A message leaves its queue when the log holds it, synced, and not before: a crash in between leaves it in both.

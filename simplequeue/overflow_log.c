@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct batch {
     struct batch *next;
@@ -73,29 +74,42 @@ static int sync_name(const char *path, bool made, const struct stat *st, const s
     return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_settle_name(path);
 }
 
+/* A pipe or a socket would lose what nobody reads, and a block device has no end to append to. */
+static bool may_be_log(const struct stat *st)
+{
+    if (!S_ISREG(st->st_mode) && !S_ISCHR(st->st_mode)) {
+        errno = EOPNOTSUPP;
+        return false;
+    }
+    return true;
+}
+
 /* The file, to be written from st->st_size on; its name is safe. -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
-    int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
     bool made = fd < 0 && errno == ENOENT;
     if (made)
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
-    if (fstat(fd, st) != 0 || sync_name(path, made, st, known) != 0) {
+    if (fstat(fd, st) != 0 || !may_be_log(st) || sync_name(path, made, st, known) != 0) {
         int saved = errno;
         io->close(fd);
         errno = saved;
         return -1;
     }
-    if (!S_ISREG(st->st_mode))
-        st->st_size = 0;
     return fd;
+}
+
+static const char *why_not(int why)
+{
+    return why == EOPNOTSUPP ? "this is neither a file nor a character device" : strerror(why);
 }
 
 static void set_error(struct batch *b, int why)
 {
-    snprintf(b->error, sizeof b->error, "%s: %s", b->path, strerror(why));
+    snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
 /* A line that a kill cut short keeps the next batch from being read as its end. */
@@ -111,6 +125,35 @@ static void end_torn_line(int fd, off_t size, struct buf *text)
     *text = ended;
 }
 
+/* It has no offsets, nothing to sync, and takes nothing back. */
+static bool write_to_device(int fd, struct batch *b)
+{
+    for (size_t at = 0; at < b->text.len;) {
+        ssize_t n = write(fd, b->text.ptr + at, b->text.len - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            set_error(b, n < 0 ? errno : ENOSPC);
+            return false;
+        }
+        at += (size_t)n;
+    }
+    return true;
+}
+
+static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
+{
+    end_torn_line(fd, st->st_size, &b->text);
+    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, st->st_size) == 0;
+    bool known_content = wrote ? io->fdatasync(fd) == 0 : true;
+    if (!wrote || !known_content)
+        set_error(b, errno);
+    if (!wrote)
+        known_content = io->ftruncate(fd, st->st_size) == 0;
+    *known = (struct known){st->st_dev, st->st_ino, st->st_size + (wrote ? (off_t)b->text.len : 0)};
+    return known_content;
+}
+
 /* False when it is not known any more what lies in the file. */
 static bool write_batch(struct batch *b, struct known *known)
 {
@@ -120,15 +163,8 @@ static bool write_batch(struct batch *b, struct known *known)
         set_error(b, errno);
         return true;
     }
-    end_torn_line(fd, st.st_size, &b->text);
-    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, st.st_size) == 0;
-    bool known_content = wrote ? io->fdatasync(fd) == 0 : true;
-    if (!wrote || !known_content)
-        set_error(b, errno);
-    if (!wrote)
-        known_content = io->ftruncate(fd, st.st_size) == 0;
+    bool known_content = S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, known);
     io->close(fd);
-    *known = (struct known){st.st_dev, st.st_ino, st.st_size + (wrote ? (off_t)b->text.len : 0)};
     return known_content;
 }
 
@@ -194,11 +230,17 @@ int overflow_log_check(const char *path, char *error, size_t error_size)
     struct stat st;
     int fd = open_file(path, NULL, &st);
     if (fd < 0) {
-        snprintf(error, error_size, "the overflow log %s: %s", path, strerror(errno));
+        snprintf(error, error_size, "the overflow log %s: %s", path, why_not(errno));
         return -1;
     }
     io->close(fd);
     return 0;
+}
+
+bool overflow_log_is_device(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISCHR(st.st_mode);
 }
 
 void overflow_log_write(

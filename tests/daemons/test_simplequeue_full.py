@@ -1,9 +1,11 @@
 """Full queues: what is refused, what goes to the overflow log, and that nothing is lost on the way unseen."""
 # full: MILLRACE_ROUNDS=100
 import os
+import pty
 import re
 import resource
 import signal
+import socket
 import threading
 import time
 
@@ -239,6 +241,33 @@ class MemoryTest(Full, InMemory, QueueTest):
         bad = self.run_program("simplequeue", "--port=0", "--overflow-log=" + self.path("no", "such"))
         self.assertEqual(bad.returncode, 78)
         self.assertIn(self.path("no", "such").encode(), bad.stderr)
+
+    def test_what_is_no_file_is_refused_at_the_start(self):
+        os.mkfifo(self.path("fifo"))
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(self.path("socket"))
+            for name in ("fifo", "socket"):
+                bad = self.run_program("simplequeue", "--port=0", "--overflow-log=" + self.path(name))
+                self.assertEqual(bad.returncode, 78, bad.stderr)
+                self.assertIn(self.path(name).encode(), bad.stderr)
+        pipe = self.run_program("simplequeue", "--port=0", "--overflow-log=/dev/stdout")
+        self.assertEqual(pipe.returncode, 78, pipe.stderr)
+        self.assertIn(b"neither a file nor a character device", pipe.stderr)
+
+    def test_a_device_takes_all_queues(self):
+        """It has no offsets and nothing to sync, and FILE.NAME would be a file beside the devices."""
+        mine, theirs = pty.openpty()  # a terminal: pwrite fails there
+        self.addCleanup(os.close, mine)
+        self.addCleanup(os.close, theirs)
+        for device in ("/dev/null", os.ttyname(theirs)):
+            q = self.queue("--overflow-log=" + device, "--max-depth=1")
+            for text in (b"a", b"b", b"c"):
+                self.expect(q.post("/put", text), 200)
+                self.expect(q.post("/put?queue=x", text), 200)
+            self.assertEqual((self.numbers(q)["overflow"], self.numbers(q, "x")["overflow"]), (2, 2))
+            q.stop(0)
+            self.assertFalse(os.path.exists(device + ".x"))
+        self.assertEqual(os.read(mine, 100).replace(b"\r", b""), b"a\na\nb\nb\nc\nc\n")
 
     def test_a_stop_writes_what_memory_holds(self):
         q = self.overflowing()
