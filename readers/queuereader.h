@@ -1,5 +1,9 @@
 /* queuereader: takes what is on a queue to a destination, and does not give up.
  *
+ *     #include <event2/event.h>
+ *     #include <millrace/queuereader.h>
+ *     #include <stdio.h>
+ *
  *     static void deliver(struct queuereader *qr, const struct queuereader_run *run, void *arg)
  *     {
  *         (void)arg;

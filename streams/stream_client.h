@@ -1,5 +1,10 @@
 /* stream_client: one stream of a pubsub, from a cursor on, for as long as it is wanted.
  *
+ *     #include <event2/event.h>
+ *     #include <millrace/http_client.h>
+ *     #include <millrace/stream_client.h>
+ *     #include <stdio.h>
+ *
  *     static void on_lines(struct bytes lines, void *arg)
  *     {
  *         (void)arg;

@@ -7,16 +7,6 @@ add_executable(nng_put support/nng_put.c)
 target_link_libraries(nng_put PRIVATE millrace_flags millrace_base nng::nng)
 add_executable(nng_sub support/nng_sub.c)
 target_link_libraries(nng_sub PRIVATE millrace_flags millrace_base nng::nng)
-# The examples that headers begin with, as they stand there: for daemons/test_example_readers.py.
-foreach(header readers/queuereader streams/stream_client)
-  get_filename_component(name ${header} NAME)
-  set(source ${CMAKE_CURRENT_BINARY_DIR}/example_of_${name}.c)
-  add_custom_command(OUTPUT ${source}
-    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/header_example.py ${PROJECT_SOURCE_DIR}/${header}.h ${source}
-    DEPENDS ${PROJECT_SOURCE_DIR}/${header}.h support/header_example.py VERBATIM)
-  add_executable(example_of_${name} ${source})
-  target_link_libraries(example_of_${name} PRIVATE millrace_flags ${name})
-endforeach()
 # What keeps files of its own, once more, logging their file operations: for crash/test_power_cut.py.
 foreach(name simplequeue pubsub ps_to_file)
   if(TARGET ${name})

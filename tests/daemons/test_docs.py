@@ -13,7 +13,8 @@ ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
-NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x"}
+NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
+            "libs"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
