@@ -1,11 +1,14 @@
 """The readers that docs/readers.md and the headers show do what they say: their text is taken from there and run, that of
 the headers with what `cmake --install` put down."""
+import contextlib
 import glob
+import http.server
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from unittest import mock
 
 import harness
@@ -35,6 +38,49 @@ def printed(header):
     return "".join(line[len(INDENT):] + "\n" for line in lines[start:end])
 
 
+def sanitizers():
+    """What a program must be compiled with that is linked with this build's archive."""
+    cache = harness.read_file(os.path.join(harness.BUILD, "CMakeCache.txt")).decode()
+    named = re.search(r"(?m)^MILLRACE_SANITIZE:\w+=(.+)$", cache)
+    return ["-fsanitize=" + named[1]] if named else []
+
+
+class CutOff:
+    """Stands before a queue, and ends its first answer to /reserve in the middle, as one that is killed does."""
+
+    def __init__(self, url):
+        outer, self.cut = self, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def pass_on(self):
+                reply = harness.request(url, self.command, self.path)
+                self.send_response(reply.status)
+                for name in ("Content-Length", "X-Millrace-Lease"):
+                    if reply.header(name):
+                        self.send_header(name, reply.header(name))
+                self.end_headers()
+                cut = outer.cut == 0 and self.path.startswith("/reserve")
+                outer.cut += cut
+                with contextlib.suppress(BrokenPipeError):
+                    self.wfile.write(reply.body[:len(reply.body) // 2] if cut else reply.body)
+
+            do_GET = do_POST = pass_on
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class Examples(MillraceTest):
     def setUp(self):
         super().setUp()
@@ -61,33 +107,83 @@ class Examples(MillraceTest):
         self.assertEqual(addresses, 1)
         with mock.patch.dict(os.environ, PKG_CONFIG_PATH=os.path.join(prefix, "lib", "pkgconfig")):
             flags = self.run_to_end("pkg-config", "--cflags", "--libs", "millrace").split()
-        sanitizers = ["-fsanitize=address,undefined"] if harness.SANITIZED else []
-        self.run_to_end("cc", "-Wall", "-Wextra", "-Werror", *sanitizers, "-o", self.path("example"),
+        self.run_to_end("cc", "-Wall", "-Wextra", "-Werror", *sanitizers(), "-o", self.path("example"),
                         self.write("example.c", text), *flags)
         return self.path("example")
 
-    def run_until_empty(self, argv, number=signal.SIGKILL):
+    @contextlib.contextmanager
+    def running(self, argv, number=signal.SIGKILL):
         with open(self.path("out"), "wb") as out:
             process = subprocess.Popen(harness.dies_with_us(argv), stdout=out, cwd=self.dir, start_new_session=True)
         try:
-            wait_until(lambda: self.queue.stats()["depth"] == 0, "all to be acknowledged")
+            yield process
         finally:
             os.killpg(process.pid, number)
             process.wait(harness.PATIENCE)
+
+    def wait_until_empty(self):
+        wait_until(lambda: self.queue.stats()["depth"] == 0, "all to be acknowledged")
+
+    def run_until_empty(self, argv, number=signal.SIGKILL):
+        with self.running(argv, number) as process:
+            self.wait_until_empty()
         with open(self.path("out")) as f:
             return f.read(), process.returncode
 
-    def test_shell(self):
+    def shell_example(self):
         script = shown("#!/bin/sh").replace("http://127.0.0.1:8080", self.queue.url).replace("your-command", "cat >&3")
         self.write("reader.sh", "exec 3>lines\n" + script.replace("wait=20000", "wait=1000"))
-        self.run_until_empty(["/bin/sh", "reader.sh"])
+        return ["/bin/sh", "reader.sh"]
+
+    def python_example(self, url, prelude=""):
+        script = shown("import sys").replace("http://127.0.0.1:8080", url).replace("20000", "1000")
+        self.write("reader.py", prelude + script.replace("print(text)", "print(text.decode(), flush=True)"))
+        return [sys.executable, "reader.py"]
+
+    def lines_of_shell(self):
         with open(self.path("lines")) as f:
-            self.assertEqual(f.read(), self.expected)
+            return f.read()
+
+    def test_shell(self):
+        self.run_until_empty(self.shell_example())
+        self.assertEqual(self.lines_of_shell(), self.expected)
+
+    def test_shell_waits_when_the_queue_refuses(self):
+        """`sleep` is one that tells how often it was called."""
+        os.mkdir(self.path("bin"))
+        os.chmod(self.write("bin/sleep", "#!/bin/sh\necho $1 >>slept\n"), 0o755)
+        self.write("slept", "")
+        self.assertEqual(self.queue.get("/reserve?reader=other&items=1&lease=600000").status, 200)
+        with mock.patch.dict(os.environ, PATH=self.path("bin") + ":" + os.environ["PATH"]), \
+                self.running(self.shell_example()):
+            wait_until(lambda: harness.read_file(self.path("slept")).startswith(b"1\n1\n1\n"), "it to wait three times")
+            self.assertEqual(self.queue.post("/release?reader=other").status, 200)
+            self.wait_until_empty()
+        self.assertEqual(self.lines_of_shell(), self.expected)
 
     def test_python(self):
-        script = shown("import time").replace("http://127.0.0.1:8080", self.queue.url)
-        self.write("reader.py", script.replace("print(text)", "print(text.decode(), flush=True)").replace("20000", "1000"))
-        self.assertEqual(self.run_until_empty([sys.executable, "reader.py"])[0], self.expected)
+        self.assertEqual(self.run_until_empty(self.python_example(self.queue.url))[0], self.expected)
+
+    def test_python_begins_with_what_a_former_life_held(self):
+        self.assertEqual(self.queue.get("/reserve?reader=hello&items=10&lease=600000").status, 200)
+        self.assertEqual(self.run_until_empty(self.python_example(self.queue.url))[0], self.expected)
+
+    def test_python_gets_a_batch_again_after_an_exception(self):
+        prelude = """def fail_once(text, failed=[]):
+    if text == b"message 3" and not failed:
+        failed.append(text)
+        raise ValueError(text)
+"""
+        self.python_example(self.queue.url, prelude)
+        script = harness.read_file(self.path("reader.py")).decode().replace("print(text.", "fail_once(text) or print(text.")
+        self.write("reader.py", script)
+        out = self.run_until_empty([sys.executable, "reader.py"])[0]
+        self.assertEqual(out, "message 0\nmessage 1\nmessage 2\n" + self.expected)
+
+    def test_python_outlives_a_reply_that_is_cut_off(self):
+        with CutOff(self.queue.url) as proxy:
+            self.assertEqual(self.run_until_empty(self.python_example(proxy.url))[0], self.expected)
+            self.assertEqual(proxy.cut, 1)
 
     def test_the_example_of_queuereader_h(self):
         program = self.compile_example("queuereader.h", self.queue.url)
