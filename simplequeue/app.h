@@ -33,6 +33,7 @@ struct app {
     struct overflow *overflow; /* NULL: full queues refuse */
     size_t pending;            /* replies that wait for a commit */
     bool drained;              /* told */
+    bool recovered;            /* all queues are there */
     bool storage_failed;       /* told */
     struct records records;    /* of the put at hand; used again */
     struct pending *spare;     /* some that waited before */
@@ -74,6 +75,8 @@ void pending_free_spare(struct app *app);
 
 /* queue=, or the default. False when the problem was answered. */
 bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1]);
+/* Whether what only looks may be answered: also when storage failed. False when the problem was answered. */
+bool app_may_look(const struct app *app, struct http_request *req);
 /* items=, at least 1 and no more than --max-mget. */
 bool param_items(struct app *app, struct http_request *req, size_t fallback, size_t *items);
 /* separator=, or the option's; never empty. */

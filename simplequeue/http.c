@@ -19,11 +19,15 @@ static const struct refusal refusals[] = {
     [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
     [QUEUE_NO_SPACE] = {503, "storage-full",
         "make room on the disk; puts are taken again as soon as there is"},
-    [QUEUE_LATCHED] = {503, "storage-failed", "mend the storage, then restart"},
+    [QUEUE_LATCHED] = {503, "storage-failed",
+        "mend the storage, then restart; what was refused may be there then or not: with marks a retry is "
+        "stored once"},
     [QUEUE_CLOSED] = {503, "not-ready", NULL},
     [QUEUE_LEASE_LOST] = {409, "lease-lost", "the lease has ended or these are settled; reserve again"},
     [QUEUE_NOTHING] = {404, "not-found", NULL},
-    [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues", "raise --max-queues"},
+    [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues",
+        "raise --max-queues, or remove a queue that is not needed any more: stop, delete its directory in "
+        "DIR/queues, start"},
     [QUEUE_LACK] = {503, "out-of-descriptors", "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
 };
 
@@ -158,9 +162,10 @@ void pending_free_spare(struct app *app)
         .handler = (handler_), .params = (params_), .help = (help_)                                          \
     }
 
-#define LOOK(path_, handler_, params_, help_)                                                                \
+/* Not HTTP_ROUTE_WHEN_READY: with failed storage the daemon is not ready, and looking goes on. See app_may_look. */
+#define LOOK(path_, flags_, handler_, params_, help_)                                                        \
     {                                                                                                        \
-        .path = (path_), .methods = GET_OR_POST, .flags = HTTP_ROUTE_WHEN_READY, .handler = (handler_),      \
+        .path = (path_), .methods = GET_OR_POST, .flags = (flags_), .handler = (handler_),                   \
         .params = (params_), .help = (help_)                                                                 \
     }
 
@@ -186,7 +191,8 @@ const struct http_route app_routes[] = {
     BITLYS("/get", HTTP_ROUTE_NO_HEAD, http_get, "queue", "take one message"),
     BITLYS(
         "/mget", HTTP_ROUTE_NO_HEAD, http_mget, "queue items separator", "take messages: ?items=&separator="),
-    BITLYS("/dump", 0, http_dump, "queue from", "the ready messages, left where they are: ?from="),
+    LOOK("/dump", HTTP_ROUTE_LENIENT, http_dump, "queue from",
+        "the ready messages, left where they are: ?from="),
     ROUTE("/reserve", http_reserve, "queue items lease wait reader epoch ack",
         "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
     ROUTE("/ack", http_ack, "queue lease id", "leased messages are done: ?lease=&id="),
@@ -194,8 +200,8 @@ const struct http_route app_routes[] = {
     ROUTE("/bury", http_bury, "queue lease id reason", "leased messages are put aside: ?lease=&id=&reason="),
     ROUTE("/touch", http_touch, "queue lease extend", "a lease lasts longer: ?lease=&extend="),
     ROUTE("/release", http_release, "queue reader", "end a reader's leases: ?reader="),
-    LOOK("/producer", http_producer, "queue producer", "how far a producer has got: ?producer="),
-    LOOK("/dead", http_dead, "queue items from", "the buried messages: ?items=&from="),
+    LOOK("/producer", 0, http_producer, "queue producer", "how far a producer has got: ?producer="),
+    LOOK("/dead", 0, http_dead, "queue items from", "the buried messages: ?items=&from="),
     ROUTE("/kick", http_kick, "queue items", "buried messages are ready again: ?items="),
     ACT("/pause", http_pause, "queue for", "nothing is taken or leased: ?for=MS, 0 ends it"),
     ACT("/empty", http_empty, "queue", "drop the ready messages"),

@@ -44,11 +44,21 @@ static void answer(struct look *l, struct http_request *req, const char *type)
     look_free(l);
 }
 
+bool app_may_look(const struct app *app, struct http_request *req)
+{
+    bool stopping = daemon_is_draining(app->daemon);
+    if (app->recovered && !stopping)
+        return true;
+    http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
+    return false;
+}
+
 static struct look *look_new(struct app *app, struct http_request *req, size_t items)
 {
     char name[NAME_MAX_BYTES + 1];
     uint64_t from;
-    if (!param_queue(req, name) || !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
+    if (!app_may_look(app, req) || !param_queue(req, name) ||
+        !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
         return NULL;
     struct look *l = mem_zalloc(sizeof *l);
     *l = (struct look){.app = app, .q = queues_find(app->queues, name), .from = from, .items = items};

@@ -203,7 +203,8 @@ void http_producer(struct http_request *req, void *ctx)
     struct app *app = ctx;
     char name[NAME_MAX_BYTES + 1], producer[NAME_MAX_BYTES + 1];
     bool known = false;
-    if (!param_queue(req, name) || !http_param_name(req, "producer", NULL, producer))
+    if (!app_may_look(app, req) || !param_queue(req, name) ||
+        !http_param_name(req, "producer", NULL, producer))
         return;
     struct named_queue *q = queues_find(app->queues, name);
     uint64_t mark = q ? named_queue_mark(q, producer, &known) : 0;

@@ -98,6 +98,7 @@ static void recover_next(void *arg)
         daemon_fail(w->app.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
         break;
     case QUEUES_RECOVERED:
+        w->app.recovered = true;
         if (options_bool(daemon_options(w->app.daemon), "restored")) {
             daemon_begin_stop(w->app.daemon);
             break;

@@ -345,6 +345,29 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.expect(q.post("/put?queue=a", b"two"), 200)
         self.expect(q.post("/put?queue=b", b"y"), 200)
 
+    def test_looking_goes_on_when_storage_failed(self):
+        """The write that fails is of one queue; nothing is given out or changed any more, in all of them."""
+        q = self.queue("--segment-bytes=64K")
+        self.expect(q.post("/put?queue=a&producer=p&mark=0&next=7", b"bad"), 200)
+        lease, _ = self.reserve(q, "queue=a")
+        self.expect(q.post("/bury?queue=a&lease=%s&id=1&reason=why" % lease), 200)
+        self.expect(q.post("/put?queue=a", b"one"), 200)
+        self.expect(q.post("/put?queue=b", b"other"), 200)
+        limits = resource.prlimit(q.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(q.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        refused = self.expect(q.post("/put?queue=a", b"two"), 503, "storage-failed")
+        self.expect(q.get("/health"), 503)
+        self.assertEqual(self.expect(q.get("/dump?queue=a"), 200).body, b"one\n")
+        self.assertEqual(self.expect(q.get("/dump?queue=b"), 200).body, b"other\n")
+        self.assertEqual(self.expect(q.get("/dead?queue=a"), 200).json()["buried"][0]["message"], "bad")
+        self.assertEqual(self.expect(q.get("/producer?queue=a&producer=p"), 200).json()["mark"], "7")
+        self.assertEqual((self.numbers(q, "a")["depth"], self.numbers(q, "b")["depth"]), (1, 1))
+        for name in ("a", "b"):
+            for target in ("/put", "/mput", "/get", "/mget", "/reserve", "/release", "/kick", "/ack?lease=1&id=1"):
+                target += ("&" if "?" in target else "?") + "queue=" + name
+                self.expect(q.post(target, b"x"), 503, "not-ready")
+        self.assertIn("may be there then or not", refused.json()["hint"])
+
     def test_a_stop_writes_nothing(self):
         q = self.overflowing()
         q.post("/mput", b"1\n2")
