@@ -266,6 +266,7 @@ struct named_queue *named_queue_open(
         return NULL;
     }
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
+    queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
     q->opened = now;
     named_queue_append_open(q);

@@ -52,6 +52,7 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
     else if (o->n)
         queue_add_commit(q->core, o->first_id, o->n, c->start);
     queue_count_puts(q->core, o->n);
+    queue_note_depth(q->core);
 }
 
 static void remove_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
@@ -89,6 +90,7 @@ static void move_finish(struct op *o, const struct journal_commit *c, struct que
     }
     queue_add_commit(core, o->first_id, o->n, c->start);
     queue_remove(core, &o->ids);
+    queue_note_depth(core);
 }
 
 static void open_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)

@@ -233,8 +233,6 @@ void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t jou
     q->state.n[MESSAGE_PENDING] -= n;
     q->state.n[MESSAGE_READY] += n;
     q->state.next_id = first_id + n;
-    if (queue_depth(q) > q->state.depth_high_water)
-        q->state.depth_high_water = queue_depth(q);
 }
 
 void queue_count_puts(struct queue *q, size_t n)
@@ -358,6 +356,12 @@ void queue_resume(struct queue *q)
 {
     q->state.paused_until = 0;
     heap_remove(&q->shared->deadlines, &q->pause.node);
+}
+
+void queue_note_depth(struct queue *q)
+{
+    if (queue_depth(q) > q->state.depth_high_water)
+        q->state.depth_high_water = queue_depth(q);
 }
 
 void queue_reset_high_water(struct queue *q)

@@ -148,6 +148,8 @@ void queue_count_given(struct queue *q, uint64_t n);
 #define QUEUE_PAUSE_OPEN INT64_MAX
 void queue_pause(struct queue *q, usec_t until);
 void queue_resume(struct queue *q);
+/* depth_high_water is at least the depth there is: not called between the two halves of a move, which is in both places. */
+void queue_note_depth(struct queue *q);
 /* depth_high_water begins again at the depth there is. */
 void queue_reset_high_water(struct queue *q);
 

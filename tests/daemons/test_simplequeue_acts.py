@@ -142,6 +142,17 @@ class Acts:
             self.assertEqual(self.metric(q, name + "_total"), value, "what Prometheus sees never goes back")
         self.assertIn("\n# TYPE millrace_simplequeue_messages_put_total counter\n", q.get("/metrics").text)
 
+    def test_what_is_moved_is_not_counted_twice(self):
+        q = self.queue()
+        self.expect(q.post("/mput?delay=100", b"a\nb\nc"), 200)
+        wait_until(lambda: self.numbers(q)["ready"] == 3, "the delay to end")
+        self.assertEqual((self.numbers(q)["depth"], self.numbers(q)["depth_high_water"]), (3, 3))
+        self.expect(q.post("/put?queue=k", b"x"), 200)
+        lease, _ = self.reserve(q, "queue=k")
+        self.expect(q.post("/bury?queue=k&lease=%s&id=1" % lease), 200)
+        self.assertEqual(q.post("/kick?queue=k").json(), {"kicked": 1})
+        self.assertEqual((self.numbers(q, "k")["depth"], self.numbers(q, "k")["depth_high_water"]), (1, 1))
+
     def test_a_delayed_put(self):
         q = self.queue()
         q.post("/mput?delay=60000&producer=p&mark=0&next=2", b"x\ny")
@@ -164,6 +175,14 @@ class MemoryTest(Acts, InMemory, QueueTest):
 class DiskTest(Acts, OnDisk, QueueTest):
     def place(self):
         return ["--data-dir=" + self.path("data")]
+
+    def test_the_high_water_begins_again_at_the_depth(self):
+        q = self.queue()
+        self.expect(q.post("/mput", b"a\nb\nc"), 200)
+        self.assertEqual(q.get("/mget?items=2").body, b"a\nb")
+        self.assertEqual(self.numbers(q)["depth_high_water"], 3)
+        q.stop()
+        self.assertEqual(self.numbers(self.queue())["depth_high_water"], 1)
 
     def test_a_restart_keeps_delayed_puts_and_what_was_emptied(self):
         q = self.queue("--allow-exit")
