@@ -32,7 +32,7 @@ struct daemon {
     struct event *signals[3], *drain_check, *drain_limit;
     void *ctx;
     char *auth_token;
-    bool ready, draining, drained;
+    bool ready, draining, drained, cut_short;
     char *not_ready; /* why */
     char *unwell;    /* NULL, or why */
     int status;
@@ -164,12 +164,25 @@ static void check_drain(evutil_socket_t fd, short what, void *arg)
         event_add(d->drain_check, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
 }
 
+static void end_drain(struct daemon *d)
+{
+    bool last_word = !d->drained && !d->cut_short && d->spec->cut_short && d->spec->cut_short(d->ctx);
+    if (!last_word) {
+        daemon_fail(d, EX_TEMPFAIL);
+        return;
+    }
+    struct timeval limit = after_ms(DAEMON_LAST_WORD / USEC_PER_MSEC);
+    log_warn("what is in flight is cut short");
+    d->cut_short = true;
+    d->status = EX_TEMPFAIL;
+    event_add(d->drain_limit, &limit);
+}
+
 static void give_up_drain(evutil_socket_t fd, short what, void *arg)
 {
-    struct daemon *d = arg;
     (void)fd;
     (void)what;
-    daemon_fail(d, EX_TEMPFAIL);
+    end_drain(arg);
 }
 
 void daemon_drained(struct daemon *d)
@@ -220,7 +233,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         if (d->spec->hangup != NULL)
             d->spec->hangup(d->ctx);
     } else if (d->draining) {
-        daemon_fail(d, EX_TEMPFAIL);
+        end_drain(d);
     } else {
         daemon_begin_stop(d);
     }

@@ -15,7 +15,7 @@
  *    With --daemon the process that was started ends then, or when the daemon has tried in vain to reach another one and goes on
  *    trying (daemon_tell_starter), or with the status of a daemon that ended before.
  * 3. A second SIGTERM, or drain_timeout after the first, ends the drain: exit 75 with what was left undone
- *    logged; nothing acknowledged depends on the drain.
+ *    logged; nothing acknowledged depends on the drain. What is cut short then has DAEMON_LAST_WORD to say so.
  * 4. SIGHUP calls spec->hangup. SIGPIPE and SIGXFSZ are ignored: a file past its limit is EFBIG. Signal handlers (evsignal) run in the loop.
  * 5. A failed start is logged as one error line that names what to change; no core, no half-started daemon.
  *
@@ -33,6 +33,8 @@
 struct daemon;
 struct event_base;
 
+#define DAEMON_LAST_WORD (3 * USEC_PER_SEC)
+
 struct daemon_spec {
     const char *name;                 /* "simplequeue" */
     const char *summary;              /* one line */
@@ -49,6 +51,9 @@ struct daemon_spec {
     void (*hangup)(void *ctx); /* SIGHUP; may be NULL */
     /* Begin to stop: refuse new work, finish what is in flight, then call daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
+    /* The drain is over: end what is in flight, and tell whom it concerns; daemon_drained ends it before DAEMON_LAST_WORD does.
+     * False when that is nothing. May be NULL. */
+    bool (*cut_short)(void *ctx);
     /* Frees everything; the loop no longer runs. The HTTP server is freed before this (every waiting request
      * has had its on_gone). */
     void (*stop)(void *ctx);

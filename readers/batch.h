@@ -12,6 +12,7 @@ enum message_state {
     MESSAGE_DONE,   /* delivered, now or earlier: to be acknowledged */
     MESSAGE_POISON, /* can never be delivered: to be buried */
     MESSAGE_BURIED,
+    MESSAGE_GIVEN_BACK, /* not begun when the reader was stopped */
 };
 
 #define MESSAGE_REASON_MAX 200

@@ -217,6 +217,13 @@ void command_run(struct command *c, struct bytes input)
         end(c, (struct command_result){.end = COMMAND_NOT_STARTED, .code = errno});
 }
 
+bool command_cut_short(struct command *c)
+{
+    if (c->pid && !c->timed_out)
+        set_timer(c, 0);
+    return c->pid != 0;
+}
+
 struct command *command_new(const struct command_config *config)
 {
     struct command *c = mem_zalloc(sizeof(*c));

@@ -43,6 +43,8 @@ struct command_config {
 
 struct command *command_new(const struct command_config *config);
 void command_free(struct command **c); /* kills what runs */
+/* As when its time is over. False when none runs. */
+bool command_cut_short(struct command *c);
 /* The input is copied. None may be running. */
 void command_run(struct command *c, struct bytes input);
 

@@ -169,6 +169,11 @@ static void drain(void *ctx)
     reader_program_drain(((struct executor *)ctx)->program);
 }
 
+static bool cut_short(void *ctx)
+{
+    return command_cut_short(((struct executor *)ctx)->command);
+}
+
 static void stop(void *ctx)
 {
     struct executor *x = ctx;
@@ -193,6 +198,7 @@ int main(int argc, char **argv)
         .check = check,
         .start = start,
         .drain = drain,
+        .cut_short = cut_short,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

@@ -17,6 +17,7 @@ struct sender {
     struct queuereader_run run;
     struct buf body, target, headers;
     struct http_pool_host *host;
+    struct http_call *call; /* NULL: it was answered */
 };
 
 static const struct option_row option_rows[] = {
@@ -122,8 +123,9 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     struct sender *s = arg;
     struct queuereader *reader = reader_program_reader(s->program);
     char why[200];
+    s->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* http_pool_free: the reader goes too */
+        return; /* http_pool_free: the reader goes too; or cut_short, which says more */
     http_pool_describe(reply, why, sizeof(why));
     if (http_pool_is_fault(result, reply->status))
         failed(s, result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
@@ -167,7 +169,7 @@ static void send_run(struct sender *s)
         .arg = s,
         .on_done = answered,
     };
-    http_pool_request(s->host, &spec);
+    s->call = http_pool_request(s->host, &spec);
 }
 
 static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
@@ -219,6 +221,17 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
+static bool cut_short(void *ctx)
+{
+    struct sender *s = ctx;
+    if (!s->call)
+        return false;
+    http_call_cancel(s->call);
+    queuereader_faulted(
+        reader_program_reader(s->program), "did not answer before the stop", QUEUEREADER_BACKOFF);
+    return true;
+}
+
 static void stop(void *ctx)
 {
     struct sender *s = ctx;
@@ -242,6 +255,7 @@ int main(int argc, char **argv)
         .check = check,
         .start = start,
         .drain = drain,
+        .cut_short = cut_short,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

@@ -246,6 +246,17 @@ static void touched(enum http_client_result result, const struct http_reply_view
         plan_lease_lost(qr->plan);
 }
 
+static void nacked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct queuereader *qr = arg;
+    if (!queue_replied(qr, result, reply))
+        return;
+    if (reply->status == 200)
+        plan_nacked(qr->plan);
+    else
+        plan_lease_lost(qr->plan);
+}
+
 static void buried(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
@@ -321,6 +332,14 @@ static void touch(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/touch?queue=%s&lease=%" PRIu64 "&extend=%" PRId64, qr->queue, step->lease,
         qr->config.lease / USEC_PER_MSEC);
     call_queue(qr, "POST", &target, BYTES_NONE, 0, touched);
+}
+
+static void nack(struct queuereader *qr, const struct plan_step *step)
+{
+    struct buf target = {0};
+    buf_printf(&target, "/nack?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "-%" PRIu64, qr->queue, step->lease,
+        step->from, step->to);
+    call_queue(qr, "POST", &target, BYTES_NONE, 0, nacked);
 }
 
 static void bury(struct queuereader *qr, const struct plan_step *step)
@@ -481,6 +500,7 @@ static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now
         [PLAN_TOUCH] = touch,
         [PLAN_BURY] = bury,
         [PLAN_ACK] = acknowledge,
+        [PLAN_NACK] = nack,
         [PLAN_ASK] = ask,
         [PLAN_DELIVER] = deliver,
     };

@@ -48,8 +48,8 @@
  *    rate * t + rate / 10 + 1. What late timers and answers left unused is made up for within that bound, never what was left
  *    unused for longer (pace.h); a run is at most rate / 20 + 1.
  * 5. The loop thread only. Nothing blocks.
- * 6. queuereader_stop lets the run that is with the destination be answered, acknowledges, releases, and calls
- *    on_stopped; so does finding that going on would lose or repeat messages.
+ * 6. queuereader_stop lets the run that is with the destination be answered (without marks it gives back at once what is not in it),
+ *    acknowledges, releases, and calls on_stopped; so does finding that going on would lose or repeat messages.
  */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H

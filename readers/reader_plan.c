@@ -37,6 +37,7 @@ struct plan {
     bool busy[PLAN_LANES];
     bool acks_ride; /* on the reserve that is under way */
     bool no_rides;  /* until the next release: the queue refuses reserves that carry some */
+    bool failed;    /* since the last release: a request to the queue, or a lease */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
@@ -277,6 +278,33 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
+/* From behind the run that the destination has. */
+static struct plan_step nack_step(const struct plan *p)
+{
+    for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
+        const struct plan_step *run = &p->doing[PLAN_DESTINATION];
+        const struct batch *b = &p->leased[i].batch;
+        size_t first = i == 0 ? run->first + run->count : 0;
+        if (first < b->n && b->messages[first].state != MESSAGE_GIVEN_BACK)
+            return (struct plan_step){.action = PLAN_NACK,
+                .lease = b->lease,
+                .from = b->messages[first].id,
+                .to = b->messages[b->n - 1].id};
+    }
+    return (struct plan_step){.action = PLAN_WAIT};
+}
+
+/* While a stop waits for the destination: it gets no more than it has, so that is all that has to be kept. With marks nothing is moved
+ * that a delivery may hold (rule 5): the release gives it back. */
+static struct plan_step draining_queue_step(const struct plan *p, usec_t now)
+{
+    bool waits = p->stopping && p->busy[PLAN_DESTINATION] && p->phase == PHASE_WORK;
+    if (!waits || p->failed)
+        return (struct plan_step){.action = PLAN_WAIT};
+    struct plan_step nack = nack_step(p);
+    return nack.action == PLAN_NACK ? nack : touch_step(p, now);
+}
+
 static struct plan_step queue_step(const struct plan *p, usec_t now)
 {
     static const enum plan_action actions[] = {
@@ -291,7 +319,7 @@ static struct plan_step queue_step(const struct plan *p, usec_t now)
         [PHASE_MARKS_USED_UP] = PLAN_MARKS_USED_UP,
     };
     if (p->over)
-        return (struct plan_step){.action = PLAN_WAIT};
+        return draining_queue_step(p, now);
     if (p->phase == PHASE_WORK)
         return work_queue_step(p, now);
     return (struct plan_step){.action = actions[p->phase]};
@@ -346,7 +374,7 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->next_id = next_id;
     p->epoch = epoch;
     p->fresh = true;
-    p->dry = p->unresolved = p->no_rides = false;
+    p->dry = p->unresolved = p->no_rides = p->failed = false;
     p->works_since = 0;
     if (p->stopping)
         p->phase = PHASE_STOPPED;
@@ -534,13 +562,25 @@ void plan_acknowledged(struct plan *p)
         p->phase = PHASE_RELEASE;
 }
 
+void plan_nacked(struct plan *p)
+{
+    const struct plan_step *step = &p->doing[PLAN_QUEUE];
+    struct batch *b = front(p);
+    went_well(p, PLAN_QUEUE, PLAN_NACK);
+    if (step->lease != b->lease)
+        batch_free(&p->leased[--p->n_leased].batch);
+    for (size_t i = 0; i < b->n && step->lease == b->lease; i++)
+        if (b->messages[i].id >= step->from)
+            b->messages[i].state = MESSAGE_GIVEN_BACK;
+}
+
 void plan_lease_lost(struct plan *p)
 {
     enum plan_action action = p->doing[PLAN_QUEUE].action;
     went_well(p, PLAN_QUEUE, action);
     if (action == PLAN_RESERVE && p->acks_ride)
         acks_went(p);
-    p->over = true;
+    p->over = p->failed = true;
 }
 
 bool plan_ride_refused(struct plan *p)
@@ -567,6 +607,7 @@ static void destination_faulted(struct plan *p)
 
 static void queue_faulted(struct plan *p)
 {
+    p->failed = true;
     if (p->stopping)
         p->end = PHASE_STOPPED;
     if (p->stopping || is_at_work(p))

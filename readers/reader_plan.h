@@ -65,6 +65,7 @@ enum plan_action {
     PLAN_TOUCH,   /* extend step.lease: plan_touched */
     PLAN_BURY,    /* step.first, with its reason: plan_buried */
     PLAN_ACK,     /* plan_acks: plan_acknowledged */
+    PLAN_NACK,    /* step.from to .to of step.lease, after plan_stop: plan_nacked */
     /* the destination's lane */
     PLAN_ASK, /* the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.first, .count (0: only the mark moves), .mark, .next: plan_delivered, _conflict, _refused */
@@ -82,6 +83,7 @@ struct plan_step {
     size_t first, count; /* of plan_batch */
     uint64_t mark, next;
     uint64_t lease;
+    uint64_t from, to; /* ids */
     bool wait;
     usec_t until;
 };
@@ -123,13 +125,15 @@ void plan_acknowledged(struct plan *p); /* or nothing was left to acknowledge, o
 /* RESERVE was refused for what it is, as it would be for ever. True: the acks that rode may be the reason, they go by
  * themselves from now on. False: none did, it is a fault. */
 bool plan_ride_refused(struct plan *p);
-void plan_lease_lost(struct plan *p); /* said to BURY, TOUCH, or to the acks that rode on RESERVE */
+void plan_nacked(struct plan *p);
+void plan_lease_lost(struct plan *p); /* said to BURY, TOUCH, NACK, or to the acks that rode on RESERVE */
 /* What plan_next said could not be done: no connection, no reply, 5xx, 429. Waits for `wait`, or for what backoff says
  * when that is negative. */
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
 /* What plan_next said was given up by plan_stop's caller: a long poll. */
 void plan_cancelled(struct plan *p, enum plan_lane lane);
-/* Finish: acknowledge what is delivered, release the rest. A fault from here on ends it. */
+/* Finish: acknowledge what is delivered, release the rest; without marks what the destination has not got is given back while it
+ * still works on the last. A fault from here on ends it. */
 void plan_stop(struct plan *p);
 
 const struct batch *plan_batch(const struct plan *p); /* the one that is delivered */

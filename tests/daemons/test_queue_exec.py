@@ -200,6 +200,31 @@ class Faults(Exec):
         self.assertEqual(self.read(), b"0\n")
         self.assertEqual(self.numbers()["depth"], 0)
 
+    def test_a_stop_gives_back_what_was_not_begun(self):
+        """At once, while it waits for the run, whose messages stay leased."""
+        self.put(10)
+        script = self.script("until [ -e %s ]; do sleep 0.05; done; cat >> %s" % (self.path("enough"), self.out))
+        daemon = self.exec("--batch=2", "--", script, ready=False)
+        wait_until(lambda: self.numbers()["leased"] == 10, "it to run")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: self.numbers()["ready"] == 8, self.numbers)
+        self.assertEqual(self.numbers()["leased"], 2)
+        self.write("enough", "")
+        self.assertEqual(daemon.process.wait(harness.PATIENCE), 0, daemon.log)
+        self.assertEqual(self.read(), b"0\n1\n")
+        self.assertEqual(self.queue.get("/mget?items=10").body.split(), [b"%d" % i for i in range(2, 10)])
+
+    def test_a_run_that_outlasts_the_stop_is_killed_and_given_back(self):
+        self.put(10)
+        script = self.script("echo $$ >> %s; exec sleep 1000" % self.path("pids"))
+        daemon = self.exec("--batch=2", "--drain-timeout=100ms", "--", script, ready=False)
+        pid = int(wait_until(lambda: self.read("pids").split(), "it to run")[0])
+        daemon.stop(expect=75)
+        self.assertTrue(is_gone(pid))
+        self.assertIn("cut short", daemon.log)
+        self.assertEqual((self.numbers()["ready"], self.numbers()["leased"]), (10, 0))
+        self.assertEqual(self.queue.get("/mget?items=10").body.split(), [b"%d" % i for i in range(10)])
+
 
 if __name__ == "__main__":
     harness.main()

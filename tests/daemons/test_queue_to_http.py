@@ -62,6 +62,18 @@ class Flow(ToHttp):
         self.assertEqual(len(sink.taken()), 10)
         self.assertEqual([d["reason"] for d in self.dead()], ["holds a line feed"])
 
+    def test_a_request_that_outlasts_the_stop_is_given_back(self):
+        sink = Sink(self)
+        sink.behave = lambda body: "hang"
+        messages = [b"%d" % i for i in range(10)]
+        self.put(messages)
+        sender = self.daemon("queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + sink.url,
+                             "--drain-timeout=100ms", "--timeout=10m", port=False)
+        wait_until(lambda: sink.requests, "the first request")
+        sender.stop(expect=75)
+        self.assertEqual((self.numbers()["ready"], self.numbers()["leased"]), (10, 0))
+        self.assertEqual(self.queue.get("/mget?items=10").body.split(), messages)
+
     def test_several_take_turns_and_one_that_fails_is_left_out(self):
         sinks = [Sink(self) for _ in range(3)]
         sinks[1].behave = lambda body: 500

@@ -564,7 +564,7 @@ static void stopping_acknowledges_and_releases(void **state)
     reserve(p, "");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
     plan_stop(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* until the lease is to be extended */
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     assert_true(bytes_equal_str(plan_acks(p), "1:1"));
@@ -589,6 +589,72 @@ static void stopping_fences_what_was_left_without_an_answer(void **state)
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
     fails(p, PLAN_QUEUE, 0);
     expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static struct plan_step expect_nack(struct plan *p, uint64_t lease, uint64_t from, uint64_t to)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_NACK);
+    assert_int_equal(s.lease, lease);
+    assert_int_equal(s.from, from);
+    assert_int_equal(s.to, to);
+    return s;
+}
+
+/* Stopped with one message of three with the destination, and two in a second lease. */
+static struct plan *stopped_in_a_run(void)
+{
+    struct plan_config config = usual;
+    struct batch second;
+    config.marks = false;
+    config.max_items = 1;
+    struct plan *p = begun(&config, 6, 0);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 1\nd\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
+    plan_reserved(p, BYTES_LITERAL("q"), &second, 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_stop(p);
+    expect_nack(p, 1, 2, 3);
+    return p;
+}
+
+static void stopping_gives_back_what_was_not_begun(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
+    plan_nacked(p);
+    expect_nack(p, 2, 4, 5);
+    plan_nacked(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    struct plan_step s = next(p, PLAN_QUEUE, usual.lease / 2);
+    assert_true(s.action == PLAN_TOUCH && s.lease == 1);
+    plan_touched(p);
+    plan_delivered(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+/* Once: the queue may be gone, or somebody else's. */
+static void what_cannot_be_given_back_is_left(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
+    plan_lease_lost(p);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_ACK);
+    plan_free(&p);
+    p = stopped_in_a_run();
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_STOPPED);
     plan_free(&p);
 }
 
@@ -642,6 +708,8 @@ int main(void)
         cmocka_unit_test(the_rate_holds_after_a_pause),
         cmocka_unit_test(stopping_acknowledges_and_releases),
         cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
+        cmocka_unit_test(stopping_gives_back_what_was_not_begun),
+        cmocka_unit_test(what_cannot_be_given_back_is_left),
         cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
