@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ const struct io_ops io_system = {
     .unlink = unlink,
     .mkdir = mkdir,
     .close = close,
+    .flock = flock,
     .sync_open = io_kernel_sync_open,
     .sync_begin = io_kernel_sync_begin,
     .sync_is_over = io_kernel_sync_is_over,

@@ -39,6 +39,7 @@ struct io_ops {
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);
+    int (*flock)(int fd, int operation);
     /* sync_begin: 0, or -1: nothing was begun. It covers what was written before. sync_end waits until it is over, and
      * returns what fdatasync would have. sync_is_over: sync_end will not wait. sync_close: with none under way. */
     int (*sync_open)(struct io_kernel_sync *s, int wake);

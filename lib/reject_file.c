@@ -18,12 +18,20 @@ static void close_keeping_errno(int fd)
     errno = system;
 }
 
+/* Some network file systems have no locks. */
+static bool has_no_locks(int error)
+{
+    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
+}
+
 /* Until it is closed: who else adds to it would find the same end. Asked for again and again, for a caller with a loop must not
  * wait for whoever keeps it. */
 static int lock_file(int fd)
 {
     usec_t end = clock_monotonic() + REJECT_FILE_PATIENCE;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    while (io->flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (has_no_locks(errno))
+            return 0;
         if ((errno != EWOULDBLOCK && errno != EINTR) || clock_monotonic() >= end)
             return -1;
         nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL}, NULL);

@@ -5,7 +5,8 @@
  * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
  * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing.
  * 4. Several processes may add to one file: each locks it (flock) for as long as a line takes. Whoever does not get the lock
- *    in REJECT_FILE_PATIENCE adds nothing (EWOULDBLOCK). */
+ *    in REJECT_FILE_PATIENCE adds nothing (EWOULDBLOCK). On a file
+ *    system that has no locks there is none: there one process alone may add. */
 #ifndef MILLRACE_REJECT_FILE_H
 #define MILLRACE_REJECT_FILE_H
 

@@ -74,6 +74,32 @@ static void test_whoever_keeps_it_locked_holds_nobody_for_long(void **state)
     assert_content("one\nthree\n");
 }
 
+static int no_lock_errno;
+
+static int no_locks(int fd, int operation)
+{
+    (void)fd;
+    (void)operation;
+    errno = no_lock_errno;
+    return -1;
+}
+
+static void test_a_file_system_without_locks_is_no_trouble(void **state)
+{
+    static const int without[] = {ENOLCK, EOPNOTSUPP, ENOSYS};
+    (void)state;
+    changed.flock = no_locks;
+    io = &changed;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        no_lock_errno = without[i];
+        assert_int_equal(reject_file_add(path, BYTES_LITERAL("one")), 0);
+    }
+    assert_content("one\none\none\n");
+    no_lock_errno = EBADF;
+    assert_int_equal(reject_file_add(path, BYTES_LITERAL("two")), -1);
+    assert_int_equal(errno, EBADF);
+}
+
 static ssize_t write_late(int fd, const void *p, size_t n, off_t at)
 {
     sched_yield();
@@ -190,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_full_disk_leaves_nothing_of_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_whoever_keeps_it_locked_holds_nobody_for_long, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_file_system_without_locks_is_no_trouble, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_may_be_moved_away_at_any_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
