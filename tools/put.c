@@ -527,8 +527,8 @@ static bool reads_rejects(const struct options *o, char **files, size_t n)
     struct stat st;
     if (rejects == NULL)
         return false;
-    if (options_bool(o, "follow"))
-        return log_tail_takes(files[0], rejects);
+    if (options_bool(o, "follow") && log_tail_takes(files[0], rejects))
+        return true;
     if (stat(rejects, &st) != 0)
         return false;
     bool found = n == 0 && is_input("-", &st);

@@ -368,10 +368,13 @@ class Refused(QueueTest):
         text, _, _ = self.text(5, {2})
         name = self.write("a", text)
         os.link(name, self.path("link"))
+        os.mkdir(self.path("elsewhere"))
+        os.symlink(name, self.path("elsewhere/link"))
         for rejects, args, stdin in ((name, ["--batch=1", name], None), (self.path("link"), ["--batch=1", name], None),
                                      (name, ["--batch=1"], name), (name, ["--batch=1", "-"], name),
                                      (name + ".rejects", ["--follow", "--producer=p", name], None),
-                                     (name, ["--follow", "--producer=p", name], None)):
+                                     (name, ["--follow", "--producer=p", name], None),
+                                     (self.path("elsewhere/link"), ["--follow", "--producer=p", name], None)):
             with open(stdin or os.devnull) as f:
                 p = self.begin("--rejects", rejects, *args, stdin=f)
             wait_until(lambda: p.poll() is not None or self.queue.stats()["depth"] > 0, "it to end, or to begin")
