@@ -611,7 +611,9 @@ static int put_with(const struct options *o)
 
 int tool_put(int argc, char **argv)
 {
-    static const struct options_spec spec = {.program = "put",
+    bool other_name = strcmp(argv[0], "file_to_queue") == 0;
+    const struct options_spec spec = {.program = "put",
+        .usage = other_name ? "millrace file_to_queue" : NULL,
         .summary = "posts events, one a line, to the local queue",
         .operands = "[FILE...|-]",
         .rows = {rows, NULL}};

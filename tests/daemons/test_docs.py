@@ -181,6 +181,10 @@ class SettingsTest(MillraceTest):
             self.assertEqual(options_of(name) - set(re.findall(r"--([a-z][a-z0-9-]*)", page)), set(), name)
             self.assertIn("millrace-%s - " % name, page)
 
+    def test_the_other_name_of_put_has_its_page(self):
+        self.assertEqual(text_of(harness.BUILD, "share/man/man1/millrace-file_to_queue.1"), ".so man1/millrace-put.1\n")
+        self.assertIn(".BR millrace\\-file_to_queue (1)", text_of("docs/man/millrace.1"))
+
     def test_the_command_knows_every_program(self):
         """`millrace help` and millrace(1) list what there is to run."""
         listed = subprocess.run([program("millrace"), "help"], capture_output=True, check=True).stdout.decode()

@@ -177,6 +177,12 @@ class Files(QueueTest):
         self.assertRegex(seen, rb"\[#+ *\] +\d+ %  \d+ events  .* events/s  ETA \d+ s")
         self.assertIn(b"400 events posted", seen)
 
+    def test_help_says_the_name_it_is_called_by(self):
+        for name in ("put", "file_to_queue"):
+            for args in ((name, "--help"), ("help", name)):
+                self.assertIn(b"\nusage: millrace %s [OPTION...] " % name.encode(),
+                              self.run_program("millrace", *args).stdout)
+
 
 class Waiting(QueueTest):
     """What it waits for may take long; it says so, keeps nothing back meanwhile and can be stopped."""
