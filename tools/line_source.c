@@ -25,8 +25,10 @@ struct line_source {
     struct buf text; /* unpacked; [at, len) not given yet */
     size_t at, searched;
     uint64_t offset, consumed;
-    bool passing;    /* in a line that is too long ... */
-    uint64_t passed; /* ... of which so much is forgotten */
+    uint64_t filled_from; /* what was done with of a packed file before it was unpacked last ... */
+    size_t filled;        /* ... to so many bytes */
+    bool passing;         /* in a line that is too long ... */
+    uint64_t passed;      /* ... of which so much is forgotten */
     bool at_end, given_up;
     bool (*idle)(void *arg); /* NULL: reads wait */
     void *idle_arg;
@@ -175,6 +177,7 @@ static int fill(struct line_source *s, char *error)
         return -1;
     if (s->kind == PLAIN)
         return s->text.len > before ? 0 : read_more(s, &s->text, error);
+    s->filled_from = s->consumed - s->raw.len;
     while (s->text.len == before) {
         if (s->raw.len == 0 && (read_more(s, &s->raw, error) != 0))
             return -1;
@@ -184,6 +187,7 @@ static int fill(struct line_source *s, char *error)
         if ((s->kind == GZIP ? inflate_some : unzstd_some)(s, error) != 0)
             return -1;
     }
+    s->filled = s->text.len - before;
     s->at_end = false;
     return 0;
 }
@@ -318,7 +322,14 @@ uint64_t line_source_offset(const struct line_source *s)
 
 uint64_t line_source_consumed(const struct line_source *s)
 {
-    return s->kind == PLAIN ? s->offset + s->passed : s->consumed - s->raw.len;
+    size_t left = s->text.len - s->at;
+    if (s->kind == PLAIN)
+        return s->offset + s->passed;
+    uint64_t unpacked = s->consumed - s->raw.len;
+    if (left == 0 || s->filled == 0)
+        return unpacked;
+    size_t given = left < s->filled ? s->filled - left : 0;
+    return s->filled_from + (unpacked - s->filled_from) * given / s->filled;
 }
 
 int line_source_fd(const struct line_source *s)

@@ -42,7 +42,8 @@ enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);
 /* Behind the last line given or passed. */
 uint64_t line_source_offset(const struct line_source *s);
-/* Bytes of the file itself that are done with: what a progress bar goes by. */
+/* Bytes of the file itself that are done with: what a progress bar goes by. Of what was unpacked and is not given yet the share is
+ * reckoned. */
 uint64_t line_source_consumed(const struct line_source *s);
 int line_source_fd(const struct line_source *s);
 

@@ -7,6 +7,8 @@
 #define EVERY (100 * USEC_PER_MSEC)
 #define WIDTH 30
 
+static bool drawn; /* a line that is not ended: there is one standard error, whoever writes to it */
+
 void progress_begin(struct progress *p, bool quiet, usec_t now)
 {
     *p = (struct progress){.shown = !quiet && isatty(STDERR_FILENO), .began = now};
@@ -35,4 +37,12 @@ void progress_show(struct progress *p, uint64_t done, uint64_t all, uint64_t eve
     if (all > done && bytes > 0)
         fprintf(stderr, "  ETA %.0f s", (double)(all - done) * seconds / bytes);
     fputs(last ? "\033[K\n" : "\033[K", stderr);
+    drawn = !last;
+}
+
+void progress_leave(void)
+{
+    if (drawn)
+        fputc('\n', stderr);
+    drawn = false;
 }

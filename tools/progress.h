@@ -16,5 +16,7 @@ struct progress {
 void progress_begin(struct progress *p, bool quiet, usec_t now);
 /* done and all in bytes; all 0: unknown. Draws at most ten times a second, always when `last`. */
 void progress_show(struct progress *p, uint64_t done, uint64_t all, uint64_t events, bool last, usec_t now);
+/* Before anything else is said on standard error: a line that is drawn there is ended. */
+void progress_leave(void);
 
 #endif

@@ -178,7 +178,8 @@ static void show(struct put *p, uint64_t consumed, bool last)
 
 static int complain(const char *why, int status)
 {
-    fprintf(stderr, "\nmillrace put: %s\n", why);
+    progress_leave();
+    fprintf(stderr, "millrace put: %s\n", why);
     return status;
 }
 
@@ -206,9 +207,11 @@ static bool on_idle(void *arg)
 /* A line is what ends with LF; what an application is still writing looks like this too. */
 static void tell_unfinished(const struct put *p, const char *name)
 {
-    if (!options_bool(p->o, "quiet"))
-        fprintf(stderr, "\nmillrace put: %s ends without a line feed: its last line was put as it stands\n",
-            strcmp(name, "-") == 0 ? "standard input" : name);
+    if (options_bool(p->o, "quiet"))
+        return;
+    progress_leave();
+    fprintf(stderr, "millrace put: %s ends without a line feed: its last line was put as it stands\n",
+        strcmp(name, "-") == 0 ? "standard input" : name);
 }
 
 /* The file under way, or one before it that has lines in the batch. */
@@ -455,6 +458,7 @@ static void tell_posted(const struct put *p)
 {
     struct put_batch_numbers n = put_batch_numbers(p->batch);
     uint64_t left = n.posted + n.duplicates + n.refused;
+    progress_leave();
     fprintf(stderr, "millrace put: posted by this run: %s", left == 0 ? "nothing" : "");
     for (size_t i = 0; left > 0 && i < p->n_files; i++) {
         const struct file_count *f = &p->files[i];

@@ -2,6 +2,7 @@
 
 #include "http_pool.h"
 #include "json_fields.h"
+#include "progress.h"
 #include "url.h"
 
 #include <event2/event.h>
@@ -178,11 +179,12 @@ static struct tries tries_of(const struct put_batch *b)
 /* What the queue said, or why it said nothing. */
 static void tell(const struct put_batch *b, const struct reply *r)
 {
+    progress_leave();
     if (r->status != 0)
-        fprintf(stderr, "\nmillrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
+        fprintf(stderr, "millrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
             r->body.ptr != NULL ? r->body.ptr : "");
     else
-        fprintf(stderr, "\nmillrace put: %s: %s\n", b->url, http_client_strerror(r->result));
+        fprintf(stderr, "millrace put: %s: %s\n", b->url, http_client_strerror(r->result));
 }
 
 /* False when there is no time for another. The last is made when the time is over, not before. */

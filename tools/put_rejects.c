@@ -1,6 +1,7 @@
 #include "put_rejects.h"
 
 #include "line_source.h"
+#include "progress.h"
 #include "reject_file.h"
 
 #include <errno.h>
@@ -19,7 +20,9 @@ struct put_rejects {
 
 static void fail(const struct put_rejects *r)
 {
-    fprintf(stderr, "\nmillrace put: %s: %s\n", r->path, strerror(errno));
+    int system = errno;
+    progress_leave();
+    fprintf(stderr, "millrace put: %s: %s\n", r->path, strerror(system));
 }
 
 struct put_rejects *put_rejects_open(const char *path)
@@ -44,8 +47,8 @@ void put_rejects_free(struct put_rejects **rp)
 
 void put_reject_tell(const struct put_reject *reject)
 {
-    fprintf(stderr,
-        "\nmillrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
+    progress_leave();
+    fprintf(stderr, "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
         reject->offset, reject->file, reject->line.len, (int)reject->why.len,
         reject->why.ptr != NULL ? reject->why.ptr : "");
 }
@@ -68,8 +71,9 @@ int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec
 
 void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
 {
+    progress_leave();
     fprintf(stderr,
-        "\nmillrace put: the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64
+        "millrace put: the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64
         " bytes, over %zu)\n",
         offset, file, length, LINE_SOURCE_MAX_LINE);
 }
@@ -83,11 +87,14 @@ void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, 
 
 void put_rejects_tell(struct put_rejects *r, usec_t now, bool last)
 {
-    if (r != NULL && last && r->passed > 0)
+    if (r != NULL && last && r->passed > 0) {
+        progress_leave();
         fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were passed over\n",
             r->passed);
+    }
     if (r == NULL || r->n == r->told || (!last && now - r->told_at < PUT_REJECTS_TELL_EVERY))
         return;
+    progress_leave();
     fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refuses are in %s\n", r->n, r->path);
     r->told = r->n;
     r->told_at = now;

@@ -158,10 +158,9 @@ class Files(QueueTest):
         self.assertGreater(time.monotonic() - began, 0.4)
         self.assertEqual(self.depth(), 100)
 
-    def test_progress_on_a_terminal(self):
-        name = self.write("a", numbered(400))
+    def seen_on_a_terminal(self, *args, status=0):
         controller, terminal = pty.openpty()
-        p = subprocess.Popen(self.argv("--rate=1000", "--batch=50", name), stderr=terminal, stdin=subprocess.DEVNULL)
+        p = subprocess.Popen(self.argv(*args), stderr=terminal, stdin=subprocess.DEVNULL)
         os.close(terminal)
         seen = b""
         while select.select([controller], [], [], harness.PATIENCE)[0]:
@@ -173,9 +172,38 @@ class Files(QueueTest):
                 break
             seen += piece
         os.close(controller)
-        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        self.assertEqual(p.wait(harness.PATIENCE), status)
+        return seen
+
+    def test_progress_on_a_terminal(self):
+        seen = self.seen_on_a_terminal("--rate=1000", "--batch=50", self.write("a", numbered(400)))
         self.assertRegex(seen, rb"\[#+ *\] +\d+ %  \d+ events  .* events/s  ETA \d+ s")
         self.assertIn(b"400 events posted", seen)
+
+    def test_progress_of_small_packed_files(self):
+        """Each is read at once, and unpacked at once."""
+        first = self.write("a.gz", gzip.compress(numbered(10000, 10000)))
+        self.write("b", numbered(10000, 20000))
+        subprocess.run(["zstd", "-q", self.path("b")], check=True)
+        seen = self.seen_on_a_terminal("--rate=20000", "--batch=500", first, self.path("b.zst"))
+        shown = [(int(percent), int(events)) for percent, events in re.findall(rb"(\d+) %  (\d+) events", seen)]
+        sizes = [os.path.getsize(path) for path in (first, self.path("b.zst"))]
+        self.assertGreater(len(shown), 3)
+        for percent, events in shown:
+            done = sizes[0] * min(events, 10000) / 10000 + sizes[1] * max(events - 10000, 0) / 10000
+            self.assertAlmostEqual(percent, 100 * done / sum(sizes), delta=10, msg=shown)
+
+    def test_a_message_is_on_a_line_of_its_own(self):
+        """Below what is drawn on a terminal, and first in a file."""
+        damaged = self.write("a.gz", gzip.compress(numbered(2000))[:-4])
+        unfinished = self.write("b", numbered(2000) + b"end")
+        for path, status, why in ((damaged, 65, b"millrace put: %s: " % damaged.encode()),
+                                  (unfinished, 0, b"millrace put: %s ends without" % unfinished.encode())):
+            done = self.put(path)
+            self.assertEqual((done.returncode, done.stderr[:len(why)]), (status, why))
+            seen = self.seen_on_a_terminal("--batch=10", path, status=status)
+            self.assertIn(b" events/s", seen)
+            self.assertIn(b"\r\n" + why, seen)
 
     def test_help_says_the_name_it_is_called_by(self):
         for name in ("put", "file_to_queue"):
