@@ -26,7 +26,7 @@ struct poster {
     uint64_t refused_in_row; /* lines left out since one was taken */
     struct event *timer;
     bool was_full, stopping;
-    char trouble[300];
+    char trouble[400];
     struct poster_numbers numbers;
 };
 
@@ -121,15 +121,20 @@ static void delivered(struct batch *b, const struct http_reply_view *reply)
  * to be asked over and over. */
 #define REFUSED_AGAIN (1 * USEC_PER_SEC)
 
-static void failed(struct batch *b, enum http_client_result result, int status)
+static void failed(struct batch *b, enum http_client_result result, const struct http_reply_view *reply)
 {
     struct poster *p = b->poster;
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    bool fault = http_pool_is_fault(result, status);
     const char *url = http_pool_host_url(b->host);
-    char text[sizeof p->trouble];
+    char why[180], text[sizeof p->trouble];
     b->state = WAITING;
-    b->due = http_pool_is_fault(result, status) ? 0 : clock_monotonic() + REFUSED_AGAIN;
+    b->due = fault ? 0 : clock_monotonic() + REFUSED_AGAIN;
     p->numbers.failures++;
-    if (result == HTTP_CLIENT_OK)
+    http_pool_describe(reply, why, sizeof why);
+    if (result == HTTP_CLIENT_OK && !fault)
+        snprintf(text, sizeof text, "%.200s %s", url, why);
+    else if (result == HTTP_CLIENT_OK)
         snprintf(text, sizeof text, "%.200s answered %d", url, status);
     else
         snprintf(text, sizeof text, "%.200s: %s", url, http_client_strerror(result));
@@ -191,7 +196,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     else if (http_pool_is_poison(status) && p->config.skip_refused)
         refused(b, reply);
     else
-        failed(b, result, status);
+        failed(b, result, reply);
     drop_done(p);
     start_what_waits(p);
     p->config.on_change(p->config.arg);

@@ -37,8 +37,10 @@ class Server:
                     outer.targets.append(self.path)
                     outer.tokens.append(self.headers.get("Authorization"))
                 self.send_response(mood)
-                self.send_header("Content-Length", "0")
-                return self.end_headers()
+                why = b"no thanks" if mood >= 400 else b""
+                self.send_header("Content-Length", str(len(why)))
+                self.end_headers()
+                return self.wfile.write(why)
 
             do_GET = do_POST = answer
 
@@ -265,7 +267,7 @@ class ToStrangers(Base):
         self.server.mood = lambda body: 400 if b'{"n":3}' in body else 200
         p = self.post("--batch=1", "--port=0", port=False).wait_listening()
         self.publish(6)
-        which = self.server.url.encode() + b"/in?x=1 answered 400"
+        which = self.server.url.encode() + b"/in?x=1 answered 400 no thanks"
         wait_until(lambda: which in p.get("/health").body, lambda: p.get("/health").text)
         self.assertEqual(self.server.lines(), self.sent()[:3])
         p.stop()
