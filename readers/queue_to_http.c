@@ -38,7 +38,8 @@ static const struct option_row option_rows[] = {
         .fallback = "1",
         .min = 1,
         .max = 100000,
-        .help = "messages in a POST, each followed by a LF; 1: the message alone, as it is"},
+        .help = "messages in a POST, each followed by a LF; 1: the message alone, as it is; with rate at "
+                "most rate / 20 + 1"},
     {.name = "content_type",
         .type = OPTION_STRING,
         .fallback = "application/octet-stream",

@@ -27,6 +27,7 @@ struct queuereader {
     struct http_call *call; /* to the queue; NULL: none under way */
     bool with_destination;  /* asked, or a run is there */
     size_t run_length;      /* of that run */
+    size_t burying;         /* of plan_batch, while the queue is told to */
     uint64_t poison_in_row;
     bool stopping, ended;
     struct event *advance;
@@ -264,6 +265,8 @@ static void buried(enum http_client_result result, const struct http_reply_view 
         return;
     if (reply->status == 200) {
         qr->numbers.buried++;
+        if (qr->config.on_buried)
+            qr->config.on_buried(&plan_batch(qr->plan)->messages[qr->burying], qr->config.arg);
         plan_buried(qr->plan);
     } else {
         plan_lease_lost(qr->plan);
@@ -350,6 +353,7 @@ static void bury(struct queuereader *qr, const struct plan_step *step)
     buf_printf(
         &target, "/bury?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "&reason=", qr->queue, batch->lease, m->id);
     url_encode(bytes_str(m->reason), &target);
+    qr->burying = step->first;
     call_queue(qr, "POST", &target, BYTES_NONE, 0, buried);
 }
 

@@ -104,6 +104,7 @@ struct queuereader_config {
     void (*on_stopped)(enum queuereader_end end, void *arg); /* may be NULL */
     /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
+    void (*on_buried)(const struct message *m, void *arg); /* it is, for its reason; may be NULL */
     void *arg;
 };
 

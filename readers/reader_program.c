@@ -7,10 +7,16 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+/* Of them in a minute; the others as a number. */
+#define MAX_BURIALS_LOGGED 100
+#define MINUTE (60 * USEC_PER_SEC)
+
 struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
+    usec_t minute;                        /* began then */
+    uint64_t burials, burials_not_logged; /* in it */
 };
 
 int reader_program_check(struct options *o, struct config_error *error)
@@ -72,6 +78,31 @@ static void on_trouble(const char *trouble, void *arg)
     }
 }
 
+static void tell_burials_not_logged(struct reader_program *p)
+{
+    if (p->burials_not_logged)
+        log_warn("buried more than is logged",
+            LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
+            LOG_U("messages", p->burials_not_logged));
+    p->burials_not_logged = 0;
+}
+
+static void on_buried(const struct message *m, void *arg)
+{
+    struct reader_program *p = arg;
+    usec_t now = clock_monotonic();
+    if (now - p->minute >= MINUTE) {
+        tell_burials_not_logged(p);
+        p->minute = now;
+        p->burials = 0;
+    }
+    if (p->burials++ < MAX_BURIALS_LOGGED)
+        log_warn("buried", LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
+            LOG_U("id", m->id), LOG_S("reason", m->reason));
+    else
+        p->burials_not_logged++;
+}
+
 static void on_stopped(enum queuereader_end end, void *arg)
 {
     struct reader_program *p = arg;
@@ -109,6 +140,7 @@ struct reader_program *reader_program_new(
         .destination = *destination,
         .on_stopped = on_stopped,
         .on_trouble = on_trouble,
+        .on_buried = on_buried,
         .arg = p,
     };
     p->daemon = d;
@@ -136,6 +168,7 @@ void reader_program_free(struct reader_program **p)
 {
     if (!*p)
         return;
+    tell_burials_not_logged(*p);
     stats_remove_gauges(daemon_stats((*p)->daemon), *p);
     queuereader_free(&(*p)->reader);
     free(*p);

@@ -78,6 +78,10 @@ class Flow(Exec):
         self.exec("--items=1000", "--batch=1000", "--command=true")
         self.wait_empty()
 
+    def test_help_says_that_the_rate_bounds_a_batch(self):
+        for name in ("queue_exec", "queue_to_http"):
+            self.assertIn("with rate at most rate / 20 + 1", self.run_program(name, "--help").stdout.decode())
+
     def test_bad_settings(self):
         for args in ([], ["--command=true", "--", "true"], ["--command=true", "--queue=a/b"]):
             done = self.run_program("queue_exec", *args)
@@ -176,6 +180,15 @@ class Faults(Exec):
         self.assertEqual(self.read(), b"a\nb\nc\n")
         dead = self.queue.get("/dead").json()["buried"]
         self.assertEqual([(d["message"], d["reason"]) for d in dead], [("bad", "exit status 65: the bad one")])
+
+    def test_burials_are_logged_and_a_flood_of_them_as_a_number(self):
+        self.queue.post("/mput?separator=%00", b"\0".join(b"two\nlines" for _ in range(150)))
+        daemon = self.exec("--command=true")
+        self.wait_empty()
+        daemon.stop()
+        self.assertIn("warn queue_exec buried queue=default id=1 reason=\"holds a line feed\"\n", daemon.log)
+        self.assertGreaterEqual(daemon.log.count(" buried queue=default id="), 100)
+        self.assertIn("buried more than is logged queue=default messages=50\n", daemon.log)
 
     def test_the_command_does_not_outlive_a_killed_reader(self):
         self.put(1)
