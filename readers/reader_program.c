@@ -51,19 +51,19 @@ static void register_stats(struct reader_program *p)
         const char *name, *help;
         stats_gauge_fn *read;
     } rows[] = {
-        {"messages_reserved", "Messages leased from the queue", read_reserved},
-        {"messages_delivered", "Messages that the destination took", read_delivered},
-        {"messages_buried", "Messages that the destination can never take", read_buried},
-        {"deliveries", "Deliveries of one message or several that went well", read_runs},
-        {"deliveries_refused", "Deliveries refused for what they hold, and halved", read_refused},
-        {"mark_conflicts", "Deliveries that met another mark", read_conflicts},
-        {"superseded", "Times that another process took over this reader's name", read_superseded},
-        {"acks_refused", "Acknowledgements that the queue would never take", read_acks_refused},
-        {"queue_faults", "Requests that the queue did not answer well", read_queue_faults},
-        {"deliveries_failed", "Deliveries that failed for now", read_deliveries_failed},
+        {"messages_reserved_total", "Messages leased from the queue", read_reserved},
+        {"messages_delivered_total", "Messages that the destination took", read_delivered},
+        {"messages_buried_total", "Messages that the destination can never take", read_buried},
+        {"deliveries_total", "Deliveries of one message or several that went well", read_runs},
+        {"deliveries_refused_total", "Deliveries refused for what they hold, and halved", read_refused},
+        {"mark_conflicts_total", "Deliveries that met another mark", read_conflicts},
+        {"superseded_total", "Times that another process took over this reader's name", read_superseded},
+        {"acks_refused_total", "Acknowledgements that the queue would never take", read_acks_refused},
+        {"queue_faults_total", "Requests that the queue did not answer well", read_queue_faults},
+        {"deliveries_failed_total", "Deliveries that failed for now", read_deliveries_failed},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+        stats_counter_read(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
 }
 
 static void on_trouble(const char *trouble, void *arg)

@@ -152,7 +152,7 @@ class Faults(ToHttp):
         self.assertEqual([w for w, least in zip(waits, least_waits(0.05, backoff)) if w < least - 0.001], [], waits)
 
     def faults(self, sender):
-        return sender.stats()["deliveries_failed"]
+        return sender.stats()["deliveries_failed_total"]
 
     def all_messages(self, sink):
         return getattr(sink, "before", []) + sink.messages()

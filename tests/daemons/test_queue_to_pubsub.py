@@ -74,7 +74,7 @@ class Poison(RelayTest):
         self.wait_stream(b"".join(m + b"\n" for m in good))
         wait_until(lambda: self.queue_numbers()["buried"] == 3, lambda: "three to be buried: %s" % self.queue_numbers())
         wait_until(lambda: self.queue_numbers()["depth"] == 0, "all others to be acknowledged")
-        self.assertLess(relay.stats()["deliveries_refused"], 30, "halving, not trying one by one")
+        self.assertLess(relay.stats()["deliveries_refused_total"], 30, "halving, not trying one by one")
 
 
 class RefusesAcks(http.server.BaseHTTPRequestHandler):
@@ -114,7 +114,7 @@ class NoAcks(RelayTest):
             queue.post("/put", b"%d" % i)
         self.wait_stream(b"".join(b"%d\n" % i for i in range(12)))
         self.assertGreater(gateway.refused, 1)
-        wait_until(lambda: relay.wait_listening().stats()["acks_refused"] > 0, "it to be counted")
+        wait_until(lambda: relay.wait_listening().stats()["acks_refused_total"] > 0, "it to be counted")
         self.assertEqual(self.queue_numbers()["depth"], 12)
 
 
@@ -180,7 +180,7 @@ class Silent(RelayTest):
         began = time.monotonic()
         queue.post("/mput", b"\n".join(lines[100:200]))
         time.sleep(self.FAULT)  # the fault's length is what is tested
-        faults = relay.stats()["deliveries_failed"]
+        faults = relay.stats()["deliveries_failed_total"]
         self.assertLessEqual(faults, 1 + (time.monotonic() - began) / 3, "one try at a time")
         front.wake()
         began = time.monotonic()
@@ -196,7 +196,7 @@ class Gone(RelayTest):
         relay = self.start_relay("--backoff-min=100ms", "--backoff-max=800ms")
         queue.post("/put", b"one")
         self.wait_stream(b"one\n")
-        wait_until(lambda: relay.stats()["messages_delivered"] == 1 and destination(relay, self.pubsub_url)["up"] == 1,
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1 and destination(relay, self.pubsub_url)["up"] == 1,
                    "the answer to be heard")
         before = destination(relay, self.pubsub_url)["faults_total"]
         began = time.monotonic()

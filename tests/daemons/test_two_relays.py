@@ -142,7 +142,7 @@ class Takeover(RelayTest):
         queue, _ = self.start_queue(), self.start_pubsub()
         first = self.start_relay("--backoff-max=100ms", "--wait=100ms")
         second = self.relay("--backoff-max=100ms", "--wait=100ms").wait_listening()  # it may be replaced before it is seen ready
-        wait_until(lambda: first.stats()["superseded"] + second.stats()["superseded"] > 0, "one to be replaced")
+        wait_until(lambda: first.stats()["superseded_total"] + second.stats()["superseded_total"] > 0, "one to be replaced")
         queue.post("/put", b"one")
         self.wait_stream(b"one\n")
         second.kill9()
@@ -170,7 +170,7 @@ class Takeover(RelayTest):
 
     def are_told(self, both):
         def taken_turns(n):
-            return all(d.stats()["superseded"] >= n for d in both)
+            return all(d.stats()["superseded_total"] >= n for d in both)
         wait_until(lambda: taken_turns(3), "turns")
         seen, end = set(), time.monotonic() + harness.SOON
         while not seen or not taken_turns(8) and time.monotonic() < end:

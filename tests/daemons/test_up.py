@@ -145,7 +145,7 @@ class Up(harness.MillraceTest):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))
         self.wait_total(pipeline, "bitly", 1)
-        self.assertIn("millrace_queue_to_pubsub_messages_delivered 1\n",
+        self.assertIn("millrace_queue_to_pubsub_messages_delivered_total 1\n",
                       pipeline.ask("queue_to_pubsub", "GET", "/metrics").text)
         wait_until(lambda: self.status_of("queue_to_pubsub")[1]["state"] == "ready", "it to be shown")
         pipeline.interrupt()
