@@ -426,6 +426,14 @@ const struct config *options_config(const struct options *o)
     return o->config;
 }
 
+void options_show_as(struct options *o, const char *name, const char *text, const char *source)
+{
+    struct option_value *v = find(o, name);
+    assert(v != NULL);
+    v->shown = text;
+    v->shown_source = source;
+}
+
 bool options_check_only(const struct options *o)
 {
     return o->check_only;

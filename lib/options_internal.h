@@ -10,8 +10,9 @@ struct option_value {
     bool is_set; /* has a value at all: from a source, or the default */
     char *text;  /* as it was written */
     char *source;
-    int64_t number; /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
-    int rank;       /* of the source: a higher one wins */
+    int64_t number;                   /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
+    int rank;                         /* of the source: a higher one wins */
+    const char *shown, *shown_source; /* options_show_as; kept */
 };
 
 enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
@@ -39,6 +40,9 @@ const char *option_bare_unit(const struct option_row *row);
 
 /* A copy that lives as long as the options. */
 const char *options_keep(struct options *o, struct bytes text);
+
+/* What is printed of a setting without a value that goes by another's; the texts live as long as the options. */
+void options_show_as(struct options *o, const char *name, const char *text, const char *source);
 
 /* The rows that every program has. */
 extern const struct option_row options_common_rows[];

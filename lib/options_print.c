@@ -107,9 +107,10 @@ void options_print_settings(const struct options *o, struct buf *out)
         size_t start = out->len;
         if (v->row->flags & OPTION_COMMAND_LINE)
             continue;
-        buf_printf(out, "%s = %s", v->row->name, v->is_set ? v->text : "");
+        const char *text = v->is_set ? v->text : "", *source = v->is_set ? v->source : "unset";
+        buf_printf(out, "%s = %s", v->row->name, v->shown ? v->shown : text);
         pad_to_source(out, start);
-        buf_printf(out, " ; %s\n", v->is_set ? v->source : "unset");
+        buf_printf(out, " ; %s\n", v->shown ? v->shown_source : source);
     }
 }
 

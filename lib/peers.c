@@ -4,6 +4,7 @@
 #include "url.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 const struct peer peers[PEERS] = {
     {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
@@ -46,6 +47,19 @@ void peer_configured_url(const struct peer *peer, const struct config *config, s
         buf_append_u64(out, (uint64_t)peer->port);
 }
 
+static bool is_configured(const struct peer *peer, const struct config *config)
+{
+    const struct config_section *s = config ? config_section(config, peer->name, "") : NULL;
+    return s && (config_value(s, "address") || config_value(s, "port"));
+}
+
+static const char *section_of(struct options *o, const struct peer *peer)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "[%s]", peer->name);
+    return options_keep(o, bytes_of(text, (size_t)n));
+}
+
 const char *peer_url(struct options *o, const char *name)
 {
     const struct peer *peer = peer_named(name);
@@ -55,6 +69,8 @@ const char *peer_url(struct options *o, const char *name)
         return options_text(o, peer->setting);
     peer_configured_url(peer, options_config(o), &url);
     const char *kept = options_keep(o, buf_bytes(&url));
+    options_show_as(
+        o, peer->setting, kept, is_configured(peer, options_config(o)) ? section_of(o, peer) : "default");
     buf_free(&url);
     return kept;
 }

@@ -82,6 +82,15 @@ class Flow(Exec):
         for name in ("queue_exec", "queue_to_http"):
             self.assertIn("with rate at most rate / 20 + 1", self.run_program(name, "--help").stdout.decode())
 
+    def test_the_configuration_says_where_the_queue_is(self):
+        """What is in force is shown, and where it is from."""
+        config = self.write("c", "[simplequeue]\nport = 18080\n")
+        for args, row in (([], rb"http://127\.0\.0\.1:8080 +; default"),
+                          (["--config=" + config], rb"http://127\.0\.0\.1:18080 +; \[simplequeue\]"),
+                          (["--queue-url=http://a:1"], rb"http://a:1 +; --queue-url")):
+            done = self.run_program("queue_exec", "--command=true", "--check-config", *args)
+            self.assertRegex(done.stdout, rb"(?m)^queue_url = " + row + b"$")
+
     def test_bad_settings(self):
         for args in ([], ["--command=true", "--", "true"], ["--command=true", "--queue=a/b"]):
             done = self.run_program("queue_exec", *args)
