@@ -10,6 +10,7 @@
 #include "peers.h"
 
 #include <event2/event.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -191,7 +192,7 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
     if (daemon_own_directory(c.dir, error) != 0)
-        return EX_CONFIG;
+        return daemon_start_status(errno);
     health_say_not_ready(&w->app, "opening the slices");
     w->opening = opening_start(&c, clock_wall(), loop_notify_wake, w->notify);
     if (w->opening)

@@ -93,8 +93,11 @@ void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 
 /* Makes the directory (and its parents) if need be, takes an exclusive lock on DIR/lock that lasts until the
  * process ends, and checks that files can be made there. 0, or -1 with the error naming the directory and,
- * when it is locked, the pid of the owner (and errno EWOULDBLOCK). With NOTIFY_SOCKET in the environment a lock is waited for up to 15 s. */
+ * when it is locked, the pid of the owner (errno EWOULDBLOCK). errno says why. With NOTIFY_SOCKET in the environment a lock is waited for up to 15 s. */
 int daemon_own_directory(const char *dir, struct config_error *error);
+/* The exit status of a start that failed with this errno: EX_TEMPFAIL for want of room, descriptors or memory, which may
+ * pass, else EX_CONFIG. */
+int daemon_start_status(int why);
 
 /* As many open files as the system allows the process; daemon_main does it for daemons. */
 void daemon_raise_file_limit(void);

@@ -307,10 +307,25 @@ static int take_lock(int fd)
     return 0;
 }
 
+int daemon_start_status(int why)
+{
+    bool passes = why == ENOSPC || why == EDQUOT || why == EMFILE || why == ENFILE || why == ENOMEM;
+    return passes ? EX_TEMPFAIL : EX_CONFIG;
+}
+
+/* A write that stopped short found no room. */
+static int write_pid(int fd)
+{
+    char pid[32];
+    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0)
+        return -1;
+    return io_write_all(fd, pid, (size_t)n, 0);
+}
+
 int daemon_own_directory(const char *dir, struct config_error *error)
 {
     struct buf path = {0};
-    char pid[32];
     if (io_make_dirs(dir) != 0)
         return fail(error, -1, "cannot make the directory", dir);
     if (access(dir, W_OK | X_OK) != 0)
@@ -322,10 +337,11 @@ int daemon_own_directory(const char *dir, struct config_error *error)
         return fail(error, -1, "cannot write in the directory", dir);
     if (take_lock(fd) != 0)
         return tell_owner(fd, dir, error);
-    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n) {
+    if (write_pid(fd) != 0) {
+        int why = errno;
         fail(error, -1, "cannot write in the directory", dir);
         close(fd);
+        errno = why;
         return -1;
     }
     return 0; /* the descriptor stays open: the lock is the process's */

@@ -11,6 +11,7 @@
 #include "window.h"
 
 #include <event2/event.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -163,7 +164,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     if (daemon_own_directory(options_string(o, "data_dir"), error) != 0)
-        return EX_CONFIG;
+        return daemon_start_status(errno);
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;
     w->app.daemon = d;

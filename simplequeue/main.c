@@ -9,6 +9,7 @@
 #include "scrubber.h"
 #include "settings.h"
 
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,12 @@ static void on_new_queue(struct named_queue *q, void *arg)
     front_open(arg, q);
 }
 
+static void on_stray(const char *name, void *arg)
+{
+    (void)arg;
+    log_warn("passed over: among the queues is what is no directory", LOG_S("name", name));
+}
+
 /* Also before the queue has a front, and when it has none any more. */
 static void on_ready(struct named_queue *q, void *arg)
 {
@@ -167,6 +174,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .wake_fd = loop_notify_fd(w->notify),
         .on_new = on_new_queue,
         .on_ready = on_ready,
+        .on_stray = on_stray,
         .hook_arg = &w->app,
     };
     if (config.restored && queues_check_copy(config.data_dir, error->text, sizeof error->text) != 0)
@@ -176,17 +184,20 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
     return queues_new(&config, error->text, sizeof error->text);
 }
 
+/* 0, or the exit status. */
 static int open_parts(struct wiring *w, const struct options *o, struct config_error *error)
 {
+    errno = 0;
     const char *log = settings_overflow_log(o);
     if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
-        return -1;
+        return daemon_start_status(errno);
+    errno = 0;
     if (!(w->app.queues = open_queues(w, o, error)))
-        return -1;
+        return daemon_start_status(errno);
     tell_descriptors(w->app.queues);
     app_register_numbers(&w->app);
     const char *urls = options_string(o, NNG_INGEST_SETTING);
-    return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : -1;
+    return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : EX_CONFIG;
 }
 
 static void stop(void *ctx)
@@ -225,9 +236,10 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     read_settings(w, daemon_options(d));
     w->notify = loop_notify_new(daemon_base(d), on_journal, w);
     w->timer = evtimer_new(daemon_base(d), on_timer, w);
-    if (open_parts(w, daemon_options(d), error) != 0) {
+    int status = open_parts(w, daemon_options(d), error);
+    if (status != 0) {
         stop(w);
-        return EX_CONFIG;
+        return status;
     }
     *ctx = w;
     daemon_set_not_ready(d, "recovering");

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
@@ -46,10 +47,25 @@ static bool drop_empty(const struct queues *qs, const char *name)
     return dropped;
 }
 
+/* A link to a directory is none. */
+static bool is_stray(const struct queues *qs, const char *name)
+{
+    struct stat st;
+    char *path = directory_of(qs, name);
+    bool stray = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+    free(path);
+    return stray;
+}
+
 static void note_name(struct queues *qs, const char *name)
 {
     if (!bytes_is_name(bytes_str(name)) || drop_empty(qs, name))
         return;
+    if (is_stray(qs, name)) {
+        if (qs->config.on_stray)
+            qs->config.on_stray(name, qs->config.hook_arg);
+        return;
+    }
     qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
     qs->found[qs->n_found++] = mem_strdup(name);
 }
@@ -91,7 +107,9 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
     qs->dir = bytes_dup(buf_bytes(&dir));
     buf_free(&dir);
     if (list_directory(qs, error, error_size) != 0) {
+        int why = errno;
         queues_free(&qs);
+        errno = why;
         return NULL;
     }
     struct journal_set_config set = {.sync_ms = config->sync_ms,

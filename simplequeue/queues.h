@@ -30,6 +30,7 @@ struct queues_config {
     int wake_fd;                                        /* as journal_set_config */
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue is there: recovered or made; may be NULL */
     void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
+    void (*on_stray)(const char *name, void *arg); /* has a queue's name and is no directory; may be NULL */
     void *hook_arg;
 };
 
@@ -37,7 +38,7 @@ struct queues_config {
  * stay as it is. 0, or -1 with the reason. */
 int queues_check_copy(const char *data_dir, char *error, size_t error_size);
 
-/* NULL with the reason when the directory cannot be made or read. */
+/* NULL with the reason, and errno, when the directory cannot be made or read. */
 struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size);
 /* Commits what is under way, telling its outcome, and closes. */
 void queues_free(struct queues **qs);

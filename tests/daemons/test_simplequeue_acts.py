@@ -1,5 +1,6 @@
 """What an operator does to simplequeue: pause, empty, exit, reset; and puts that wait. Who may is asked for each."""
 import os
+import shutil
 import threading
 import time
 
@@ -183,6 +184,26 @@ class DiskTest(Acts, OnDisk, QueueTest):
         self.assertEqual(self.numbers(q)["depth_high_water"], 3)
         q.stop()
         self.assertEqual(self.numbers(self.queue())["depth_high_water"], 1)
+
+    def test_what_is_no_queue_is_passed_over(self):
+        q = self.queue()
+        self.expect(q.post("/put?queue=kept", b"x"), 200)
+        q.stop()
+        open(self.path("data", "queues", "stray"), "w").close()
+        q = self.queue()
+        self.assertEqual(list(q.stats()["queues"]), ["kept"])
+        self.assertIn("what is no directory name=stray", q.log)
+
+    def test_a_queue_is_removed_with_its_directory(self):
+        q = self.queue("--max-queues=2")
+        self.expect(q.post("/put?queue=a", b"x"), 200)
+        before = q.post("/put?queue=b", b"x").header("X-Millrace-Queue-Id")
+        self.assertIn("delete its directory", self.expect(q.post("/put?queue=c", b"x"), 503, "too-many-queues").json()["hint"])
+        q.stop()
+        shutil.rmtree(self.path("data", "queues", "b"))
+        q = self.queue("--max-queues=2")
+        self.assertEqual(list(q.stats()["queues"]), ["a"])
+        self.assertNotEqual(self.expect(q.post("/put?queue=b", b"y"), 200).header("X-Millrace-Queue-Id"), before)
 
     def test_a_restart_keeps_delayed_puts_and_what_was_emptied(self):
         q = self.queue("--allow-exit")

@@ -189,6 +189,14 @@ class DiskFullTest(QueueTest):
         self.expect(q.post("/put?queue=a", b"x"), 200)
         self.expect(q.post("/put?queue=b", b"x"), 503, "too-many-queues")
 
+    def test_a_new_directory_that_finds_no_room_may_be_tried_again(self):
+        self.disk.take_the_rest()
+        for program in ("simplequeue", "pubsub"):
+            refused = self.run_program(program, "--port=0", "--data-dir=" + self.disk.path("new"))
+            self.assertEqual(refused.returncode, 75, refused.stderr)
+        self.disk.give_back()
+        q = self.start("simplequeue", "--data-dir=" + self.disk.path("new"))
+        self.expect(q.post("/put", b"x"), 200)
 
     def test_a_start_that_finds_no_room_may_be_tried_again(self):
         q = self.open("--max-queues=2")
