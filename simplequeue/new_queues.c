@@ -2,16 +2,20 @@
 
 #include "app.h"
 
-struct named_queue *new_queues_find(struct app *app, const char *name, enum queue_result *result)
+struct named_queue *new_queues_find(
+    struct app *app, const char *name, uint64_t mark, enum queue_result *result)
 {
     char error[512];
     struct named_queue *q = queues_find(app->queues, name);
     *result = QUEUE_OK;
     if (q)
         return q;
-    if (!queues_journals(app->queues))
+    if (!queues_journals(app->queues) && mark)
+        *result = QUEUE_CONFLICT;
+    else if (!queues_journals(app->queues))
         return queues_get(app->queues, name, app_now(), result, error, sizeof error);
-    *result = queues_may_add(app->queues);
+    else
+        *result = queues_may_add(app->queues);
     return NULL;
 }
 
@@ -30,10 +34,12 @@ static bool grant(struct app *app, struct queue_wish *wish)
     char error[512] = "";
     enum queue_result result = QUEUE_OK;
     bool is_new = !queues_find(app->queues, wish->name);
-    if (is_new)
+    if (is_new && wish->mark)
+        result = QUEUE_CONFLICT;
+    else if (is_new)
         queues_get(app->queues, wish->name, app_now(), &result, error, sizeof error);
     wish->told(wish, result, error);
-    return is_new && result != QUEUE_TOO_MANY_QUEUES;
+    return is_new && result != QUEUE_TOO_MANY_QUEUES && result != QUEUE_CONFLICT;
 }
 
 /* Posted while there is a line. */

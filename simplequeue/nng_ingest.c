@@ -291,10 +291,11 @@ static void room_told(struct room_ask *ask, enum queue_result result);
 
 static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error);
 
-static void wait_for_queue(struct batch *b, const char *name)
+static void wait_for_queue(struct batch *b, const char *name, uint64_t mark)
 {
     b->wish.told = queue_told;
     b->wish.arg = b;
+    b->wish.mark = mark;
     snprintf(b->wish.name, sizeof b->wish.name, "%s", name);
     new_queues_ask(b->in->app, &b->wish);
 }
@@ -304,9 +305,9 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     struct app *app = b->in->app;
     enum queue_result r;
     uint64_t mark = 0;
-    b->q = new_queues_find(app, name, &r);
+    b->q = new_queues_find(app, name, what->mark, &r);
     if (!b->q && r == QUEUE_OK) {
-        wait_for_queue(b, name);
+        wait_for_queue(b, name, what->mark);
         return;
     }
     b->ask = (struct room_ask){.told = room_told, .arg = b};

@@ -67,6 +67,8 @@ class Everywhere:
         self.assertEqual(r.ask(first)["ids"], "1-2")
         again = r.ask(first)
         self.assertEqual((again["status"], again["duplicate"], "ids" in again), (200, True, False))
+        self.assertEqual(self.refused(r.ask(b"queue=mk&producer=p&mark=6&next=7\nc"), 409, "mark-conflict")["mark"], "0")
+        self.assertNotIn("mk", q.stats()["queues"], "a put that is refused makes no queue")
         self.assertEqual(self.refused(r.ask(b"producer=p&mark=6&next=7\nc"), 409, "mark-conflict")["mark"], "5")
         self.assertEqual(r.ask(b"producer=p&mark=5&next=6")["status"], 200)
         self.assertEqual(q.post("/put?producer=p&mark=6&next=7", b"c").status, 200, "the same marks as HTTP's")
