@@ -81,6 +81,14 @@ class BitlyTest(QueueTest):
         self.assertEqual(self.fetch(q, "/mget", {"items": 3, "separator": "--"}), b"b||c--d--")
         self.assertEqual(self.fetch(q, "/mget", {"items": 3}), b"")
 
+    def test_what_is_refused_that_bitlys_took(self):
+        q = self.original()
+        for target in ("/put?data=%zz", "/stats?format=xml", "/mget?items=3x"):
+            self.expect(q.get(target), 400)
+        self.expect(q.get("/put?data=" + "x" * (47 << 10)), 200)
+        self.expect(q.get("/put?data=" + "x" * (48 << 10)), 414)
+        self.assertEqual(self.run_program("simplequeue", "--port=0", "--mget_item_sep=").returncode, 64)
+
     def test_any_bytes_but_none(self):
         """Its bodies ended at the first NUL."""
         q = self.original("--max-message", "100")
