@@ -16,10 +16,12 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t aside_until;   /* as its backoff says; 0: it is up */
-    usec_t wait;          /* what that added to the time it failed */
-    usec_t spared_until;  /* while another is up */
-    usec_t watched_until; /* what that was before an answered probe cut it short */
+    usec_t aside_until;  /* as its backoff says; 0: it is up */
+    usec_t wait;         /* what that added to the time it failed */
+    usec_t spared_until; /* while another is up */
+    usec_t
+        watched_until; /* what that was, when last a request was not answered in time, before an answered probe cut it short */
+    usec_t failed_at; /* last: what was begun before and stalls too is of the same stall */
     size_t under_way;
     bool silent; /* what set it aside was a request that it did not answer in time */
     bool
@@ -328,13 +330,16 @@ static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_
     if (!h->aside_until && --p->n_up == 0)
         p->fell = now;
     h->silent = silent;
-    h->stalls = silent && (h->probed == PROBE_ANSWERED || began < h->watched_until);
+    if (silent && began >= h->failed_at)
+        h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
+    h->failed_at = now;
     h->probed = NOT_PROBED;
     h->wait = asked_for > wait ? asked_for : wait;
     h->aside_until = now + h->wait;
     h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
                                                                             : HTTP_POOL_SPARED_MAX);
-    h->watched_until = silent ? h->spared_until : 0;
+    if (silent)
+        h->watched_until = h->spared_until;
     if (h->faults)
         stats_add(h->faults, 1);
 }

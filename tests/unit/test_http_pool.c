@@ -59,19 +59,24 @@ static void answer(struct http_request *req, void *ctx)
 static const struct http_route routes[] = {
     {.path = "/", .methods = HTTP_GET_, .handler = answer, .flags = HTTP_ROUTE_PREFIX}, {0}};
 
-static void open_pool(struct world *w, usec_t timeout)
+static void open_pool_of(struct world *w, usec_t timeout, int max_connections)
 {
     char urls[256], error[200];
     snprintf(urls, sizeof urls, "%s, %s %s", w->servers[0].url, w->servers[1].url, w->servers[2].url);
     struct http_pool_config config = {.base = w->base,
         .urls = urls,
-        .max_connections = 1,
+        .max_connections = max_connections,
         .timeout = timeout,
         .backoff_min = 20 * USEC_PER_MSEC,
         .backoff_max = 160 * USEC_PER_MSEC};
     w->pool = http_pool_new(&config, error, sizeof error);
     assert_non_null(w->pool);
     http_pool_register_stats(w->pool, w->stats);
+}
+
+static void open_pool(struct world *w, usec_t timeout)
+{
+    open_pool_of(w, timeout, 1);
 }
 
 static int set_up(void **state)
@@ -431,6 +436,42 @@ static void one_that_stalls_again_and_again_is_spared(void **state)
 }
 
 /* However long they take to fail: on the test's clock none of it passes. */
+/* Each 503 at once is no reason to forget the stall before it. */
+static void one_that_stalls_and_refuses_in_turns_is_spared(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
+        bool refuses = w->servers[2].asked % 2;
+        w->servers[2].answer = refuses ? 503 : 0;
+        w->servers[2].takes = refuses ? 0 : 10 * USEC_PER_SEC;
+        assert_true(ask(w));
+    }
+    assert_in_range(w->timeouts, 5, 25);
+}
+
+/* The second was begun before anybody knew. */
+static void requests_that_stall_together_are_one_stall(void **state)
+{
+    struct world *w = *state;
+    struct http_call_spec spec = {.method = "GET", .arg = w, .on_done = on_done};
+    http_pool_free(&w->pool);
+    open_pool_of(w, NO_ANSWER, 4);
+    w->servers[2].answer = 0;
+    w->servers[2].takes = 5 * USEC_PER_SEC;
+    for (int i = 0; i < 6; i++)
+        http_pool_request(http_pool_next(w->pool), &spec);
+    while (w->done < 6)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    assert_int_equal(w->timeouts, 2);
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+    for (usec_t end = now + 5 * USEC_PER_SEC; now < end && number_of_third(w, "up") == 0;
+         now += USEC_PER_MSEC)
+        assert_true(ask(w));
+    assert_true(number_of_third(w, "up") == 1);
+}
+
 static void probes_wait_for_the_backoff(void **state)
 {
     struct world *w = *state;
@@ -622,6 +663,8 @@ int main(void)
             one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_stalled_once_has_its_share_soon, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_stalls_again_and_again_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalls_and_refuses_in_turns_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_stall_together_are_one_stall, set_up, tear_down),
         cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
