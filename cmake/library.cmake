@@ -12,9 +12,10 @@ set(parts queuereader reader_plan stream_client millrace_records millrace_daemon
 set(archives ${parts})
 list(TRANSFORM archives REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 # Groups of sections (C++'s inline functions) become plain ones: shared with a program's own they could not be hidden.
+find_program(MILLRACE_LD NAMES ld.bfd ld REQUIRED) # LLVM's, which clang comes with, knows no --force-group-allocation
 add_custom_command(OUTPUT ${MILLRACE_ARCHIVE} DEPENDS ${parts}
   COMMAND ${CMAKE_COMMAND} -E rm -f ${MILLRACE_ARCHIVE}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${whole}
+  COMMAND ${MILLRACE_LD} -r --force-group-allocation -o ${whole}
     -u queuereader_new -u stream_client_new -u random_id --start-group ${archives} --end-group
   COMMAND ${CMAKE_OBJCOPY} --wildcard ${MILLRACE_NAMES} ${whole}
   COMMAND ${CMAKE_AR} rcs ${MILLRACE_ARCHIVE} ${whole} VERBATIM)
