@@ -225,9 +225,10 @@ class Faults(Exec):
     def test_a_stop_gives_back_what_was_not_begun(self):
         """At once, while it waits for the run, whose messages stay leased."""
         self.put(10)
-        script = self.script("until [ -e %s ]; do sleep 0.05; done; cat >> %s" % (self.path("enough"), self.out))
+        script = self.script("echo >> %s; until [ -e %s ]; do sleep 0.05; done; cat >> %s"
+                             % (self.path("begun"), self.path("enough"), self.out))
         daemon = self.exec("--batch=2", "--", script, ready=False)
-        wait_until(lambda: self.numbers()["leased"] == 10, "it to run")
+        wait_until(lambda: self.read("begun"), "it to run")
         daemon.process.send_signal(signal.SIGTERM)
         wait_until(lambda: self.numbers()["ready"] == 8, self.numbers)
         self.assertEqual(self.numbers()["leased"], 2)
