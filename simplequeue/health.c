@@ -2,6 +2,13 @@
 
 #include "app.h"
 #include "log.h"
+#include "waiting.h"
+
+/* They ask again, and are told. */
+static void answer_waiters(void *arg)
+{
+    waiting_drain(arg);
+}
 
 /* With failed storage the daemon is not ready any more: who reserved would do work whose acknowledgement cannot be kept. */
 static void watch_storage(struct app *app, const struct named_queue *q)
@@ -12,6 +19,7 @@ static void watch_storage(struct app *app, const struct named_queue *q)
     app->storage_failed = true;
     log_error("storage failed: nothing is written any more", LOG_S("reason", why));
     daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+    daemon_post(app->daemon, answer_waiters, app);
 }
 
 /* Puts are refused, and taken again, without anybody's doing: the log says from when to when. */

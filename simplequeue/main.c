@@ -104,7 +104,8 @@ static void recover_next(void *arg)
             daemon_begin_stop(w->app.daemon);
             break;
         }
-        daemon_set_ready(w->app.daemon);
+        if (!w->app.storage_failed) /* opening a queue writes */
+            daemon_set_ready(w->app.daemon);
         if (queues_journals(w->app.queues))
             w->scrubber = scrubber_start(w->app.daemon, queues_journals(w->app.queues));
         nng_ingest_start(w->ingest);

@@ -305,6 +305,10 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     struct app *app = b->in->app;
     enum queue_result r;
     uint64_t mark = 0;
+    if (app->storage_failed) { /* as by HTTP, which is not ready then */
+        refuse(b, QUEUE_CLOSED, 0);
+        return;
+    }
     b->q = new_queues_find(app, name, what->mark, &r);
     if (!b->q && r == QUEUE_OK) {
         wait_for_queue(b, name, what->mark);

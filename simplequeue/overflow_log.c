@@ -5,11 +5,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define DEVICE_PATIENCE 1000 /* milliseconds */
 
 struct batch {
     struct batch *next;
@@ -87,7 +90,8 @@ static bool may_be_log(const struct stat *st)
 /* The file, to be written from st->st_size on; its name is safe. -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
-    int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
+    int fd =
+        io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* of a device: a file never waits */
     bool made = fd < 0 && errno == ENOENT;
     if (made)
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
@@ -125,12 +129,18 @@ static void end_torn_line(int fd, off_t size, struct buf *text)
     *text = ended;
 }
 
+/* Whether it takes something again, soon: a terminal whose output is stopped may never. */
+static bool comes_to_take(int fd)
+{
+    return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_PATIENCE) > 0;
+}
+
 /* It has no offsets, nothing to sync, and takes nothing back. */
 static bool write_to_device(int fd, struct batch *b)
 {
     for (size_t at = 0; at < b->text.len;) {
         ssize_t n = write(fd, b->text.ptr + at, b->text.len - at);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && (errno == EINTR || comes_to_take(fd)))
             continue;
         if (n <= 0) {
             set_error(b, n < 0 ? errno : ENOSPC);
