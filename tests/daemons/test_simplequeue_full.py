@@ -273,6 +273,16 @@ class MemoryTest(Full, InMemory, QueueTest):
             shown += os.read(mine, 100)
         self.assertEqual(shown.replace(b"\r", b""), b"a\na\nb\nb\nc\nc\n")
 
+    def test_a_terminal_that_takes_nothing_does_not_hold_up_a_stop(self):
+        mine, theirs = pty.openpty()  # nobody reads it
+        self.addCleanup(os.close, mine)
+        self.addCleanup(os.close, theirs)
+        q = self.queue("--overflow-log=" + os.ttyname(theirs), "--max-depth=1")
+        replies = [q.post("/put", b"x" * 3000 + b"\n" * 1000) for _ in range(20)]
+        self.assertEqual(replies[-1].status, 503, "the terminal has room for few of them")
+        q.process.send_signal(signal.SIGTERM)
+        q.process.wait(harness.PATIENCE)
+
     def test_a_stop_writes_what_memory_holds(self):
         q = self.overflowing()
         q.post("/mput", b"1\n2\n3\n4\n5")
