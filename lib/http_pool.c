@@ -19,13 +19,13 @@ struct http_pool_host {
     usec_t aside_until;  /* as its backoff says; 0: it is up */
     usec_t wait;         /* what that added to the time it failed */
     usec_t spared_until; /* while another is up */
-    usec_t
-        watched_until; /* what that was, when last a request was not answered in time, before an answered probe cut it short */
+    /* What that was when last a request was not answered in time, before an answered probe cut it short. */
+    usec_t watched_until;
     usec_t failed_at; /* last: what was begun before and stalls too is of the same stall */
     size_t under_way;
     bool silent; /* what set it aside was a request that it did not answer in time */
     bool
-        stalls; /* it did so again soon after it had been thought well: what it answers to probes says nothing of requests */
+        stalls; /* so it was again soon after it was thought well: its answers to probes say nothing of requests */
     enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* since then, the last time */
     struct http_call *probe;                                  /* NULL: none is under way */
     struct stats_counter *requests, *faults, *probes;         /* NULL without stats */

@@ -421,32 +421,32 @@ static void one_that_stalled_once_has_its_share_soon(void **state)
     assert_int_equal(w->servers[2].asked, before + 3);
 }
 
+/* Every other time it answers so. */
+static void stall_in_turns(struct world *w, int answer)
+{
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
+        bool stalls = w->servers[2].asked % 2 == 0;
+        w->servers[2].answer = stalls ? 0 : answer;
+        w->servers[2].takes = stalls ? 10 * USEC_PER_SEC : 0;
+        assert_true(ask(w));
+    }
+}
+
 /* Every other request: a probe ends the sparing once in the time for which it was to be spared. */
 static void one_that_stalls_again_and_again_is_spared(void **state)
 {
     struct world *w = *state;
     stall_once(w);
-    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
-        bool well = w->servers[2].asked % 2;
-        w->servers[2].answer = well ? 200 : 0;
-        w->servers[2].takes = well ? 0 : 10 * USEC_PER_SEC;
-        assert_true(ask(w));
-    }
+    stall_in_turns(w, 200);
     assert_in_range(w->timeouts, 14, 20);
 }
 
-/* However long they take to fail: on the test's clock none of it passes. */
-/* Each 503 at once is no reason to forget the stall before it. */
+/* A 503 at once is no reason to forget the stall before it. */
 static void one_that_stalls_and_refuses_in_turns_is_spared(void **state)
 {
     struct world *w = *state;
     stall_once(w);
-    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
-        bool refuses = w->servers[2].asked % 2;
-        w->servers[2].answer = refuses ? 503 : 0;
-        w->servers[2].takes = refuses ? 0 : 10 * USEC_PER_SEC;
-        assert_true(ask(w));
-    }
+    stall_in_turns(w, 503);
     assert_in_range(w->timeouts, 5, 25);
 }
 
@@ -472,6 +472,7 @@ static void requests_that_stall_together_are_one_stall(void **state)
     assert_true(number_of_third(w, "up") == 1);
 }
 
+/* However long they take to fail: on the test's clock none of it passes. */
 static void probes_wait_for_the_backoff(void **state)
 {
     struct world *w = *state;
