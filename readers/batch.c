@@ -58,7 +58,8 @@ void batch_free(struct batch *b)
 size_t batch_unsettled(const struct batch *b)
 {
     size_t i = 0;
-    while (i < b->n && (b->messages[i].state == MESSAGE_DONE || b->messages[i].state == MESSAGE_BURIED))
+    while (i < b->n && (b->messages[i].state == MESSAGE_DONE || b->messages[i].state == MESSAGE_TAKEN ||
+                           b->messages[i].state == MESSAGE_BURIED))
         i++;
     return i;
 }
@@ -93,4 +94,12 @@ bool batch_append_done(const struct batch *b, struct buf *out)
         }
     }
     return any;
+}
+
+void batch_take_done(struct batch *b, struct buf *out)
+{
+    batch_append_done(b, out);
+    for (size_t i = 0; i < b->n; i++)
+        if (b->messages[i].state == MESSAGE_DONE)
+            b->messages[i].state = MESSAGE_TAKEN;
 }

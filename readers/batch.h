@@ -10,6 +10,7 @@
 enum message_state {
     MESSAGE_WAITING,
     MESSAGE_DONE,   /* delivered, now or earlier: to be acknowledged */
+    MESSAGE_TAKEN,  /* it was done, and batch_take_done has listed it */
     MESSAGE_POISON, /* can never be delivered: to be buried */
     MESSAGE_BURIED,
     MESSAGE_GIVEN_BACK, /* not begun when the reader was stopped */
@@ -41,5 +42,6 @@ size_t batch_unsettled(const struct batch *b);
 void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* cut at MESSAGE_REASON_MAX */
 /* Appends `LEASE:A-B,C` of what is DONE. Nothing, and false, when nothing is. */
 bool batch_append_done(const struct batch *b, struct buf *out);
+void batch_take_done(struct batch *b, struct buf *out); /* likewise; they are not listed again */
 
 #endif

@@ -14,6 +14,7 @@
 #define QUEUEREADER_MAGIC 0x51524452
 #define DEFAULT_WAIT (20 * USEC_PER_SEC)
 #define DEFAULT_TIMEOUT (10 * USEC_PER_SEC)
+#define DEFAULT_DRAIN (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
 #define MAX_IDS_IN_TARGET 4000 /* bytes; longer lists of ids go in the body */
@@ -25,6 +26,8 @@ struct queuereader {
     struct plan *plan;
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none under way */
+    bool carries_acks;      /* the call, or the last one */
+    bool acks_doubtful;     /* plan_acks were sent before, and the queue may have taken them */
     bool with_destination;  /* asked, or a run is there */
     size_t run_length;      /* of that run */
     size_t burying;         /* of plan_batch, while the queue is told to */
@@ -120,6 +123,9 @@ static bool queue_replied(
 {
     assert(qr->magic == QUEUEREADER_MAGIC);
     qr->call = NULL;
+    bool answered_well = result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 409);
+    if (qr->carries_acks && !answered_well && result != HTTP_CLIENT_REFUSED)
+        qr->acks_doubtful = true;
     if (result == HTTP_CLIENT_CANCELLED) { /* by stop or free */
         plan_cancelled(qr->plan, PLAN_QUEUE);
         return false;
@@ -129,7 +135,7 @@ static bool queue_replied(
         queue_faulted(qr, http_client_strerror(result));
         return false;
     }
-    if (reply->status == 200 || reply->status == 409)
+    if (answered_well)
         return true;
     char why[128];
     struct bytes code = queuereader_reply_member(reply->body, "code");
@@ -163,6 +169,23 @@ static void released(enum http_client_result result, const struct http_reply_vie
     plan_released(qr->plan, id, next_id, epoch);
 }
 
+/* Of "LEASE:IDS". */
+static struct bytes ids_of(struct bytes acks)
+{
+    const char *colon = memchr(acks.ptr, ':', acks.len);
+    return bytes_of(colon + 1, acks.len - (size_t)(colon + 1 - acks.ptr));
+}
+
+/* plan_acks, which the call carried, are taken, or their lease is lost. */
+static void acks_are_through(struct queuereader *qr, bool lost)
+{
+    bool tell = lost && qr->carries_acks && !qr->acks_doubtful && !qr->config.destination.ask;
+    if (tell && qr->config.on_ack_lost)
+        qr->config.on_ack_lost(ids_of(plan_acks(qr->plan)), qr->config.arg);
+    if (qr->carries_acks)
+        qr->acks_doubtful = false;
+}
+
 static void reserved_messages(struct queuereader *qr, const struct http_reply_view *reply)
 {
     uint64_t lease = 0;
@@ -175,6 +198,7 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
     }
     answered(qr, PLAN_QUEUE);
     qr->numbers.reserved += batch.n;
+    acks_are_through(qr, false);
     plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
 
@@ -200,6 +224,7 @@ static void not_reserved(struct queuereader *qr, const struct http_reply_view *r
 {
     struct bytes code = queuereader_reply_member(reply->body, "code");
     if (bytes_equal_str(code, "lease-lost")) {
+        acks_are_through(qr, true);
         plan_lease_lost(qr->plan);
     } else if (bytes_equal_str(code, "stale-epoch")) {
         superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
@@ -281,9 +306,11 @@ static void acknowledged(enum http_client_result result, const struct http_reply
     if (is_refusal(result, reply)) {
         qr->call = NULL;
         qr->numbers.acks_refused++;
+        qr->acks_doubtful = false;
         plan_acknowledged(qr->plan);
         advance_at(qr, 0);
     } else if (queue_replied(qr, result, reply)) {
+        acks_are_through(qr, reply->status == 409);
         plan_acknowledged(qr->plan);
     }
 }
@@ -294,6 +321,7 @@ static void call_queue(struct queuereader *qr, const char *method, struct buf *t
     usec_t timeout, reply_fn *done)
 {
     buf_append_char(target, '\0');
+    qr->carries_acks = done == acknowledged || (done == reserved && plan_acks(qr->plan).len > 0);
     struct http_call_spec spec = {
         .method = method,
         .target = target->ptr,
@@ -357,16 +385,13 @@ static void bury(struct queuereader *qr, const struct plan_step *step)
     call_queue(qr, "POST", &target, BYTES_NONE, 0, buried);
 }
 
-/* plan_acks is `LEASE:RANGES`. */
 static void acknowledge(struct queuereader *qr, const struct plan_step *step)
 {
     (void)step;
-    struct bytes acks = plan_acks(qr->plan);
-    const char *colon = memchr(acks.ptr, ':', acks.len);
-    struct bytes lease = bytes_of(acks.ptr, (size_t)(colon - acks.ptr));
-    struct bytes ids = bytes_of(colon + 1, acks.len - lease.len - 1), body = BYTES_NONE;
+    struct bytes acks = plan_acks(qr->plan), ids = ids_of(acks), body = BYTES_NONE;
+    int lease = (int)(ids.ptr - 1 - acks.ptr);
     struct buf target = {0};
-    buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, (int)lease.len, lease.ptr);
+    buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, lease, acks.ptr);
     if (ids.len > MAX_IDS_IN_TARGET)
         body = ids;
     else
@@ -572,6 +597,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     qr->client = client;
     qr->config.wait = config->wait ? config->wait : DEFAULT_WAIT;
     qr->config.timeout = client_config.timeout;
+    qr->config.drain = config->drain ? config->drain : DEFAULT_DRAIN;
     qr->config.backoff_min = config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN;
     qr->config.backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
     qr->queue = encoded(config->queue);
@@ -601,13 +627,18 @@ void queuereader_free(struct queuereader **qr)
 /* A long poll is not waited for. What it may have leased meanwhile goes back with the release that follows. */
 void queuereader_stop(struct queuereader *qr)
 {
-    if (qr->stopping)
-        return;
-    qr->stopping = true;
-    if (qr->call)
+    usec_t now = clock_monotonic();
+    if (!qr->stopping && qr->call)
         http_call_cancel(qr->call);
-    plan_stop(qr->plan);
+    plan_stop(qr->plan, qr->stopping ? now : now + qr->config.drain);
+    qr->stopping = true;
     advance_at(qr, 0);
+}
+
+void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids)
+{
+    if (!qr->config.destination.ask)
+        plan_unacknowledged(qr->plan, ids);
 }
 
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)

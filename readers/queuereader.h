@@ -48,8 +48,10 @@
  *    rate * t + rate / 10 + 1. What late timers and answers left unused is made up for within that bound, never what was left
  *    unused for longer (pace.h); a run is at most rate / 20 + 1.
  * 5. The loop thread only. Nothing blocks.
- * 6. queuereader_stop lets the run that is with the destination be answered (without marks it gives back at once what is not in it),
- *    acknowledges, releases, and calls on_stopped; so does finding that going on would lose or repeat messages.
+ * 6. queuereader_stop acknowledges what was delivered, lets the run that is with the destination be answered (without marks it gives
+ *    back at once what is not in it), acknowledges that, releases, and calls on_stopped. Without marks an acknowledgement that the queue
+ *    does not take is tried again for `drain`, for without it messages that were delivered come again. on_stopped is also called
+ *    when going on would lose or repeat messages.
  */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
@@ -100,11 +102,16 @@ struct queuereader_config {
     usec_t wait;                            /* for messages, in one request; 0: 20 s */
     usec_t timeout;                         /* for the queue's answers, beside that wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
+    usec_t
+        drain; /* from queuereader_stop on, tries to acknowledge; the last request may outlast it. 0: 10 s */
     struct queuereader_destination destination;
     void (*on_stopped)(enum queuereader_end end, void *arg); /* may be NULL */
     /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
     void (*on_buried)(const struct message *m, void *arg); /* it is, for its reason; may be NULL */
+    /* Without marks: what was delivered comes again, for its lease was lost before it was acknowledged. Not said where an earlier
+     * request may have done that. ids: "A-B,C", borrowed; may be NULL. */
+    void (*on_ack_lost)(struct bytes ids, void *arg);
     void *arg;
 };
 
@@ -112,7 +119,10 @@ struct queuereader_config {
 struct queuereader *queuereader_new(const struct queuereader_config *config);
 /* At once. A run with the destination must not be answered any more. */
 void queuereader_free(struct queuereader **qr);
+/* Again: what is to be acknowledged is tried once more, at once, and then given up. */
 void queuereader_stop(struct queuereader *qr);
+/* The ids "A-B,C" of what was delivered and not acknowledged: at the end they come again. Nothing with marks, which tell. */
+void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark);
 void queuereader_delivered(struct queuereader *qr);

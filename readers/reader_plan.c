@@ -32,12 +32,13 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
+    usec_t give_up;      /* of what is to be acknowledged, when stopping */
     bool over;           /* the work is to be left as soon as both lanes are free */
     enum plan_phase end; /* where to then, when nothing is to be acknowledged */
     bool busy[PLAN_LANES];
-    bool acks_ride; /* on the reserve that is under way */
-    bool no_rides;  /* until the next release: the queue refuses reserves that carry some */
-    bool failed;    /* since the last release: a request to the queue, or a lease */
+    bool acks_ride;  /* on the reserve that is under way */
+    bool no_rides;   /* until the next release: the queue refuses reserves that carry some */
+    bool lease_lost; /* since the last release */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
@@ -294,18 +295,24 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* While a stop waits for the destination: it gets no more than it has, so that is all that has to be kept. With marks nothing is moved
- * that a delivery may hold (rule 5): the release gives it back. */
-static struct plan_step draining_queue_step(const struct plan *p, usec_t now)
+/* The work is to be left, and the destination still has a run: its lease is kept. In a stop, which may last, what was taken before is
+ * acknowledged now, lest it be done again when the wait is cut short, and what is behind the run is given back (with marks by the
+ * release: nothing is moved that a delivery may hold, rule 5). */
+static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
-    bool waits = p->stopping && p->busy[PLAN_DESTINATION] && p->phase == PHASE_WORK;
-    if (!waits || p->failed)
+    if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
         return (struct plan_step){.action = PLAN_WAIT};
-    struct plan_step nack = nack_step(p);
-    return nack.action == PLAN_NACK ? nack : touch_step(p, now);
+    if (p->stopping && !p->acks[0].len)
+        batch_take_done(front(p), &p->acks[0]);
+    if (p->stopping && p->acks[0].len)
+        return (struct plan_step){.action = PLAN_ACK};
+    if (p->lease_lost)
+        return (struct plan_step){.action = PLAN_WAIT};
+    struct plan_step touch = touch_step(p, now), nack = nack_step(p);
+    return p->stopping && touch.action != PLAN_TOUCH && nack.action == PLAN_NACK ? nack : touch;
 }
 
-static struct plan_step queue_step(const struct plan *p, usec_t now)
+static struct plan_step queue_step(struct plan *p, usec_t now)
 {
     static const enum plan_action actions[] = {
         [PHASE_ACK] = PLAN_ACK,
@@ -319,7 +326,7 @@ static struct plan_step queue_step(const struct plan *p, usec_t now)
         [PHASE_MARKS_USED_UP] = PLAN_MARKS_USED_UP,
     };
     if (p->over)
-        return draining_queue_step(p, now);
+        return leaving_queue_step(p, now);
     if (p->phase == PHASE_WORK)
         return work_queue_step(p, now);
     return (struct plan_step){.action = actions[p->phase]};
@@ -336,6 +343,12 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
         pace_spend(&p->pace, step->count, now);
 }
 
+/* A stop is not held up by pauses but those of what it tries again. */
+static bool heeds_pause(const struct plan *p, enum plan_lane lane, enum plan_action action)
+{
+    return !p->stopping || (lane == PLAN_QUEUE && action != PLAN_RELEASE);
+}
+
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
 {
     assert(!p->busy[lane]);
@@ -343,7 +356,7 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     struct plan_step step = lane == PLAN_QUEUE ? queue_step(p, now) : destination_step(p, now);
     if (step.action >= PLAN_WAIT)
         return step;
-    if (p->pause[lane] > now && !p->stopping)
+    if (p->pause[lane] > now && heeds_pause(p, lane, step.action))
         return (struct plan_step){.action = PLAN_PAUSE, .until = p->pause[lane]};
     occupy(p, lane, &step, now);
     return step;
@@ -374,7 +387,7 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->next_id = next_id;
     p->epoch = epoch;
     p->fresh = true;
-    p->dry = p->unresolved = p->no_rides = p->failed = false;
+    p->dry = p->unresolved = p->no_rides = p->lease_lost = false;
     p->works_since = 0;
     if (p->stopping)
         p->phase = PHASE_STOPPED;
@@ -580,7 +593,7 @@ void plan_lease_lost(struct plan *p)
     went_well(p, PLAN_QUEUE, action);
     if (action == PLAN_RESERVE && p->acks_ride)
         acks_went(p);
-    p->over = p->failed = true;
+    p->over = p->lease_lost = true;
 }
 
 bool plan_ride_refused(struct plan *p)
@@ -605,10 +618,10 @@ static void destination_faulted(struct plan *p)
     }
 }
 
-static void queue_faulted(struct plan *p)
+static void queue_faulted(struct plan *p, usec_t now)
 {
-    p->failed = true;
-    if (p->stopping)
+    bool acks_can_wait = !p->config.marks && now < p->give_up;
+    if (p->stopping && (p->phase == PHASE_RELEASE || (p->phase == PHASE_ACK && !acks_can_wait)))
         p->end = PHASE_STOPPED;
     if (p->stopping || is_at_work(p))
         p->over = true;
@@ -621,7 +634,7 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
     if (lane == PLAN_DESTINATION)
         destination_faulted(p);
     else
-        queue_faulted(p);
+        queue_faulted(p, now);
 }
 
 void plan_cancelled(struct plan *p, enum plan_lane lane)
@@ -629,9 +642,32 @@ void plan_cancelled(struct plan *p, enum plan_lane lane)
     told(p, lane, p->doing[lane].action);
 }
 
-void plan_stop(struct plan *p)
+void plan_stop(struct plan *p, usec_t give_up)
 {
     p->stopping = true;
+    p->give_up = give_up;
+    p->pause[PLAN_QUEUE] = 0;
+}
+
+/* "LEASE:IDS" */
+static void append_ids(struct bytes done, struct buf *ids)
+{
+    const char *colon = done.len ? memchr(done.ptr, ':', done.len) : NULL;
+    if (!colon)
+        return;
+    if (ids->len)
+        buf_append_char(ids, ',');
+    buf_append(ids, colon + 1, done.len - (size_t)(colon + 1 - done.ptr));
+}
+
+void plan_unacknowledged(const struct plan *p, struct buf *ids)
+{
+    struct buf done = {0};
+    batch_append_done(&p->leased[0].batch, &done);
+    for (size_t i = 0; i < MAX_ACKS; i++)
+        append_ids(buf_bytes(&p->acks[i]), ids);
+    append_ids(buf_bytes(&done), ids);
+    buf_free(&done);
 }
 
 const struct batch *plan_batch(const struct plan *p)

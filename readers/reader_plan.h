@@ -132,9 +132,13 @@ void plan_lease_lost(struct plan *p); /* said to BURY, TOUCH, NACK, or to the ac
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
 /* What plan_next said was given up by plan_stop's caller: a long poll. */
 void plan_cancelled(struct plan *p, enum plan_lane lane);
-/* Finish: acknowledge what is delivered, release the rest; without marks what the destination has not got is given back while it
- * still works on the last. A fault from here on ends it. */
-void plan_stop(struct plan *p);
+/* Finish: acknowledge what is delivered, wait for what the destination has, acknowledge that, release the rest. Meanwhile that lease
+ * is extended, and without marks what the destination has not got is given back. What the queue does not answer well of this is tried
+ * again as long as the destination works; then acknowledgements until `give_up` (with marks not: rule 9), the release once. Again,
+ * with an earlier `give_up`: the next try is made at once. */
+void plan_stop(struct plan *p, usec_t give_up);
+/* The ids "A-B,C" of what was delivered and is not acknowledged. Nothing when there is none. */
+void plan_unacknowledged(const struct plan *p, struct buf *ids);
 
 const struct batch *plan_batch(const struct plan *p); /* the one that is delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */

@@ -72,6 +72,8 @@ static void acks_are_ranges(void **state)
     batch_free(&b);
 }
 
+#define LATER (100 * USEC_PER_SEC) /* until when a stop tries to acknowledge */
+
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
 {
     return plan_next(p, lane, now);
@@ -563,7 +565,7 @@ static void stopping_acknowledges_and_releases(void **state)
     reserve(p, "1 1 1\na\n2 1 3\nb\nc\n");
     reserve(p, "");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p);
+    plan_stop(p, LATER);
     expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* until the lease is to be extended */
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
@@ -581,7 +583,7 @@ static void stopping_fences_what_was_left_without_an_answer(void **state)
     struct plan *p = begun(&usual, 1, 0);
     reserve(p, "1 1 1\na\n");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p);
+    plan_stop(p, LATER);
     fails(p, PLAN_DESTINATION, 0);
     expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
@@ -615,7 +617,7 @@ static struct plan *stopped_in_a_run(void)
     assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
     plan_reserved(p, BYTES_LITERAL("q"), &second, 0);
     expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    plan_stop(p);
+    plan_stop(p, LATER);
     expect_nack(p, 1, 2, 3);
     return p;
 }
@@ -640,8 +642,7 @@ static void stopping_gives_back_what_was_not_begun(void **state)
     plan_free(&p);
 }
 
-/* Once: the queue may be gone, or somebody else's. */
-static void what_cannot_be_given_back_is_left(void **state)
+static void a_lease_lost_in_a_stop_is_left(void **state)
 {
     (void)state;
     struct plan *p = stopped_in_a_run();
@@ -650,11 +651,137 @@ static void what_cannot_be_given_back_is_left(void **state)
     plan_delivered(p);
     expect(p, PLAN_QUEUE, usual.lease, PLAN_ACK);
     plan_free(&p);
-    p = stopped_in_a_run();
+}
+
+/* The lane's next try, which is not before a pause. */
+static usec_t tried_again(struct plan *p, usec_t now, enum plan_action action)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, now);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    assert_in_range(s.until, now + 1, now + usual.backoff_max);
+    expect(p, PLAN_QUEUE, s.until, action);
+    return s.until;
+}
+
+/* Whatever fails meanwhile: a run that is done is acknowledged. */
+static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
     fails(p, PLAN_QUEUE, 0);
-    expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
+    tried_again(p, 0, PLAN_NACK);
+    plan_nacked(p);
+    expect_nack(p, 2, 4, 5);
+    plan_nacked(p);
+    usec_t now = usual.lease / 2;
+    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
     plan_delivered(p);
-    expect(p, PLAN_QUEUE, usual.lease, PLAN_STOPPED);
+    now = tried_again(p, now, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_ACK);
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+    fails(p, PLAN_QUEUE, now);
+    expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static void expect_unacknowledged(struct plan *p, const char *expected)
+{
+    struct buf ids = {0};
+    plan_unacknowledged(p, &ids);
+    assert_true(bytes_equal_str(buf_bytes(&ids), expected));
+    buf_free(&ids);
+}
+
+/* Of three messages of one lease the first is done, the second with the destination. */
+static void a_stop_acknowledges_at_once_what_is_done(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    config.max_items = 1;
+    struct plan *p = begun(&config, 6, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n");
+    reserve(p, "");
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_delivered(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    expect_unacknowledged(p, "1");
+    plan_stop(p, LATER);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_delivered(p); /* while that is on its way */
+    expect_unacknowledged(p, "1,2");
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    plan_acknowledged(p);
+    expect_unacknowledged(p, "2");
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:2"));
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+static void a_stop_gives_acks_up_in_the_end(void **state)
+{
+    (void)state;
+    for (int hurried = 0; hurried < 2; hurried++) {
+        struct plan *p = stopped_in_a_run();
+        plan_nacked(p);
+        expect_nack(p, 2, 4, 5);
+        plan_nacked(p);
+        plan_delivered(p);
+        expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+        fails(p, PLAN_QUEUE, 0);
+        expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+        if (hurried)
+            plan_stop(p, 0);
+        usec_t now = hurried ? 0 : LATER;
+        expect(p, PLAN_QUEUE, now, PLAN_ACK); /* once more */
+        fails(p, PLAN_QUEUE, now);
+        expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
+        expect_unacknowledged(p, "1");
+        plan_free(&p);
+    }
+}
+
+/* There the mark tells what is done: nobody has to wait for a queue that is gone. */
+static void with_marks_a_stop_tries_to_acknowledge_once(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p, LATER);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+/* The queue was away for a moment: a long run shall not lose its lease for that. */
+static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    struct plan *p = begun(&config, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    usec_t now = usual.lease / 2;
+    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_TOUCH);
+    plan_touched(p);
+    assert_int_equal(next(p, PLAN_QUEUE, now).until, now + usual.lease / 3);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, now, PLAN_ACK);
     plan_free(&p);
 }
 
@@ -709,7 +836,12 @@ int main(void)
         cmocka_unit_test(stopping_acknowledges_and_releases),
         cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
         cmocka_unit_test(stopping_gives_back_what_was_not_begun),
-        cmocka_unit_test(what_cannot_be_given_back_is_left),
+        cmocka_unit_test(a_lease_lost_in_a_stop_is_left),
+        cmocka_unit_test(a_stop_tries_again_what_the_queue_does_not_answer),
+        cmocka_unit_test(a_stop_acknowledges_at_once_what_is_done),
+        cmocka_unit_test(a_stop_gives_acks_up_in_the_end),
+        cmocka_unit_test(with_marks_a_stop_tries_to_acknowledge_once),
+        cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
         cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
