@@ -172,7 +172,7 @@ static void end_drain(struct daemon *d)
         return;
     }
     struct timeval limit = after_ms(DAEMON_LAST_WORD / USEC_PER_MSEC);
-    log_warn("what is in flight is cut short");
+    log_warn("the drain is cut short: what is in flight has 3 s to end");
     d->cut_short = true;
     d->status = EX_TEMPFAIL;
     event_add(d->drain_limit, &limit);

@@ -84,7 +84,7 @@ void daemon_drained(struct daemon *d);
  * failure that makes going on wrong. */
 void daemon_begin_stop(struct daemon *d);
 void daemon_fail(struct daemon *d, int status);
-/* For spec->stop, which found that something cannot be kept: the daemon ends with that status. */
+/* How the daemon ends: for spec->stop, which found that something cannot be kept, and for what ends in DAEMON_LAST_WORD after all. */
 void daemon_set_status(struct daemon *d, int status);
 
 /* From any thread: fn(arg) runs once in the loop, in the order of posting. Posts that have not run when the

@@ -171,7 +171,8 @@ static void drain(void *ctx)
 
 static bool cut_short(void *ctx)
 {
-    return command_cut_short(((struct executor *)ctx)->command);
+    struct executor *x = ctx;
+    return reader_program_cut_short(x->program, command_cut_short(x->command));
 }
 
 static void stop(void *ctx)

@@ -225,12 +225,13 @@ static void drain(void *ctx)
 static bool cut_short(void *ctx)
 {
     struct sender *s = ctx;
-    if (!s->call)
-        return false;
-    http_call_cancel(s->call);
-    queuereader_faulted(
-        reader_program_reader(s->program), "did not answer before the stop", QUEUEREADER_BACKOFF);
-    return true;
+    bool sending = s->call != NULL;
+    if (sending) {
+        http_call_cancel(s->call);
+        queuereader_faulted(
+            reader_program_reader(s->program), "did not answer before the stop", QUEUEREADER_BACKOFF);
+    }
+    return reader_program_cut_short(s->program, sending);
 }
 
 static void stop(void *ctx)

@@ -10,11 +10,13 @@
 /* Of them in a minute; the others as a number. */
 #define MAX_BURIALS_LOGGED 100
 #define MINUTE (60 * USEC_PER_SEC)
+#define MAX_IDS_LOGGED ((size_t)1000) /* bytes */
 
 struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
+    bool comes_again;                     /* something that was done or under way, because of the stop */
     usec_t minute;                        /* began then */
     uint64_t burials, burials_not_logged; /* in it */
 };
@@ -103,11 +105,38 @@ static void on_buried(const struct message *m, void *arg)
         p->burials_not_logged++;
 }
 
+static void tell_done_again(const struct reader_program *p, const char *why, struct bytes ids)
+{
+    log_warn("messages that are done come again", LOG_S("why", why),
+        LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
+        LOG_B("ids", bytes_of(ids.ptr, ids.len < MAX_IDS_LOGGED ? ids.len : MAX_IDS_LOGGED)));
+}
+
+static void on_ack_lost(struct bytes ids, void *arg)
+{
+    struct reader_program *p = arg;
+    tell_done_again(p, "their lease had ended before they were acknowledged", ids);
+    p->comes_again = p->comes_again || daemon_is_draining(p->daemon);
+}
+
+static void tell_unacknowledged(struct reader_program *p)
+{
+    struct buf ids = {0};
+    queuereader_unacknowledged(p->reader, &ids);
+    if (ids.len > 0) {
+        tell_done_again(p, "the queue has not taken their acknowledgement", buf_bytes(&ids));
+        p->comes_again = true;
+    }
+    buf_free(&ids);
+}
+
 static void on_stopped(enum queuereader_end end, void *arg)
 {
     struct reader_program *p = arg;
     p->stopped = true;
     if (end == QUEUEREADER_STOPPED) {
+        tell_unacknowledged(p);
+        daemon_set_status(p->daemon, p->comes_again ? EX_TEMPFAIL : EX_OK);
         daemon_drained(p->daemon);
         return;
     }
@@ -137,10 +166,12 @@ struct reader_program *reader_program_new(
         .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
+        .drain = options_int(o, "drain_timeout") * USEC_PER_MSEC,
         .destination = *destination,
         .on_stopped = on_stopped,
         .on_trouble = on_trouble,
         .on_buried = on_buried,
+        .on_ack_lost = on_ack_lost,
         .arg = p,
     };
     p->daemon = d;
@@ -164,10 +195,20 @@ void reader_program_drain(struct reader_program *p)
         queuereader_stop(p->reader);
 }
 
+bool reader_program_cut_short(struct reader_program *p, bool run)
+{
+    p->comes_again = p->comes_again || run;
+    if (!p->stopped)
+        queuereader_stop(p->reader);
+    return !p->stopped;
+}
+
 void reader_program_free(struct reader_program **p)
 {
     if (!*p)
         return;
+    if (!(*p)->stopped)
+        tell_unacknowledged(*p);
     tell_burials_not_logged(*p);
     stats_remove_gauges(daemon_stats((*p)->daemon), *p);
     queuereader_free(&(*p)->reader);

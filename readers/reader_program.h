@@ -42,11 +42,14 @@ struct reader_program;
 /* Of the settings above. 0, or -1 with the error filled. */
 int reader_program_check(struct options *o, struct config_error *error);
 
-/* Starts to read. NULL, with the error filled, when a file cannot be used. */
+/* Starts to read. What is acknowledged neither at the end of the drain nor behind it is logged, and exit status 75. NULL, with the error filled, when a file cannot be used. */
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
+/* The drain is over. `run`: the run under way was ended, its answer follows. True: there is something to tell the queue yet. When that
+ * it takes, and no run was ended, the exit status is 0. */
+bool reader_program_cut_short(struct reader_program *p, bool run);
 void reader_program_free(struct reader_program **p);
 
 #endif

@@ -1,6 +1,5 @@
 """queue_to_pubsub between a real queue and a real pubsub; crash/test_kill_relay.py and test_two_relays.py do it harm."""
 # full: MILLRACE_ROUNDS=60
-import http.server
 import os
 import shutil
 import socket
@@ -9,6 +8,7 @@ import time
 import unittest
 
 import harness
+from gateway import Gateway
 from harness import request, wait_until
 from relay_test import FENCES, RelayTest
 from sink import destination, most_tries
@@ -77,43 +77,16 @@ class Poison(RelayTest):
         self.assertLess(relay.stats()["deliveries_refused_total"], 30, "halving, not trying one by one")
 
 
-class RefusesAcks(http.server.BaseHTTPRequestHandler):
-    """The queue, but for a gateway that lets no acknowledgement through."""
-    protocol_version = "HTTP/1.1"
-
-    def pass_on(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        refused = self.path.startswith("/ack") or "ack=" in self.path
-        self.server.refused += refused
-        reply = harness.Reply(403, {}, b"no") if refused else request(
-            self.server.queue_url, self.command, self.path, body)
-        self.send_response(reply.status)
-        for name, value in reply.headers.items():
-            if name.startswith("X-Millrace"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-
-    do_GET = do_POST = pass_on
-
-    def log_message(self, *args):
-        pass
-
-
 class NoAcks(RelayTest):
     def test_a_queue_that_takes_no_acknowledgement_does_not_hold_the_relay_up(self):
         queue, _ = self.start_queue(), self.start_pubsub()
-        gateway = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RefusesAcks)
-        gateway.queue_url, gateway.refused, gateway.daemon_threads = self.queue_url, 0, True
-        threading.Thread(target=gateway.serve_forever, daemon=True).start()
-        self.addCleanup(gateway.server_close)
-        self.addCleanup(gateway.shutdown)
-        relay = self.relay("--queue-url=http://127.0.0.1:%d" % gateway.server_port, "--items=3", "--wait=200ms")
+        gateway = Gateway(self, self.queue_url)
+        gateway.behave = lambda target: 403 if target.startswith("/ack") or "ack=" in target else None
+        relay = self.relay("--queue-url=" + gateway.url, "--items=3", "--wait=200ms")
         for i in range(12):
             queue.post("/put", b"%d" % i)
         self.wait_stream(b"".join(b"%d\n" % i for i in range(12)))
-        self.assertGreater(gateway.refused, 1)
+        self.assertGreater(len(gateway.refused), 1)
         wait_until(lambda: relay.wait_listening().stats()["acks_refused_total"] > 0, "it to be counted")
         self.assertEqual(self.queue_numbers()["depth"], 12)
 

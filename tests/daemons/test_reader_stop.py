@@ -1,0 +1,164 @@
+"""How readers without marks stop: what is done is acknowledged, whatever the queue does meanwhile."""
+import os
+import signal
+
+import harness
+from gateway import Gateway
+from harness import MillraceTest, wait_until
+from sink import Sink
+
+
+class Stop(MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+        self.queue.post("/mput", b"\n".join(b"%d" % i for i in range(10)))
+        self.gateway = Gateway(self, self.queue.url)
+
+    def numbers(self):
+        return self.queue.stats()["queues"]["default"]
+
+    def read(self, name="out"):
+        return harness.read_file(self.path(name)) if os.path.exists(self.path(name)) else b""
+
+    def reader(self, *args, runs=1, queue_url=None):
+        """Of two messages a run; the run of that number waits for finish()."""
+        script = self.write("script", "#!/bin/sh\necho >> %s\n[ $(wc -l < %s) -lt %d ] || until [ -e %s ]; do sleep 0.02; done\ncat >> %s" % (
+            self.path("begun"), self.path("begun"), runs, self.path("enough"), self.path("out")))
+        os.chmod(script, 0o755)
+        reader = self.daemon("queue_exec", "--queue-url=" + (queue_url or self.gateway.url), "--backoff-min=10ms",
+                             "--backoff-max=100ms", "--batch=2", *args, "--", script, port=False)
+        wait_until(lambda: self.read("begun").count(b"\n") == runs, "the run to begin")
+        return reader
+
+    def begin_stop(self, reader):
+        reader.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: " stopping" in reader.log, "it to be told")
+
+    def finish(self):
+        self.write("enough", "")
+
+    def ended(self, reader, status, within=harness.PATIENCE):
+        self.assertEqual(reader.process.wait(within), status, reader.log)
+
+    def stop_refused(self, answer, times, *args):
+        """The run is done, and the queue does not take the acknowledgement, so often."""
+        reader = self.reader(*args)
+        self.gateway.refuse("/ack", answer)
+        self.begin_stop(reader)
+        self.finish()
+        wait_until(lambda: len(self.gateway.refused) >= times, "acknowledgements")
+        return reader
+
+    def assert_done_again(self, reader, ids):
+        self.assertRegex(reader.log, "messages that are done come again .*queue=default ids=%s\n" % ids)
+
+    def assert_nothing_again(self, reader):
+        self.assertNotIn("come again", reader.log)
+        self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (8, 8))
+
+
+class WhatIsDone(Stop):
+    def test_is_acknowledged_while_another_run_is_under_way(self):
+        """All of one lease."""
+        reader = self.reader("--drain-timeout=1h", runs=3)
+        self.assertEqual(self.numbers()["depth"], 10)
+        self.begin_stop(reader)
+        wait_until(lambda: self.numbers()["depth"] == 6, self.numbers)
+        self.assertTrue(reader.alive())
+        reader.kill9()
+
+    def test_is_acknowledged_though_giving_back_failed(self):
+        reader = self.reader()
+        self.gateway.refuse("/nack", 503)
+        self.begin_stop(reader)
+        wait_until(lambda: self.gateway.refused, "messages to be given back")
+        self.finish()
+        self.ended(reader, 0)
+        self.assert_nothing_again(reader)
+
+    def test_is_acknowledged_when_the_queue_takes_it_again(self):
+        reader = self.stop_refused(503, 3)
+        self.assertTrue(reader.alive())
+        self.gateway.open()
+        self.ended(reader, 0)
+        self.assert_nothing_again(reader)
+
+    def test_is_told_when_the_queue_never_takes_it(self):
+        reader = self.stop_refused(503, 1, "--drain-timeout=500ms")
+        self.ended(reader, 75)
+        self.assert_done_again(reader, "1-2")
+        self.assertEqual(self.numbers()["ready"], 8)
+
+    def test_is_told_when_the_queue_never_answers(self):
+        reader = self.stop_refused("hang", 1, "--drain-timeout=500ms")
+        self.ended(reader, 75)
+        self.assert_done_again(reader, "1-2")
+
+    def test_is_waited_for_while_the_queue_is_away(self):
+        """A queue that was killed knows of no lease when it is back: then it comes again, and that is told."""
+        self.queue.stop()
+        port = self.keep_port()
+        args = ["--data-dir=" + self.path("q"), "--sync=never", "--address=127.0.0.1", "--port=" + port]
+        queue = self.start("simplequeue", *args, port=False)
+        reader = self.reader(queue_url=queue.url)
+        self.begin_stop(reader)
+        queue.kill9()
+        self.finish()
+        wait_until(lambda: "queue: no connection" in reader.log, "it to look for the queue")
+        self.queue = self.start("simplequeue", *args, port=False)
+        self.ended(reader, 75)
+        self.assert_done_again(reader, "1-2")
+        self.assertEqual(self.numbers()["ready"], 10)
+
+
+class SecondSignal(Stop):
+    """It ends the wait, not what can be done at once."""
+
+    def test_a_queue_that_says_no_is_asked_once_more(self):
+        reader = self.stop_refused(503, 1, "--drain-timeout=1h")
+        reader.process.send_signal(signal.SIGTERM)
+        self.ended(reader, 75, harness.SOON)
+        self.assert_done_again(reader, "1-2")
+
+    def test_a_queue_that_answers_late_has_its_time(self):
+        reader = self.stop_refused("hang", 1, "--drain-timeout=1h")
+        reader.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "cut short" in reader.log, "it to be told")
+        self.gateway.open()
+        self.ended(reader, 0, harness.SOON)
+        self.assert_nothing_again(reader)
+
+    def test_a_queue_that_never_answers_is_left(self):
+        reader = self.stop_refused("hang", 1, "--drain-timeout=1h")
+        reader.process.send_signal(signal.SIGTERM)
+        self.ended(reader, 75, harness.SOON)
+        self.assert_done_again(reader, "1-2")
+
+    def test_the_run_that_is_cut_takes_nothing_with_it_that_is_done(self):
+        reader = self.reader("--drain-timeout=1h", runs=3)
+        self.begin_stop(reader)
+        reader.process.send_signal(signal.SIGTERM)
+        self.ended(reader, 75, harness.SOON)
+        self.assertNotIn("come again", reader.log)
+        self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (6, 6))
+
+
+class ToHttp(Stop):
+    def test_what_is_answered_is_acknowledged_when_the_queue_takes_it_again(self):
+        sink = Sink(self)
+        self.gateway.behave = lambda target: 503 if "/ack" in target or "ack=" in target else None
+        sender = self.daemon("queue_to_http", "--queue-url=" + self.gateway.url, "--destination=" + sink.url,
+                             "--backoff-max=100ms", port=False)
+        wait_until(lambda: len(sink.taken()) == 10, "all to be sent")
+        sender.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: " stopping" in sender.log, "it to be told")
+        tries = len(self.gateway.refused) + 3
+        wait_until(lambda: len(self.gateway.refused) >= tries, "it to try on")
+        self.gateway.open()
+        self.ended(sender, 0)
+        self.assertEqual(self.numbers()["depth"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,65 @@
+"""A gateway before a queue, which a test makes fail: in the way of a reader, while the test itself asks the queue."""
+import http.server
+import threading
+
+from harness import UNREACHABLE, Reply, request
+
+
+class Gateway:
+    """`behave` is called with each target and gives None (the queue answers), a status, or "hang" (until open())."""
+
+    def __init__(self, test, queue_url):
+        self.behave = lambda target: None
+        self.refused = []  # the targets that were not passed on
+        self.opened = threading.Event()
+        gateway = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def pass_on(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                answer = gateway.behave(self.path)
+                if answer is not None:
+                    gateway.refused.append(self.path)
+                if answer == "hang":
+                    gateway.opened.wait()
+                try:
+                    reply = Reply(answer, {}, b"no") if isinstance(answer, int) else request(
+                        queue_url, self.command, self.path, body)
+                    self.answer(reply)
+                except UNREACHABLE:
+                    self.close_connection = True
+
+            def answer(self, reply):
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
+                    if name.startswith("X-Millrace"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(reply.body)))
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+            do_GET = do_POST = pass_on
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        test.addCleanup(self.close)
+
+    def refuse(self, endpoint, answer):
+        """From now on, of requests whose path is `endpoint`."""
+        self.behave = lambda target: answer if target.startswith(endpoint + "?") else None
+
+    def open(self):
+        self.behave = lambda target: None
+        self.opened.set()
+
+    def close(self):
+        self.opened.set()
+        self.server.shutdown()
+        self.server.server_close()
