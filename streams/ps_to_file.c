@@ -381,24 +381,29 @@ NUMBER(untimed, w->untimed)
 
 static void register_stats(struct writer *w)
 {
-    static const struct {
+    static const struct number {
         const char *name, *help;
         stats_gauge_fn *read;
-    } rows[] = {
-        {"written_bytes", "Bytes taken from the stream since the start", read_bytes},
-        {"commits", "Commits of files and cursor", read_commits},
-        {"files_finished", "Files that got their last line and their name", read_finished},
+    } counters[] = {
+        {"written_bytes_total", "Bytes taken from the stream since the start", read_bytes},
+        {"commits_total", "Commits of files and cursor", read_commits},
+        {"files_finished_total", "Files that got their last line and their name", read_finished},
+        {"wants_total", "Times that it began to wait for room, descriptors or memory", read_wants},
+        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
+        {"lines_without_time_total", "Lines filed by their arrival for want of a time", read_untimed},
+    };
+    static const struct number gauges[] = {
         {"files_open", "Files that lines may still come to", read_open},
         {"files_finishing", "Files that wait to be compressed and named", read_finishing},
         {"offset_bytes", "Where in the stream the next line is taken from", read_offset},
         {"committed_offset_bytes", "Where a crash would go on from", read_committed},
-        {"wants", "Times that it began to wait for room, descriptors or memory", read_wants},
-        {"wanting", "1 while it waits for them", read_wanting},
-        {"gaps", "Holes of the stream that were crossed", read_gaps},
-        {"lines_without_time", "Lines filed by their arrival for want of a time", read_untimed},
+        {"wanting", "1 while it waits for room, descriptors or memory", read_wanting},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        stats_gauge(daemon_stats(w->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, w);
+    struct stats *s = daemon_stats(w->daemon);
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, w);
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        stats_gauge(s, gauges[i].name, NULL, gauges[i].help, gauges[i].read, w);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)

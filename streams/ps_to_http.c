@@ -423,18 +423,22 @@ static void register_stats(struct program *p)
     static const struct {
         const char *name, *help;
         stats_gauge_fn *read;
-    } rows[] = {
-        {"lines_delivered", "Lines that were answered well", read_lines},
-        {"batches_delivered", "Requests that were answered well", read_batches},
-        {"tries_failed", "Requests that were not", read_failures},
-        {"lines_refused", "Lines that were left out because the destination refused them", read_refused},
-        {"refuses_all", "1 while more than poison_limit lines in a row are refused, and no more is left out",
-            read_refuses_all},
+    } counters[] = {
+        {"lines_delivered_total", "Lines that were answered well", read_lines},
+        {"batches_delivered_total", "Requests that were answered well", read_batches},
+        {"tries_failed_total", "Requests that were not", read_failures},
+        {"lines_refused_total", "Lines that were left out because the destination refused them",
+            read_refused},
     };
-    stats_gauge(
-        daemon_stats(p->daemon), "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
-    for (size_t i = 0; p->poster != NULL && i < sizeof rows / sizeof *rows; i++)
-        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+    struct stats *s = daemon_stats(p->daemon);
+    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
+    if (p->poster == NULL)
+        return;
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
+    stats_gauge(s, "refuses_all", NULL,
+        "1 while more than poison_limit lines in a row are refused, and no more is left out",
+        read_refuses_all, p);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)

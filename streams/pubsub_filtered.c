@@ -255,22 +255,24 @@ static void register_stats(struct program *p)
     static const struct {
         const char *name, *help;
         stats_gauge_fn *read;
-    } rows[] = {
-        {"lines_read", "Lines that came from the stream", read_read},
-        {"lines_passed", "Lines that were passed on", read_passed},
-        {"lines_filtered", "Lines for which a condition did not hold", read_filtered},
-        {"lines_undecided", "Lines for which the pattern took too many steps, which were not passed on",
+    } counters[] = {
+        {"lines_read_total", "Lines that came from the stream", read_read},
+        {"lines_passed_total", "Lines that were passed on", read_passed},
+        {"lines_filtered_total", "Lines for which a condition did not hold", read_filtered},
+        {"lines_undecided_total", "Lines for which the pattern took too many steps, which were not passed on",
             read_undecided},
-        {"lines_refused", "Lines that are no JSON object and were not passed on", read_refused},
-        {"lines_overlong", "Lines over max_line, which were not passed on", read_overlong},
-        {"runs_stored", "Publishes that were stored", read_runs},
-        {"gaps", "Holes of the stream that were crossed", read_gaps},
-        {"offset_bytes", "How far of the stream is filtered and stored", read_offset},
+        {"lines_refused_total", "Lines that are no JSON object and were not passed on", read_refused},
+        {"lines_overlong_total", "Lines over max_line, which were not passed on", read_overlong},
+        {"runs_stored_total", "Publishes that were stored", read_runs},
+        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
     };
-    stats_gauge(
-        daemon_stats(p->daemon), "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
-    for (size_t i = 0; p->republish != NULL && i < sizeof rows / sizeof *rows; i++)
-        stats_gauge(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+    struct stats *s = daemon_stats(p->daemon);
+    stats_gauge(s, "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
+    if (p->republish == NULL)
+        return;
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
+    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is filtered and stored", read_offset, p);
 }
 
 static void serve_sub(struct http_request *req, void *ctx)

@@ -101,7 +101,7 @@ def manifests_in(directory):
 
 
 def taken(daemon):
-    return daemon.stats()["written_bytes"]
+    return daemon.stats()["written_bytes_total"]
 
 
 def main():

@@ -203,6 +203,12 @@ class ByArrival(Base):
         w.stop()
 
 
+    def test_what_only_grows_is_a_counter(self):
+        w = self.writer("--port=0", port=False).wait_ready()
+        self.assertGreater(w.counters(), {"written_bytes_total", "commits_total", "files_finished_total", "wants_total",
+                                          "gaps_total", "lines_without_time_total"})
+
+
 class ByEventTime(Base):
     def test_each_line_in_the_file_of_its_time(self):
         rng = harness.seeded()
@@ -230,7 +236,7 @@ class ByEventTime(Base):
         self.wait_committed()
         self.assertEqual(len(self.files()), 2)
         self.assertEqual(harness.read_file(self.path("out/s-20130208.ndjson.part")), event(1, T0))
-        self.assertEqual(w.stats()["lines_without_time"], 2)
+        self.assertEqual(w.stats()["lines_without_time_total"], 2)
         w.stop()
 
     def test_a_file_that_nothing_comes_to_is_finished(self):
@@ -271,7 +277,7 @@ class Descriptors(Base):
         self.publish(*lines[1:])
         wait_until(lambda: b"Too many open files" in self.ask(connection, "/health")[1], lambda: w.log)
         numbers = json.loads(self.ask(connection, "/stats?format=json")[1])
-        self.assertEqual((numbers["wanting"], numbers["wants"]), (1, 1))
+        self.assertEqual((numbers["wanting"], numbers["wants_total"]), (1, 1))
         connection.close()
         self.allow(w, usual)
         self.finish(w, *lines)

@@ -273,9 +273,14 @@ class ToStrangers(Base):
         p.stop()
         p = self.post("--batch=1", "--skip_refused", "--port=0", port=False).wait_ready()
         wait_until(lambda: self.server.lines() == self.sent()[:3] + self.sent()[4:], "the others")
-        self.assertEqual(p.stats()["lines_refused"], 1)
+        self.assertEqual(p.stats()["lines_refused_total"], 1)
         self.assertIn("left out", p.log)
         p.stop()
+
+    def test_what_only_grows_is_a_counter(self):
+        p = self.post("--port=0", port=False).wait_ready()
+        self.assertGreater(p.counters(), {"lines_delivered_total", "batches_delivered_total", "tries_failed_total",
+                                          "lines_refused_total"})
 
     def test_only_what_blames_the_line_leaves_it_out(self):
         """A mistyped address or token does not: that would lose the stream."""
@@ -288,8 +293,8 @@ class ToStrangers(Base):
             wait_until(lambda: said in p.get("/health").body, lambda: p.get("/health").text)
         self.server.mood = 200
         wait_until(lambda: self.server.lines() == self.sent(), "all to arrive")
-        wait_until(lambda: p.stats()["lines_delivered"] == 5, "it to be known")
-        self.assertEqual(p.stats()["lines_refused"], 0)
+        wait_until(lambda: p.stats()["lines_delivered_total"] == 5, "it to be known")
+        self.assertEqual(p.stats()["lines_refused_total"], 0)
         p.stop()
 
     def test_the_line_that_is_refused_is_found_in_its_batch(self):
@@ -306,9 +311,9 @@ class ToStrangers(Base):
         p = self.to_http("--destination", sink.url, "--state", self.path("state"), "--batch=100", "--skip_refused",
                          "--timeout=10m", "--port=0", port=False).wait_ready()
         rest = [line for n, line in enumerate(self.sent()) if n not in wrong]
-        wait_until(lambda: sink.messages() == rest and p.stats()["lines_refused"] == 4, lambda: p.log)
+        wait_until(lambda: sink.messages() == rest and p.stats()["lines_refused_total"] == 4, lambda: p.log)
         self.assertLessEqual(len(tries), 4 * 8, "halving, not one by one")
-        self.assertEqual(p.stats()["tries_failed"], len(tries))
+        self.assertEqual(p.stats()["tries_failed_total"], len(tries))
         end = sum(len(line) + 1 for line in self.sent())
         self.assertEqual(p.stats()["offset_bytes"], end)
 
@@ -330,7 +335,7 @@ class ToStrangers(Base):
         wait_until(lambda: b"cannot be stored" in p.get("/health").body, lambda: p.log)
         os.mkdir(self.path("later"))
         rest = [line for n, line in enumerate(self.sent()) if n not in (3, 7)]
-        wait_until(lambda: self.server.lines() == rest and p.stats()["lines_refused"] == 2, lambda: p.log)
+        wait_until(lambda: self.server.lines() == rest and p.stats()["lines_refused_total"] == 2, lambda: p.log)
         self.assertEqual(harness.read_file(self.path("later/rejects")), b'{"n":3}\n{"n":7}\n')
         p.stop()
 
@@ -342,10 +347,10 @@ class ToStrangers(Base):
                       "--port=0", port=False).wait_listening()
         wait_until(lambda: b"refuses every line" in p.get("/health").body, lambda: p.get("/health").text)
         noticed = time.monotonic()
-        self.assertEqual((p.stats()["lines_refused"], p.stats()["refuses_all"]), (5, 1))
+        self.assertEqual((p.stats()["lines_refused_total"], p.stats()["refuses_all"]), (5, 1))
         wait_until(lambda: tries[-1] > noticed + 1, "another try or two")
         self.assert_spaced([t for t in tries if t > noticed])
-        self.assertEqual(p.stats()["lines_refused"], 5)
+        self.assertEqual(p.stats()["lines_refused_total"], 5)
         self.assertEqual(len([t for t in p.log.splitlines() if "cannot deliver" in t and "refuses every line" in t]), 1)
         self.server.mood = 200
         wait_until(lambda: self.server.lines() == self.sent()[5:], "the others, in order")
@@ -361,12 +366,12 @@ class ToStrangers(Base):
         self.server.mood = mood
         self.publish(70)
         p = self.post("--batch=10", "--skip_refused", "--poison-limit=5", "--timeout=10m").wait_ready()
-        wait_until(lambda: p.stats()["lines_refused"] == 50 and p.stats()["lines_delivered"] == 20, lambda: p.log)
+        wait_until(lambda: p.stats()["lines_refused_total"] == 50 and p.stats()["lines_delivered_total"] == 20, lambda: p.log)
         p.stop()
         self.server.mood = 400
         self.publish(150)
         p = self.post("--skip_refused", "--poison-limit=0", "--timeout=10m").wait_ready()
-        wait_until(lambda: p.stats()["lines_refused"] == 150, lambda: p.log)
+        wait_until(lambda: p.stats()["lines_refused_total"] == 150, lambda: p.log)
 
     def test_killed_at_random_every_line_is_delivered_or_kept(self):
         random, rejects = harness.seeded(), self.path("rejects")
@@ -524,15 +529,15 @@ class Outage(Base):
         p = self.to_http("--destination", sink.url, "--state", self.path("state"), "--batch=10", "--port=0", port=False)
         p.wait_ready()
         self.publish(50)
-        wait_until(lambda: p.stats()["lines_delivered"] == self.n, "the first to arrive")
+        wait_until(lambda: p.stats()["lines_delivered_total"] == self.n, "the first to arrive")
         sink.close()
         sink.behave = lambda body: "reset"  # of the connection that is kept
-        began, before = time.monotonic(), p.stats()["tries_failed"]
+        began, before = time.monotonic(), p.stats()["tries_failed_total"]
         self.publish(200)
         time.sleep(self.FAULT)  # the fault's length is what is tested
-        wait_until(lambda: p.stats()["tries_failed"] > before, "a try")
+        wait_until(lambda: p.stats()["tries_failed_total"] > before, "a try")
         down = destination(p, sink.url)
-        self.assertLessEqual(p.stats()["tries_failed"] - before, most_tries(time.monotonic() - began))
+        self.assertLessEqual(p.stats()["tries_failed_total"] - before, most_tries(time.monotonic() - began))
         self.assertEqual(down["up"], 0)
         self.assertLessEqual(down["set_aside_seconds"], 2, "what it is at full speed again after")
         ended = time.monotonic()
@@ -540,7 +545,7 @@ class Outage(Base):
         self.publish(50)
         first = wait_until(lambda: back.tries(), "the first to arrive")[0]
         self.assertLess(first - ended, self.AGAIN)
-        wait_until(lambda: p.stats()["lines_delivered"] == self.n, "everything to arrive")
+        wait_until(lambda: p.stats()["lines_delivered_total"] == self.n, "everything to arrive")
         self.assertEqual(list(dict.fromkeys(sink.messages() + back.messages())), self.sent())
         p.stop()
 

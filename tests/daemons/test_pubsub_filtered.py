@@ -198,6 +198,12 @@ class Republish(FilteredTest):
         f.stop()
 
 
+    def test_what_only_grows_is_a_counter(self):
+        f = self.filtered("--to_stream=out", "--drop=a", "--port=0", port=False).wait_ready()
+        self.assertGreater(f.counters(), {"runs_stored_total", "gaps_total"} | {"lines_%s_total" % what for what in (
+            "read", "passed", "filtered", "undecided", "refused", "overlong")})
+
+
 class Sub(FilteredTest):
     def test_heartbeats_pass_a_request_s_filter_under_the_configured_name(self):
         self.publish({"beat": 1}, {"_heartbeat_": 1}, {"n": 1}, {"n": 2})

@@ -215,6 +215,10 @@ class Daemon:
     def stats(self):
         return self.get("/stats?format=json").json()
 
+    def counters(self):
+        """The names of what /metrics calls counters, without the daemon's own."""
+        return set(re.findall(r"(?m)^# TYPE millrace_%s_(\w+) counter$" % self.name, self.get("/metrics").text))
+
     def kill9(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(PATIENCE)
