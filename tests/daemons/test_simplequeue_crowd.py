@@ -60,7 +60,7 @@ class CrowdTest(InMemory, QueueTest):
 
     def test_the_others_are_served(self):
         self.need_files()
-        q = self.queue("--max-mget=1000")
+        q = self.queue("--max-mget=1000", "--header-timeout=1h")  # the idle are there to the end, however slow the machine
         alone = self.turns(q, 100)
         big = b"\n".join([b"x" * 1000000] * 8)
         for _ in range(5):
