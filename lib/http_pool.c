@@ -222,14 +222,24 @@ static void probe_when_due(struct http_pool_host *h, usec_t now)
         &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
 }
 
+uint64_t http_pool_host_bit(const struct http_pool_host *h)
+{
+    return (uint64_t)1 << (h - h->pool->hosts);
+}
+
 struct http_pool_host *http_pool_next(struct http_pool *p)
+{
+    return http_pool_next_but(p, 0);
+}
+
+struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but)
 {
     usec_t now = clock_monotonic();
     for (size_t i = 0; i < p->n; i++)
         probe_when_due(&p->hosts[i], now);
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
-        if (may_be_tried(h, now))
+        if (may_be_tried(h, now) && !(but & http_pool_host_bit(h)))
             return h;
     }
     return NULL;

@@ -68,6 +68,9 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
 /* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. Begins the probes that
  * are due: so there are none where there is nothing to send. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
+/* Likewise, but none of these: the bits (http_pool_host_bit) of those that refused what another may take. */
+struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but);
+uint64_t http_pool_host_bit(const struct http_pool_host *h);
 /* Of a pool of one, set aside or not: for whoever waits as http_pool_wait says, and has a last word when it is stopped. */
 struct http_pool_host *http_pool_only(struct http_pool *p);
 /* How long until one can be tried; 0: now. While all that could be tried have their one request under way it is a guess. */

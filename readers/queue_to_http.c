@@ -18,6 +18,8 @@ struct sender {
     struct buf body, target, headers;
     struct http_pool_host *host;
     struct http_call *call; /* NULL: it was answered */
+    uint64_t refused_id;    /* a message alone, refused by ... */
+    uint64_t refusers;      /* ... these (http_pool_host_bit) */
 };
 
 static const struct option_row option_rows[] = {
@@ -119,6 +121,18 @@ static void failed(struct sender *s, const char *why)
     queuereader_faulted(reader_program_reader(s->program), text, http_pool_wait(s->pool));
 }
 
+/* Another may know a message better, or have a larger limit: none is buried that one takes. */
+static void refused(struct sender *s, const char *why)
+{
+    struct queuereader *reader = reader_program_reader(s->program);
+    s->refused_id = s->run.messages[0].id;
+    s->refusers |= http_pool_host_bit(s->host);
+    if (s->run.n == 1 && http_pool_next_but(s->pool, s->refusers))
+        queuereader_again(reader);
+    else
+        queuereader_refused(reader, why);
+}
+
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct sender *s = arg;
@@ -133,7 +147,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     else if (reply->status >= 200 && reply->status < 300)
         queuereader_delivered(reader);
     else if (http_pool_is_poison(reply->status))
-        queuereader_refused(reader, why);
+        refused(s, why);
     else
         queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: an engineer mends it */
 }
@@ -159,7 +173,8 @@ static void compose_headers(struct sender *s)
 
 static void send_run(struct sender *s)
 {
-    s->host = http_pool_next(s->pool);
+    struct http_pool_host *other = http_pool_next_but(s->pool, s->refusers);
+    s->host = other ? other : http_pool_next(s->pool);
     http_pool_fill_target(s->host, s->run.messages[0].text, &s->target);
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
@@ -182,6 +197,8 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
         return;
     }
     s->run = *run;
+    if (run->n > 1 || run->messages[0].id != s->refused_id)
+        s->refusers = 0;
     compose_body(s);
     compose_headers(s);
     send_run(s);

@@ -11,6 +11,7 @@ struct batch {
     struct poster *poster;
     struct batch *next;
     const struct http_pool_host *host; /* that it was sent to last */
+    uint64_t refusers;                 /* http_pool_host_bit of those that refused it, when it is one line */
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
@@ -145,6 +146,7 @@ static void wait_refused(struct batch *b, const char *trouble)
 {
     b->state = WAITING;
     b->due = clock_monotonic() + REFUSED_AGAIN;
+    b->refusers = 0;
     set_trouble(b->poster, trouble);
 }
 
@@ -153,6 +155,19 @@ static bool refuses_all(struct poster *p)
 {
     p->numbers.refuses_all = p->config.poison_limit > 0 && p->refused_in_row >= p->config.poison_limit;
     return p->numbers.refuses_all;
+}
+
+/* Another may know the line better, or have a larger limit: nothing is left out that one takes. */
+static bool another_may_take_it(struct batch *b)
+{
+    struct http_pool *pool = b->poster->config.pool;
+    b->refusers |= http_pool_host_bit(b->host);
+    bool another = http_pool_next_but(pool, b->refusers) != NULL;
+    if (another) {
+        b->state = WAITING;
+        b->due = 0;
+    }
+    return another;
 }
 
 static void refused(struct batch *b, const struct http_reply_view *reply)
@@ -164,6 +179,8 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         halve(b);
         return;
     }
+    if (another_may_take_it(b))
+        return;
     http_pool_describe(reply, why, sizeof why);
     if (refuses_all(p)) {
         snprintf(text, sizeof text, "%.80s refuses every line (poison_limit): %s",
@@ -230,6 +247,13 @@ static void wake_at(struct poster *p, usec_t due, usec_t now)
     evtimer_add(p->timer, &tv);
 }
 
+/* While all others are set aside one that refused it says so again, and then it is left out. */
+static struct http_pool_host *host_for(const struct batch *b)
+{
+    struct http_pool_host *other = http_pool_next_but(b->poster->config.pool, b->refusers);
+    return other != NULL ? other : http_pool_next(b->poster->config.pool);
+}
+
 /* What waits for another try keeps its place among those under way: with one place nothing overtakes it. */
 static void start_what_waits(struct poster *p)
 {
@@ -239,7 +263,7 @@ static void start_what_waits(struct poster *p)
         if (b->state == UNDER_WAY || b->state == DONE)
             continue;
         bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
-        struct http_pool_host *host = early ? NULL : http_pool_next(p->config.pool);
+        struct http_pool_host *host = early ? NULL : host_for(b);
         usec_t due = early ? b->due : now + http_pool_wait(p->config.pool) + USEC_PER_MSEC;
         if (host != NULL)
             send_batch(b, host);

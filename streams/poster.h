@@ -7,8 +7,8 @@
  *    begins from the stored one, has every line delivered at least once; only what was answered after the last storing
  *    is delivered again.
  * 2. A batch is tried until it is answered well. Any answer but 2xx is trouble, and tried again, unless skip_refused and it
- *    blames the request (http_pool_is_poison): then the batch is halved, in its place, until one line is left; that is left out,
- *    logged with its offsets and the answer, and counted. When poison_limit were left out and none was taken since, it is taken for the
+ *    blames the request (http_pool_is_poison): then the batch is halved, in its place, until one line is left; when every
+ *    destination that is up has refused that, it is left out, logged with its offsets and the answer, and counted. When poison_limit were left out and none was taken since, it is taken for the
  *    destination's fault: the next is trouble as without skip_refused, until one is taken. Where the answer does not set the destination aside a second lies
  *    between two tries of a batch, whatever others do meanwhile.
  * 3. At most `parallel` requests are under way. With one, a single destination gets the lines in order.

@@ -70,8 +70,9 @@ static const struct option_row option_rows[] = {
     {.name = "skip_refused",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "leave out each line that is answered with 400, 413 or 422, instead of trying it until it is "
-                "taken"},
+        .help =
+            "leave out each line that every destination which is up answers with 400, 413 or 422, instead of "
+            "trying it until it is taken"},
     {.name = "poison_limit",
         .type = OPTION_INT,
         .fallback = "100",

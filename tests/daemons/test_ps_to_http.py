@@ -297,6 +297,30 @@ class ToStrangers(Base):
         self.assertEqual(p.stats()["lines_refused_total"], 0)
         p.stop()
 
+    def test_a_line_that_one_destination_takes_is_not_left_out(self):
+        other = Server(self)
+        self.server.mood = lambda body: 413 if b"6}" in body or b"7}" in body else 200  # the turns of both
+        self.publish(40)
+        p = self.post("--skip_refused", "--batch=1", "--port=0", servers=[self.server, other], port=False).wait_ready()
+        wait_until(lambda: sorted(self.server.lines() + other.lines()) == sorted(self.sent()), lambda: p.log)
+        wait_until(lambda: p.stats()["lines_delivered_total"] == 40, "it to be known")
+        self.assertEqual(p.stats()["lines_refused_total"], 0)
+        other.mood = self.server.mood
+        self.publish(10)
+        wait_until(lambda: p.stats()["lines_refused_total"] == 2, "the lines that both refuse")
+        p.stop()
+
+    def test_a_line_that_all_refuse_which_are_up_is_left_out(self):
+        sink, gone = Sink(self), Server(self)
+        gone.server.shutdown()
+        gone.server.server_close()
+        sink.behave = lambda body: 422 if b"1}" in body else 200
+        self.publish(3)
+        p = self.post("--skip_refused", "--batch=1", "--port=0", servers=[sink, gone], port=False).wait_listening()
+        wait_until(lambda: sink.messages() == [b'{"n":0}', b'{"n":2}'], lambda: p.log)
+        self.assertEqual(p.stats()["lines_refused_total"], 1)
+        p.stop()
+
     def test_the_line_that_is_refused_is_found_in_its_batch(self):
         sink, wrong, tries = Sink(self), (0, 57, 58, 299), []
 

@@ -248,6 +248,20 @@ class Poison(ToHttp):
             self.wait_empty()
             sender.stop()
 
+    def test_a_message_that_one_destination_takes_is_not_buried(self):
+        strict, lax = Sink(self), Sink(self)
+        strict.behave = lambda body: 413 if b"6" in body or b"7" in body else 200  # the turns of both
+        messages = [b"%d" % i for i in range(40)]
+        self.put(messages)
+        self.sender("%s %s" % (strict.url, lax.url))
+        self.wait_empty()
+        self.assertEqual(sorted(strict.messages() + lax.messages()), sorted(messages))
+        self.assertEqual(self.dead(), [])
+        lax.behave = strict.behave
+        self.put([b"47", b"48"])
+        self.wait_empty()
+        self.assertEqual([d["message"] for d in self.dead()], ["47"])
+
     def test_one_that_refuses_everything_does_not_empty_the_queue(self):
         sink = Sink(self)
         sink.behave = lambda body: 400

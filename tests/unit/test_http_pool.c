@@ -183,6 +183,22 @@ static double number_of_third(struct world *w, const char *name)
     return number_of(w, 2, name);
 }
 
+static void those_that_refused_are_left_out(void **state)
+{
+    struct world *w = *state;
+    uint64_t but = 0;
+    for (size_t i = 0; i < SERVERS; i++) {
+        const struct http_pool_host *h = http_pool_next_but(w->pool, but);
+        assert_ptr_equal(h, http_pool_at(w->pool, i));
+        but |= http_pool_host_bit(h);
+    }
+    assert_null(http_pool_next_but(w->pool, but));
+    assert_non_null(http_pool_next(w->pool));
+    w->servers[0].answer = 503; /* set aside: not that one either */
+    ask(w);
+    assert_null(http_pool_next_but(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
+}
+
 static void turns_are_taken(void **state)
 {
     struct world *w = *state;
@@ -653,6 +669,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(turns_are_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(those_that_refused_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_fails_is_set_aside_and_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_are_set_aside_for_longer_and_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
