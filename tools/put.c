@@ -102,6 +102,7 @@ struct put {
     int idle_status; /* of what was flushed while the input was idle */
     struct progress progress;
     struct put_rejects *rejects; /* NULL: none are kept */
+    bool passing;                /* over a line that is too long, and that was told */
 };
 
 static volatile sig_atomic_t stopped;
@@ -162,13 +163,6 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     put_batch_add(p->batch, line, end);
     p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* an empty one is none */
     return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= GATHER ? flush(p) : 0;
-}
-
-/* While a line that is too long is read past, those before it are not kept waiting. */
-static int pass_on(struct put *p)
-{
-    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= GATHER;
-    return late ? flush(p) : 0;
 }
 
 static void show(struct put *p, uint64_t consumed, bool last)
@@ -241,21 +235,49 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
     return EX_DATAERR;
 }
 
-/* Of the file under way: a line that was too long to be read. What stands before it is stored when it ends the put. */
-static int passed(struct put *p, uint64_t start, uint64_t end)
+/* While a line that is too long is read past, those before it are not kept waiting. */
+static int pass_on(struct put *p)
+{
+    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= GATHER;
+    return late ? flush(p) : 0;
+}
+
+/* A line that is too long to be read ends the put, without `length` before it ends. What stands before it is stored. */
+static int end_at(struct put *p, uint64_t start, uint64_t length)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
-    if (p->rejects != NULL) {
-        put_rejects_pass(p->rejects, name_of(f), start - f->base, end - start);
-        put_batch_add(p->batch, BYTES_NONE, end);
-        return pass_on(p);
-    }
     int status = flush(p);
     if (status != 0)
         return status;
-    put_passed_tell(name_of(f), start - f->base, end - start);
+    if (length > 0)
+        put_passed_tell(name_of(f), start - f->base, length);
+    else
+        put_passing_tell(name_of(f), start - f->base);
     fprintf(stderr, "millrace put: --rejects=FILE would leave it out and go on\n");
     return EX_DATAERR;
+}
+
+/* Of the file under way: a line that is too long so far. It may never end. */
+static int passing(struct put *p, uint64_t start)
+{
+    const struct file_count *f = &p->files[p->n_files - 1];
+    if (p->rejects == NULL)
+        return end_at(p, start, 0);
+    if (!p->passing)
+        put_rejects_begin_pass(p->rejects, name_of(f), start - f->base);
+    p->passing = true;
+    return pass_on(p);
+}
+
+static int passed(struct put *p, uint64_t start, uint64_t end)
+{
+    const struct file_count *f = &p->files[p->n_files - 1];
+    p->passing = false;
+    if (p->rejects == NULL)
+        return end_at(p, start, end - start);
+    put_rejects_pass(p->rejects, name_of(f), start - f->base, end - start);
+    put_batch_add(p->batch, BYTES_NONE, end);
+    return pass_on(p);
 }
 
 static int put_lines(struct put *p, struct line_source *s, const char *name)
@@ -273,7 +295,7 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
             status = add(p, line, p->base + line_source_offset(s));
             break;
         case LINE_SOURCE_PASSING:
-            status = pass_on(p);
+            status = passing(p, start);
             break;
         case LINE_SOURCE_PASSED:
             status = passed(p, start, p->base + line_source_offset(s));
@@ -379,7 +401,7 @@ static int follow_on(struct put *p, struct log_tail *t)
             status = add(p, line, log_tail_offset(t));
             break;
         case LOG_TAIL_PASSING:
-            status = pass_on(p);
+            status = passing(p, start);
             break;
         case LOG_TAIL_PASSED:
             status = passed(p, start, log_tail_offset(t));

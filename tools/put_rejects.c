@@ -69,6 +69,21 @@ int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec
     return 0;
 }
 
+void put_passing_tell(const char *file, uint64_t offset)
+{
+    progress_leave();
+    fprintf(stderr,
+        "millrace put: the line at byte %" PRIu64
+        " of %s is too long to be read (no line feed in %zu bytes)\n",
+        offset, file, LINE_SOURCE_MAX_LINE);
+}
+
+void put_rejects_begin_pass(const struct put_rejects *r, const char *file, uint64_t offset)
+{
+    put_passing_tell(file, offset);
+    fprintf(stderr, "millrace put: it is read past until it ends, and not kept in %s\n", r->path);
+}
+
 void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
 {
     progress_leave();

@@ -2,7 +2,8 @@
  *
  * Told on standard error: the first at once, the others as a number, at most once a minute.
  *
- * A line that is too long to be read (line_source.h) is not kept: each is told with its place, by which it can be looked at where it stands. */
+ * A line that is too long to be read (line_source.h) is not kept: each is told with its place, by which it can be looked at where it stands:
+ * when that is found, for it may never end, and when it has ended, with its length. */
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
@@ -24,12 +25,14 @@ struct put_rejects *put_rejects_open(const char *path);
 void put_rejects_free(struct put_rejects **r);
 /* 0, or an exit status after saying why. */
 int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now);
-/* A line that was passed over, `length` bytes with its LF. */
+/* One that is too long so far; then a line that was passed over, `length` bytes with its LF. */
+void put_rejects_begin_pass(const struct put_rejects *r, const char *file, uint64_t offset);
 void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
 /* What was not told yet, when it is time, or in any case with `last`. NULL: there are none. */
 void put_rejects_tell(struct put_rejects *r, usec_t now, bool last);
 /* One line, which file, where, and why. */
 void put_reject_tell(const struct put_reject *reject);
+void put_passing_tell(const char *file, uint64_t offset);
 void put_passed_tell(const char *file, uint64_t offset, uint64_t length);
 
 #endif

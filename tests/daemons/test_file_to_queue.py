@@ -439,6 +439,10 @@ class TooLong(QueueTest):
         """(offset, length) of those that were told."""
         return [(int(at), int(n)) for at, n in re.findall(rb"the line at byte (\d+) of \S+ is too long to be read \((\d+) bytes", stderr)]
 
+    def unended(self, stderr):
+        """Offsets of those that were told before they ended."""
+        return [int(at) for at in re.findall(rb"the line at byte (\d+) of .+ is too long to be read \(no line feed in 67108864 bytes\)", stderr)]
+
     def test_they_are_passed_over_with_rejects(self):
         lines = numbered(5)
         first = self.LIMIT
@@ -450,6 +454,7 @@ class TooLong(QueueTest):
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual(self.stored()[before:], lines.splitlines())
             self.assertEqual(self.passed(done.stderr), places, done.stderr)
+            self.assertEqual(self.unended(done.stderr), [at for at, _ in places[1:]], "once each; the first ended at once")
             self.assertIn(b"3 lines that were too long to be read were passed over", done.stderr)
             self.assertEqual(os.path.getsize(self.path("rejects")), 0)
         self.assertEqual(self.mark(), os.path.getsize(name))
@@ -484,6 +489,16 @@ class TooLong(QueueTest):
         if not harness.SANITIZED:
             self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
 
+    def test_without_rejects_one_that_never_ends_is_not_waited_for(self):
+        with open("/dev/zero", "rb") as zeros:
+            p = self.begin(stdin=zeros)
+        said = p.stderr.read()
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual((p.returncode, self.unended(said)), (65, [0]), said)
+        if not harness.SANITIZED:
+            self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
+
     def test_what_stands_before_one_that_does_not_end_is_put_and_it_can_be_stopped(self):
         read, write = os.pipe()
         p = self.begin("--rejects", self.path("rejects"), stdin=read)
@@ -496,7 +511,8 @@ class TooLong(QueueTest):
             wait_until(lambda: self.depth() == 3, "the lines before it")
             p.send_signal(signal.SIGTERM)
             self.assertEqual(p.wait(harness.PATIENCE), 130)
-        self.assertEqual(self.passed(p.stderr.read()), [], "it has not ended")
+        said = p.stderr.read()
+        self.assertEqual((self.unended(said), self.passed(said)), ([len(numbered(3))], []), "it has not ended")
         self.assertEqual(self.stored(), numbered(3).splitlines())
 
 

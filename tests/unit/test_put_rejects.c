@@ -109,6 +109,8 @@ static void test_one_that_is_passed_over_is_told_each_time(void **state)
     (void)state;
     put_rejects_pass(rejects, "b.log", 5, (UINT64_C(1) << 33) + 7);
     assert_said("the line at byte 5 of b.log is too long to be read (8589934599 bytes");
+    put_rejects_begin_pass(rejects, "b.log", 99);
+    assert_said("the line at byte 99 of b.log is too long to be read (no line feed in 67108864 bytes)");
     put_rejects_pass(rejects, "b.log", 99, 1 << 27);
     assert_said("the line at byte 99 of b.log");
     put_rejects_tell(rejects, 1, false);
