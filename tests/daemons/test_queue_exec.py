@@ -140,7 +140,8 @@ class Faults(Exec):
         self.put(3)
         before = self.touches(), self.numbers()["expired"]
         d = self.exec("--lease=%dms" % (lease * 1000), "--", script)
-        wait_until(lambda: self.touches() >= before[0] + 4, "more than a lease, extended each third of it")
+        wait_until(lambda: self.touches() >= before[0] + 4, "more than a lease, extended each third of it",
+                   harness.PATIENCE + 2 * lease)
         self.write("enough", "")
         self.wait_empty()
         d.stop()
