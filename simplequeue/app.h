@@ -82,10 +82,10 @@ bool param_items(struct app *app, struct http_request *req, size_t fallback, siz
 /* separator=, or the option's; never empty. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
 
-/* The queue of that name, made when there is none, unless `mark`, where a put begins, is not 0: a new queue's are. NULL when the problem was answered, or when the request waits for its
- * queue: then `handler` is called once more, so it has changed nothing before. */
-struct named_queue *obtain_queue(
-    struct app *app, struct http_request *req, const char *name, uint64_t mark, http_handler *handler);
+/* The queue of that name, made when there is none and it would take the put. NULL when the problem was answered, or when the
+ * request waits for its queue: then `handler` is called once more, so it has changed nothing before. */
+struct named_queue *obtain_queue(struct app *app, struct http_request *req, const char *name,
+    const struct first_put *put, http_handler *handler);
 void add_queue_id(struct http_request *req, const struct named_queue *q);
 /* How a result other than QUEUE_OK is answered. */
 struct refusal {

@@ -12,7 +12,7 @@ void http_pause(struct http_request *req, void *ctx)
     bool open = !http_param(req, "for", &text);
     if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, APP_PAUSE_MAX, &ms))
         return;
-    struct named_queue *q = obtain_queue(ctx, req, name, 0, http_pause);
+    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_pause);
     if (!q)
         return;
     named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, app_now());

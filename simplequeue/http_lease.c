@@ -187,7 +187,7 @@ void http_release(struct http_request *req, void *ctx)
     char name[NAME_MAX_BYTES + 1], reader[NAME_MAX_BYTES + 1];
     if (!param_queue(req, name) || !param_reader(req, reader))
         return;
-    struct named_queue *q = obtain_queue(ctx, req, name, 0, http_release);
+    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_release);
     if (!q)
         return;
     uint64_t epoch;

@@ -106,11 +106,11 @@ static void queue_told(struct queue_wish *wish, enum queue_result result, const 
     pending_free(p);
 }
 
-struct named_queue *obtain_queue(
-    struct app *app, struct http_request *req, const char *name, uint64_t mark, http_handler *handler)
+struct named_queue *obtain_queue(struct app *app, struct http_request *req, const char *name,
+    const struct first_put *first, http_handler *handler)
 {
     enum queue_result r;
-    struct named_queue *q = new_queues_find(app, name, mark, &r);
+    struct named_queue *q = new_queues_find(app, name, first, &r);
     if (!q && r != QUEUE_OK) {
         reply_refused(app, req, r, 0);
     } else if (!q) {
@@ -118,7 +118,7 @@ struct named_queue *obtain_queue(
         u->p = wait_before(app, req, handler);
         u->wish.told = queue_told;
         u->wish.arg = u;
-        u->wish.mark = mark;
+        u->wish.put = *first;
         snprintf(u->wish.name, sizeof u->wish.name, "%s", name);
         new_queues_ask(app, &u->wish);
     }
@@ -155,7 +155,8 @@ static void put(struct app *app, struct http_request *req, struct queue_put *wha
         http_problem(req, 400, "missing-data", NULL, "missing data");
         return;
     }
-    struct named_queue *q = obtain_queue(app, req, name, what->mark, way->handler);
+    struct first_put first = first_put_of(what);
+    struct named_queue *q = obtain_queue(app, req, name, &first, way->handler);
     if (!q)
         return;
     struct pending *p = pending_new(app, req, q);

@@ -113,6 +113,11 @@ void *named_queue_data(const struct named_queue *q);
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 
+/* What a put of so many messages of so many bytes would meet in a queue that is yet to be made: QUEUE_OK, QUEUE_FULL,
+ * QUEUE_NEVER_FITS or QUEUE_TOO_LARGE. */
+enum queue_result named_queue_judge_first(const struct queue_limits *limits,
+    const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes);
+
 /* Whether so many messages of so many bytes could be put to an empty queue: who tries again what could not would do so
  * for ever. */
 bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes);

@@ -102,12 +102,17 @@ static uint64_t cost_of(struct amount a)
 }
 
 /* With a journal messages go to disk before memory is full: then only what is kept of those counts. */
+static bool memory_has_room(
+    uint64_t most, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
+{
+    return !most || (on_disk ? queue_shared_fixed(shared) < most
+                             : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= most);
+}
+
 static bool has_memory(const struct named_queue *q, struct amount in, struct amount out)
 {
-    uint64_t most = q->config.limits->max_memory;
-    const struct queue_shared *shared = q->config.shared;
-    return !most || (q->config.journal ? queue_shared_fixed(shared) < most
-                                       : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= most);
+    const struct named_queue_config *c = &q->config;
+    return memory_has_room(c->limits->max_memory, c->shared, c->journal != NULL, in, out);
 }
 
 static bool has_room(const struct named_queue *q, struct amount in, struct amount out)
@@ -120,11 +125,29 @@ static bool has_room(const struct named_queue *q, struct amount in, struct amoun
            has_memory(q, in, out);
 }
 
+static bool ever_fits(const struct queue_limits *l, bool on_disk, struct amount in)
+{
+    return (!l->max_depth || in.n <= l->max_depth) && (!l->max_bytes || in.bytes <= l->max_bytes) &&
+           (!l->max_memory || on_disk || cost_of(in) <= l->max_memory);
+}
+
 bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes)
 {
-    const struct queue_limits *l = q->config.limits;
-    return (!l->max_depth || n <= l->max_depth) && (!l->max_bytes || bytes <= l->max_bytes) &&
-           (!l->max_memory || q->config.journal || cost_of((struct amount){n, bytes}) <= l->max_memory);
+    return ever_fits(q->config.limits, q->config.journal != NULL, (struct amount){n, bytes});
+}
+
+enum queue_result named_queue_judge_first(const struct queue_limits *limits,
+    const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes)
+{
+    struct amount in = {n, bytes};
+    if (n == 0)
+        return QUEUE_OK;
+    if (!ever_fits(limits, on_disk, in))
+        return QUEUE_NEVER_FITS;
+    if (on_disk && queue_log_put_size(n, bytes) > JOURNAL_MAX_FRAME)
+        return QUEUE_TOO_LARGE;
+    return memory_has_room(limits->max_memory, shared, on_disk, in, (struct amount){0}) ? QUEUE_OK
+                                                                                        : QUEUE_FULL;
 }
 
 /* False when it is plain that no eviction helps. */

@@ -3,20 +3,18 @@
 #include "app.h"
 
 struct named_queue *new_queues_find(
-    struct app *app, const char *name, uint64_t mark, enum queue_result *result)
+    struct app *app, const char *name, const struct first_put *put, enum queue_result *result)
 {
     char error[512];
     struct named_queue *q = queues_find(app->queues, name);
+    bool costs = queues_journals(app->queues) != NULL; /* by the time it is made a mark may have moved */
     *result = QUEUE_OK;
     if (q)
         return q;
-    if (!queues_journals(app->queues) && mark)
-        *result = QUEUE_CONFLICT;
-    else if (!queues_journals(app->queues))
-        return queues_get(app->queues, name, app_now(), result, error, sizeof error);
-    else
-        *result = queues_may_add(app->queues);
-    return NULL;
+    *result = put->mark && !costs ? QUEUE_CONFLICT : queues_may_add(app->queues, put);
+    if (*result != QUEUE_OK || costs)
+        return NULL;
+    return queues_get(app->queues, name, app_now(), result, error, sizeof error);
 }
 
 static struct queue_wish *line_take(struct new_queues *line)
@@ -34,12 +32,13 @@ static bool grant(struct app *app, struct queue_wish *wish)
     char error[512] = "";
     enum queue_result result = QUEUE_OK;
     bool is_new = !queues_find(app->queues, wish->name);
-    if (is_new && wish->mark)
-        result = QUEUE_CONFLICT;
-    else if (is_new)
+    if (is_new)
+        result = wish->put.mark ? QUEUE_CONFLICT : queues_may_add(app->queues, &wish->put);
+    bool makes = is_new && result == QUEUE_OK;
+    if (makes)
         queues_get(app->queues, wish->name, app_now(), &result, error, sizeof error);
     wish->told(wish, result, error);
-    return is_new && result != QUEUE_TOO_MANY_QUEUES && result != QUEUE_CONFLICT;
+    return makes;
 }
 
 /* Posted while there is a line. */

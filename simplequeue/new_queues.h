@@ -17,7 +17,7 @@ struct app;
 struct queue_wish {
     struct queue_wish *next;
     char name[NAME_MAX_BYTES + 1];
-    uint64_t mark; /* that a put begins at: a new queue's are all 0, so with another none is made */
+    struct first_put put; /* whose mark is not 0, or which is refused for what it puts: none is made */
     /* QUEUE_OK: the queue is there. Else why not, and what the system said, if anything. */
     void (*told)(struct queue_wish *wish, enum queue_result result, const char *error);
     void *arg;
@@ -28,11 +28,11 @@ struct new_queues {
     struct queue_wish *first, *last;
 };
 
-/* The queue of that name, made when that costs nothing and `mark` is 0. NULL with QUEUE_OK: ask for it. NULL with anything
+/* The queue of that name, made when that costs nothing and it would take the put. NULL with QUEUE_OK: ask for it. NULL with anything
  * else: it will not be made, and that is why. */
 struct named_queue *new_queues_find(
-    struct app *app, const char *name, uint64_t mark, enum queue_result *result);
-/* Name, mark, told and arg are set. The wish lives until it was told, and its owner counts it as pending until then, so that the
+    struct app *app, const char *name, const struct first_put *put, enum queue_result *result);
+/* Name, put, told and arg are set. The wish lives until it was told, and its owner counts it as pending until then, so that the
  * daemon does not stop before. */
 void new_queues_ask(struct app *app, struct queue_wish *wish);
 /* The daemon stops, whatever waits: all are told QUEUE_CLOSED. */

@@ -207,7 +207,8 @@ static void refuse_as(struct batch *b, enum queue_result result, const char *det
 {
     const struct refusal *r = refusal_of(result);
     stats_add(b->in->app->refused, 1);
-    front_count_refused(b->q, result);
+    if (b->q)
+        front_count_refused(b->q, result);
     refuse_with(b, r->status, r->code, detail, mark);
 }
 
@@ -291,11 +292,11 @@ static void room_told(struct room_ask *ask, enum queue_result result);
 
 static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error);
 
-static void wait_for_queue(struct batch *b, const char *name, uint64_t mark)
+static void wait_for_queue(struct batch *b, const char *name, const struct first_put *first)
 {
     b->wish.told = queue_told;
     b->wish.arg = b;
-    b->wish.mark = mark;
+    b->wish.put = *first;
     snprintf(b->wish.name, sizeof b->wish.name, "%s", name);
     new_queues_ask(b->in->app, &b->wish);
 }
@@ -309,9 +310,10 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         refuse(b, QUEUE_CLOSED, 0);
         return;
     }
-    b->q = new_queues_find(app, name, what->mark, &r);
+    struct first_put first = first_put_of(what);
+    b->q = new_queues_find(app, name, &first, &r);
     if (!b->q && r == QUEUE_OK) {
-        wait_for_queue(b, name, what->mark);
+        wait_for_queue(b, name, &first);
         return;
     }
     b->ask = (struct room_ask){.told = room_told, .arg = b};

@@ -33,6 +33,14 @@ bool put_request_marks(const struct url_query *query, struct queue_put *put)
     return put_request_marks_fault(query, put) == NULL;
 }
 
+struct first_put first_put_of(const struct queue_put *put)
+{
+    struct first_put first = {.n = put->n, .mark = put->mark};
+    for (size_t i = 0; i < put->n; i++)
+        first.bytes += put->messages[i].len;
+    return first;
+}
+
 void records_free(struct records *r)
 {
     free(r->at);

@@ -2,7 +2,7 @@
 #ifndef SIMPLEQUEUE_PUT_REQUEST_H
 #define SIMPLEQUEUE_PUT_REQUEST_H
 
-#include "named_queue.h"
+#include "queues.h"
 #include "url.h"
 
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
@@ -12,6 +12,9 @@
 bool put_request_marks(const struct url_query *query, struct queue_put *put);
 /* NULL, or what is wrong with them. */
 const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put);
+
+/* What decides whether a queue is made for it. */
+struct first_put first_put_of(const struct queue_put *put);
 
 /* Messages that lie in a text that is another's. A zeroed one is empty; used again, it keeps its memory
  * while that is small. */

@@ -60,6 +60,11 @@ void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messa
     put_lengths(out, messages, n);
 }
 
+uint64_t queue_log_put_size(size_t n, uint64_t bytes)
+{
+    return RECORD_HEAD + n * sizeof(uint32_t) + bytes;
+}
+
 void queue_log_put_late(
     struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due)
 {

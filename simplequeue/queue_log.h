@@ -58,6 +58,8 @@ bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
 /* PUT, PUT_LATE and MOVE append what goes before the messages' bytes, which follow one after the other; KEEP what goes before
  * the items' bytes, the message's and its reason's in turn. */
 void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n);
+/* What a PUT record of so many messages of so many bytes takes, these included; a PUT_LATE is a little longer. */
+uint64_t queue_log_put_size(size_t n, uint64_t bytes);
 void queue_log_put_late(
     struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due);
 void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n);

@@ -10,14 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
 #define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
-#define QUEUE_FILES 3  /* open as long as the queue is: its directory, the newest segment, `gone` */
-#define OWN_FILES 24   /* the daemon's, whatever it holds */
-#define TICK_MOST 1000 /* timers a turn: the rest is due at once in the next */
+#define QUEUE_FILES 3 /* open as long as the queue is: its directory, the newest segment, `gone` */
+#define OWN_FILES 24  /* the daemon's, whatever it holds */
+#define NEW_BYTES                                                                                            \
+    ((uint64_t)128 << 10) /* of disk: a queue's files, and what its first put reserves whatever it puts */
+#define NEW_EACH 128      /* and for each message besides its bytes */
+#define TICK_MOST 1000    /* timers a turn: the rest is due at once in the next */
 
 struct queues {
     struct queues_config config;
@@ -244,7 +248,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
     *result = QUEUE_OK;
     if (q)
         return q;
-    if ((*result = queues_may_add(qs)) != QUEUE_OK)
+    if ((*result = queues_may_add(qs, &(struct first_put){0})) != QUEUE_OK)
         return NULL;
     q = open_queue(qs, name, now, result, error, error_size);
     if (!q && qs->dir)
@@ -275,11 +279,26 @@ size_t queues_descriptors_for(size_t n)
     return n * QUEUE_FILES + OWN_FILES;
 }
 
-enum queue_result queues_may_add(const struct queues *qs)
+/* A little more is asked for than the queue would take, so that it is not made only to refuse. */
+static bool disk_has_room(const struct queues *qs, const struct first_put *put)
 {
+    struct statvfs disk;
+    if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0)
+        return true;
+    return (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_BYTES + put->n * NEW_EACH + put->bytes;
+}
+
+enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put)
+{
+    enum queue_result fits =
+        named_queue_judge_first(&qs->config.limits, &qs->shared, qs->dir != NULL, put->n, put->bytes);
+    if (fits != QUEUE_OK)
+        return fits;
     if (queues_count(qs) >= queues_max(qs))
         return QUEUE_TOO_MANY_QUEUES;
-    return queues_count(qs) >= queues_room(qs) ? QUEUE_LACK : QUEUE_OK;
+    if (queues_count(qs) >= queues_room(qs))
+        return QUEUE_LACK;
+    return disk_has_room(qs, put) ? QUEUE_OK : QUEUE_NO_SPACE;
 }
 
 size_t queues_found(const struct queues *qs)

@@ -6,7 +6,10 @@
  * 2. queues_recover opens what the directory holds, one queue a call; nothing else may be called before it
  *    said that all are open.
  * 3. The set has one heap of deadlines: queues_next_deadline and queues_tick serve all leases and delays.
- * 4. No queue is made that would take the descriptors that are for connections. What the directory holds is opened all the same.
+ * 4. A queue is made by the first put that it takes, and not by one that is refused: what can be told of the put before there is a
+ *    queue is told by queues_may_add. (What only the writing of it shows, a disk that something else fills in between, leaves the
+ *    queue, empty.)
+ * 5. No queue is made that would take the descriptors that are for connections. What the directory holds is opened all the same.
  */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
@@ -49,9 +52,16 @@ enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_LACKING, QUEUES_FAI
  * committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
 
+/* The put that a queue is made for; all 0 where there is none, as when a reader releases. */
+struct first_put {
+    size_t n; /* messages */
+    uint64_t bytes;
+    uint64_t mark; /* that it begins at: a new queue's are all 0 */
+};
+
 /* NULL when there is none of that name. */
 struct named_queue *queues_find(const struct queues *qs, const char *name);
-/* Makes it when there is none (blocking: a few small files and their syncs; see new_queues.h for who has others to serve
+/* Makes it when there is none and queues_may_add, for no put, allows it (blocking: a few small files and their syncs; see new_queues.h for who has others to serve
  * meanwhile). NULL with *result and, for a failure of the
  * system, the error filled. */
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
@@ -62,8 +72,8 @@ size_t queues_max(const struct queues *qs);
 size_t queues_room(const struct queues *qs);
 /* What n queues and the daemon's own files take. */
 size_t queues_descriptors_for(size_t n);
-/* QUEUE_OK when another one may be made. */
-enum queue_result queues_may_add(const struct queues *qs);
+/* QUEUE_OK when another one may be made, and would take that put as far as its messages go (its mark is not judged). */
+enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put);
 /* How many of the directory are yet to be opened. */
 size_t queues_found(const struct queues *qs);
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */

@@ -217,6 +217,7 @@ class Full:
 class MemoryTest(Full, InMemory, QueueTest):
     def test_of_all_queues_together(self):
         q = self.overflowing("--max-memory=180")
+        self.expect(q.post("/release?queue=b"), 200)
         for _ in range(2):
             self.expect(q.post("/put?queue=a", b"a" * 40), 200)
         self.expect(q.post("/put?queue=b", b"b" * 30), 503, "queue-full")
