@@ -410,7 +410,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write past the limit of a file's size is EFBIG then */
     daemon_init_log(spec->name, o);
-    if (spec->check != NULL && spec->check(o, &error) != 0)
+    if (daemon_check_common(o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
         return refuse(error.text, EX_CONFIG);
     if (options_check_only(o)) {
         options_show_settings(o);

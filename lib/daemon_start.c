@@ -19,6 +19,7 @@
 
 #define LOCK_WAIT_MS 15000 /* longer than the default drain_timeout */
 #define LOCK_POLL_MS 20
+#define HEAD_BYTES (256 * 1024) /* what a request may hold besides its body */
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 static const struct option_row common_rows[] = {
@@ -68,7 +69,7 @@ static const struct option_row common_rows[] = {
         .max = INT64_C(1) << 40,
         .unit = "bytes",
         .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are "
-                "closed"},
+                "closed. At least twice max_body and 256K"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -128,6 +129,18 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows)
         if (strcmp(r->name, "port") == 0)
             r->fallback = port;
     return rows;
+}
+
+/* The buffer of a body that grows may be twice as long. With less than that one client alone would be told, for ever, that all
+ * together hold too much. */
+int daemon_check_common(const struct options *o, struct config_error *error)
+{
+    int64_t body = options_int(o, "max_body"), needed = 2 * body + HEAD_BYTES;
+    if (options_int(o, "max_buffered") >= needed)
+        return 0;
+    return options_refuse(o, "max_buffered", error,
+        "it has no room for one request: with a max_body of %lld bytes at least %lld are needed",
+        (long long)body, (long long)needed);
 }
 
 void daemon_init_log(const char *name, const struct options *o)

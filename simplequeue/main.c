@@ -235,6 +235,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->app.loop = w;
     w->armed = INT64_MAX;
     read_settings(w, daemon_options(d));
+    settings_warn(daemon_options(d));
     w->notify = loop_notify_new(daemon_base(d), on_journal, w);
     w->timer = evtimer_new(daemon_base(d), on_timer, w);
     int status = open_parts(w, daemon_options(d), error);

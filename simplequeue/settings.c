@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include "log.h"
 #include "nng_ingest.h"
 #include "nng_listen.h"
 #include "scrubber.h"
@@ -106,6 +107,18 @@ struct bytes settings_separator(const struct options *o, const char *name)
 {
     const char *text = options_string(o, name);
     return text ? bytes_str(text) : BYTES_LITERAL("\n");
+}
+
+void settings_warn(const struct options *o)
+{
+    static const char *const of_disk[] = {"sync", "segment_bytes", "scrub_rate"};
+    int64_t message = options_int(o, "max_message"), body = options_int(o, "max_body");
+    if (options_is_set(o, "max_message") && message > body)
+        log_warn("no message of max_message can be put: max_body is less",
+            LOG_U("max_message", (uint64_t)message), LOG_U("max_body", (uint64_t)body));
+    for (size_t i = 0; i < sizeof of_disk / sizeof *of_disk && !options_string(o, "data_dir"); i++)
+        if (options_is_set(o, of_disk[i]))
+            log_warn("the setting does nothing without a data_dir", LOG_S("setting", of_disk[i]));
 }
 
 int settings_check(struct options *o, struct config_error *error)

@@ -61,6 +61,17 @@ class DaemonLife(harness.MillraceTest):
         self.assertRegex(out, r"(?m)^max_body = 1M +; %s:4$" % config)
         self.assertRegex(out, r"(?m)^drain_timeout = 10s +; default$")
 
+    def test_a_budget_that_no_request_fits_is_refused(self):
+        """Bodies of max_body are taken from one client with the least that is allowed: no other is needed to be told 503."""
+        self.assertIn("--max-buffered: max_buffered: it has no room for one request", self.refused(78, "--max-buffered=1M"))
+        self.assertIn("max_buffered: it has no room", self.refused(78, "--max-body=128M"))
+        self.refused(78, "--max-buffered=2303K", "--max-body=1M")
+        q = self.start("simplequeue", "--max-buffered=2304K", "--max-body=1M")
+        for size in (600000, 1 << 20, (1 << 20) - 1):
+            self.assertEqual(q.post("/put", b"x" * size).status, 200, size)
+            self.assertEqual(q.post("/mput", iter([b"x" * 7777] * (size // 7777))).status, 200, size)
+        self.assertEqual(q.post("/put", b"x" * ((1 << 20) + 1)).status, 413)
+
     def test_wrong_settings_name_their_source(self):
         self.assertIn("--pace", self.refused(64, "--pace=11"))
         self.assertIn("1..10", self.refused(64, "--pace", "11"))

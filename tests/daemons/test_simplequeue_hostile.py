@@ -249,7 +249,7 @@ class EverywhereOnDisk(Everywhere, Deep):
 
 class DeepTest(Deep):
     def test_dumps_of_what_is_on_disk_share_their_memory(self):
-        q = self.queue("--max-memory=1M", "--max-buffered=16M")
+        q = self.queue("--max-memory=1M", "--max-body=4M", "--max-buffered=16M")
         self.fill(q, 0, 40000)
         threads, replies = [], []
 

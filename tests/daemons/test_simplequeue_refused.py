@@ -64,8 +64,8 @@ class DiskTest(Refused, OnDisk, QueueTest):
         return reply.status == 200 or not self.expect(reply, 503, "queue-full")
 
     def test_more_than_a_record_holds(self):
-        q = self.queue("--max-body=128M", "--max-queues=1")
-        self.expect(q.post("/mput?queue=big", b"x\n" * (14 << 20)), 413, "too-large")
+        q = self.queue("--max-body=128M", "--max-buffered=512M", "--max-queues=1")
+        self.expect(q.post("/mput?queue=big", b"\n".join([b"x" * 1000000] * 68)), 413, "too-large")
         self.assertEqual((self.queues(q), os.listdir(self.path("data", "queues"))), ([], []))
         self.expect(q.post("/put?queue=good", b"x"), 200)
 
