@@ -119,8 +119,7 @@ int io_sync_dir(const char *path)
     return failed;
 }
 
-/* "." for a bare name. */
-static void parent_of(const char *path, char out[PATH_MAX])
+void io_parent_of(const char *path, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s", path);
     char *slash = strrchr(out, '/');
@@ -133,7 +132,7 @@ static void parent_of(const char *path, char out[PATH_MAX])
 int io_sync_parent(const char *path)
 {
     char parent[PATH_MAX];
-    parent_of(path, parent);
+    io_parent_of(path, parent);
     return io_sync_dir(parent);
 }
 

@@ -7,6 +7,7 @@
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,7 +61,8 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 int io_allocate(int fd, int mode, off_t from, off_t n);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
-/* The directory in which `path` is a name. */
+/* The directory in which `path` is a name; "." for a bare one. */
+void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
 /* The same for a name that was found: whoever made it may have been killed before it was durable. A directory that cannot be
  * synced, for want of the right to read it or because nobody writes to its file system, is let be. */

@@ -5,6 +5,7 @@
 #include "log.h"
 #include "loop_notify.h"
 #include "nng_ingest.h"
+#include "overflow_log.h"
 #include "peers.h"
 #include "scrubber.h"
 #include "settings.h"
@@ -188,12 +189,15 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
 /* 0, or the exit status. */
 static int open_parts(struct wiring *w, const struct options *o, struct config_error *error)
 {
-    errno = 0;
-    const char *log = settings_overflow_log(o);
-    if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
-        return daemon_start_status(errno);
+    const char *log = settings_overflow_log(o), *data_dir = options_string(o, "data_dir");
     errno = 0;
     if (!(w->app.queues = open_queues(w, o, error)))
+        return daemon_start_status(errno);
+    /* The data directory is there by now: the log may be beside what is kept in it. */
+    if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
+        return EX_CONFIG;
+    errno = 0;
+    if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
         return daemon_start_status(errno);
     tell_descriptors(w->app.queues);
     app_register_numbers(&w->app);

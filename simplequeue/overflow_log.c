@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -244,6 +245,47 @@ int overflow_log_check(const char *path, char *error, size_t error_size)
         return -1;
     }
     io->close(fd);
+    return 0;
+}
+
+/* Where the file is, or would be made. False when that is nowhere. */
+static bool find_place(const char *path, char place[PATH_MAX])
+{
+    char parent[PATH_MAX];
+    if (realpath(path, place))
+        return true;
+    io_parent_of(path, parent);
+    if (!realpath(parent, place))
+        return false;
+    const char *slash = strrchr(path, '/');
+    size_t len = strlen(place);
+    int n = snprintf(place + len, PATH_MAX - len, "/%s", slash ? slash + 1 : path);
+    return n > 0 && (size_t)n < PATH_MAX - len;
+}
+
+static bool lies_at(const char *place, const char *data_dir, const char *own)
+{
+    char path[PATH_MAX], whole[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", data_dir, own);
+    if (n < 0 || (size_t)n >= sizeof path || !realpath(path, whole))
+        return false;
+    size_t len = strlen(whole);
+    return strncmp(place, whole, len) == 0 && (place[len] == '/' || place[len] == '\0');
+}
+
+int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size)
+{
+    static const char *const own[] = {"lock", "queues"};
+    char place[PATH_MAX];
+    if (!find_place(path, place))
+        return 0; /* what opens it says so */
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!lies_at(place, data_dir, own[i]))
+            continue;
+        snprintf(error, error_size, "the overflow log %s: %s/%s is the daemon's own: give another file", path,
+            data_dir, own[i]);
+        return -1;
+    }
     return 0;
 }
 

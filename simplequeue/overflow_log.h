@@ -27,6 +27,9 @@ void overflow_log_free(struct overflow_log **log);
 /* Makes the file if it is missing and sees that it can be written: a file, or a character device such as /dev/null, which is
  * only written to. 0, or -1 with the error. Blocks. */
 int overflow_log_check(const char *path, char *error, size_t error_size);
+/* Refuses a path at which the data directory has files of its own: the lock, and whatever is below `queues`. The directory is there.
+ * 0, or -1 with the error. */
+int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size);
 bool overflow_log_is_device(const char *path);
 /* Appends the text to the file. The path is copied, the text taken over: *text is empty then. */
 void overflow_log_write(

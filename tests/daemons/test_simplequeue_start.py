@@ -1,4 +1,6 @@
 """What simplequeue says at its start of settings that do nothing, or not what they seem to."""
+import os
+
 import harness
 from queue_test import QueueTest
 
@@ -24,6 +26,37 @@ class StartTest(QueueTest):
             self.assertIn(warning + setting, log)
         self.assertNotIn(warning, self.said("--data-dir=" + self.path("data"), *args))
         self.assertNotIn(warning, self.said())
+
+    def test_an_overflow_log_in_a_new_data_directory(self):
+        log = self.path("new", "overflow")
+        q = self.start("simplequeue", "--data-dir=" + self.path("new"), "--overflow-log=" + log, "--max-depth=1")
+        for text in (b"a", b"b"):
+            self.expect(q.post("/put", text), 200)
+        with open(log, "rb") as f:
+            self.assertEqual(f.read(), b"a\n")
+
+    def test_an_overflow_log_among_the_daemons_own_files(self):
+        """By whatever path; what is there stays as it was, and the next start serves."""
+        args = ("--data-dir=" + self.path("data"),)
+        q = self.start("simplequeue", *args)
+        self.expect(q.post("/put", b"kept"), 200)
+        q.stop()
+        queue = self.path("data", "queues", "default")
+        segment = max((os.path.join(queue, name) for name in os.listdir(queue)), key=os.path.getsize)
+        with open(segment, "rb") as f:
+            before = f.read()
+        os.symlink(segment, self.path("link"))
+        os.symlink(self.path("data"), self.path("alias"))
+        for path in (self.path("data", "lock"), segment, queue, self.path("data", "queues", "new"), self.path("link"),
+                     os.path.join(queue, "new"), self.path("data", "queues", "..", "lock"), self.path("alias", "lock")):
+            refused = self.run_program("simplequeue", "--port=0", "--overflow-log=" + path, *args)
+            self.assertEqual(refused.returncode, 78, refused.stderr)
+            self.assertIn(b"is the daemon's own", refused.stderr)
+        with open(segment, "rb") as f:
+            self.assertEqual(f.read(), before)
+        self.assertEqual(os.listdir(self.path("data", "queues")), ["default"])
+        q = self.start("simplequeue", "--overflow-log=" + self.path("data", "overflow"), *args)
+        self.assertEqual(q.get("/get").body, b"kept")
 
 
 if __name__ == "__main__":
