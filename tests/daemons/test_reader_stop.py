@@ -11,7 +11,15 @@ from sink import Sink
 class Stop(MillraceTest):
     def setUp(self):
         super().setUp()
-        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+        self.begin()
+
+    def begin(self):
+        """A queue of its own, and no run yet."""
+        for name in ("begun", "enough", "out"):
+            if os.path.exists(self.path(name)):
+                os.unlink(self.path(name))
+        self.data = self.path("q%d" % len(self.daemons))
+        self.queue = self.start("simplequeue", "--data-dir=" + self.data, "--sync=never")
         self.queue.post("/mput", b"\n".join(b"%d" % i for i in range(10)))
         self.gateway = Gateway(self, self.queue.url)
 
@@ -84,22 +92,27 @@ class WhatIsDone(Stop):
         self.ended(reader, 0)
         self.assert_nothing_again(reader)
 
+    def time_is_over(self, answer):
+        """In it the run is done; on a machine that stood still it may not have been."""
+        def attempt(seconds):
+            self.begin()
+            reader = self.stop_refused(answer, 1, "--drain-timeout=%dms" % (1000 * seconds))
+            self.ended(reader, 75)
+            self.assert_done_again(reader, "1-2")
+        harness.slower_and_slower(0.5, attempt)
+
     def test_is_told_when_the_queue_never_takes_it(self):
-        reader = self.stop_refused(503, 1, "--drain-timeout=500ms")
-        self.ended(reader, 75)
-        self.assert_done_again(reader, "1-2")
+        self.time_is_over(503)
         self.assertEqual(self.numbers()["ready"], 8)
 
     def test_is_told_when_the_queue_never_answers(self):
-        reader = self.stop_refused("hang", 1, "--drain-timeout=500ms")
-        self.ended(reader, 75)
-        self.assert_done_again(reader, "1-2")
+        self.time_is_over("hang")
 
     def test_is_waited_for_while_the_queue_is_away(self):
         """A queue that was killed knows of no lease when it is back: then it comes again, and that is told."""
         self.queue.stop()
         port = self.keep_port()
-        args = ["--data-dir=" + self.path("q"), "--sync=never", "--address=127.0.0.1", "--port=" + port]
+        args = ["--data-dir=" + self.data, "--sync=never", "--address=127.0.0.1", "--port=" + port]
         queue = self.start("simplequeue", *args, port=False)
         reader = self.reader(queue_url=queue.url)
         self.begin_stop(reader)
