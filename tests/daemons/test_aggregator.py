@@ -73,6 +73,7 @@ class Pubsub:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # as in sink.py
 
             def log_message(self, *args):
                 pass

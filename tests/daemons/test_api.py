@@ -42,6 +42,7 @@ class Source(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # as in sink.py
 
     def log_message(self, *_):
         pass

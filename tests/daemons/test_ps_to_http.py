@@ -23,6 +23,7 @@ class Server:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # as in sink.py
 
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

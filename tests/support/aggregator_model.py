@@ -42,6 +42,7 @@ class Aggregator:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # as in sink.py
 
             def answer(self):
                 status, reply = outer.reply(self.command, self.path, self.headers)

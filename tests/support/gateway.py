@@ -16,6 +16,7 @@ class Gateway:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # as in sink.py
 
             def pass_on(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -44,6 +44,7 @@ class Sink:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or what follows a head waits for the other side to acknowledge that, 40 ms
 
             def handle_one(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
