@@ -17,6 +17,20 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
+/* Some file systems know no such rename: there nobody is to make one of that name in between. */
+static int system_rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (lstat(to, &st) != 0)
+        return errno == ENOENT ? rename(from, to) : -1;
+    errno = EEXIST;
+    return -1;
+}
+
 const struct io_ops io_system = {
     .open = system_open,
     .pread = pread,
@@ -27,6 +41,7 @@ const struct io_ops io_system = {
     .ftruncate = ftruncate,
     .fallocate = fallocate,
     .rename = rename,
+    .rename_new = system_rename_new,
     .unlink = unlink,
     .mkdir = mkdir,
     .close = close,

@@ -37,6 +37,7 @@ struct io_ops {
     int (*ftruncate)(int fd, off_t length);
     int (*fallocate)(int fd, int mode, off_t at, off_t length);
     int (*rename)(const char *from, const char *to);
+    int (*rename_new)(const char *from, const char *to); /* EEXIST when there is one of that name */
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);

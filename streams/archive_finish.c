@@ -1,25 +1,19 @@
 #include "archive_finish.h"
 
 #include "io.h"
+#include "log.h"
 #include "packer.h"
 #include "xxh3.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define READ_STEP ((size_t)256 << 10)
-
-static const char *const suffixes[] = {"", ".gz", ".zst"};
-static const char *const compression_names[] = {"none", "gzip", "zstd"};
-
-const char *archive_suffix(enum archive_compression c)
-{
-    return suffixes[c];
-}
+#define COMPRESSIONS 3
 
 static const char *path_of(struct buf *out, const char *name, const char *suffix, const char *more)
 {
@@ -48,8 +42,11 @@ bool archive_name_is_taken(const char *name)
 struct finish {
     const struct archive_finish_spec *spec;
     struct buf part, fresh, packed, text;
-    int in, out; /* -1: not open */
-    uint64_t lines, stored;
+    struct buf
+        name; /* what it is finished as: the file's, or with a number behind it where others have that */
+    struct archive_manifest manifest;
+    int in, out;      /* -1: not open */
+    bool irrevocable; /* the packed file is all there is of it, or may be */
     XXH3_state_t *hash;
     char *error;
 };
@@ -77,9 +74,9 @@ static int put(struct finish *f, struct packer *packer, struct bytes piece, bool
     buf_clear(&f->packed);
     if (packer_add(packer, piece, last, &f->packed) != 0)
         return fail_content(f, "it cannot be compressed");
-    if (io_write_all(f->out, f->packed.ptr, f->packed.len, (off_t)f->stored) != 0)
+    if (io_write_all(f->out, f->packed.ptr, f->packed.len, (off_t)f->manifest.stored) != 0)
         return fail_system(f, f->fresh.ptr);
-    f->stored += f->packed.len;
+    f->manifest.stored += f->packed.len;
     return 0;
 }
 
@@ -96,13 +93,15 @@ static int copy(struct finish *f, struct packer *packer)
             return fail_content(f, "it is shorter than what was written to it");
         struct bytes piece = bytes_of(f->text.ptr, (size_t)n);
         XXH3_64bits_update(f->hash, piece.ptr, piece.len);
-        f->lines += bytes_count_lines(piece);
+        f->manifest.lines += bytes_count_lines(piece);
         at += (uint64_t)n;
         if (put(f, packer, piece, false) != 0)
             return -1;
     }
-    if (f->lines != f->spec->file->lines)
+    if (f->manifest.lines != f->spec->file->lines)
         return fail_content(f, "it holds another number of lines than were written to it");
+    snprintf(f->manifest.xxh3, sizeof f->manifest.xxh3, "%016llx",
+        (unsigned long long)XXH3_64bits_digest(f->hash));
     return put(f, packer, BYTES_NONE, true);
 }
 
@@ -112,10 +111,11 @@ static int open_files(struct finish *f)
     f->in = io->open(f->part.ptr, O_RDONLY | O_CLOEXEC, 0);
     if (f->in < 0)
         return fail_system(f, f->part.ptr);
-    f->stored = spec->compression == ARCHIVE_PLAIN ? spec->file->length : 0;
+    f->manifest.stored = spec->compression == ARCHIVE_PLAIN ? spec->file->length : 0;
+    f->manifest.lines = 0;
     if (spec->compression == ARCHIVE_PLAIN)
         return 0;
-    path_of(&f->fresh, spec->file->name, suffixes[spec->compression], ".new");
+    path_of(&f->fresh, spec->file->name, archive_suffix(spec->compression), ".new");
     f->out = io->open(f->fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return f->out < 0 ? fail_system(f, f->fresh.ptr) : 0;
 }
@@ -138,37 +138,83 @@ static int pack(struct finish *f)
     return rc;
 }
 
-static void print_manifest(const struct finish *f, struct buf *out)
+/* True: a manifest of these lines is there. */
+static bool has_own_manifest(const struct finish *f, const char *name, struct archive_manifest *out)
 {
-    const struct archive_file_state *file = f->spec->file;
-    const char *slash = strrchr(file->name, '/');
-    struct buf name = {0};
-    path_of(&name, slash != NULL ? slash + 1 : file->name, suffixes[f->spec->compression], "");
-    buf_append_str(out, "{\"format\":1,\"file\":");
-    buf_append_json(out, bytes_str(name.ptr));
-    buf_printf(out,
-        ",\"stream\":\"%s\",\"id\":\"%s\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
-        "\",\n\"lines\":\"%" PRIu64 "\",\"bytes\":\"%" PRIu64
-        "\",\"xxh3\":\"%016llx\",\"compression\":\"%s\",\"stored_bytes\":\"%" PRIu64 "\"}\n",
-        f->spec->stream, f->spec->id, file->first, file->end, file->lines, file->length,
-        (unsigned long long)XXH3_64bits_digest(f->hash), compression_names[f->spec->compression], f->stored);
-    buf_free(&name);
+    struct buf path = {0};
+    bool own = archive_manifest_read(path_of(&path, name, "", ".manifest.json"), out) &&
+               archive_manifest_is_of_same_lines(out, &f->manifest);
+    buf_free(&path);
+    return own;
+}
+
+static bool has_file(const char *name)
+{
+    struct buf path = {0};
+    bool there = false;
+    for (int i = 0; i < COMPRESSIONS; i++)
+        there = there || access(path_of(&path, name, archive_suffix(i), ""), F_OK) == 0;
+    buf_free(&path);
+    return there;
+}
+
+static bool has_any_manifest(const char *name)
+{
+    struct buf path = {0};
+    bool there = access(path_of(&path, name, "", ".manifest.json"), F_OK) == 0;
+    buf_free(&path);
+    return there;
+}
+
+/* NAME was free when it was chosen, but others may have made a file of that name since. */
+static bool may_have(const struct finish *f, const char *name)
+{
+    struct archive_manifest m;
+    if (has_file(name))
+        return false;
+    if (has_own_manifest(f, name, &m))
+        return true;
+    bool is_chosen = strcmp(name, f->spec->file->name) == 0;
+    return is_chosen ? !has_any_manifest(name) : !archive_name_is_taken(name);
+}
+
+static void choose_name(struct finish *f)
+{
+    for (unsigned n = 0; n == 0 || !may_have(f, f->name.ptr); n++) {
+        buf_clear(&f->name);
+        buf_printf(&f->name, n == 0 ? "%s" : "%s.%u", f->spec->file->name, n);
+    }
+}
+
+/* One of these lines is replaced: an earlier try may have packed them otherwise. 1: somebody has made another meanwhile. */
+static int name_manifest(struct finish *f, const char *fresh, const char *path)
+{
+    struct archive_manifest m;
+    bool own = has_own_manifest(f, f->name.ptr, &m);
+    if ((own ? io->rename(fresh, path) : io->rename_new(fresh, path)) == 0)
+        return 0;
+    return errno == EEXIST ? 1 : fail_system(f, path);
 }
 
 static int write_manifest(struct finish *f)
 {
     struct buf text = {0}, path = {0}, fresh = {0};
-    path_of(&path, f->spec->file->name, "", ".manifest.json");
-    path_of(&fresh, f->spec->file->name, "", ".manifest.json.new");
-    print_manifest(f, &text);
+    path_of(&path, f->name.ptr, "", ".manifest.json");
+    path_of(&fresh, f->name.ptr, "", ".manifest.json.new");
+    archive_manifest_print(&f->manifest, f->name.ptr, &text);
     int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int rc = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0 &&
-                     io->rename(fresh.ptr, path.ptr) == 0
+    int rc = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0
                  ? 0
                  : fail_system(f, fresh.ptr);
     int saved = errno;
     if (fd >= 0)
         io->close(fd);
+    errno = saved;
+    if (rc == 0)
+        rc = name_manifest(f, fresh.ptr, path.ptr);
+    saved = errno;
+    if (rc > 0)
+        io->unlink(fresh.ptr);
     buf_free(&text);
     buf_free(&path);
     buf_free(&fresh);
@@ -181,21 +227,8 @@ static int sync_directory(struct finish *f)
     return io_sync_parent(f->part.ptr) == 0 ? 0 : fail_system(f, f->part.ptr);
 }
 
-/* The finished name is there already: an earlier try got so far, perhaps one that was asked for another compression, and
- * perhaps one that was killed before the name was durable. It is of this file, since a name is given only when none of those
- * it may take is in use. */
-static bool has_name(struct finish *f)
-{
-    struct buf final = {0};
-    bool there = false;
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        there = there || access(path_of(&final, f->spec->file->name, suffixes[i], ""), F_OK) == 0;
-    buf_free(&final);
-    return there;
-}
-
-/* Durably: the state that is written next knows it no more, so nobody would remove it if it came back. One that is gone may have
- * been removed by a life that was killed before that was durable; or it was never made, perhaps its directory neither. */
+/* Durably, whether it was there or not: whoever removed it may have been killed before that was durable. It may never have been
+ * made, perhaps its directory neither. */
 static int remove_part(struct finish *f)
 {
     bool gone = io->unlink(f->part.ptr) == 0 || errno == ENOENT;
@@ -207,26 +240,154 @@ static int remove_part(struct finish *f)
 static void remove_packed(struct finish *f)
 {
     int saved = errno;
-    if (f->fresh.len > 0)
+    if (f->fresh.len > 0 && !f->irrevocable)
         io->unlink(f->fresh.ptr);
     errno = saved;
 }
 
-/* The manifest's name is made durable before the file's: rename keeps its order on no file system that promises none. */
+/* What a life that packed otherwise has left: it is perhaps no whole file. */
+static void remove_packed_otherwise(struct finish *f)
+{
+    struct buf path = {0};
+    for (int i = ARCHIVE_PLAIN + 1; i < COMPRESSIONS; i++)
+        if (i != (int)f->manifest.compression)
+            io->unlink(path_of(&path, f->spec->file->name, archive_suffix(i), ".new"));
+    buf_free(&path);
+}
+
+static void remove_manifest(const char *name)
+{
+    struct buf path = {0};
+    io->unlink(path_of(&path, name, "", ".manifest.json"));
+    buf_free(&path);
+}
+
+/* All of it is in `from`. 1: somebody has made a file of the name meanwhile. */
+static int rename_whole(struct finish *f, const char *from)
+{
+    struct buf final = {0};
+    int rc = 0;
+    path_of(&final, f->name.ptr, archive_suffix(f->manifest.compression), "");
+    if (io->rename_new(from, final.ptr) != 0)
+        rc = errno == EEXIST ? 1 : fail_system(f, final.ptr);
+    int saved = errno;
+    if (rc > 0)
+        remove_manifest(f->name.ptr);
+    buf_free(&final);
+    errno = saved;
+    return rc;
+}
+
+/* The manifest's name is made durable before the file's, and so is that NAME.part is gone: rename keeps its order on no file
+ * system that promises none. */
+static int try_name(struct finish *f)
+{
+    bool plain = f->manifest.compression == ARCHIVE_PLAIN;
+    choose_name(f);
+    int rc = write_manifest(f);
+    if (rc != 0)
+        return rc;
+    if (!f->irrevocable)
+        remove_packed_otherwise(f);
+    if (sync_directory(f) != 0)
+        return -1;
+    if (!plain && !f->irrevocable) {
+        f->irrevocable = true;
+        if (remove_part(f) != 0)
+            return -1;
+    }
+    return rename_whole(f, plain ? f->part.ptr : f->fresh.ptr);
+}
+
 static int give_name(struct finish *f)
 {
-    bool plain = f->spec->compression == ARCHIVE_PLAIN;
-    struct buf final = {0};
-    path_of(&final, f->spec->file->name, suffixes[f->spec->compression], "");
-    int rc = write_manifest(f) == 0 && sync_directory(f) == 0 ? 0 : -1;
-    if (rc == 0 && io->rename(plain ? f->part.ptr : f->fresh.ptr, final.ptr) != 0)
-        rc = fail_system(f, final.ptr);
-    if (rc == 0)
-        rc = sync_directory(f);
-    if (rc == 0 && !plain)
-        rc = remove_part(f);
-    buf_free(&final);
-    return rc;
+    int rc;
+    do
+        rc = try_name(f);
+    while (rc > 0);
+    if (rc != 0 || sync_directory(f) != 0)
+        return -1;
+    if (strcmp(f->name.ptr, f->spec->file->name) != 0)
+        log_warn("finished under another name: a file of its own is there, and somebody else's",
+            LOG_S("file", f->spec->file->name), LOG_S("as", f->name.ptr));
+    return 0;
+}
+
+/* Once it is gone nothing is left to be done but, perhaps, the naming of the packed file. */
+static int finish_part(struct finish *f)
+{
+    struct archive_manifest m;
+    const char *name = f->spec->file->name;
+    if (f->spec->file->length == 0)
+        return remove_part(f);
+    /* A version before this one removed it last. */
+    if (has_file(name) && has_own_manifest(f, name, &m))
+        return sync_directory(f) == 0 ? remove_part(f) : -1;
+    return pack(f) == 0 ? give_name(f) : -1;
+}
+
+/* f->fresh is the packed file that waits for its name. */
+static bool has_packed(struct finish *f, enum archive_compression c)
+{
+    path_of(&f->fresh, f->spec->file->name, archive_suffix(c), ".new");
+    return c != ARCHIVE_PLAIN && access(f->fresh.ptr, F_OK) == 0;
+}
+
+/* The manifest of these lines that is there, by whatever of its names. */
+static bool find_manifest(struct finish *f, struct archive_manifest *out)
+{
+    struct buf name = {0};
+    bool found = false, more = true;
+    for (unsigned n = 0; more && !found; n++) {
+        buf_clear(&name);
+        buf_printf(&name, n == 0 ? "%s" : "%s.%u", f->spec->file->name, n);
+        found = has_own_manifest(f, name.ptr, out);
+        more = n == 0 || archive_name_is_taken(name.ptr);
+    }
+    buf_free(&name);
+    return found;
+}
+
+static int fail_packed(struct finish *f, const char *what)
+{
+    snprintf(f->error, ARCHIVE_ERROR_TEXT, "%s: %s", f->fresh.ptr, what);
+    errno = EIO;
+    return -1;
+}
+
+static int name_packed(struct finish *f)
+{
+    struct stat st;
+    if (stat(f->fresh.ptr, &st) != 0)
+        return fail_system(f, f->fresh.ptr);
+    if ((uint64_t)st.st_size != f->manifest.stored)
+        return fail_packed(f, "it has another size than its manifest says");
+    return give_name(f);
+}
+
+/* Neither its manifest is there nor NAME.part: it is taken away, unless somebody took the manifest alone, and before its file was
+ * there. */
+static int finish_away(struct finish *f)
+{
+    const struct archive_file_state *file = f->spec->file;
+    if (has_packed(f, ARCHIVE_GZIP) || has_packed(f, ARCHIVE_ZSTD))
+        return fail_packed(f, "its manifest is gone, so nothing tells whether it is whole: take it away");
+    if (!has_file(file->name))
+        log_warn("a file was finished and is taken away, or its .part was removed", LOG_S("file", file->name),
+            LOG_U("first", file->first), LOG_U("end", file->end), LOG_U("lines", file->lines));
+    return remove_part(f);
+}
+
+/* A state says that lines are in it only once NAME.part is safe, and that goes when the file is whole: what there is may lack
+ * its name, nothing else. */
+static int finish_again(struct finish *f)
+{
+    struct archive_manifest m;
+    f->irrevocable = true;
+    if (!find_manifest(f, &m))
+        return finish_away(f);
+    f->manifest = m;
+    return has_packed(f, m.compression) ? name_packed(f) : remove_part(f);
 }
 
 bool archive_is_want(int error)
@@ -234,21 +395,29 @@ bool archive_is_want(int error)
     return error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+static struct archive_manifest manifest_of(const struct archive_finish_spec *spec)
+{
+    struct archive_manifest m = {.first = spec->file->first,
+        .end = spec->file->end,
+        .lines = spec->file->lines,
+        .bytes = spec->file->length,
+        .compression = spec->compression};
+    snprintf(m.stream, sizeof m.stream, "%s", spec->stream);
+    snprintf(m.id, sizeof m.id, "%s", spec->id);
+    return m;
+}
+
 int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char error[ARCHIVE_ERROR_TEXT])
 {
-    struct finish f = {.spec = spec, .in = -1, .out = -1, .error = error};
-    int rc;
+    struct finish f = {.spec = spec, .in = -1, .out = -1, .error = error, .manifest = manifest_of(spec)};
     f.hash = XXH3_createState();
     if (f.hash == NULL)
         abort();
     XXH3_64bits_reset(f.hash);
     archive_part_path(spec->file->name, &f.part);
-    if (has_name(&f))
-        rc = sync_directory(&f) == 0 ? remove_part(&f) : -1;
-    else if (spec->file->length == 0)
-        rc = remove_part(&f);
-    else
-        rc = pack(&f) == 0 ? give_name(&f) : -1;
+    bool gone =
+        spec->may_be_named && spec->file->length > 0 && access(f.part.ptr, F_OK) != 0 && errno == ENOENT;
+    int rc = gone ? finish_again(&f) : finish_part(&f);
     if (rc != 0)
         remove_packed(&f);
     *wanting = rc != 0 && archive_is_want(errno);
@@ -257,5 +426,6 @@ int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char e
     buf_free(&f.fresh);
     buf_free(&f.packed);
     buf_free(&f.text);
+    buf_free(&f.name);
     return rc;
 }

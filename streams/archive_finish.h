@@ -10,19 +10,19 @@
  *
  * 1. A name that is there stands for a whole file with its manifest: both are written elsewhere, synced and renamed, the
  *    manifest first.
- * 2. It can be stopped anywhere and begun again: what is done already is found done. NAME.part goes last.
+ * 2. It can be stopped anywhere and begun again: what is done already is found done. NAME.part is gone, safely, when the file gets
+ *    its name, so one that was taken away as soon as it was seen is not made again: where there is no NAME.part, it is done but
+ *    for the name of a packed file (NAME.gz.new) that is there.
  * 3. A file that no line came to is removed, not finished.
- * 4. It checks what it reads: as many bytes and lines as the state says, else it fails and leaves NAME.part.
+ * 4. Nothing that is there is replaced but a manifest of the same lines: where somebody else has made NAME, it is finished as the
+ *    first of NAME.1, NAME.2 and so on that is free.
+ * 5. It checks what it reads: as many bytes and lines as the state says, else it fails and leaves NAME.part.
  */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 
-#include "archive_state.h"
+#include "archive_manifest.h"
 
-enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };
-
-/* "", ".gz", ".zst": what stands behind the name of a finished file. */
-const char *archive_suffix(enum archive_compression c);
 void archive_part_path(const char *name, struct buf *out); /* NAME.part, NUL-terminated */
 /* Whether any of the names that NAME may take is in use. */
 bool archive_name_is_taken(const char *name);
@@ -34,6 +34,8 @@ struct archive_finish_spec {
     const struct archive_file_state *file;
     const char *stream, *id;
     enum archive_compression compression;
+    bool
+        may_be_named; /* somebody has tried before, perhaps another life: without, a missing NAME.part is an error */
 };
 /* 0, or -1 with the reason; *wanting: for want of something (archive_is_want), so that another try may do. Blocks. */
 int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char error[ARCHIVE_ERROR_TEXT]);

@@ -200,6 +200,7 @@ struct archive_part *archive_part_recover(
     p->named = true;
     p->written = state->length;
     p->stage = state->finishing ? PART_SETTLED : PART_OPEN;
+    p->tried = true;
     archive_part_path(state->name, &path);
     if (p->stage == PART_OPEN)
         rc = cut_back(p, path.ptr, error);

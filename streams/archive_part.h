@@ -36,6 +36,7 @@ struct archive_part {
     bool unsynced_name;         /* made since the last sync of its directory began */
     bool syncing, syncing_name; /* the sync under way is of these: a thread has fd */
     usec_t last_taken;          /* monotonic */
+    bool tried;                 /* to be finished, perhaps by another life */
     char *lacks;                /* what its last try to be finished lacked; NULL: there was none in vain */
     usec_t finish_pause;        /* how long it waits after that, ... */
     usec_t finish_at;           /* ... until then */

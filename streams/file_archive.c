@@ -606,7 +606,8 @@ static void run_finish(void *arg)
     struct archive_finish_spec spec = {.file = &f->part->state,
         .stream = f->archive->stream,
         .id = f->id,
-        .compression = f->archive->config.compression};
+        .compression = f->archive->config.compression,
+        .may_be_named = f->part->tried};
     f->rc = archive_finish(&spec, &f->wanting, f->error);
 }
 
@@ -660,6 +661,7 @@ static void take_finished(struct file_archive *a, struct finishing *f)
 {
     struct archive_part *p = f->part;
     f->part = NULL;
+    p->tried = true;
     if (f->rc == 0) {
         has_finished(a, p);
         return;

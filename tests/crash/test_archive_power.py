@@ -3,6 +3,7 @@ once, and a file that has its name is whole. A build that logs its file operatio
 Then what a cut may leave is rebuilt: at random places, started again as it is; and behind every single operation, for every
 order in which names may have reached the disk, recovered by archive_recover in a blink."""
 # full: MILLRACE_ROUNDS=100
+import glob
 import gzip
 import json
 import os
@@ -77,6 +78,32 @@ class AtRandom(Logged):
         expected = sorted(self.stream().splitlines(True))
         for archived in self.cuts(log, "--time_field=t", "--max_open=4"):
             self.assertEqual(sorted(archived.splitlines(True)), expected)
+
+
+class TakenAway(Logged):
+    def killed_behind_the_name(self, suffix, *args):
+        """Whoever uploads what is finished has it, with its manifest, before the next life looks."""
+        w = self.start_logged(*args, MILLRACE_IO_KILL=suffix).wait_ready()
+        self.publish(20)
+        self.wait_committed(w, len(self.stream()))
+        w.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not w.alive(), "it to be killed")
+        self.assertTrue(self.state()["files"][0]["finishing"])
+        os.mkdir(self.path("away"))
+        for path in glob.glob(self.path("out/s-*")):
+            self.assertTrue(path.endswith((suffix, ".manifest.json")), path)
+            os.rename(path, self.path("away", os.path.basename(path)))
+        w = self.writer(*args).wait_ready()
+        wait_until(lambda: "is taken away" in w.log, lambda: w.log)
+        self.publish(20)
+        self.finish(w, len(self.stream()))
+        self.assertEqual(b"".join(self.archived(self.path("away")) + self.archived()), self.stream())
+
+    def test_plain(self):
+        self.killed_behind_the_name(".ndjson")
+
+    def test_packed(self):
+        self.killed_behind_the_name(".gz", "--compress=gzip")
 
 
 class Everywhere(Logged):

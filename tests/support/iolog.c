@@ -202,16 +202,26 @@ static void rename_paths(const char *from, const char *to)
         }
 }
 
-static int logged_rename(const char *from, const char *to)
+static int log_rename(const char *from, const char *to, int (*do_rename)(const char *, const char *))
 {
     pthread_mutex_lock(&lock);
-    int failed = rename(from, to);
+    int failed = do_rename(from, to);
     if (!failed) {
         note('R', 0, from, to, strlen(to));
         rename_paths(from, to);
     }
     pthread_mutex_unlock(&lock);
     return failed;
+}
+
+static int logged_rename(const char *from, const char *to)
+{
+    return log_rename(from, to, rename);
+}
+
+static int logged_rename_new(const char *from, const char *to)
+{
+    return log_rename(from, to, io_system.rename_new);
 }
 
 static int logged_unlink(const char *path)
@@ -271,6 +281,7 @@ __attribute__((constructor)) static void begin(void)
     table.ftruncate = logged_ftruncate;
     table.fallocate = logged_fallocate;
     table.rename = logged_rename;
+    table.rename_new = logged_rename_new;
     table.unlink = logged_unlink;
     table.mkdir = logged_mkdir;
     io = &table;

@@ -384,6 +384,14 @@ static int power_rename(const char *from, const char *to)
     return failed;
 }
 
+static int power_rename_new(const char *from, const char *to)
+{
+    if (access(to, F_OK) != 0)
+        return power_rename(from, to);
+    errno = EEXIST;
+    return -1;
+}
+
 static int power_unlink(const char *path)
 {
     bool part;
@@ -432,6 +440,7 @@ void power_on(enum power_fault f, unsigned at)
     table.sync_close = power_sync_close;
     table.ftruncate = power_ftruncate;
     table.rename = power_rename;
+    table.rename_new = power_rename_new;
     table.fallocate = power_fallocate;
     table.unlink = power_unlink;
     table.mkdir = power_mkdir;

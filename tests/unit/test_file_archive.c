@@ -178,6 +178,17 @@ static bool is_there(const char *name)
     return access(path, F_OK) == 0;
 }
 
+static void check_content(const char *name, const char *expected)
+{
+    char path[200], found[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    found[fread(found, 1, sizeof found - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(found, expected);
+}
+
 static int finish_lines(uint64_t lines, enum archive_compression how)
 {
     char name[200], error[ARCHIVE_ERROR_TEXT];
@@ -186,8 +197,9 @@ static int finish_lines(uint64_t lines, enum archive_compression how)
     struct archive_file_state file = {
         .name = name, .period = name, .length = 3 * lines, .lines = lines, .end = 3 * lines};
     return archive_finish(
-        &(struct archive_finish_spec){.file = &file, .stream = "s", .id = "i", .compression = how}, &full,
-        error);
+        &(struct archive_finish_spec){
+            .file = &file, .stream = "s", .id = "i", .compression = how, .may_be_named = true},
+        &full, error);
 }
 
 static int finish_file(enum archive_compression how)
@@ -239,6 +251,87 @@ static void test_killed_while_finishing_then_a_cut(void **state)
             remove_file("x.manifest.json");
         }
     }
+}
+
+/* 1: a file that had its name is taken away, with its manifest, as people do who upload what is finished. */
+static int take_away(void)
+{
+    int there = is_there("x") + is_there("x.gz") + is_there("x.zst");
+    assert_in_range(there, 0, 1);
+    if (there)
+        assert_true(is_there("x.manifest.json"));
+    for (int i = 0; i < 3 && there; i++)
+        remove_file(((const char *const[]){"x", "x.gz", "x.zst"})[i]);
+    if (there)
+        remove_file("x.manifest.json");
+    return there;
+}
+
+/* Killed anywhere, and what had its name by then is away before the next life, which may pack otherwise: it is not made again,
+ * nor missed. */
+static void test_taken_away_as_soon_as_it_is_seen(void **state)
+{
+    static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD};
+    unsigned seed = 1, taken = 0;
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        unsigned killed = 1;
+        for (unsigned at = 1; killed; at++) {
+            write_file("x.part", "{}\n");
+            power_on(POWER_KILL, at);
+            killed = finish_file(all[i / 3]) != 0;
+            int seen = take_away();
+            power_revive(POWER_NONE, 0);
+            assert_int_equal(finish_file(all[i % 3]), 0);
+            power_off(&seed);
+            assert_int_equal(seen + take_away(), 1);
+            assert_false(is_there("x.part") || is_there("x.gz.new") || is_there("x.zst.new"));
+            remove_file("x.manifest.json.new");
+            taken += killed && seen;
+        }
+    }
+    assert_true(taken >= 9);
+}
+
+/* It is finished, but not as what somebody else has made meanwhile, which stays as it is. */
+static void test_a_name_that_somebody_has_taken_meanwhile(void **state)
+{
+    static const char *const names[] = {"x", "x.gz", "x.manifest.json"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        write_file("x.part", "{}\n");
+        write_file(names[i], "theirs");
+        write_file("x.1.part", "theirs");
+        assert_int_equal(finish_file(ARCHIVE_GZIP), 0);
+        assert_true(is_there("x.2.gz") && is_there("x.2.manifest.json"));
+        assert_false(is_there("x.part") || is_there("x.1.manifest.json"));
+        check_content(names[i], "theirs");
+        check_content("x.1.part", "theirs");
+        assert_int_equal(finish_file(ARCHIVE_GZIP), 0);
+        check_content(names[i], "theirs");
+        for (int k = 0; k < 3; k++)
+            remove_file(names[k]);
+        remove_file("x.2.gz");
+        remove_file("x.2.manifest.json");
+    }
+}
+
+/* Nobody has tried to finish it yet: then it cannot be away. */
+static void test_a_part_that_is_missing(void **state)
+{
+    char name[200], error[ARCHIVE_ERROR_TEXT];
+    bool wanting;
+    (void)state;
+    snprintf(name, sizeof name, "%s/x", directory);
+    struct archive_file_state file = {.name = name, .period = name, .length = 3, .lines = 1, .end = 3};
+    struct archive_finish_spec spec = {.file = &file, .stream = "s", .id = "i"};
+    assert_int_equal(archive_finish(&spec, &wanting, error), -1);
+    assert_non_null(strstr(error, "No such file"));
+    assert_false(wanting);
+    spec.may_be_named = true;
+    uint64_t told = log_count(LOG_LEVEL_WARN);
+    assert_int_equal(archive_finish(&spec, &wanting, error), 0);
+    assert_int_equal(log_count(LOG_LEVEL_WARN), told + 1);
 }
 
 /* Its directory is made with the first write. */
@@ -757,6 +850,11 @@ int main(void)
             test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_killed_while_finishing_then_a_cut, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_taken_away_as_soon_as_it_is_seen, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_a_name_that_somebody_has_taken_meanwhile, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_a_part_that_is_missing, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
             test_an_empty_file_that_was_never_made_is_finished, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(
