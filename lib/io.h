@@ -7,7 +7,7 @@
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
-#include <limits.h>
+#include <linux/limits.h> /* of PATH_MAX; pubsub has a limits.h of its own */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
