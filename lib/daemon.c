@@ -239,6 +239,19 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     }
 }
 
+/* Nobody asked for the default's very many. */
+static void tell_descriptors(const struct options *o)
+{
+    int64_t wanted = options_int(o, "max_connections");
+    int room = http_descriptors_for_connections();
+    if (options_is_set(o, "max_connections") && wanted > room)
+        log_warn(
+            "the limit of open files leaves fewer connections than max_connections: raise it (LimitNOFILE, "
+            "ulimit -Hn)",
+            LOG_I("max_connections", wanted), LOG_I("room_for", room),
+            LOG_U("limit_wanted", http_descriptors_with_connections((size_t)wanted)));
+}
+
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
@@ -264,6 +277,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};
+    tell_descriptors(o);
     d->http = http_server_new(&config);
     if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
         return 0;

@@ -156,6 +156,17 @@ size_t http_descriptors_with_files(size_t files)
     return files < 2 * RESERVE_MAX ? 2 * files : files + 2 * RESERVE_MAX;
 }
 
+int http_descriptors_for_connections(void)
+{
+    int most = descriptors_most();
+    return most - reserve_of(most);
+}
+
+size_t http_descriptors_with_connections(size_t connections)
+{
+    return connections < 3 * RESERVE_MAX ? 4 * connections / 3 : connections + RESERVE_MAX;
+}
+
 static bool is_full(const struct http_server *s)
 {
     return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;

@@ -111,6 +111,9 @@ struct http_server *http_server_new(const struct http_server_config *config);
 int http_descriptors_for_files(void);
 /* An RLIMIT_NOFILE by which they may take so many. */
 size_t http_descriptors_with_files(size_t files);
+/* How many connections there may be at most, and an RLIMIT_NOFILE by which there may be so many. */
+int http_descriptors_for_connections(void);
+size_t http_descriptors_with_connections(size_t connections);
 /* Listens; may be called more than once. The fd is a listening socket, owned by the server from here on. */
 int http_server_listen_fd(struct http_server *s, int fd);
 /* Stops accepting and closes idle connections; connections with a request in a handler go on to the end of

@@ -133,6 +133,13 @@ GAUGE(all_puts)
 GAUGE(all_gets)
 GAUGE(expired)
 
+static double limit_queues(void *arg)
+{
+    const struct queues *qs = ((struct app *)arg)->queues;
+    size_t room = queues_room(qs), max = queues_max(qs);
+    return (double)(room < max ? room : max);
+}
+
 static double limit_depth(void *app)
 {
     return (double)queues_limits(((struct app *)app)->queues)->max_depth;
@@ -166,6 +173,8 @@ void app_register_numbers(struct app *app)
     stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, app);
     stats_gauge(s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, app);
     stats_gauge(s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, app);
+    stats_gauge(s, "limit_queues", NULL, "max_queues, or for how many there are descriptors if that is less",
+        limit_queues, app);
     stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, app);
 }
 

@@ -146,12 +146,19 @@ static void read_settings(struct wiring *w, const struct options *o)
     w->app.mget_separator = settings_separator(o, "mget_item_sep");
     w->app.mput_separator = settings_separator(o, "mput_item_sep");
     w->app.duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
+    w->app.new_queues.unmade = stats_counter(
+        stats, "queues_unmade_total", NULL, "requests refused because no queue could be made for them");
     w->app.refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
 }
 
-static void tell_descriptors(const struct queues *qs)
+/* Of what the settings leave to the default nobody said that it is needed. */
+static void tell_descriptors(const struct queues *qs, const struct options *o)
 {
-    size_t found = queues_found(qs), room = queues_room(qs);
+    size_t found = queues_found(qs), room = queues_room(qs), max = queues_max(qs);
+    if (room == 0 || (options_is_set(o, "max_queues") && room < max))
+        log_warn("the limit of open files has no room for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
+            LOG_U("max_queues", max), LOG_U("room_for", room),
+            LOG_U("limit_wanted", http_descriptors_with_files(queues_descriptors_for(max))));
     if (found > room)
         log_error("the queues take descriptors that are for connections: raise the limit of open files "
                   "(LimitNOFILE, "
@@ -199,7 +206,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     errno = 0;
     if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
         return daemon_start_status(errno);
-    tell_descriptors(w->app.queues);
+    tell_descriptors(w->app.queues, o);
     app_register_numbers(&w->app);
     const char *urls = options_string(o, NNG_INGEST_SETTING);
     return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : EX_CONFIG;

@@ -1,20 +1,62 @@
 #include "new_queues.h"
 
 #include "app.h"
+#include "log.h"
+
+/* What the daemon lacks, as against what a put asks too much. */
+static bool is_lack(enum queue_result r)
+{
+    return r == QUEUE_LACK || r == QUEUE_NO_SPACE || r == QUEUE_TOO_MANY_QUEUES || r == QUEUE_LATCHED;
+}
+
+static void tell_unmade(struct app *app, const char *name, enum queue_result result, const char *error)
+{
+    struct new_queues *line = &app->new_queues;
+    if (!is_lack(result))
+        return;
+    stats_add(line->unmade, 1);
+    if (line->told & 1u << result)
+        return;
+    line->told |= 1u << result;
+    const char *hint = refusal_of(result)->hint;
+    log_error("no queue can be made: what needs a new one is refused", LOG_S("queue", name),
+        LOG_S("why", error[0] ? error : queue_strerror(result)), LOG_S("hint", hint ? hint : ""));
+}
+
+static void tell_made(struct app *app)
+{
+    if (app->new_queues.told)
+        log_info("queues can be made again");
+    app->new_queues.told = 0;
+}
+
+/* NULL with the reason, told. */
+static struct named_queue *make(
+    struct app *app, const char *name, enum queue_result *result, char *error, size_t error_size)
+{
+    struct named_queue *q = queues_get(app->queues, name, app_now(), result, error, error_size);
+    if (q)
+        tell_made(app);
+    else
+        tell_unmade(app, name, *result, error);
+    return q;
+}
 
 struct named_queue *new_queues_find(
     struct app *app, const char *name, const struct first_put *put, enum queue_result *result)
 {
-    char error[512];
+    char error[512] = "";
     struct named_queue *q = queues_find(app->queues, name);
     bool costs = queues_journals(app->queues) != NULL; /* by the time it is made a mark may have moved */
     *result = QUEUE_OK;
     if (q)
         return q;
     *result = put->mark && !costs ? QUEUE_CONFLICT : queues_may_add(app->queues, put);
+    if (*result != QUEUE_OK)
+        tell_unmade(app, name, *result, "");
     if (*result != QUEUE_OK || costs)
         return NULL;
-    return queues_get(app->queues, name, app_now(), result, error, sizeof error);
+    return make(app, name, result, error, sizeof error);
 }
 
 static struct queue_wish *line_take(struct new_queues *line)
@@ -36,7 +78,9 @@ static bool grant(struct app *app, struct queue_wish *wish)
         result = wish->put.mark ? QUEUE_CONFLICT : queues_may_add(app->queues, &wish->put);
     bool makes = is_new && result == QUEUE_OK;
     if (makes)
-        queues_get(app->queues, wish->name, app_now(), &result, error, sizeof error);
+        make(app, wish->name, &result, error, sizeof error);
+    else
+        tell_unmade(app, wish->name, result, "");
     wish->told(wish, result, error);
     return makes;
 }

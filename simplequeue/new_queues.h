@@ -5,7 +5,8 @@
  *
  * 1. A turn makes one queue at most, so that between two of them all sockets are served.
  * 2. Who asks is told exactly once, from the loop and never from inside new_queues_ask, in the order of asking.
- * 3. Queues in memory cost nothing: nobody waits for those.
+ * 3. That none can be made is told in the log, once for each reason until one is made again, and counted.
+ * 4. Queues in memory cost nothing: nobody waits for those.
  */
 #ifndef SIMPLEQUEUE_NEW_QUEUES_H
 #define SIMPLEQUEUE_NEW_QUEUES_H
@@ -26,6 +27,8 @@ struct queue_wish {
 /* A zeroed one is empty. */
 struct new_queues {
     struct queue_wish *first, *last;
+    unsigned told;                /* a bit for each reason that the log has told */
+    struct stats_counter *unmade; /* puts that were refused with their queue */
 };
 
 /* The queue of that name, made when that costs nothing and it would take the put. NULL with QUEUE_OK: ask for it. NULL with anything

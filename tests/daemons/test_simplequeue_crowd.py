@@ -143,7 +143,7 @@ class DescriptorsTest(OnDisk, QueueTest):
         self.assertEqual(q.get("/mget?queue=a&items=9").body.split(b"\n"), [b"one", b"two", b"three", b""])
         self.assertEqual(q.get("/get?queue=b").body, b"y")
 
-    def limited(self, files):
+    def limited(self, files, *args):
         """A queue that may have so many open files, from its start on."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         argv = harness.program("simplequeue")
@@ -151,8 +151,58 @@ class DescriptorsTest(OnDisk, QueueTest):
         with open(script, "w") as f:
             f.write("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n" % (files, argv))
         os.chmod(script, 0o700)
-        q = harness.Daemon(self, script, "--data-dir=" + self.path("data"), "--sync=never")
+        q = harness.Daemon(self, script, "--data-dir=" + self.path("data"), "--sync=never", *args)
         return q.wait_ready()
+
+    LACK = " error simplequeue no queue can be made: what needs a new one is refused "
+
+    def test_a_limit_with_room_for_no_queue(self):
+        """The start says so, and the first put that is refused, once; and so does /metrics."""
+        q = self.limited(32)
+        self.assertRegex(q.log, r"warn simplequeue the limit of open files has no room for max_queues: .* max_queues=1000 "
+                                r"room_for=0 limit_wanted=\d+")
+        for _ in range(3):
+            self.expect(q.post("/put", b"x"), 503, "out-of-descriptors")
+        self.assertEqual(q.log.count(self.LACK), 1, q.log)
+        self.assertRegex(q.log, self.LACK + "queue=default why=\"out of file descriptors\" hint=.*LimitNOFILE")
+        self.assertEqual((q.stats()["queues_unmade_total"], q.stats()["limit_queues"]), (3, 0))
+
+    def test_a_lack_is_told_once_until_it_is_over(self):
+        q = self.queue("--max-queues=3")
+        limits = resource.prlimit(q.pid, resource.RLIMIT_NOFILE)
+        c = harness.connect(q.url)
+        self.addCleanup(c.close)
+
+        def put(name):
+            c.request("POST", "/put?queue=" + name, b"x")
+            reply = c.getresponse()
+            reply.read()
+            return reply.status
+        self.assertEqual(put("first"), 200, "the connection is there")
+        for round_, name in enumerate(("a", "b")):
+            resource.prlimit(q.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+            self.assertEqual([put(name), put(name)], [503, 503])
+            resource.prlimit(q.pid, resource.RLIMIT_NOFILE, limits)
+            self.assertEqual(put(name), 200)
+            self.assertEqual(q.log.count(self.LACK), round_ + 1, q.log)
+            self.assertEqual(q.log.count(" info simplequeue queues can be made again"), round_ + 1, q.log)
+        self.assertEqual([put("c"), put("c")], [503, 503])
+        self.assertEqual(q.log.count(self.LACK), 3, q.log)
+        self.assertIn("there are as many queues as there may be", q.log)
+
+    def test_limits_that_were_asked_for_and_are_too_high(self):
+        args = ("--max-queues=20", "--max-connections=100")
+        q = self.limited(128, *args)
+        said = re.search(r"no room for max_queues.* max_queues=20 room_for=13 limit_wanted=(\d+)", q.log)
+        self.assertTrue(said, q.log)
+        crowd = re.search(r"fewer connections than max_connections.* max_connections=100 room_for=96 limit_wanted=(\d+)", q.log)
+        self.assertTrue(crowd, q.log)
+        q.stop()
+        q = self.limited(int(crowd[1]) - 1, *args)
+        self.assertIn("fewer connections than max_connections", q.log)
+        q.stop()
+        q = self.limited(max(int(said[1]), int(crowd[1])), *args)
+        self.assertNotIn("limit_wanted", q.log)
 
     def make_queues(self, q, n):
         for i in range(n):
