@@ -21,7 +21,7 @@ void front_open(struct app *app, struct named_queue *q)
 
 void front_count_refused(const struct named_queue *q, enum queue_result why)
 {
-    if (why == QUEUE_FULL || why == QUEUE_OVERFLOW_FAILED)
+    if (queue_is_full(why) || why == QUEUE_OVERFLOW_FAILED)
         stats_add(front_of(q)->rejected, 1);
 }
 

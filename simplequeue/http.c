@@ -9,8 +9,8 @@
 static const struct refusal refusals[] = {
     [QUEUE_CONFLICT] = {409, "mark-conflict", NULL},
     [QUEUE_TOO_MANY_PRODUCERS] = {409, "too-many-producers", "use the names that are known already"},
-    [QUEUE_FULL] = {503, "queue-full",
-        "read from the queue, or raise --max-depth, --max-bytes or --max-memory"},
+    [QUEUE_FULL] = {503, "queue-full", "read from the queue, or raise --max-depth or --max-bytes"},
+    [QUEUE_MEMORY_FULL] = {503, "queue-full", "read from whichever queue holds much, or raise --max-memory"},
     [QUEUE_NEVER_FITS] = {413, "too-large",
         "put less at once, or raise --max-depth, --max-bytes or --max-memory"},
     [QUEUE_OVERFLOW_FAILED] = {503, "queue-full",

@@ -18,6 +18,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_CONFLICT] = "the producer's mark is another",
         [QUEUE_TOO_MANY_PRODUCERS] = "the queue knows as many producers as it may",
         [QUEUE_FULL] = "the queue is full",
+        [QUEUE_MEMORY_FULL] = "all queues together take what max_memory allows",
         [QUEUE_NEVER_FITS] = "this is more than the queue may hold",
         [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
         [QUEUE_TOO_LARGE] = "this is more than one record holds",

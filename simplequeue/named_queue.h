@@ -31,7 +31,8 @@ enum queue_result {
     QUEUE_OK,
     QUEUE_CONFLICT, /* the producer's mark is another */
     QUEUE_TOO_MANY_PRODUCERS,
-    QUEUE_FULL,            /* over max_depth, max_bytes or max_memory */
+    QUEUE_FULL,            /* over max_depth or max_bytes */
+    QUEUE_MEMORY_FULL,     /* all queues together over max_memory */
     QUEUE_NEVER_FITS,      /* the put alone is over one of them */
     QUEUE_OVERFLOW_FAILED, /* full, and the overflow log did not take what was to make room */
     QUEUE_TOO_LARGE,       /* more than one journal frame can hold */
@@ -46,6 +47,11 @@ enum queue_result {
     QUEUE_LACK,    /* out of descriptors: it was not made */
 };
 const char *queue_strerror(enum queue_result r);
+/* Whether room in the queue would help. */
+static inline bool queue_is_full(enum queue_result r)
+{
+    return r == QUEUE_FULL || r == QUEUE_MEMORY_FULL;
+}
 
 /* The two times: deadlines are on the first, what is stored on the second. */
 struct queue_now {
@@ -113,14 +119,14 @@ void *named_queue_data(const struct named_queue *q);
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 
-/* What a put of so many messages of so many bytes would meet in a queue that is yet to be made: QUEUE_OK, QUEUE_FULL,
+/* What a put of so many messages of so many bytes would meet in a queue that is yet to be made: QUEUE_OK, QUEUE_MEMORY_FULL,
  * QUEUE_NEVER_FITS or QUEUE_TOO_LARGE. */
 enum queue_result named_queue_judge_first(const struct queue_limits *limits,
     const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes);
 
-/* Whether so many messages of so many bytes could be put to an empty queue: who tries again what could not would do so
- * for ever. */
-bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes);
+/* Why so many messages of so many bytes have no room: QUEUE_FULL, QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS when an empty queue would
+ * have none either: who tries again would do so for ever. */
+enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes);
 
 /* What queue_take set aside is removed. On refusal it is ready again, in its place. */
 enum queue_result named_queue_remove(

@@ -131,9 +131,12 @@ static bool ever_fits(const struct queue_limits *l, bool on_disk, struct amount 
            (!l->max_memory || on_disk || cost_of(in) <= l->max_memory);
 }
 
-bool named_queue_ever_fits(const struct named_queue *q, size_t n, uint64_t bytes)
+enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes)
 {
-    return ever_fits(q->config.limits, q->config.journal != NULL, (struct amount){n, bytes});
+    struct amount in = {n, bytes}, none = {0};
+    if (!ever_fits(q->config.limits, q->config.journal != NULL, in))
+        return QUEUE_NEVER_FITS;
+    return has_memory(q, in, none) ? QUEUE_FULL : QUEUE_MEMORY_FULL;
 }
 
 enum queue_result named_queue_judge_first(const struct queue_limits *limits,
@@ -146,8 +149,8 @@ enum queue_result named_queue_judge_first(const struct queue_limits *limits,
         return QUEUE_NEVER_FITS;
     if (on_disk && queue_log_put_size(n, bytes) > JOURNAL_MAX_FRAME)
         return QUEUE_TOO_LARGE;
-    return memory_has_room(limits->max_memory, shared, on_disk, in, (struct amount){0}) ? QUEUE_OK
-                                                                                        : QUEUE_FULL;
+    bool fits = memory_has_room(limits->max_memory, shared, on_disk, in, (struct amount){0});
+    return fits ? QUEUE_OK : QUEUE_MEMORY_FULL;
 }
 
 /* False when it is plain that no eviction helps. */
@@ -263,8 +266,8 @@ static enum queue_result may_store(
     const struct named_queue *q, const struct queue_put *put, struct queue_now now)
 {
     struct amount in = amount_of(put);
-    if (!has_room(q, in, (struct amount){0}))
-        return named_queue_ever_fits(q, in.n, in.bytes) ? QUEUE_FULL : QUEUE_NEVER_FITS;
+    if (in.n && !has_room(q, in, (struct amount){0}))
+        return named_queue_why_full(q, in.n, in.bytes);
     return q->full && now.monotonic < q->full_until ? QUEUE_NO_SPACE : QUEUE_OK;
 }
 

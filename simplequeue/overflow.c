@@ -135,11 +135,6 @@ static bool is_loading(struct named_queue *q, const struct room_ask *ask)
            named_queue_prepare(q, SIZE_MAX, ask->bytes) == QUEUE_LOADING;
 }
 
-static enum queue_result why_never(const struct named_queue *q, const struct room_ask *ask)
-{
-    return named_queue_ever_fits(q, ask->n, ask->bytes) ? QUEUE_FULL : QUEUE_NEVER_FITS;
-}
-
 /* Sets messages aside for the first in the line. Those for whom there is room, or will never be, are told. */
 static void find_room(struct eviction *e, struct room_line *line)
 {
@@ -153,7 +148,7 @@ static void find_room(struct eviction *e, struct room_line *line)
         if (line->covered)
             tell(line, line->covered, QUEUE_OK);
         else
-            tell(line, 1, why_never(e->q, line->first));
+            tell(line, 1, named_queue_why_full(e->q, line->first->n, line->first->bytes));
         line->covered = 0;
     }
 }
@@ -272,7 +267,7 @@ enum queue_result overflow_put(struct app *app, struct named_queue *q, const str
 {
     enum queue_result r =
         put->n && has_line(q) ? QUEUE_FULL : named_queue_put(q, put, now, done, ask->arg, mark);
-    if (r != QUEUE_FULL || !app->overflow)
+    if (!queue_is_full(r) || !app->overflow)
         return r;
     ask->n = put->n;
     ask->bytes = 0;

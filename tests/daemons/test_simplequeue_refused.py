@@ -8,6 +8,10 @@ from small_disk import SmallDisk
 
 
 class Refused:
+    def says_all(self, reply):
+        self.assertIn("all queues together", reply.json()["detail"])
+        self.assertIn("--max-memory", reply.json()["hint"])
+
     def queues(self, q):
         return sorted(q.stats()["queues"])
 
@@ -31,6 +35,14 @@ class Refused:
         self.assertEqual(self.queues(q), [])
         self.assertEqual(r.ask(b"queue=good\nx")["status"], 200)
 
+    def test_one_queue_that_is_full_is_told_apart(self):
+        q = self.queue("--max-depth=1")
+        self.expect(q.post("/put", b"x"), 200)
+        reply = self.expect(q.post("/put", b"x"), 503, "queue-full").json()
+        self.assertEqual(reply["detail"], "the queue is full")
+        self.assertNotIn("--max-memory", reply["hint"])
+        self.expect(q.post("/mput?producer=p&mark=0&next=7"), 200)
+
     def test_what_puts_nothing_makes_its_queue(self):
         """A reader that releases first, and marks that move."""
         q = self.queue("--max-bytes=1")
@@ -44,7 +56,8 @@ class MemoryTest(Refused, InMemory, QueueTest):
     def test_memory_that_others_use_up(self):
         q = self.queue("--max-memory=1000")
         self.expect(q.post("/put", b"x" * 900), 200)
-        self.expect(q.post("/put?queue=other", b"x" * 200), 503, "queue-full")
+        self.says_all(self.expect(q.post("/put?queue=other", b"x" * 200), 503, "queue-full"))
+        self.says_all(self.expect(q.post("/put", b"x" * 200), 503, "queue-full"))
         self.expect(q.post("/put?queue=never", b"x" * 1001), 413, "too-large")
         self.assertEqual(self.queues(q), ["default"])
         self.assertEqual(q.get("/get").body, b"x" * 900)
@@ -56,7 +69,8 @@ class DiskTest(Refused, OnDisk, QueueTest):
         q = self.queue("--max-memory=4000")
         while self.expect_any(q.post("/mput", b"\n".join([b"x"] * 100))):
             pass
-        self.expect(q.post("/put?queue=other", b"x"), 503, "queue-full")
+        self.says_all(self.expect(q.post("/put?queue=other", b"x"), 503, "queue-full"))
+        self.expect(q.post("/mput?producer=p&mark=0&next=7"), 200)
         self.assertEqual(self.queues(q), ["default"])
 
     def expect_any(self, reply):
