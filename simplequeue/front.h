@@ -15,8 +15,9 @@ struct front {
     char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply that is about it */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
-    bool told_full;                    /* the log says that the disk is full, */
-    bool told_overflow;                /* that the overflow log fails; */
+    bool told_full;                    /* the log says that the disk is full; */
+    usec_t tell_full_at;               /* when it may say that next */
+    bool told_overflow;                /* and that the overflow log fails; */
     usec_t tell_overflow_at;           /* and when it may say that next */
     uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
 };

@@ -4,6 +4,8 @@
 #include "log.h"
 #include "waiting.h"
 
+#define TELL_AGAIN (10 * USEC_PER_SEC)
+
 /* They ask again, and are told. */
 static void answer_waiters(void *arg)
 {
@@ -22,15 +24,21 @@ static void watch_storage(struct app *app, const struct named_queue *q)
     daemon_post(app->daemon, answer_waiters, app);
 }
 
-/* Puts are refused, and taken again, without anybody's doing: the log says from when to when. */
+/* Puts are refused, and taken again, without anybody's doing: the log says from when to when. But on a disk that is nearly full
+ * short messages may find room and long ones none, in turns. */
 static void watch_space(const struct named_queue *q)
 {
-    bool full = named_queue_disk_is_full(q), *told = &front_of(q)->told_full;
-    if (full && !*told)
+    struct front *front = front_of(q);
+    bool full = named_queue_disk_is_full(q);
+    if (full == front->told_full || (full && app_now().monotonic < front->tell_full_at))
+        return;
+    front->told_full = full;
+    if (full) {
+        front->tell_full_at = app_now().monotonic + TELL_AGAIN;
         log_error("the disk is full: puts are refused", LOG_S("queue", named_queue_name(q)));
-    else if (!full && *told)
+    } else {
         log_info("the disk has room: puts are taken again", LOG_S("queue", named_queue_name(q)));
-    *told = full;
+    }
 }
 
 void health_note(struct app *app, const struct named_queue *q)

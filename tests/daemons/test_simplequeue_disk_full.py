@@ -1,5 +1,6 @@
 """A full disk: puts are refused, what is there can be taken and acknowledged, and all heals without a restart."""
 import os
+import time
 
 import harness
 from harness import wait_until
@@ -170,6 +171,20 @@ class DiskFullTest(QueueTest):
         q.kill9()
         q = self.open(*args)
         self.assertEqual(self.reserve(q, "items=%d" % n)[1], [(1, 1, message(0, 8))])
+
+    def test_a_disk_that_has_room_in_turns_is_told_now_and_then(self):
+        q = self.open("--segment-bytes=64K", "--sync=never")
+        self.expect(q.post("/put", b"x"), 200)
+        began = time.monotonic()
+        for _ in range(4):
+            self.disk.take_the_rest()
+            wait_until(lambda: q.post("/put", b"x" * 300000).status == 503, "a put to be refused")
+            self.disk.give_back()
+            wait_until(lambda: q.post("/put", b"x").status == 200, "puts to be taken again")
+        told = q.log.count("the disk is full: puts are refused")
+        self.assertGreaterEqual(told, 1)
+        self.assertLessEqual(told, 1 + (time.monotonic() - began) // 10, q.log)
+        self.assertEqual(q.log.count("the disk has room: puts are taken again"), told)
 
     def test_a_queue_that_found_no_room_leaves_nothing(self):
         """It is no queue of the next start, which has no more room for it and others to serve."""
