@@ -106,7 +106,7 @@ static int make_directory(const char *path)
 
 static int open_new(const char *path)
 {
-    return io->open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return io->open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
 static int make_new(const char *path)
@@ -115,15 +115,16 @@ static int make_new(const char *path)
     return fd < 0 && errno == ENOENT && make_directory(path) == 0 ? open_new(path) : fd;
 }
 
-/* One with lines was made before, and cut back to them. */
+/* One that was made before is ours, and was cut back to its lines; a new one must not be there. */
 static int open_file(struct archive_part *p, char *error)
 {
     struct buf path = {0};
-    bool is_new = p->written == 0;
+    bool is_new = !p->made;
     archive_part_path(p->state.name, &path);
     p->fd = is_new ? make_new(path.ptr) : io->open(path.ptr, O_RDWR | O_CLOEXEC, 0);
     int rc = p->fd >= 0 ? 0 : fail(error, path.ptr);
     p->unsynced_name = p->unsynced_name || (is_new && rc == 0);
+    p->made = p->fd >= 0;
     buf_free(&path);
     return rc;
 }
@@ -184,6 +185,7 @@ static int cut_back(struct archive_part *p, const char *path, char *error)
     if (p->fd < 0 && errno == ENOENT && p->state.length == 0)
         return 0;
     int rc = p->fd >= 0 ? cut_open_file(p, path, error) : fail(error, path);
+    p->made = rc == 0;
     if (rc == 0)
         archive_part_close(p);
     return rc;

@@ -32,6 +32,7 @@ struct archive_part {
     uint64_t written;
     int fd;                     /* -1: not open */
     bool named;                 /* a state that is safe names it */
+    bool made;                  /* the file is there, and ours */
     bool unsynced;              /* written to since the last sync began */
     bool unsynced_name;         /* made since the last sync of its directory began */
     bool syncing, syncing_name; /* the sync under way is of these: a thread has fd */
@@ -59,7 +60,8 @@ void archive_part_close(struct archive_part *p);
 /* What was taken is pending. */
 void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* bytes, pending or taken */
-/* Writes what is pending, then what was taken, from where both lie. 0, or -1 with errno and the reason: all of it is pending.
+/* Writes what is pending, then what was taken, from where both lie. 0, or -1 with errno and the reason: all of it is pending. EEXIST:
+ * somebody has made a file of this name since it was chosen, which stays as it is: it needs another, and a state that names it.
  * Does nothing while it is not named. */
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
 

@@ -1,5 +1,6 @@
 #include "file_archive.h"
 
+#include "archive_lock.h"
 #include "archive_part.h"
 #include "io.h"
 #include "log.h"
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,8 +22,8 @@
 #define MAX_FINISHING 32
 /* The part, the packed file or the manifest, a directory: of each that is being finished. */
 #define FINISHER_DESCRIPTORS 3
-/* The lock, the new state, a directory that is being synced. */
-#define OWN_DESCRIPTORS 3
+/* Two locks, the new state, a directory that is being synced. */
+#define OWN_DESCRIPTORS 4
 /* Finished at once: most of it is waiting for syncs, which the disk does together. */
 #define FINISHERS 4
 /* Each try packs the whole file again, so want of room is waited out, longer with each try in vain: by the file that was tried,
@@ -85,7 +85,7 @@ struct file_archive {
     usec_t changed_at, now;
     usec_t finish_at, commit_at; /* not before */
     usec_t finish_pause;         /* of all files since the last try, which was in vain; 0: it was not */
-    int lock_fd;
+    int lock_fd, names_fd;
     struct want to_write, to_finish; /* of what writes and commits need, and of what finishing does */
     bool told;                       /* that something is lacking, and not yet that there is enough */
     usec_t tell_at;                  /* not before */
@@ -206,15 +206,21 @@ static bool is_ours(const struct file_archive *a, const char *name)
     return false;
 }
 
-static struct archive_part *begin_part(struct file_archive *a, const char *period)
+static char *free_name(const struct file_archive *a, const char *period)
 {
     struct buf name = {0};
     for (unsigned n = 0; n == 0 || is_ours(a, name.ptr) || archive_name_is_taken(name.ptr); n++) {
         buf_clear(&name);
         buf_printf(&name, n == 0 ? "%s" : "%s.%u", period, n);
     }
-    struct archive_part *p = archive_part_new(name.ptr, period, a->cursor.offset);
-    buf_free(&name);
+    return name.ptr;
+}
+
+static struct archive_part *begin_part(struct file_archive *a, const char *period)
+{
+    char *name = free_name(a, period);
+    struct archive_part *p = archive_part_new(name, period, a->cursor.offset);
+    free(name);
     a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
     a->parts[a->n_parts++] = p;
     a->config.wake(a->config.arg); /* its lines wait in memory for the commit that names it */
@@ -299,6 +305,18 @@ static bool free_descriptor(struct file_archive *a)
     return true;
 }
 
+/* Somebody else was quicker to make a file of this name: its lines wait for the commit that names another. */
+static void take_other_name(struct file_archive *a, struct archive_part *p)
+{
+    char *name = free_name(a, p->state.period);
+    free(p->state.name);
+    p->state.name = name;
+    p->named = false;
+    note_change(a);
+    a->config.wake(a->config.arg);
+}
+
+/* -1: not all of it is written. */
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
@@ -307,7 +325,9 @@ static int write_part(struct file_archive *a, struct archive_part *p)
     do
         rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
     while (rc != 0 && is_want_of_descriptors(failed) && free_descriptor(a));
-    if (rc != 0 && !a->failed)
+    if (rc != 0 && failed == EEXIST)
+        take_other_name(a, p);
+    else if (rc != 0 && !a->failed)
         set_trouble(a, &a->to_write, archive_is_want(failed), error);
     a->numbers.pending -= before - archive_part_unwritten(p);
     return rc;
@@ -447,7 +467,8 @@ static void commit_names(struct file_archive *a)
     a->commit = (struct commit){.names_only = true};
     a->commit.state.cursor = a->committed.cursor.id[0] != '\0' ? a->committed.cursor : a->begun;
     for (size_t i = 0; i < a->committed.n_files; i++)
-        archive_state_add(&a->commit.state, &a->committed.files[i]);
+        if (is_ours(a, a->committed.files[i].name)) /* else it got another name */
+            archive_state_add(&a->commit.state, &a->committed.files[i]);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_file_state s = a->parts[i]->state;
         s.length = s.lines = 0;
@@ -770,38 +791,10 @@ int file_archive_flush(struct file_archive *a)
             commit_names(a);
         else if (!a->changed)
             return 0;
-        else if (commit_all(a) != 0)
+        else if (commit_all(a) != 0 && !has_new_part(a))
             return -1;
     }
     return -1;
-}
-
-static int take_lock(const char *state_path, char *error)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s.lock", state_path);
-    int fd = io->open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int rc = fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) : -1;
-    if (rc != 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path.ptr,
-            errno == EWOULDBLOCK ? "another process writes this archive" : strerror(errno));
-    if (rc != 0 && fd >= 0)
-        io->close(fd);
-    buf_free(&path);
-    return rc == 0 ? fd : -1;
-}
-
-static int make_state_directory(const char *state_path, char *error)
-{
-    const char *slash = strrchr(state_path, '/');
-    if (slash == NULL || slash == state_path)
-        return 0;
-    char *directory = bytes_dup(bytes_of(state_path, (size_t)(slash - state_path)));
-    int rc = io_make_dirs(directory);
-    if (rc != 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", directory, strerror(errno));
-    free(directory);
-    return rc;
 }
 
 static int recover(struct file_archive *a, char *error)
@@ -839,16 +832,17 @@ struct file_archive *file_archive_open(
     a->config = *config;
     a->config.max_open = config->by_event_time ? config->max_open : 1;
     a->now = monotonic;
-    a->lock_fd = -1;
+    a->lock_fd = a->names_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);
     snprintf(a->stream, sizeof a->stream, "%s", config->stream);
     a->committer = worker_new(config->wake, config->arg);
     for (int i = 0; i < FINISHERS; i++)
         a->finishing[i] = (struct finishing){.archive = a, .worker = worker_new(config->wake, config->arg)};
-    if (make_state_directory(a->state_path, error) == 0)
-        a->lock_fd = take_lock(a->state_path, error);
-    if (a->lock_fd < 0 || recover(a, error) != 0)
+    a->lock_fd = archive_lock_state(a->state_path, error);
+    if (a->lock_fd >= 0)
+        a->names_fd = archive_lock_names(a->format, a->state_path, error);
+    if (a->names_fd < 0 || recover(a, error) != 0)
         file_archive_close(&a);
     return a;
 }
@@ -869,6 +863,8 @@ void file_archive_close(struct file_archive **ap)
     for (size_t i = 0; i < a->n_parts; i++)
         archive_part_free(&a->parts[i]);
     free(a->parts);
+    if (a->names_fd >= 0)
+        io->close(a->names_fd);
     if (a->lock_fd >= 0)
         io->close(a->lock_fd);
     free(a->state_path);

@@ -11,7 +11,8 @@
  *    file that nobody knows.
  * 3. By arrival one file is written at a time, and it is finished when the name changes: the finished files one after
  *    another are the stream's bytes. By event time up to max_open files are written at once; one is finished when no line
- *    has come to it for close_after. A name that is in use is followed by .1, .2, ...
+ *    has come to it for close_after. A name that is in use is followed by .1, .2, ...,
+ *    also when somebody has made the file since it was chosen: what is there is never opened as a new one, nor replaced.
  * 4. A file ends at a gap of the stream: the offsets its manifest names are without a hole, by arrival.
  *    When files end faster than they are finished the archive is full until some are.
  * 5. Want of room, descriptors or memory (archive_is_want) is trouble that passes: nothing is lost, what was taken waits in
@@ -50,7 +51,8 @@ struct file_archive_config {
 
 /* How many descriptors it may need at once; with fewer it waits (invariant 5), perhaps for ever. */
 size_t file_archive_descriptors(size_t max_open);
-/* Recovers. NULL with the reason: a state of another stream, a file that is missing or shorter than its length. */
+/* Recovers. NULL with the reason: a state of another stream, a file that is missing or shorter than its length, another archive
+ * of the same names (archive_lock.h). */
 struct file_archive *file_archive_open(
     const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT]);
 /* Waits for the threads. Not committed: call file_archive_flush first. */

@@ -1,4 +1,5 @@
 /* ps_to_file: a stream into files, each line once. */
+#include "archive_lock.h"
 #include "event_time.h"
 #include "file_archive.h"
 #include "http_client.h"
@@ -149,11 +150,8 @@ static int check(struct options *o, struct config_error *error)
 /* Beside the files: in the last directory of the path that no conversion can change. */
 static char *default_state_path(const char *format, const char *stream)
 {
-    size_t fixed = strcspn(format, "%");
-    while (fixed > 0 && format[fixed - 1] != '/')
-        fixed--;
     struct buf path = {0};
-    buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)fixed, format, stream);
+    buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format, stream);
     return path.ptr;
 }
 

@@ -152,7 +152,7 @@ class Everywhere(Logged):
         """What has its name is whole, whatever the cut took."""
         files = {os.path.basename(path): text for path, text in files.items()}
         for name, text in files.items():
-            if name.startswith("s.json") or name.endswith((".part", ".new", ".manifest.json")):
+            if name.startswith(("s.json", ".ps_to_file-names-")) or name.endswith((".part", ".new", ".manifest.json")):
                 continue
             m = json.loads(files[re.sub(r"\.gz$", "", name) + ".manifest.json"])
             text = gzip.decompress(text) if name.endswith(".gz") else text

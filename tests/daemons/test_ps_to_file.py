@@ -339,6 +339,25 @@ class Refused(Base):
         self.assertIn("another process", self.refused(78))
         w.stop()
 
+    def test_two_archives_of_the_same_names(self):
+        """They would be after the same files; of other names in one directory there may be any number."""
+        other = ("--stream=other", "--state", self.path("other/state"))
+        w = self.writer("--port=0", port=False).wait_ready()
+        self.publish(event(1))
+        self.wait_committed()
+        self.assertIn("writes files of these names", self.refused(78, *other))
+        self.assertIn("writes files of these names", self.refused(78, "--state", self.path("elsewhere")))
+        beside = self.writer("--stream=other", name="out/other-%Y%m%d.ndjson").wait_listening()
+        w.stop()
+        self.assertIn("not finished all", self.refused(78, *other, name="out//s-%Y%m%d.ndjson"))
+        os.rename(self.path("out/.ps_to_file-s.json"), self.path("moved"))
+        w = self.writer("--state", self.path("moved")).wait_ready()
+        w.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not self.committed("moved")["files"], "it to be finished")
+        w.stop()
+        self.writer(*other).wait_listening().stop()
+        beside.stop()
+
     def test_another_stream(self):
         self.writer("--state", self.path("state")).wait_ready().stop()
         self.assertIn("of the stream s", self.refused(78, "--state", self.path("state"), "--stream=other"))

@@ -771,6 +771,30 @@ static void test_much_that_waits_is_written(void **state)
     buf_free(&all);
 }
 
+/* Another program, or an archive of another pattern, has made the file since the name was chosen. */
+static void test_a_part_that_somebody_has_made_meanwhile(void **state)
+{
+    (void)state;
+    struct file_archive *a = open_archive(4);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    take_minutes(a, 2);
+    write_file("0000.part", "theirs");
+    assert_int_equal(file_archive_flush(a), 0);
+    check_content("0000.part", "theirs");
+    check_content("0000.1.part", "{}\n");
+    check_content("0001.part", "{}\n");
+    assert_int_equal(files_named("0000"), 0);
+    assert_int_equal(files_named("0000.1"), 1);
+    file_archive_close(&a);
+    a = open_archive(4);
+    file_archive_roll(a);
+    for (usec_t end = 0; file_archive_numbers(a).finishing > 0 && is_early(&end);)
+        tick(a);
+    check_content("0000.part", "theirs");
+    check_content("0000.1", "{}\n");
+    file_archive_close(&a);
+}
+
 #define STATE_ID "0123456789abcdef0123456789abcdef"
 #define STATE_FILE(name, period, length, lines, first, end)                                                  \
     "{\"name\":\"" name "\",\"period\":\"" period "\",\"length\":\"" length "\",\"lines\":\"" lines          \
@@ -873,6 +897,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_runs_of_two_files_that_take_turns, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_much_that_waits_is_written, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(
+            test_a_part_that_somebody_has_made_meanwhile, make_directory, remove_directory),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
