@@ -2,6 +2,7 @@
 
 #include "http_client.h"
 #include "http_server.h"
+#include "line_turns.h"
 #include "stream_client.h"
 
 #include <event2/event.h>
@@ -20,9 +21,12 @@ struct filtered_sub {
     struct stream_client *source;
     struct event *ending;
     struct line_filter *filter; /* the request's own; NULL: none */
+    struct line_queue *unfiltered;
     struct buf once, passed, refusal;
     bool started, follow;
-    int refused; /* pubsub's status; 0: none */
+    bool stuffed; /* the client takes nothing: the source waits */
+    bool over;    /* with what is filtered yet */
+    int refused;  /* pubsub's status; 0: none */
 };
 
 struct filtered_subs {
@@ -30,7 +34,14 @@ struct filtered_subs {
     char *url, *token, *stream, *heartbeat;
     struct filtered_sub *first;
     size_t n;
+    struct line_counts lines;
+    struct told_losses told;
 };
+
+static void tell(struct filtered_subs *all, bool last)
+{
+    tell_losses(&all->told, &all->lines, "/sub", clock_monotonic(), last);
+}
 
 static void forget(struct filtered_sub *h)
 {
@@ -39,8 +50,10 @@ static void forget(struct filtered_sub *h)
     if (h->next != NULL)
         h->next->previous = h->previous;
     all->n--;
+    tell(all, false);
     stream_client_free(&h->source);
     http_client_free(&h->pubsub);
+    line_queue_free(&h->unfiltered);
     event_free(h->ending);
     line_filter_free(&h->filter);
     buf_free(&h->once);
@@ -63,42 +76,71 @@ static void start_answer(struct filtered_sub *h)
 }
 
 /* First the program's filter, so that a request's looks at nothing that was to be taken out. */
-static void pass(struct filtered_sub *h, struct bytes line)
+static enum line_filter_result filter(struct filtered_sub *h, struct bytes line)
 {
-    if (h->filter == NULL) {
-        line_filter_apply(h->all->config.filter, line, &h->passed);
-        return;
-    }
+    if (h->filter == NULL)
+        return line_filter_apply(h->all->config.filter, line, &h->passed);
     buf_clear(&h->once);
-    if (line_filter_apply(h->all->config.filter, line, &h->once) == LINE_PASSED)
-        line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
+    enum line_filter_result r = line_filter_apply(h->all->config.filter, line, &h->once);
+    if (r == LINE_PASSED)
+        r = line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
+    return r;
+}
+
+static void on_line(struct bytes line, void *arg)
+{
+    struct filtered_sub *h = arg;
+    line_counts_add(&h->all->lines, filter(h, line));
+}
+
+static void pause_or_resume(struct filtered_sub *h)
+{
+    if (h->stuffed || line_queue_is_full(h->unfiltered))
+        stream_client_pause(h->source);
+    else
+        stream_client_resume(h->source);
+}
+
+static void end_if_over(struct filtered_sub *h)
+{
+    static const struct timeval now = {0, 0};
+    if (h->over && line_queue_is_empty(h->unfiltered))
+        evtimer_add(h->ending, &now);
+}
+
+static void on_turn(void *arg)
+{
+    struct filtered_sub *h = arg;
+    if (h->passed.len > 0)
+        http_stream_write(h->req, buf_bytes(&h->passed));
+    buf_clear(&h->passed);
+    h->stuffed = h->stuffed || http_stream_pending(h->req) > PENDING_MOST;
+    tell(h->all, false);
+    pause_or_resume(h);
+    end_if_over(h);
 }
 
 static void on_lines(struct bytes lines, void *arg)
 {
     struct filtered_sub *h = arg;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    buf_clear(&h->passed);
-    while (at < end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        pass(h, bytes_of(at, (size_t)(lf - at)));
-        at = lf + 1;
-    }
-    if (h->passed.len > 0)
-        http_stream_write(h->req, buf_bytes(&h->passed));
-    if (http_stream_pending(h->req) > PENDING_MOST)
-        stream_client_pause(h->source);
+    line_queue_add(h->unfiltered, lines, stream_client_cursor(h->source)->offset);
+    pause_or_resume(h);
 }
 
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
-    (void)head, (void)length, (void)arg;
+    struct filtered_sub *h = arg;
+    (void)head, (void)length;
+    line_counts_add_overlong(&h->all->lines);
+    tell(h->all, false);
 }
 
 static void drained(struct http_request *req, void *arg)
 {
+    struct filtered_sub *h = arg;
     (void)req;
-    stream_client_resume(((struct filtered_sub *)arg)->source);
+    h->stuffed = false;
+    pause_or_resume(h);
 }
 
 static void client_gone(struct http_request *req, void *arg)
@@ -134,12 +176,12 @@ static void on_ending(evutil_socket_t fd, short what, void *arg)
     forget(h);
 }
 
-/* Ends from the loop's next turn: the source's callback must not free the source. */
+/* When all that came is filtered, and not from here: the source's callback must not free the source. */
 static void end_soon(struct filtered_sub *h)
 {
-    static const struct timeval now = {0, 0};
     stream_client_stop(h->source);
-    evtimer_add(h->ending, &now);
+    h->over = true;
+    end_if_over(h);
 }
 
 /* A connection that breaks after the answer began is mended by the source; the client sees only that nothing comes for a
@@ -237,6 +279,8 @@ static void begin(struct filtered_sub *h, const char *from)
 {
     const struct filtered_subs_config *config = &h->all->config;
     h->ending = evtimer_new(config->base, on_ending, h);
+    h->unfiltered = line_queue_new(&(struct line_queue_config){
+        .turns = config->turns, .on_line = on_line, .on_turn = on_turn, .arg = h});
     h->pubsub = http_client_new(&(struct http_client_config){
         .base = config->base, .url = h->all->url, .max_connections = 1, .auth_token = h->all->token});
     h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
@@ -304,6 +348,7 @@ void filtered_subs_free(struct filtered_subs **sp)
         return;
     while (s->first != NULL)
         forget(s->first);
+    tell(s, true);
     free(s->url);
     free(s->token);
     free(s->stream);
@@ -315,4 +360,9 @@ void filtered_subs_free(struct filtered_subs **sp)
 size_t filtered_subs_count(const struct filtered_subs *s)
 {
     return s->n;
+}
+
+const struct line_counts *filtered_subs_lines(const struct filtered_subs *s)
+{
+    return &s->lines;
 }

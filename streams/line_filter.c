@@ -1,17 +1,14 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "line_filter.h"
 
 #include "json_fields.h"
 #include "json_members.h"
+#include "text_pattern.h"
 
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define BLANKS " \t"
 #define SEPARATORS "," BLANKS
-/* What a hostile line may cost a pattern that backtracks. */
-#define MATCH_STEPS 100000
 
 enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
 
@@ -26,9 +23,7 @@ struct line_filter {
     struct hash_key *key;
     char *prefix;
     bool has_subject, has_values, has_heartbeat;
-    pcre2_code *pattern;
-    pcre2_match_data *match;
-    pcre2_match_context *bounds;
+    struct text_pattern *pattern;
     struct json_fields *fields;
     size_t n_asked;
     bool begins[256]; /* with this byte a name may that is dropped or hashed, or one with an escape */
@@ -52,28 +47,6 @@ static void words_free(struct words *w)
 {
     free(w->memory);
     free(w->at);
-}
-
-static int compile(struct line_filter *f, const char *pattern, char *error)
-{
-    int code;
-    PCRE2_SIZE at;
-    unsigned char why[120];
-    /* Patterns come from strangers too: one that is no UTF-8 must not be read as if it were, and \C would leave the
-     * matcher inside a character. */
-    f->pattern = pcre2_compile(
-        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
-    if (f->pattern == NULL) {
-        pcre2_get_error_message(code, why, sizeof why);
-        snprintf(
-            error, LINE_FILTER_ERROR_TEXT, "the pattern is wrong at character %zu: %s", at + 1, (char *)why);
-        return -1;
-    }
-    pcre2_jit_compile(f->pattern, PCRE2_JIT_COMPLETE);
-    f->match = pcre2_match_data_create_from_pattern(f->pattern, NULL);
-    f->bounds = pcre2_match_context_create(NULL);
-    pcre2_set_match_limit(f->bounds, MATCH_STEPS);
-    return 0;
 }
 
 static const char *not_utf8(const struct line_filter_spec *spec)
@@ -177,7 +150,8 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
     note_beginnings(f, &f->drop);
     note_beginnings(f, &f->hash);
     f->begins['\\'] = true;
-    if (spec->pattern != NULL && compile(f, spec->pattern, error) != 0)
+    if (spec->pattern != NULL &&
+        (f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT)) == NULL)
         line_filter_free(&f);
     return f;
 }
@@ -191,9 +165,7 @@ void line_filter_free(struct line_filter **fp)
     words_free(&f->hash);
     words_free(&f->values);
     free(f->prefix);
-    pcre2_code_free(f->pattern);
-    pcre2_match_data_free(f->match);
-    pcre2_match_context_free(f->bounds);
+    text_pattern_free(&f->pattern);
     json_fields_free(&f->fields);
     buf_free(&f->text);
     buf_free(&f->name);
@@ -224,16 +196,14 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     return true;
 }
 
-/* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none
- * judges it. The text is known to be UTF-8. */
 static enum line_filter_result match(struct line_filter *f, struct bytes text)
 {
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    PCRE2_SPTR at = (PCRE2_SPTR)text.ptr;
-    int rc = pcre2_match(f->pattern, at, text.len, 0, options, f->match, f->bounds);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(f->pattern, at, text.len, 0, options | PCRE2_NO_JIT, f->match, f->bounds);
-    return rc >= 0 ? LINE_PASSED : rc == PCRE2_ERROR_NOMATCH ? LINE_FILTERED : LINE_UNDECIDED;
+    static const enum line_filter_result results[] = {
+        [TEXT_PATTERN_FOUND] = LINE_PASSED,
+        [TEXT_PATTERN_NOT_FOUND] = LINE_FILTERED,
+        [TEXT_PATTERN_UNDECIDED] = LINE_UNDECIDED,
+    };
+    return results[text_pattern_find(f->pattern, text)];
 }
 
 static enum line_filter_result judge(struct line_filter *f, const struct json_value *subject)

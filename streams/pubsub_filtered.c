@@ -2,6 +2,7 @@
 #include "filtered_sub.h"
 #include "http_client.h"
 #include "http_pool.h"
+#include "line_turns.h"
 #include "log.h"
 #include "republish.h"
 #include "stream_client.h"
@@ -62,6 +63,7 @@ struct program {
     struct daemon *daemon;
     struct hash_key *key;
     struct line_filter *filter;
+    struct line_turns *turns;
     struct http_client *source;
     struct http_pool *destination; /* of one: the mark is there */
     struct republish *republish;   /* NULL: none asked for */
@@ -235,27 +237,57 @@ static void on_into_itself(void *arg)
     {                                                                                                        \
         return (double)republish_numbers(((struct program *)ctx)->republish).member;                         \
     }
-NUMBER(read)
-NUMBER(passed)
-NUMBER(filtered)
-NUMBER(undecided)
-NUMBER(refused)
-NUMBER(overlong)
 NUMBER(runs)
 NUMBER(gaps)
 NUMBER(offset)
+
+#define LINES(member)                                                                                        \
+    static double read_##member(void *ctx)                                                                   \
+    {                                                                                                        \
+        return (double)republish_numbers(((struct program *)ctx)->republish).lines.member;                   \
+    }                                                                                                        \
+    static double read_sub_##member(void *ctx)                                                               \
+    {                                                                                                        \
+        return (double)filtered_subs_lines(((struct program *)ctx)->subs)->member;                           \
+    }
+LINES(read)
+LINES(passed)
+LINES(filtered)
+LINES(undecided)
+LINES(refused)
+LINES(overlong)
 
 static double read_subscribers(void *ctx)
 {
     return (double)filtered_subs_count(((struct program *)ctx)->subs);
 }
 
+struct row {
+    const char *name, *help;
+    stats_gauge_fn *read;
+};
+
+static void register_rows(struct program *p, const struct row *rows)
+{
+    for (const struct row *r = rows; r->name != NULL; r++)
+        stats_counter_read(daemon_stats(p->daemon), r->name, NULL, r->help, r->read, p);
+}
+
 static void register_stats(struct program *p)
 {
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } counters[] = {
+    static const struct row of_subs[] = {
+        {"sub_lines_read_total", "Lines that came for answers of /sub, for each of its own", read_sub_read},
+        {"sub_lines_passed_total", "Of those, lines that were sent", read_sub_passed},
+        {"sub_lines_filtered_total", "Of those, lines for which a condition did not hold", read_sub_filtered},
+        {"sub_lines_undecided_total",
+            "Of those, lines for which a pattern took too many steps, which were not sent",
+            read_sub_undecided},
+        {"sub_lines_refused_total", "Of those, lines that are no JSON object and were not sent",
+            read_sub_refused},
+        {"sub_lines_overlong_total", "Of those, lines over max_line, which were not sent", read_sub_overlong},
+        {NULL, NULL, NULL},
+    };
+    static const struct row of_republish[] = {
         {"lines_read_total", "Lines that came from the stream", read_read},
         {"lines_passed_total", "Lines that were passed on", read_passed},
         {"lines_filtered_total", "Lines for which a condition did not hold", read_filtered},
@@ -265,13 +297,14 @@ static void register_stats(struct program *p)
         {"lines_overlong_total", "Lines over max_line, which were not passed on", read_overlong},
         {"runs_stored_total", "Publishes that were stored", read_runs},
         {"gaps_total", "Holes of the stream that were crossed", read_gaps},
+        {NULL, NULL, NULL},
     };
     struct stats *s = daemon_stats(p->daemon);
     stats_gauge(s, "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
+    register_rows(p, of_subs);
     if (p->republish == NULL)
         return;
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
+    register_rows(p, of_republish);
     stats_gauge(s, "offset_bytes", NULL, "How far of the stream is filtered and stored", read_offset, p);
 }
 
@@ -331,6 +364,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
+        .turns = p->turns,
         .on_change = on_change,
         .on_into_itself = on_into_itself,
         .arg = p});
@@ -349,7 +383,8 @@ static int open_source(struct program *p, struct options *o, struct config_error
         .stream = options_string(o, "stream"),
         .heartbeat = options_text(o, "heartbeat"),
         .max_line = (size_t)options_int(o, "max_line"),
-        .filter = p->filter});
+        .filter = p->filter,
+        .turns = p->turns});
     free(token);
     return 0;
 }
@@ -362,6 +397,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
+    p->turns = line_turns_new(daemon_base(d));
     if (open_source(p, o, error) != 0)
         return EX_CONFIG;
     if (options_int(o, "dry_run") > 0)
@@ -389,6 +425,7 @@ static void stop(void *ctx)
     stream_client_free(&p->sample);
     republish_free(&p->republish);
     filtered_subs_free(&p->subs);
+    line_turns_free(&p->turns);
     http_client_free(&p->source);
     http_pool_free(&p->destination);
     line_filter_free(&p->filter);

@@ -1,6 +1,7 @@
 #include "republish.h"
 
 #include "clock.h"
+#include "line_turns.h"
 #include "log.h"
 #include "publisher.h"
 #include "stream_client.h"
@@ -16,27 +17,51 @@ struct republish {
     struct publisher *publisher;
     struct stream_client *source;
     struct event *timer;
-    struct buf passed; /* filtered, not sent yet */
-    uint64_t first;    /* where the source began, for a destination without a mark */
-    uint64_t mark;     /* the destination's */
-    uint64_t sending;  /* what the run under way moves it to */
-    bool asked;        /* the mark is known */
+    struct line_queue *unfiltered; /* NULL: there is no filter */
+    struct buf passed;             /* filtered, not sent yet */
+    uint64_t first;                /* where the source began, for a destination without a mark */
+    uint64_t mark;                 /* the destination's */
+    uint64_t sending;              /* what the run under way moves it to */
+    bool asked;                    /* the mark is known */
     bool into_itself;
     struct republish_numbers numbers;
+    struct told_losses told;
 };
 
 static void follow(struct republish *r, const struct stream_cursor *from);
 
+static bool waits_for_filter(const struct republish *r)
+{
+    return r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered);
+}
+
 static uint64_t reached(const struct republish *r)
 {
-    return stream_client_cursor(r->source)->offset;
+    return waits_for_filter(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
+}
+
+/* Until the mark is known the source waits. */
+static void pause_or_resume(struct republish *r)
+{
+    bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
+    if (full || !r->asked || r->passed.len >= REPUBLISH_RUN)
+        stream_client_pause(r->source);
+    else
+        stream_client_resume(r->source);
+}
+
+static void forget_what_came(struct republish *r)
+{
+    buf_clear(&r->passed);
+    if (r->unfiltered != NULL)
+        line_queue_clear(r->unfiltered);
 }
 
 static void send_now(struct republish *r)
 {
     r->sending = reached(r);
     publisher_send(r->publisher, &r->passed, r->mark, r->sending);
-    stream_client_resume(r->source);
+    pause_or_resume(r);
 }
 
 static bool may_send(const struct republish *r)
@@ -76,6 +101,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republish *r = arg;
     (void)fd, (void)what;
+    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), false);
     if (may_send(r) && reached(r) > r->mark)
         send_now(r);
 }
@@ -91,7 +117,7 @@ static void on_mark(bool known, uint64_t mark, void *arg)
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
-    buf_clear(&r->passed);
+    forget_what_came(r);
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }
@@ -109,7 +135,7 @@ static void on_conflict(void *arg)
 {
     struct republish *r = arg;
     log_warn("the destination's mark is another than the one this moved it to: asking again");
-    buf_clear(&r->passed);
+    forget_what_came(r);
     ask_mark(r);
 }
 
@@ -120,44 +146,27 @@ static void on_begin(void *arg)
     ask_mark(r);
 }
 
-static void filter_line(struct republish *r, struct bytes line)
+static void filter_line(struct bytes line, void *arg)
 {
-    r->numbers.read++;
-    switch (line_filter_apply(r->config.filter, line, &r->passed)) {
-    case LINE_PASSED:
-        r->numbers.passed++;
-        break;
-    case LINE_FILTERED:
-        r->numbers.filtered++;
-        break;
-    case LINE_UNDECIDED:
-        r->numbers.undecided++;
-        break;
-    case LINE_REFUSED:
-        r->numbers.refused++;
-        break;
-    }
+    struct republish *r = arg;
+    line_counts_add(&r->numbers.lines, line_filter_apply(r->config.filter, line, &r->passed));
 }
 
-static void filter_lines(struct republish *r, struct bytes lines)
+static void on_filtered(void *arg)
 {
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    while (at < end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        filter_line(r, bytes_of(at, (size_t)(lf - at)));
-        at = lf + 1;
-    }
+    struct republish *r = arg;
+    pause_or_resume(r);
+    send_what_passed(r);
 }
 
 static void on_lines(struct bytes lines, void *arg)
 {
     struct republish *r = arg;
-    if (r->config.filter != NULL)
-        filter_lines(r, lines);
+    if (r->unfiltered != NULL)
+        line_queue_add(r->unfiltered, lines, stream_client_cursor(r->source)->offset);
     else
         buf_append_bytes(&r->passed, lines);
-    if (r->passed.len >= REPUBLISH_RUN)
-        stream_client_pause(r->source);
+    pause_or_resume(r);
     send_what_passed(r);
 }
 
@@ -166,9 +175,9 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct republish *r = arg;
     (void)head;
-    log_warn("a line over max_line is not passed on", LOG_U("bytes", length), LOG_U("end", reached(r)));
-    r->numbers.read++;
-    r->numbers.overlong++;
+    log_warn("a line over max_line is not passed on", LOG_U("bytes", length),
+        LOG_U("end", stream_client_cursor(r->source)->offset));
+    line_counts_add_overlong(&r->numbers.lines);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
@@ -216,6 +225,9 @@ struct republish *republish_new(const struct republish_config *config)
         .on_conflict = on_conflict,
         .on_change = on_change,
         .arg = r});
+    if (config->filter != NULL)
+        r->unfiltered = line_queue_new(&(struct line_queue_config){
+            .turns = config->turns, .on_line = filter_line, .on_turn = on_filtered, .arg = r});
     follow(r, NULL);
     r->timer = event_new(config->base, -1, EV_PERSIST, on_timer, r);
     event_add(r->timer, &every);
@@ -227,8 +239,10 @@ void republish_free(struct republish **rp)
     struct republish *r = *rp;
     if (r == NULL)
         return;
+    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
     event_free(r->timer);
     stream_client_free(&r->source);
+    line_queue_free(&r->unfiltered);
     publisher_free(&r->publisher);
     buf_free(&r->passed);
     free(r);

@@ -5,17 +5,19 @@
  * 2. What passes is gathered while a run is under way, at most REPUBLISH_RUN bytes; then the source waits.
  * 3. When source and destination turn out to be one stream (stream_place.h) it stops for good. Every answer of either is compared; before
  *    anything is sent the destination is asked, and then the source again, so that one restart of pubsub between them hides nothing.
- * 4. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
+ * 4. What the source brings is filtered in turns (line_turns.h); its lines up to the first that waits for one count as filtered.
+ * 5. Where nothing passes the mark is moved alone, at most once a second, so that a restart does not begin far back. */
 #ifndef MILLRACE_REPUBLISH_H
 #define MILLRACE_REPUBLISH_H
 
-#include "line_filter.h"
+#include "line_counts.h"
 
 #define REPUBLISH_RUN ((size_t)4 << 20)
 
 struct event_base;
 struct http_client;
 struct http_pool;
+struct line_turns;
 struct republish;
 
 struct republish_config {
@@ -28,14 +30,15 @@ struct republish_config {
     const char *begin;                /* where the first start begins */
     size_t max_line;
     struct line_filter *filter;        /* borrowed; NULL: every line passes */
+    struct line_turns *turns;          /* borrowed; needed with filter */
     void (*on_change)(void *arg);      /* look at republish_trouble */
     void (*on_into_itself)(void *arg); /* once; invariant 3 */
     void *arg;
 };
 
 struct republish_numbers {
-    uint64_t read, passed, filtered, undecided, refused, overlong; /* lines */
-    uint64_t runs, gaps, offset;                                   /* offset: the destination's mark */
+    struct line_counts lines;
+    uint64_t runs, gaps, offset; /* offset: the destination's mark */
 };
 
 struct republish *republish_new(const struct republish_config *config);

@@ -38,6 +38,10 @@ class FilteredTest(harness.MillraceTest):
     def filtered(self, *args, **kw):
         return self.daemon("pubsub_filtered", "--pubsub_url", self.pubsub.url, "--stream=s", *args, **kw)
 
+    def publish_costly(self, n):
+        """Lines that ^(a+)+$ is given up with."""
+        self.publish(*[b'{"c":"%s!"}\n' % (b"a" * 28)] * n)
+
     def mark(self, stream="out"):
         stream_id = next(s["id"] for s in self.pubsub.get("/streams").json()["streams"] if s["name"] == "s")
         return int(self.pubsub.get("/producer?stream=%s&producer=%s" % (stream, stream_id)).json().get("mark", -1))
@@ -161,6 +165,31 @@ class Republish(FilteredTest):
         wait_until(lambda: other.get("/sub?stream=out&from=earliest&follow=0").body == b'{"n": 1}\n', "the line")
         f.wait_ready().stop()
 
+    def test_a_costly_pattern_leaves_the_loop_to_others(self):
+        self.publish_costly(20000)
+        f = self.filtered("--to_stream=out", "--filter_subject=c", "--filter_pattern=^(a+)+$", "--port=0", port=False)
+        f.wait_listening()
+        wait_until(lambda: f.stats()["lines_undecided_total"], "a line to be given up", interval=0)
+        self.assertLess(f.stats()["lines_undecided_total"], 5000, "they are judged in turns, between which it answers")
+        f.stop()
+        self.assertRegex(f.log, r"could not be judged were not passed on to=out .*pattern_too_costly=\d")
+
+    def test_killed_in_the_middle_of_what_came_at_once(self):
+        """The mark stands at a line that was judged, wherever the next waits."""
+        random = harness.seeded()
+        args = ("--to_stream=out", "--filter_subject=c", "--filter_pattern=^(a+)+$", "--max_line=100")
+        costly, n = b'{"c":"%s!"}\n' % (b"a" * 28), 500
+        for i in range(n):
+            self.publish({"c": "a", "n": i}, *[costly] * random.randrange(3), *[b"x" * 101 + b"\n"] * random.randrange(2))
+        f = self.filtered(*args)
+        while self.mark() < self.end():
+            seen = self.mark()
+            wait_until(lambda: self.mark() > seen, "more to be published", interval=0.001)
+            f.kill9()
+            f = self.filtered(*args)
+        self.assertEqual([json.loads(line)["n"] for line in self.lines("out")], list(range(n)))
+        f.wait_ready().stop()
+
     def test_a_first_start_may_begin_at_the_end(self):
         self.publish({"n": 1})
         f = self.filtered("--to_stream=out", "--from=latest").wait_ready()
@@ -237,6 +266,43 @@ class Sub(FilteredTest):
         self.assertEqual(len(f.get("/sub?from=earliest&follow=0").body.splitlines()), 30)
         hidden = f.get("/sub?from=earliest&follow=0&filter_subject=x&filter_pattern=1")
         self.assertEqual(hidden.body, b"", "a request sees nothing of what is dropped")
+        f.stop()
+
+    def test_a_costly_pattern_of_one_leaves_the_loop_to_others(self):
+        """Each line costs up to a millisecond, and one read brings thousands."""
+        self.publish_costly(20000)
+        f = self.filtered().wait_ready()
+        costly = harness.connect(f.url)
+        costly.request("GET", "/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+        wait_until(lambda: f.stats()["sub_lines_undecided_total"], "a line to be given up", interval=0)
+        cheap = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=!")
+        self.assertEqual(len(cheap.body.splitlines()), 20000)
+        self.assertLess(f.stats()["sub_lines_undecided_total"], 5000, "who asks for little does not wait for who asks for much")
+        costly.close()
+        f.stop()
+
+    def test_lines_that_are_left_out_are_counted_and_logged(self):
+        f = self.filtered("--max_line=100").wait_ready()
+        self.publish_costly(2)
+        self.publish({"c": "aaa"}, {"c": "b"}, b"no json\n", {"c": "a" * 100})
+        for _ in range(2):
+            reply = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+            self.assertEqual(reply.body, b'{"c": "aaa"}\n')
+        counts = {"read": 12, "passed": 2, "filtered": 2, "undecided": 4, "refused": 2, "overlong": 2}
+        self.assertEqual({k: f.stats()["sub_lines_%s_total" % k] for k in counts}, counts)
+        self.assertGreaterEqual(f.counters(), {"sub_lines_%s_total" % k for k in counts})
+        f.stop()
+        told = re.findall(r"not passed on to=/sub no_json_object=(\d+) over_max_line=(\d+) pattern_too_costly=(\d+)", f.log)
+        self.assertEqual([sum(map(int, column)) for column in zip(*told)], [2, 2, 4])
+        self.assertLessEqual(len(told), 3, "not more often than every ten seconds, and at the end")
+
+    def test_an_answer_ends_with_all_that_came(self):
+        """Also where it is caught up long before its lines are judged."""
+        self.publish_costly(500)
+        self.publish({"c": "aaa"})
+        f = self.filtered().wait_ready()
+        reply = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+        self.assertEqual(reply.body, b'{"c": "aaa"}\n')
         f.stop()
 
     def test_it_follows(self):
