@@ -158,6 +158,7 @@ struct http_client *http_client_new(const struct http_client_config *config)
     c->address = address;
     c->max_connections = config->max_connections > 0 ? config->max_connections : 1;
     c->max_reply = config->max_reply ? config->max_reply : DEFAULT_MAX_REPLY;
+    c->cut_reply = config->cut_reply;
     c->connect_timeout = config->connect_timeout ? config->connect_timeout : DEFAULT_CONNECT_TIMEOUT;
     c->timeout = config->timeout ? config->timeout : DEFAULT_TIMEOUT;
     c->idle_timeout = config->idle_timeout;

@@ -7,7 +7,8 @@
  *    _TIMEOUT) and the caller, who knows whether it is harmless (marks make it so), tries again. The one
  *    exception: a kept connection that the server had closed before any byte of the reply, for requests
  *    with `may_resend`.
- * 2. Gathered replies are bounded by max_reply (HTTP_CLIENT_TOO_LARGE); streamed ones (on_body) by nothing:
+ * 2. Gathered replies are bounded by max_reply: a longer one is HTTP_CLIENT_TOO_LARGE, or (cut_reply) whole enough: its body is cut
+ *    there and its connection closed. Streamed ones (on_body) by nothing:
  *    on_body may pause the stream with http_call_pause and go on with http_call_resume.
  * 3. timeout bounds the time from the start of sending to the end of a gathered reply; of a streamed one,
  *    to its headers, and after that idle_timeout the silence between pieces.
@@ -48,6 +49,7 @@ struct http_client_config {
     const char *url; /* url_address; copied */
     int max_connections;
     size_t max_reply;                              /* 0: 64 MiB */
+    bool cut_reply;                                /* its status is what counts */
     usec_t connect_timeout, timeout, idle_timeout; /* 0: 5 s, 30 s, never */
     const char *auth_token;                        /* NULL: none; copied */
 };

@@ -82,6 +82,7 @@ struct http_client {
     struct buf host_lines;           /* Host and Authorization */
     int max_connections;
     size_t max_reply;
+    bool cut_reply;
     usec_t connect_timeout, timeout, idle_timeout;
     struct http_call_list waiting;
     struct http_link_list links, dead;

@@ -72,6 +72,7 @@ void link_free(struct http_link *l)
     free(l);
 }
 
+/* Before the end of the reply: its connection is not used again. */
 static void fail(struct http_link *l, enum http_client_result result)
 {
     call_end(l->call, result, false);
@@ -171,12 +172,12 @@ static int on_body(http_parser *parser, const char *at, size_t n)
         call->on_body(call, bytes_of(at, n), call->arg);
         return l->state == HTTP_LINK_DEAD ? -1 : 0;
     }
-    if (call->body.len + n > l->client->max_reply) {
-        fail(l, HTTP_CLIENT_TOO_LARGE);
-        return -1;
-    }
-    buf_append(&call->body, at, n);
-    return 0;
+    size_t room = l->client->max_reply - call->body.len;
+    buf_append(&call->body, at, n < room ? n : room);
+    if (n <= room)
+        return 0;
+    fail(l, l->client->cut_reply ? HTTP_CLIENT_OK : HTTP_CLIENT_TOO_LARGE);
+    return -1;
 }
 
 static int on_message_complete(http_parser *parser)

@@ -101,6 +101,7 @@ static int add_host(
             .url = where,
             .max_connections = config->max_connections,
             .max_reply = config->max_reply,
+            .cut_reply = config->cut_reply,
             .connect_timeout = config->connect_timeout,
             .timeout = config->timeout,
             .auth_token = config->auth_token,

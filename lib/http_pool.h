@@ -43,6 +43,9 @@ struct http_pool_host;
 #define HTTP_POOL_SPARED 20
 #define HTTP_POOL_SPARED_MAX (60 * USEC_PER_SEC)
 
+/* Of a stranger's answer, whose status is what counts: the first of its text is logged, and what is longer is not read. */
+#define HTTP_POOL_STRANGERS_REPLY ((size_t)1 << 20)
+
 /* What a setting of them says of itself first. */
 #define HTTP_POOL_URLS_HELP                                                                                  \
     "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces or commas: they take turns; "
@@ -55,6 +58,7 @@ struct http_pool_config {
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
     size_t max_reply;                /* as of http_client_config */
+    bool cut_reply;                  /* likewise */
     const char *auth_token;          /* NULL: none; sent to every one of them */
 };
 

@@ -69,7 +69,8 @@ static struct http_pool *make_pool(
         .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
-        .max_reply = 1 << 20,
+        .max_reply = HTTP_POOL_STRANGERS_REPLY,
+        .cut_reply = true,
         .auth_token = token,
     };
     return http_pool_new(&config, error, size);

@@ -347,6 +347,8 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                 .urls = options_text(o, "destination"),
                                 .max_connections = (int)options_int(o, "parallel"),
                                 .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+                                .max_reply = HTTP_POOL_STRANGERS_REPLY,
+                                .cut_reply = true,
                                 .auth_token = token},
         why, sizeof why);
     free(token);

@@ -322,6 +322,19 @@ class ToStrangers(Base):
         self.assertEqual(p.stats()["lines_refused_total"], 1)
         p.stop()
 
+    def test_a_long_answer_is_an_answer(self):
+        """65 MiB: more than the client would gather."""
+        sink = Sink(self)
+        sink.filler = 65 << 20
+        sink.behave = lambda body: 422 if b'"bad"' in body else 200
+        self.pubsub.post("/pub?stream=s", b'{"n":1}\n{"n":"bad"}\n{"n":2}\n')
+        p = self.to_http("--destination", sink.url, "--state", self.path("state"), "--batch=1", "--skip_refused",
+                         "--port=0", port=False).wait_listening()
+        wait_until(lambda: len(sink.messages()) == 2, lambda: "all to be delivered:\n" + p.log)
+        self.assertEqual(destination(p, sink.url)["faults_total"], 0)
+        self.assertIn("answered 422 no", p.log)
+        p.stop()
+
     def test_the_line_that_is_refused_is_found_in_its_batch(self):
         sink, wrong, tries = Sink(self), (0, 57, 58, 299), []
 

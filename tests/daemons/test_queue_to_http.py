@@ -248,6 +248,17 @@ class Poison(ToHttp):
             self.wait_empty()
             sender.stop()
 
+    def test_a_long_answer_is_an_answer(self):
+        sink = Sink(self)
+        sink.filler = 17 << 20
+        sink.behave = lambda body: 422 if b"bad" in body else 200
+        self.put([b"1", b"bad", b"2"])
+        sender = self.sender(sink.url)
+        self.wait_empty()
+        self.assertEqual(sink.messages(), [b"1", b"2"])
+        self.assertEqual([d["reason"][:20] for d in self.dead()], ["answered 422 no badx"])
+        self.assertEqual(destination(sender, sink.url)["faults_total"], 0)
+
     def test_a_message_that_one_destination_takes_is_not_buried(self):
         strict, lax = Sink(self), Sink(self)
         strict.behave = lambda body: 413 if b"6" in body or b"7" in body else 200  # the turns of both

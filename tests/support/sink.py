@@ -36,6 +36,7 @@ class Sink:
 
     def __init__(self, test, port=0):
         self.behave = lambda body: 200
+        self.filler = 0  # bytes more that each answer's body has
         self.requests = []  # (time, status or word, method, target, body, headers)
         self.lock = threading.Lock()
         self.released = threading.Event()
@@ -59,9 +60,9 @@ class Sink:
                     return
                 reason = b"no %s" % body[:20].replace(b"\n", b"/") if answer >= 400 else b""
                 self.send_response(answer)
-                self.send_header("Content-Length", str(len(reason)))
+                self.send_header("Content-Length", str(len(reason) + sink.filler))
                 self.end_headers()
-                self.wfile.write(reason)
+                self.wfile.write(reason + b"x" * sink.filler)
 
             do_GET = do_POST = handle_one
 

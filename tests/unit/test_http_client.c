@@ -321,6 +321,24 @@ static void test_endings(void **state)
     }
 }
 
+/* Cut at its bound it is a whole answer; what follows on its connection is not read. */
+static void test_long_replies_are_cut(void **state)
+{
+    struct world *w = *state;
+    make_client(w, (struct http_client_config){.max_reply = 10, .cut_reply = true});
+    w->server.replies[0] = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1234567890";
+    w->server.replies[1] = "HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n12345678901";
+    w->server.replies[2] =
+        "HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n9\r\n123456789\r\n";
+    for (int i = 0; i < 3; i++)
+        ask(w, i, (struct http_call_spec){.may_resend = true});
+    run_until_done(w, 2);
+    expect(w, 0, HTTP_CLIENT_OK, 200, "1234567890");
+    expect(w, 1, HTTP_CLIENT_OK, 200, "1234567890");
+    expect(w, 2, HTTP_CLIENT_OK, 400, "abc1234567");
+    assert_int_equal(w->server.n_accepted, 2); /* the first was whole: its connection served the second too */
+}
+
 #define EMPTY_OK "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 static void test_connections_are_kept_and_bounded(void **state)
@@ -609,6 +627,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_framings),
         TEST(test_endings),
+        TEST(test_long_replies_are_cut),
         TEST(test_connections_are_kept_and_bounded),
         TEST(test_a_kept_connection_closed_while_idle_is_dropped),
         TEST(test_only_what_may_be_is_resent),
