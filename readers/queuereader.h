@@ -28,7 +28,8 @@
  * It reserves messages under a lease, hands them to the destination in order, acknowledges what was delivered (the
  * acknowledgement rides on the next reserve), extends the lease while the destination takes its time, backs off
  * exponentially while queue or destination fail, halves what is refused until the poison message is found, and buries
- * that with the reason. reader_plan.h has the rules, and why a destination with marks gets each message exactly once.
+ * that with the reason. A destination with marks, which stores run->next in the same step as the run's messages and takes
+ * no run whose mark is not what it has stored, gets each message exactly once.
  * readers/example_reader.c does the same and can be stopped.
  *
  * What the destination answers decides what becomes of the run's messages:
@@ -46,7 +47,7 @@
  *    same name starts.
  * 4. The destination sees at most `rate` messages a second, tries that fail included: in no stretch of time t more than
  *    rate * t + rate / 10 + 1. What late timers and answers left unused is made up for within that bound, never what was left
- *    unused for longer (pace.h); a run is at most rate / 20 + 1.
+ *    unused for longer; a run is at most rate / 20 + 1.
  * 5. The loop thread only. Nothing blocks.
  * 6. queuereader_stop acknowledges what was delivered, lets the run that is with the destination be answered (without marks it gives
  *    back at once what is not in it), acknowledges that, releases, and calls on_stopped. Without marks an acknowledgement that the queue
@@ -79,7 +80,7 @@ struct queuereader_destination {
     bool lines;       /* empty messages and those that hold an LF are buried, never delivered */
     size_t max_items; /* in one run; 0: as many as are leased together */
     size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
-    uint64_t rate;    /* messages a second, at most PACE_MAX_RATE; 0: no bound */
+    uint64_t rate;    /* messages a second, at most 1000000000; 0: no bound */
     /* So many single messages refused in a row, with nothing delivered between, are taken for a fault of the destination:
      * it would be a pity to bury a whole queue for a mistyped address. 0: no bound. */
     uint64_t poison_limit;

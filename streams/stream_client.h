@@ -4,11 +4,14 @@
  *     #include <millrace/http_client.h>
  *     #include <millrace/stream_client.h>
  *     #include <stdio.h>
+ *     #include <stdlib.h>
  *
  *     static void on_lines(struct bytes lines, void *arg)
  *     {
  *         (void)arg;
  *         fwrite(lines.ptr, 1, lines.len, stdout);
+ *         if (fflush(stdout) != 0)
+ *             exit(1); // nobody reads it any more, or a full disk
  *     }
  *     int main(void)
  *     {
