@@ -2,6 +2,7 @@
 #include "archive.h"
 #include "control.h"
 #include "daemon.h"
+#include "io.h"
 #include "log.h"
 #include "options.h"
 #include "peers.h"
@@ -154,6 +155,7 @@ int main(int argc, char **argv)
         .summary = "merges the aggregator's sealed slices into the archive, once",
         .rows = {rows, NULL}};
     struct options *o;
+    io_hold_standard();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     enum options_result r = options_parse(&spec, argc, argv, &o);

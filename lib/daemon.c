@@ -461,6 +461,7 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         .rows = {daemon_rows(spec->default_port, rows), spec->options, NULL}};
     struct options *o;
     int status = EX_OK;
+    io_hold_standard();
     log_init(spec->name, LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     switch (options_parse(&options, argc, argv, &o)) {
     case OPTIONS_OK:

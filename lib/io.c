@@ -216,3 +216,10 @@ int io_make_dirs(const char *path)
     whole[length] = '\0';
     return make_missing(whole);
 }
+
+void io_hold_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}

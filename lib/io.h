@@ -73,4 +73,8 @@ int io_settle_name(const char *path);
  * that all is durable already, since nothing is made in a directory before. */
 int io_make_dirs(const char *path);
 
+/* For main, before it opens anything: where standard input, output or error is closed, something is held open that fails as a
+ * closed one does (EBADF). Otherwise the next file or socket would be standard error, and be written to by all that logs. */
+void io_hold_standard(void);
+
 #endif

@@ -1,5 +1,6 @@
 /* clickgen: made-up clicks on standard output. */
 #include "click_feed.h"
+#include "io.h"
 #include "options.h"
 #include <errno.h>
 #include <stdio.h>
@@ -196,6 +197,7 @@ int main(int argc, char **argv)
     struct options *o;
     struct feed_settings s = {0};
     int status = 0;
+    io_hold_standard();
     switch (options_parse(&spec, argc, argv, &o)) {
     case OPTIONS_OK:
         status = !read_settings(o, &s) ? EX_USAGE : options_check_only(o) ? 0 : write_feed(&s);

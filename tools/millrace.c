@@ -1,5 +1,6 @@
 /* millrace: the one command. `millrace NAME ...` runs a subcommand built in here, else the program NAME in libexec. */
 #include "bytes.h"
+#include "io.h"
 #include "spelling.h"
 #include "tools.h"
 #include <errno.h>
@@ -131,6 +132,7 @@ static int tool_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static char help[] = "help", version[] = "version";
+    io_hold_standard();
     if (argc < 2) {
         usage(stderr);
         return EX_USAGE;

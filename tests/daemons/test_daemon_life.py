@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
+from unittest import mock
 
 import harness
 from harness import wait_until
@@ -22,6 +23,13 @@ def run_with(text):
         except OSError:
             pass
     return found
+
+
+def answers(daemon):
+    try:
+        return daemon.get("/ping").status == 200
+    except harness.UNREACHABLE:
+        return False
 
 
 class DaemonLife(harness.MillraceTest):
@@ -50,6 +58,20 @@ class DaemonLife(harness.MillraceTest):
         self.assertIn("1..10", out)
         status, out, _ = self.run_to_end("--version")
         self.assertRegex(out, r"simplequeue \(millrace\) \d+\.\d+")
+
+    def test_standard_descriptors_that_are_closed_are_held(self):
+        """None of what it opens becomes its standard error, which log lines are written to."""
+        program = harness.program("echo_daemon")
+        for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+            os.chmod(self.write("closing", '#!/bin/sh\nexec %s "$@" %s\n' % (program, closed)), 0o755)
+            port = self.keep_port()
+            with mock.patch.object(harness, "program", lambda _: self.path("closing")):
+                d = self.daemon("echo_daemon", "--address=127.0.0.1", "--port=" + port, port=False)
+            d.url = "http://127.0.0.1:" + port
+            wait_until(lambda: answers(d), "it to answer")
+            for fd in filter(lambda fd: str(fd) in closed[::5], range(3)):
+                self.assertEqual(os.readlink("/proc/%d/fd/%d" % (d.pid, fd)), "/dev/null", closed)
+            d.stop()
 
     def test_settings_and_where_they_come_from(self):
         config = self.write("a.conf", "[simplequeue]\npace = 2\nlog_level = warn\nmax-body = 1M\n")
