@@ -14,13 +14,44 @@
 #define UNPACK_STEP ((size_t)512 << 10)
 #define GZIP_WINDOW (15 + 16)
 
+enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
+
+/* Of the byte at `loose` only the upper half counts. What zstd and lz4 may skip pzstd begins with. */
+static const struct magic {
+    enum kind kind;
+    const char *name;
+    struct bytes bytes;
+    size_t loose;
+} magics[] = {
+#define MAGIC(text)                                                                                          \
+    {                                                                                                        \
+        "" text, sizeof(text) - 1                                                                            \
+    }
+#define LOOSE_NONE SIZE_MAX
+    {GZIP, "gzip", MAGIC("\x1f\x8b"), LOOSE_NONE},
+    {ZSTD, "zstd", MAGIC("\x28\xb5\x2f\xfd"), LOOSE_NONE},
+    {ZSTD, "zstd", MAGIC("\x50\x2a\x4d\x18"), 0},
+    {FOREIGN, "lz4", MAGIC("\x04\x22\x4d\x18"), LOOSE_NONE},
+    {FOREIGN, "lz4", MAGIC("\x02\x21\x4c\x18"), LOOSE_NONE},
+    {FOREIGN, "xz", MAGIC("\xfd\x37zXZ\0"), LOOSE_NONE},
+    {FOREIGN, "bzip2", MAGIC("BZh\x31\x31\x41\x59\x26\x53\x59"), 3},
+    {FOREIGN, "lzip", MAGIC("LZIP\x01"), LOOSE_NONE},
+    {FOREIGN, "lzop", MAGIC("\x89LZO\0\r\n\x1a\n"), LOOSE_NONE},
+    {FOREIGN, "compress", MAGIC("\x1f\x9d"), LOOSE_NONE},
+    {FOREIGN, "zip", MAGIC("PK\x03\x04"), LOOSE_NONE},
+    {FOREIGN, "7z", MAGIC("7z\xbc\xaf\x27\x1c"), LOOSE_NONE},
+};
+#define N_MAGICS (sizeof magics / sizeof *magics)
+
 struct line_source {
     int fd;
     char *name;
-    enum { UNKNOWN, PLAIN, GZIP, ZSTD } kind; /* told by the first bytes, when they are asked for */
+    enum kind kind; /* told by the first bytes, when they are asked for */
     z_stream gzip;
     ZSTD_DCtx *zstd;
     bool in_frame;   /* of gzip or zstd: the end here would be a truncation */
+    bool unpacked;   /* a member of gzip, to its end */
+    bool padded;     /* behind that there were zeros */
     struct buf raw;  /* read, not unpacked; of a plain file always empty */
     struct buf text; /* unpacked; [at, len) not given yet */
     size_t at, searched;
@@ -67,19 +98,52 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     return 0;
 }
 
+/* Whether the first bytes, of which `head` is known, are or may yet be these. */
+static bool agrees(const struct magic *m, struct bytes head)
+{
+    size_t n = head.len < m->bytes.len ? head.len : m->bytes.len;
+    for (size_t i = 0; i < n; i++)
+        if (((head.ptr[i] ^ m->bytes.ptr[i]) & (i == m->loose ? 0xf0 : 0xff)) != 0)
+            return false;
+    return true;
+}
+
+/* NULL: none. *more: it takes more bytes to tell. */
+static const struct magic *find_magic(struct bytes head, bool *more)
+{
+    const struct magic *found = NULL;
+    *more = false;
+    for (size_t i = 0; i < N_MAGICS; i++)
+        if (agrees(&magics[i], head)) {
+            if (head.len >= magics[i].bytes.len)
+                found = &magics[i];
+            else
+                *more = true;
+        }
+    return found;
+}
+
+static int refuse_foreign(const struct line_source *s, const char *packer, char *error)
+{
+    char why[120];
+    snprintf(
+        why, sizeof why, "it is packed with %s: unpack it (put reads plain text, gzip and zstd)", packer);
+    return fail(s, error, why);
+}
+
 /* What was read to find out is the beginning of a plain file's text. */
 static int find_kind(struct line_source *s, char *error)
 {
-    while (s->raw.len < 4 && !s->at_end)
+    bool more = true;
+    const struct magic *m = NULL;
+    while (more && !s->at_end) {
         if (read_more(s, &s->raw, error) != 0)
             return -1;
-    struct bytes head = buf_bytes(&s->raw);
-    if (bytes_starts_with(head, BYTES_LITERAL("\x1f\x8b")))
-        s->kind = GZIP;
-    else if (bytes_starts_with(head, BYTES_LITERAL("\x28\xb5\x2f\xfd")))
-        s->kind = ZSTD;
-    else
-        s->kind = PLAIN;
+        m = find_magic(buf_bytes(&s->raw), &more);
+    }
+    if (m != NULL && m->kind == FOREIGN)
+        return refuse_foreign(s, m->name, error);
+    s->kind = m != NULL ? m->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();
     if (s->kind == ZSTD && (s->zstd = ZSTD_createDCtx()) == NULL)
@@ -89,6 +153,11 @@ static int find_kind(struct line_source *s, char *error)
         s->raw = (struct buf){0};
     }
     return 0;
+}
+
+int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    return s->kind == UNKNOWN ? find_kind(s, error) : 0;
 }
 
 struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_TEXT])
@@ -138,9 +207,33 @@ static void drop_front(struct buf *b, size_t n)
     b->len -= n;
 }
 
+static int refuse_garbage(const struct line_source *s, uint64_t at, char *error)
+{
+    char why[160];
+    snprintf(why, sizeof why,
+        "from byte %llu on there is something behind what is packed (gzip would warn of trailing garbage)",
+        (unsigned long long)at);
+    return fail(s, error, why);
+}
+
+/* Behind a member: nothing but zeros up to the end. */
+static int pass_zeros(struct line_source *s, char *error)
+{
+    size_t n = 0;
+    while (n < s->raw.len && s->raw.ptr[n] == '\0')
+        n++;
+    drop_front(&s->raw, n);
+    s->padded = true;
+    return s->raw.len == 0 ? 0 : refuse_garbage(s, s->consumed - s->raw.len, error);
+}
+
 /* Of several members, one after the other, as `cat a.gz b.gz` makes them. */
 static int inflate_some(struct line_source *s, char *error)
 {
+    bool behind = s->unpacked && !s->in_frame;
+    uint64_t at = s->consumed - s->raw.len;
+    if (s->padded || (behind && s->raw.ptr[0] == '\0'))
+        return pass_zeros(s, error);
     s->gzip.next_in = (Bytef *)s->raw.ptr;
     s->gzip.avail_in = (uInt)s->raw.len;
     s->gzip.next_out = (Bytef *)s->text.ptr + s->text.len;
@@ -149,8 +242,9 @@ static int inflate_some(struct line_source *s, char *error)
     s->text.len += UNPACK_STEP - s->gzip.avail_out;
     drop_front(&s->raw, s->raw.len - s->gzip.avail_in);
     if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-        return fail(s, error, "damaged: no gzip from here on");
+        return behind ? refuse_garbage(s, at, error) : fail(s, error, "damaged: no gzip from here on");
     s->in_frame = rc != Z_STREAM_END;
+    s->unpacked = s->unpacked || !s->in_frame;
     if (rc == Z_STREAM_END)
         inflateReset(&s->gzip);
     return 0;

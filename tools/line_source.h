@@ -1,4 +1,6 @@
 /* line_source: the lines of a file, plain, gzip or zstd (told by its first bytes when they are asked for), or of standard input.
+ * What is packed otherwise, as far as its first bytes tell, is refused. Zeros behind gzip, as tapes have them, are passed over as
+ * gzip does.
  *
  * Offsets count the unpacked bytes. A last line without LF is a line. Memory is bounded by the longest line; one over
  * LINE_SOURCE_MAX_LINE is read past, in steps, and not given. */
@@ -18,6 +20,8 @@ struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ER
 /* From an open file, which is taken over. */
 struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_TEXT]);
 void line_source_close(struct line_source **s);
+/* Whether its first bytes are of something that is read: 0, or -1 with the reason. */
+int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_TEXT]);
 
 /* For an input that is written as it is read (a pipe, a terminal): `idle` is called again and again while there is nothing to
  * read, LINE_SOURCE_IDLE apart. When it returns false no more comes: the next call gives 0, and what is not a whole line yet

@@ -234,7 +234,7 @@ static int take_source(struct log_tail *t, const char *path, char *error)
 {
     struct stat st;
     t->source = line_source_open(path, error);
-    if (t->source == NULL)
+    if (t->source == NULL || line_source_check(t->source, error) != 0)
         return -1;
     if (fstat(line_source_fd(t->source), &st) != 0)
         return fail(error, path);

@@ -16,6 +16,7 @@
 #include "url.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -280,6 +281,13 @@ static int passed(struct put *p, uint64_t start, uint64_t end)
     return pass_on(p);
 }
 
+/* Damage: what stands before it is put, so that where it begins is told by how much is posted. */
+static int put_rest(struct put *p, const char *error)
+{
+    (void)flush(p);
+    return complain(error, EX_DATAERR);
+}
+
 static int put_lines(struct put *p, struct line_source *s, const char *name)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
@@ -304,7 +312,7 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
             more = false;
             break;
         case LINE_SOURCE_FAILED:
-            return complain(error, EX_DATAERR);
+            return put_rest(p, error);
         }
         if (more)
             show(p, line_source_consumed(s), false);
@@ -520,21 +528,40 @@ static int put_all(struct put *p)
     return status;
 }
 
+static int check_file(const char *name)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    struct stat st;
+    int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
+    if (why == 0 && S_ISDIR(st.st_mode))
+        why = EISDIR;
+    if (why != 0) {
+        fprintf(stderr, "millrace put: %s: %s\n", name, strerror(why));
+        return EX_NOINPUT;
+    }
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    struct line_source *s = line_source_open(name, error);
+    bool ok = s != NULL && line_source_check(s, error) == 0;
+    line_source_close(&s);
+    return ok ? 0 : complain(error, EX_DATAERR);
+}
+
+static int check_standard_input(void)
+{
+    int mode = fcntl(STDIN_FILENO, F_GETFL);
+    return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
+               ? 0
+               : complain("standard input is closed, or not open for reading", EX_NOINPUT);
+}
+
 /* Before the first line is sent: a name that is mistyped leaves nothing half done. */
 static int check_files(char **files, size_t n)
 {
-    int status = 0;
+    int status = n == 0 ? check_standard_input() : 0;
     for (size_t i = 0; i < n; i++) {
-        struct stat st;
-        if (strcmp(files[i], "-") == 0)
-            continue;
-        int error = stat(files[i], &st) != 0 || access(files[i], R_OK) != 0 ? errno : 0;
-        if (error == 0 && S_ISDIR(st.st_mode))
-            error = EISDIR;
-        if (error == 0)
-            continue;
-        fprintf(stderr, "millrace put: %s: %s\n", files[i], strerror(error));
-        status = EX_NOINPUT;
+        int one = strcmp(files[i], "-") == 0 ? check_standard_input() : check_file(files[i]);
+        status = one != 0 ? one : status;
     }
     return status;
 }
@@ -581,6 +608,8 @@ static int check(const struct options *o)
         return complain("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
     size_t n = options_operands(o, &files);
     if (!options_bool(o, "follow")) {
+        if (options_is_set(o, "state"))
+            return complain("--state is for --follow", EX_USAGE);
         int status = check_files(files, n);
         return status != 0 ? status : check_rejects(o, files, n);
     }
