@@ -426,6 +426,17 @@ uint64_t line_source_consumed(const struct line_source *s)
     return s->filled_from + (unpacked - s->filled_from) * given / s->filled;
 }
 
+uint64_t line_source_fetched(const struct line_source *s)
+{
+    return s->consumed;
+}
+
+struct bytes line_source_given(const struct line_source *s, size_t most)
+{
+    size_t n = s->at < most ? s->at : most;
+    return s->kind == PLAIN && n > 0 ? bytes_of(s->text.ptr + s->at - n, n) : BYTES_NONE;
+}
+
 int line_source_fd(const struct line_source *s)
 {
     return s->fd;

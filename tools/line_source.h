@@ -49,6 +49,11 @@ uint64_t line_source_offset(const struct line_source *s);
 /* Bytes of the file itself that are done with: what a progress bar goes by. Of what was unpacked and is not given yet the share is
  * reckoned. */
 uint64_t line_source_consumed(const struct line_source *s);
+/* Bytes of the file itself that were read so far: also those that are not given yet. */
+uint64_t line_source_fetched(const struct line_source *s);
+/* Of a plain file: what stands before line_source_offset, at most so many bytes, as far as it is at hand. Borrowed until the next
+ * call; empty of others. */
+struct bytes line_source_given(const struct line_source *s, size_t most);
 int line_source_fd(const struct line_source *s);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "io.h"
 #include "json_fields.h"
+#include "xxh3.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,20 +11,32 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What stood in the file; length 0: nothing is known. */
+struct sample {
+    uint64_t end, length, sum;
+};
+
 struct place {
     uint64_t base, device, inode;
+    struct sample seen;
 };
 
 struct log_tail {
     char *path, *state_path;
+    int lock;   /* the state's file as it is now; -1: there is none yet */
+    bool taken; /* another process holds it */
     struct place place;
     struct line_source *source; /* NULL: the file is not there yet */
+    uint64_t given;             /* behind the last line of this file */
+    bool unsaved;               /* the state does not have place.seen */
     bool renamed;               /* its name means another file, or none */
     usec_t renamed_at;          /* when that was seen */
     bool over;                  /* renamed, and nobody is going to write to it */
+    bool cut;
 };
 
 static int fail(char *error, const char *path)
@@ -38,42 +51,109 @@ static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t 
     return v.type == JSON_STRING && bytes_to_u64(v.v.string, out);
 }
 
-/* 1: read; 0: there is none; -1 with the reason. The life before may have been killed before its name was durable: lines put
- * from here on would be of a file that the state after a power cut does not know. */
-static int read_state(const char *path, struct place *out, char *error)
+static bool names(const char *path, int fd)
+{
+    struct stat named, opened;
+    return stat(path, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+           named.st_ino == opened.st_ino;
+}
+
+static int refuse_second(struct log_tail *t, char *error)
+{
+    t->taken = true;
+    snprintf(error, LINE_SOURCE_ERROR_TEXT,
+        "%.150s: another process follows this log under the same name: it holds %.150s", t->path,
+        t->state_path);
+    return -1;
+}
+
+/* Whoever held the lock may have put another file under the name since it was opened: then that one is meant. */
+static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
+{
+    for (;;) {
+        int fd = io->open(path, flags | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return fail(error, path);
+        bool locked = io->flock(fd, LOCK_EX | LOCK_NB) == 0;
+        if (locked && names(path, fd))
+            return fd;
+        bool taken = !locked && errno == EWOULDBLOCK;
+        if (!locked)
+            fail(error, path);
+        io->close(fd);
+        if (!locked)
+            return taken ? refuse_second(t, error) : -1;
+    }
+}
+
+/* Without it nothing was seen: a state that an earlier version wrote has none. */
+static void read_sample(const struct json_doc *doc, struct sample *out)
+{
+    bool ok = number_at(doc, "/seen", &out->end) && number_at(doc, "/length", &out->length) &&
+              number_at(doc, "/xxh3", &out->sum);
+    if (!ok || out->length > LOG_TAIL_SAMPLE || out->length > out->end)
+        *out = (struct sample){0};
+}
+
+/* 1: read, and held; 0: there is none; -1 with the reason. The life before may have been killed before its name was durable: lines
+ * put from here on would be of a file that the state after a power cut does not know. */
+static int read_state(struct log_tail *t, char *error)
 {
     char text[1000];
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : fail(error, path);
-    ssize_t n = io->pread(fd, text, sizeof text, 0);
-    io->close(fd);
+    struct place *out = &t->place;
+    t->lock = open_locked(t, t->state_path, O_RDWR, error);
+    if (t->lock < 0)
+        return !t->taken && errno == ENOENT ? 0 : -1;
+    ssize_t n = io->pread(t->lock, text, sizeof text, 0);
     struct json_doc *doc = n > 0 ? json_doc_parse(bytes_of(text, (size_t)n)) : NULL;
     bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 && number_at(doc, "/base", &out->base) &&
               number_at(doc, "/device", &out->device) && number_at(doc, "/inode", &out->inode);
+    if (ok)
+        read_sample(doc, &out->seen);
     json_doc_free(&doc);
     if (!ok) {
-        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: this is no state of --follow", path);
+        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: this is no state of --follow", t->state_path);
         return -1;
     }
-    return io_sync_parent(path) == 0 ? 1 : fail(error, path);
+    return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
 }
 
-static int write_state(const struct log_tail *t, char *error)
+static int publish_state(struct log_tail *t, int fd, const char *fresh, char *error)
 {
-    struct buf text = {0}, fresh = {0};
-    buf_printf(&fresh, "%s.new", t->state_path);
+    struct buf text = {0};
+    struct stat st;
+    const struct place *p = &t->place;
+    /* It was not there when this one looked, but then another may have been about to make it. */
+    if (t->lock < 0 && stat(t->state_path, &st) == 0)
+        return refuse_second(t, error);
     buf_printf(&text,
-        "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"}\n",
-        t->place.base, t->place.device, t->place.inode);
-    int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int rc = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0 &&
-                     io->rename(fresh.ptr, t->state_path) == 0 && io_sync_parent(t->state_path) == 0
-                 ? 0
-                 : fail(error, t->state_path);
-    if (fd >= 0)
-        io->close(fd);
+        "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"",
+        p->base, p->device, p->inode);
+    if (p->seen.length > 0)
+        buf_printf(&text, ",\"seen\":\"%" PRIu64 "\",\"length\":\"%" PRIu64 "\",\"xxh3\":\"%" PRIu64 "\"",
+            p->seen.end, p->seen.length, p->seen.sum);
+    buf_printf(&text, "}\n");
+    bool ok = io->ftruncate(fd, 0) == 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 &&
+              io->fdatasync(fd) == 0 && io->rename(fresh, t->state_path) == 0 &&
+              io_sync_parent(t->state_path) == 0;
     buf_free(&text);
+    return ok ? 0 : fail(error, t->state_path);
+}
+
+/* The lock goes with the file: the next one is locked before it gets the name. */
+static int write_state(struct log_tail *t, char *error)
+{
+    struct buf fresh = {0};
+    buf_printf(&fresh, "%s.new", t->state_path);
+    int fd = open_locked(t, fresh.ptr, O_WRONLY | O_CREAT, error);
+    int rc = fd < 0 ? -1 : publish_state(t, fd, fresh.ptr, error);
+    int old = rc == 0 ? t->lock : fd;
+    if (old >= 0)
+        io->close(old);
+    if (rc == 0) {
+        t->lock = fd;
+        t->unsaved = false;
+    }
     buf_free(&fresh);
     return rc;
 }
@@ -244,33 +324,101 @@ static int take_source(struct log_tail *t, const char *path, char *error)
     return 0;
 }
 
-static int begin(struct log_tail *t, const char *path, uint64_t base, char *error)
+static int begin_at(struct log_tail *t, uint64_t base, char *error)
 {
     t->place.base = base;
-    if (take_source(t, path, error) != 0)
-        return -1;
+    t->place.seen = (struct sample){0};
+    t->given = 0;
+    t->cut = false;
     return write_state(t, error);
 }
 
-/* The file that the state names, at the offset. False when it is not there, or when what has its inode now is another: one
- * that is shorter, or in which no line ends there. */
-static bool find_place(struct log_tail *t, uint64_t offset, char *error)
+static int begin(struct log_tail *t, const char *path, uint64_t base, char *error)
 {
-    struct search s = {.place = &t->place};
-    uint64_t reached = 0, at = offset - t->place.base;
-    if (offset < t->place.base)
-        return false;
-    each_sibling(t->path, see_same, &s);
-    bool found = s.found != NULL && take_source(t, s.found, error) == 0 &&
-                 (at == 0 || (line_source_skip(t->source, at, &reached, error) == 0 && reached == at));
-    free(s.found);
-    return found;
+    return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
 
-static int resume(struct log_tail *t, uint64_t offset, bool *missing, char *error)
+/* The same file, which was cut; whatever its name is now. */
+static int begin_again(struct log_tail *t, char *error)
 {
-    *missing = !find_place(t, offset, error);
-    if (!*missing)
+    uint64_t base = log_tail_offset(t);
+    int fd = fcntl(line_source_fd(t->source), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return fail(error, t->path);
+    line_source_close(&t->source);
+    t->source = line_source_of(fd, t->path, error);
+    return t->source != NULL ? begin_at(t, base, error) : -1;
+}
+
+static bool is_hole(const char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n && p[i] == 0)
+        i++;
+    return i == n;
+}
+
+/* Something else stands where something was given. */
+static bool was_rewritten(const struct log_tail *t)
+{
+    char text[LOG_TAIL_SAMPLE];
+    const struct sample *s = &t->place.seen;
+    size_t n = (size_t)s->length;
+    if (n == 0 || io->pread(line_source_fd(t->source), text, n, (off_t)(s->end - n)) != (ssize_t)n)
+        return false;
+    return XXH3_64bits(text, n) != s->sum && !is_hole(text, n);
+}
+
+/* Whether what was read last is of a file that was cut before. One that is shorter now was cut after it was read. */
+static bool was_cut(const struct log_tail *t)
+{
+    struct stat st;
+    return was_rewritten(t) && fstat(line_source_fd(t->source), &st) == 0 &&
+           (uint64_t)st.st_size >= line_source_fetched(t->source);
+}
+
+/* Of what was given, so that it is known whatever happens to the file meanwhile. Anew when the file has twice the length, so that the
+ * state need not be written often. */
+static void take_sample(struct log_tail *t)
+{
+    struct bytes given = line_source_given(t->source, LOG_TAIL_SAMPLE);
+    if (given.len == 0 || t->given < 2 * t->place.seen.end)
+        return;
+    t->place.seen =
+        (struct sample){.end = t->given, .length = given.len, .sum = XXH3_64bits(given.ptr, given.len)};
+    t->unsaved = true;
+}
+
+/* Not when it is shorter, when no line ends there, or something else stands in it than was given. */
+static bool goes_on_at(struct log_tail *t, const char *path, uint64_t at, char *error)
+{
+    if (take_source(t, path, error) != 0)
+        return false;
+    /* What is behind the offset is none that was given, as far as the queue knows. */
+    if (at < t->place.seen.end)
+        t->place.seen = (struct sample){0};
+    return at == 0 ||
+           (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at && !was_rewritten(t));
+}
+
+/* The file that the state names, at the offset. What has its inode now may be another. */
+static enum log_tail_place find_place(struct log_tail *t, uint64_t offset, char *error)
+{
+    struct search s = {.place = &t->place};
+    if (offset < t->place.base)
+        return LOG_TAIL_GONE;
+    each_sibling(t->path, see_same, &s);
+    if (s.found == NULL)
+        return LOG_TAIL_GONE;
+    bool found = goes_on_at(t, s.found, offset - t->place.base, error);
+    free(s.found);
+    return found ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
+}
+
+static int resume(struct log_tail *t, uint64_t offset, enum log_tail_place *place, char *error)
+{
+    *place = find_place(t, offset, error);
+    if (*place == LOG_TAIL_FOUND)
         return 0;
     line_source_close(&t->source);
     return begin(t, t->path, offset, error);
@@ -278,14 +426,13 @@ static int resume(struct log_tail *t, uint64_t offset, bool *missing, char *erro
 
 static int open_first(struct log_tail *t, uint64_t offset, char *error)
 {
-    uint64_t reached;
     if (begin(t, t->path, 0, error) != 0)
         return -1;
     if (offset == 0)
         return 0;
-    if (line_source_skip(t->source, offset, &reached, error) != 0)
+    if (line_source_skip(t->source, offset, &t->given, error) != 0)
         return -1;
-    if (reached == offset)
+    if (t->given == offset)
         return 0;
     snprintf(error, LINE_SOURCE_ERROR_TEXT,
         "%.100s: it is shorter than what was put under this name before, and there is no state (%.100s) to "
@@ -295,15 +442,18 @@ static int open_first(struct log_tail *t, uint64_t offset, char *error)
     return -1;
 }
 
-struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, bool *missing,
-    char error[LINE_SOURCE_ERROR_TEXT])
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
+    enum log_tail_place *place, char error[LINE_SOURCE_ERROR_TEXT])
 {
     struct log_tail *t = mem_zalloc(sizeof *t);
     t->path = mem_strdup(path);
     t->state_path = mem_strdup(state_path);
-    *missing = false;
-    int found = read_state(state_path, &t->place, error);
-    int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, missing, error) : open_first(t, offset, error);
+    t->lock = -1;
+    *place = LOG_TAIL_FOUND;
+    int found = read_state(t, error);
+    int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, place, error) : open_first(t, offset, error);
+    if (t->taken)
+        *place = LOG_TAIL_TAKEN;
     if (rc != 0)
         log_tail_close(&t);
     return t;
@@ -315,6 +465,8 @@ void log_tail_close(struct log_tail **tp)
     if (t == NULL)
         return;
     line_source_close(&t->source);
+    if (t->lock >= 0)
+        io->close(t->lock);
     free(t->path);
     free(t->state_path);
     free(t);
@@ -328,7 +480,7 @@ uint64_t log_tail_base(const struct log_tail *t)
 
 uint64_t log_tail_offset(const struct log_tail *t)
 {
-    return t->place.base + (t->source != NULL ? line_source_offset(t->source) : 0);
+    return t->place.base + t->given;
 }
 
 enum writer { WRITER_NONE, WRITER_THERE, WRITER_UNKNOWN };
@@ -376,9 +528,9 @@ static enum log_tail_result at_end(struct log_tail *t, usec_t now)
         return LOG_TAIL_WAIT;
     }
     if (stat(t->path, &named) == 0 && is_file(&named, &t->place)) {
-        bool shorter = fstat(line_source_fd(t->source), &mine) == 0 &&
-                       (uint64_t)mine.st_size < line_source_consumed(t->source);
-        return shorter ? LOG_TAIL_OVER : LOG_TAIL_WAIT;
+        t->cut = fstat(line_source_fd(t->source), &mine) == 0 &&
+                 (uint64_t)mine.st_size < line_source_consumed(t->source);
+        return t->cut ? LOG_TAIL_CUT : LOG_TAIL_WAIT;
     }
     t->renamed = true;
     t->renamed_at = now;
@@ -395,7 +547,15 @@ enum log_tail_result log_tail_next(
         [LINE_SOURCE_PASSED] = LOG_TAIL_PASSED,
     };
     for (;;) {
+        uint64_t had = line_source_fetched(t->source);
         enum line_source_result next = line_source_next(t->source, !t->over, line, error);
+        t->cut = line_source_fetched(t->source) > had && was_cut(t);
+        if (t->cut)
+            return LOG_TAIL_CUT;
+        if (next == LINE_SOURCE_LINE || next == LINE_SOURCE_PASSED) {
+            t->given = line_source_offset(t->source);
+            take_sample(t);
+        }
         if (next != LINE_SOURCE_END)
             return results[next];
         if (t->over)
@@ -407,21 +567,24 @@ enum log_tail_result log_tail_next(
     }
 }
 
+int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
+{
+    return t->unsaved ? write_state(t, error) : 0;
+}
+
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
 {
-    struct search s = {.found = NULL};
     struct stat st;
-    uint64_t base = log_tail_offset(t);
-    bool truncated = !t->renamed;
-    if (!truncated && fstat(line_source_fd(t->source), &st) != 0)
+    if (t->cut)
+        return begin_again(t, error);
+    if (fstat(line_source_fd(t->source), &st) != 0)
         return fail(error, t->path);
-    if (!truncated)
-        s = find_next(t, &st);
+    struct search s = find_next(t, &st);
     /* The log is not made again yet: its name is asked for until it is. */
-    if (!truncated && s.found == NULL)
+    if (s.found == NULL)
         return 1;
     line_source_close(&t->source);
-    int rc = begin(t, truncated ? t->path : s.found, base, error);
+    int rc = begin(t, s.found, log_tail_offset(t), error);
     free(s.found);
     return rc;
 }

@@ -4,7 +4,9 @@
  * that is of is kept in a small state file, by device and inode, so that a restart finds the file it was in also after it
  * was renamed.
  *
- *     {"format":1,"base":"1048576","device":"2049","inode":"131"}
+ *     {"format":1,"base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
+ *
+ * "seen": the file's bytes up to there, so many of them, had that checksum when they were given.
  *
  * 1. A file is left only when its name means another file, nobody is going to write to it any more, all of it was given, and
  *    log_tail_next_file was called: by then its lines must be stored. The state names the next file before any line of that
@@ -19,8 +21,14 @@
  *    Files follow one another as they were made; where the file system does not tell that, as they were last written to.
  * 3. A last line without LF is none yet, however long nothing follows: it is given when its LF has come, or as it stands
  *    when its file is over.
- * 4. A file that became shorter than what was read of it (copytruncate) begins again; what was written between the copy and
- *    the last look is gone, as that way of rotating has it.
+ * 4. A file that was cut (copytruncate) begins again: one that is shorter than what was read of it, or in which something else
+ *    stands where something was given, so that what was read last cannot follow that. What is compared is the line that was given
+ *    when the file had at least half its length of now, with what was read before it, at most LOG_TAIL_SAMPLE bytes: as often as
+ *    something was read, before any of it is given, and when a restart finds its place. What was written between the last look
+ *    and the cut is gone, as that way of rotating has it. Not noticed: a log that was cut and has got the very same bytes at
+ *    that place. Zeros there are a hole, which a writer leaves that does not append: nothing is to be had before the offset, and
+ *    it goes on there.
+ * 5. The state is locked: a log is followed by one at a time under the same name.
  */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
@@ -30,6 +38,7 @@
 
 #define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
 #define LOG_TAIL_PATIENCE (60 * USEC_PER_SEC)
+#define LOG_TAIL_SAMPLE 4096
 
 struct log_tail;
 
@@ -39,19 +48,27 @@ enum log_tail_result {
     LOG_TAIL_PASSED,
     LOG_TAIL_WAIT, /* nothing more now */
     LOG_TAIL_OVER, /* the file is over: store what was given, then log_tail_next_file */
+    LOG_TAIL_CUT,  /* it was cut: likewise */
     LOG_TAIL_FAILED,
 };
 
-/* From `offset` (a producer's mark). Without a state the file's first byte has offset 0. NULL with the reason. *missing: the
- * file that `offset` is in is not there any more; it begins with the next. */
-struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, bool *missing,
-    char error[LINE_SOURCE_ERROR_TEXT]);
+enum log_tail_place {
+    LOG_TAIL_FOUND,
+    LOG_TAIL_GONE,      /* the file that `offset` is in is not there any more: it begins with the next */
+    LOG_TAIL_REWRITTEN, /* that file was cut, or what has its inode now is another: it begins again */
+    LOG_TAIL_TAKEN,     /* with NULL: another process follows the log */
+};
+/* From `offset` (a producer's mark). Without a state the file's first byte has offset 0. NULL with the reason. */
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
+    enum log_tail_place *place, char error[LINE_SOURCE_ERROR_TEXT]);
 void log_tail_close(struct log_tail **t);
 /* Whether a file of that name is, or might be taken for, one that the log was rotated to. */
 bool log_tail_takes(const char *path, const char *other);
 /* `now` is the wall clock, which the file's own time is compared with. The line is borrowed until the next call. */
 enum log_tail_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT]);
+/* All that was given is stored: what is known of it may be kept for a restart. 0, or -1 with the reason. */
+int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT]);
 /* 0; 1: the log is not made again yet, ask later; -1 with the reason. */
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT]);
 /* Where the file that it is in begins. */

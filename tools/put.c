@@ -396,6 +396,24 @@ static int next_file(struct put *p, struct log_tail *t)
     return status;
 }
 
+static void tell_cut(const char *path)
+{
+    progress_leave();
+    fprintf(stderr,
+        "millrace put: %s was cut or written anew: going on from its beginning; what stood in it and was not "
+        "put "
+        "yet is missing\n",
+        path);
+}
+
+/* What is in no batch is stored. */
+static int keep_place(struct put *p, struct log_tail *t)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    bool ok = put_batch_lines(p->batch) > 0 || log_tail_stored(t, error) == 0;
+    return ok ? 0 : complain(error, EX_IOERR);
+}
+
 /* The batch goes out whenever there is nothing more to read. */
 static int follow_on(struct put *p, struct log_tail *t)
 {
@@ -420,6 +438,11 @@ static int follow_on(struct put *p, struct log_tail *t)
             put_rejects_tell(p->rejects, clock_monotonic(), false);
             sleep_for(FOLLOW_POLL);
             break;
+        case LOG_TAIL_CUT:
+            tell_cut(p->files[0].name);
+            p->passing = false;
+            status = next_file(p, t);
+            break;
         case LOG_TAIL_OVER:
             status = next_file(p, t);
             break;
@@ -427,39 +450,49 @@ static int follow_on(struct put *p, struct log_tail *t)
             status = complain(error, EX_IOERR);
             break;
         }
+        if (status == 0)
+            status = keep_place(p, t);
     }
     return status == 0 ? flush(p) : status;
 }
 
 /* A log that nobody has made yet is waited for: a reader may well start before the writer. */
 static struct log_tail *open_log(
-    const struct put *p, const char *path, bool *missing, char error[LINE_SOURCE_ERROR_TEXT])
+    const struct put *p, const char *path, enum log_tail_place *place, char error[LINE_SOURCE_ERROR_TEXT])
 {
     char *state = state_path(p, path);
-    struct log_tail *t = log_tail_open(path, state, p->resume, missing, error);
-    if (t == NULL && access(path, F_OK) != 0 && errno == ENOENT)
+    struct log_tail *t = log_tail_open(path, state, p->resume, place, error);
+    if (t == NULL && *place != LOG_TAIL_TAKEN && access(path, F_OK) != 0 && errno == ENOENT)
         fprintf(stderr, "millrace put: waiting for %s to be made\n", path);
-    while (t == NULL && !stopped && access(path, F_OK) != 0 && errno == ENOENT) {
+    while (t == NULL && !stopped && *place != LOG_TAIL_TAKEN && access(path, F_OK) != 0 && errno == ENOENT) {
         sleep_for(FOLLOW_POLL);
-        t = log_tail_open(path, state, p->resume, missing, error);
+        t = log_tail_open(path, state, p->resume, place, error);
     }
     free(state);
     return t;
 }
 
+static void tell_place(enum log_tail_place place, const char *path)
+{
+    if (place == LOG_TAIL_GONE)
+        fprintf(stderr,
+            "millrace put: the file it was in is not there any more: what was not put of it is missing; "
+            "going on with %s from its beginning\n",
+            path);
+    if (place == LOG_TAIL_REWRITTEN)
+        tell_cut(path);
+}
+
 static int follow(struct put *p, const char *path)
 {
     char error[LINE_SOURCE_ERROR_TEXT];
-    bool missing;
-    struct log_tail *t = open_log(p, path, &missing, error);
+    enum log_tail_place place;
+    struct log_tail *t = open_log(p, path, &place, error);
+    if (t == NULL && place == LOG_TAIL_TAKEN)
+        return complain(error, EX_CONFIG);
     if (t == NULL)
         return stopped ? 0 : complain(error, EX_DATAERR);
-    if (missing)
-        fprintf(stderr,
-            "millrace put: the file it was in is not there any more: what was not put of it is missing; "
-            "going on with "
-            "%s from its beginning\n",
-            path);
+    tell_place(place, path);
     put_batch_begin_at(p->batch, log_tail_offset(t));
     begin_file(p, path);
     p->files[0].base = log_tail_base(t);

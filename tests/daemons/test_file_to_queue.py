@@ -769,7 +769,49 @@ class Follow(QueueTest):
         os.truncate(self.log, 0)
         self.log_lines(3)
         self.wait_stored()
+        self.assertIn(self.log.encode() + b" was cut", self.interrupt(p))
+
+    def test_a_file_that_was_cut_and_has_grown_longer_again(self):
+        """Between two looks, and while nobody looks: the copy of logrotate's copytruncate has what was cut off."""
+        for away, back in ((lambda: p.send_signal(signal.SIGSTOP), lambda: (p.send_signal(signal.SIGCONT), p)[1]),
+                           (lambda: (p.kill(), p.wait()), self.follow)):
+            p = self.follow()
+            self.log_lines(100)
+            self.wait_stored()
+            wait_until(lambda: b"seen" in harness.read_file(self.path(".access.log.p")), "what was read to be noted")
+            away()
+            os.truncate(self.log, 0)
+            self.log_lines(5000)
+            p = back()
+            self.wait_stored()
+            self.log_lines(10)
+            self.wait_stored()
+            self.assertIn(self.log.encode() + b" was cut", self.interrupt(p))
+
+    def test_a_log_that_is_followed_already(self):
+        p = self.follow()
+        self.log_lines(10)
+        self.wait_stored()
+        for args in ([], ["--timeout=2s"]):
+            done = self.put("--follow", "--producer=p", self.log, *args)
+            self.assertEqual(done.returncode, 78, done)
+            self.assertIn(b"another process follows this log under the same name", done.stderr)
+        self.log_lines(10)
+        self.wait_stored()
         self.interrupt(p)
+
+    def test_many_that_begin_together_one_follows(self):
+        for _ in range(harness.rounds(3)):
+            followers = [self.begin("--follow", "--producer=p", self.log) for _ in range(4)]
+            wait_until(lambda: sum(p.poll() is None for p in followers) == 1, "all others to end")
+            self.log_lines(10)
+            self.wait_stored()
+            for p in followers:
+                if p.poll() is None:
+                    self.interrupt(p)
+                else:
+                    self.assertEqual(p.returncode, 78, p.stderr.read())
+            os.unlink(self.path(".access.log.p"))
 
     def test_a_file_that_is_gone_is_told(self):
         p = self.follow()

@@ -1,5 +1,6 @@
-/* log_tail: when a rotated log is over. The wall clock is the test's: it says how long ago the last byte came. */
+/* log_tail: when a rotated log is over, and when one was cut. The wall clock is the test's: it says how long ago the last byte came. */
 #include "cm.h"
+#include "io.h"
 #include "log_tail.h"
 #include "power.h"
 
@@ -46,11 +47,190 @@ static void expect_next_file(void)
 
 static void begin(const char *text)
 {
-    bool missing;
+    enum log_tail_place place;
     char error[LINE_SOURCE_ERROR_TEXT];
     append(writer, text);
-    tail = log_tail_open(path, state, 0, &missing, error);
+    tail = log_tail_open(path, state, 0, &place, error);
     assert_non_null(tail);
+}
+
+static void expect_lines(const char *text)
+{
+    for (const char *end; *text != 0; text = end) {
+        char line[100];
+        end = strchr(text, '\n') + 1;
+        snprintf(line, sizeof line, "%.*s", (int)(end - text), text);
+        expect(LOG_TAIL_LINE, 0, line);
+    }
+    expect(LOG_TAIL_WAIT, 0, NULL);
+}
+
+static void expect_stored(void)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    assert_int_equal(log_tail_stored(tail, error), 0);
+}
+
+static void cut(const char *and_then)
+{
+    assert_int_equal(ftruncate(writer, 0), 0);
+    append(writer, and_then);
+}
+
+static void expect_cut(uint64_t offset, const char *text)
+{
+    expect(LOG_TAIL_CUT, 0, NULL);
+    assert_int_equal(log_tail_offset(tail), offset);
+    expect_next_file();
+    assert_int_equal(log_tail_base(tail), offset);
+    expect_lines(text);
+    assert_int_equal(log_tail_offset(tail), offset + strlen(text));
+}
+
+static void expect_place(uint64_t offset, enum log_tail_place expected)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_place place;
+    log_tail_close(&tail);
+    tail = log_tail_open(path, state, offset, &place, error);
+    assert_int_equal(place, expected);
+    assert_non_null(tail);
+}
+
+static void test_a_log_that_was_cut_and_has_grown_longer_begins_again(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    cut("three\nfour\nfive\n");
+    expect_cut(8, "three\nfour\nfive\n");
+    cut("the sixth line\nthe seventh\n");
+    expect_cut(24, "the sixth line\nthe seventh\n");
+}
+
+static bool cut_next;
+
+static ssize_t pread_of_what_is_cut_now(int fd, void *p, size_t n, off_t at)
+{
+    if (cut_next)
+        cut("1234\n");
+    cut_next = false;
+    return io_system.pread(fd, p, n, at);
+}
+
+/* That is told by its length: what was read is what followed. */
+static void test_a_log_that_is_cut_just_after_it_was_read(void **unused)
+{
+    struct io_ops cutting = io_system;
+    (void)unused;
+    begin("one\n");
+    expect_lines("one\n");
+    append(writer, "two\nthree\n");
+    cutting.pread = pread_of_what_is_cut_now;
+    cut_next = true;
+    io = &cutting;
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_LINE, 0, "three\n");
+    assert_false(cut_next);
+    io = &io_system;
+    expect_cut(14, "1234\n");
+}
+
+/* What was read of a line goes with it; also where as much stands again as was read, and comes later. */
+static void test_a_log_that_was_cut_within_a_line(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect_lines("one\n");
+    cut("thr\nfo");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    append(writer, "ur\n");
+    expect_cut(4, "thr\nfour\n");
+}
+
+/* All of its beginning is as it was. What is compared is never far behind, compared with how long it is. */
+static void test_a_log_whose_beginning_is_always_the_same(void **unused)
+{
+    (void)unused;
+    char head[3000] = "", text[6000];
+    for (int i = 0; i < 100; i++)
+        strcat(head, "the same line again\n");
+    begin(head);
+    expect_lines(head);
+    for (int i = 0; i < 110; i++) {
+        append(writer, "now others\n");
+        expect_lines("now others\n");
+    }
+    snprintf(text, sizeof text, "%s%s", head, head);
+    cut(text);
+    expect_cut(strlen(head) + 110 * 11, text);
+}
+
+static void test_a_log_that_was_cut_while_nobody_looked(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    append(writer, "three\n");
+    expect_place(8, LOG_TAIL_FOUND);
+    expect_lines("three\n");
+    cut("four\nand five\nand six\n");
+    expect_place(14, LOG_TAIL_REWRITTEN);
+    expect_lines("four\nand five\nand six\n");
+    cut("7\n");
+    expect_place(37, LOG_TAIL_REWRITTEN);
+    assert_int_equal(log_tail_base(tail), 37);
+    expect_lines("7\n");
+}
+
+/* After a power cut that took the log's end, which was read, and the queue's: what is known of it is of what was lost. */
+static void test_what_is_known_of_lines_behind_the_offset_is_forgotten(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    assert_int_equal(ftruncate(writer, 4), 0);
+    append(writer, "other lines\n");
+    expect_place(4, LOG_TAIL_FOUND);
+    expect_lines("other lines\n");
+    append(writer, "more\n");
+    expect_lines("more\n");
+}
+
+/* Its next line stands behind a hole as long as what was cut off: nothing is to be had before. */
+static void test_a_writer_that_does_not_append_leaves_a_hole(void **unused)
+{
+    (void)unused;
+    close(writer);
+    writer = open(path, O_WRONLY | O_CLOEXEC);
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    cut("three\n");
+    expect_lines("three\n");
+    expect_place(14, LOG_TAIL_FOUND);
+    append(writer, "four\n");
+    expect_lines("four\n");
+}
+
+static void test_a_log_is_followed_by_one_at_a_time(void **unused)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_place place;
+    (void)unused;
+    begin("one\n");
+    for (int i = 0; i < 2; i++) {
+        assert_null(log_tail_open(path, state, 0, &place, error));
+        assert_int_equal(place, LOG_TAIL_TAKEN);
+        assert_non_null(strstr(error, "another process follows this log"));
+        expect_lines("one\n");
+        expect_stored();
+        cut("one\n"); /* as it was: not noticed */
+        expect(LOG_TAIL_WAIT, 0, NULL);
+        expect_place(0, LOG_TAIL_FOUND);
+    }
 }
 
 /* Asking the kernel who writes to it leaves nothing behind. */
@@ -96,7 +276,7 @@ static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **u
     assert_int_equal(r, LOG_TAIL_WAIT);
     assert_int_equal(log_tail_offset(tail), 0);
     assert_int_equal(ftruncate(writer, 0), 0);
-    expect(LOG_TAIL_OVER, 0, NULL);
+    expect(LOG_TAIL_CUT, 0, NULL);
     expect_next_file();
     append(writer, "one\n");
     expect(LOG_TAIL_LINE, 0, "one\n");
@@ -270,11 +450,11 @@ static int tear_down(void **unused)
 
 static bool go_on_at(uint64_t offset)
 {
-    bool missing = false;
+    enum log_tail_place place;
     char error[LINE_SOURCE_ERROR_TEXT];
     log_tail_close(&tail);
-    tail = log_tail_open(path, state, offset, &missing, error);
-    assert_false(missing);
+    tail = log_tail_open(path, state, offset, &place, error);
+    assert_int_equal(place, LOG_TAIL_FOUND);
     return tail != NULL;
 }
 
@@ -285,7 +465,8 @@ static uint64_t put_up_to(const char *last)
     for (;;) {
         struct bytes line = BYTES_NONE;
         enum log_tail_result r = log_tail_next(tail, clock_wall(), &line, error);
-        if (r == LOG_TAIL_LINE && bytes_equal_str(line, last))
+        bool is_last = r == LOG_TAIL_LINE && bytes_equal_str(line, last);
+        if (is_last || (r == LOG_TAIL_LINE && log_tail_stored(tail, error) != 0))
             return log_tail_offset(tail);
         if (r == LOG_TAIL_LINE)
             continue;
@@ -335,21 +516,27 @@ static void test_killed_anywhere_then_a_cut(void **unused)
         kill_at(at);
 }
 
+#define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_line_is_finished_after_the_rotation, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_an_unfinished_line_is_given_when_nobody_can_finish_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_a_log_that_is_truncated_within_a_line_that_is_too_long, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_writer_that_was_not_told_is_waited_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_a_descriptor_left_open_does_not_stop_everything, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_logs_are_taken_in_the_order_they_were_made, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_another_users_log_is_over_when_it_is_quiet, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_another_users_unfinished_line_is_waited_for_longer, set_up, tear_down),
+        T(test_a_line_is_finished_after_the_rotation),
+        T(test_an_unfinished_line_is_given_when_nobody_can_finish_it),
+        T(test_a_log_that_is_truncated_within_a_line_that_is_too_long),
+        T(test_a_log_that_was_cut_and_has_grown_longer_begins_again),
+        T(test_a_log_that_is_cut_just_after_it_was_read),
+        T(test_a_log_that_was_cut_within_a_line),
+        T(test_a_log_whose_beginning_is_always_the_same),
+        T(test_a_log_that_was_cut_while_nobody_looked),
+        T(test_what_is_known_of_lines_behind_the_offset_is_forgotten),
+        T(test_a_writer_that_does_not_append_leaves_a_hole),
+        T(test_a_log_is_followed_by_one_at_a_time),
+        T(test_a_writer_that_was_not_told_is_waited_for),
+        T(test_a_descriptor_left_open_does_not_stop_everything),
+        T(test_logs_are_taken_in_the_order_they_were_made),
+        T(test_another_users_log_is_over_when_it_is_quiet),
+        T(test_another_users_unfinished_line_is_waited_for_longer),
         cmocka_unit_test(test_killed_anywhere_then_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
