@@ -92,9 +92,14 @@ static int add_host(
     char *where = bytes_dup(bytes_of(url.ptr, cut));
     bool well_formed = config->url || (has_scheme(url) && is_safe_target(url));
     bool good = well_formed && url_address_parse(where, 80, &address) == 0;
-    if (!good)
+    if (memchr(url.ptr, '#', url.len)) {
+        snprintf(error, size, "\"%.*s\": what stands behind a # is never sent; one that is meant is %%23",
+            (int)(url.len < 200 ? url.len : 200), url.ptr);
+        good = false;
+    } else if (!good) {
         snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
+    }
     if (good) {
         struct http_client_config client = {
             .base = config->base,

@@ -151,6 +151,30 @@ int io_sync_parent(const char *path)
     return io_sync_dir(parent);
 }
 
+static bool is_one_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool io_is_same_file(const char *one, const char *other)
+{
+    char parent[PATH_MAX], others[PATH_MAX];
+    struct stat a, b;
+    if (stat(one, &a) == 0 && stat(other, &b) == 0)
+        return is_one_file(&a, &b);
+    io_parent_of(one, parent);
+    io_parent_of(other, others);
+    bool one_directory =
+        stat(parent, &a) == 0 && stat(others, &b) == 0 ? is_one_file(&a, &b) : strcmp(parent, others) == 0;
+    return one_directory && strcmp(last_name(one), last_name(other)) == 0;
+}
+
 int io_settle_name(const char *path)
 {
     bool ok =

@@ -65,6 +65,8 @@ int io_sync_dir(const char *path);
 /* The directory in which `path` is a name; "." for a bare one. */
 void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
+/* True when both names lead to one file, or would if it were made. */
+bool io_is_same_file(const char *one, const char *other);
 /* The same for a name that was found: whoever made it may have been killed before it was durable. A directory that cannot be
  * synced, for want of the right to read it or because nobody writes to its file system, is let be. */
 int io_settle_name(const char *path);

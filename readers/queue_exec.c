@@ -59,7 +59,7 @@ static int check(struct options *o, struct config_error *error)
     char **operands;
     bool given = options_operands(o, &operands) > 0;
     const char *command = options_string(o, "command");
-    if (reader_program_check(o, error) != 0)
+    if (reader_program_check(o, error) != 0 || reader_program_check_batch(o, error) != 0)
         return -1;
     if (given != (command && *command))
         return 0;

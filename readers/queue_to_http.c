@@ -97,7 +97,7 @@ static int check_targets(struct options *o, const struct http_pool *pool, struct
 static int check(struct options *o, struct config_error *error)
 {
     char why[300];
-    if (reader_program_check(o, error) != 0)
+    if (reader_program_check(o, error) != 0 || reader_program_check_batch(o, error) != 0)
         return -1;
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))

@@ -31,6 +31,22 @@ int reader_program_check(struct options *o, struct config_error *error)
     return options_refuse(o, "backoff_min", error, "it is over backoff_max");
 }
 
+int reader_program_check_batch(struct options *o, struct config_error *error)
+{
+    if (!options_is_set(o, "items") || options_int(o, "batch") <= options_int(o, "items"))
+        return 0;
+    return options_refuse(o, "batch", error,
+        "a delivery is of one lease, and items says that it has %lld at most",
+        (long long)options_int(o, "items"));
+}
+
+static uint64_t items_of(struct options *o, const struct queuereader_destination *destination)
+{
+    uint64_t items = (uint64_t)options_int(o, "items");
+    bool raised = !options_is_set(o, "items") && destination->max_items > items;
+    return raised ? destination->max_items : items;
+}
+
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
@@ -160,7 +176,7 @@ struct reader_program *reader_program_new(
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
         .auth_token = token,
-        .items = (uint64_t)options_int(o, "items"),
+        .items = items_of(o, destination),
         .lease = options_int(o, "lease") * USEC_PER_MSEC,
         .wait = options_int(o, "wait") * USEC_PER_MSEC,
         .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,

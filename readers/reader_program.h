@@ -26,7 +26,7 @@
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "this reader's name at the queue"},                                                          \
     {.name = "items", .type = OPTION_INT, .fallback = (ITEMS), .min = 1, .max = 100000,                        \
-        .help = "messages a lease"},                                                                         \
+        .help = "messages a lease (default: more where batch is)"},                                                                         \
     READER_MS("lease", "30s", 100, 3600000, "how long messages are leased; extended while they are worked on"), \
     READER_MS("wait", "20s", 1, 600000, "how long one request waits for messages"),                          \
     READER_MS("queue_timeout", "10s", 10, 600000, "for the queue's answers, beside that wait"),              \
@@ -41,6 +41,9 @@ struct reader_program;
 
 /* Of the settings above. 0, or -1 with the error filled. */
 int reader_program_check(struct options *o, struct config_error *error);
+
+/* Of `batch`, messages delivered together, which are of one lease: so many are leased unless `items` says how many. */
+int reader_program_check_batch(struct options *o, struct config_error *error);
 
 /* Starts to read. What is acknowledged neither at the end of the drain nor behind it is logged, and exit status 75. NULL, with the error filled, when a file cannot be used. */
 struct reader_program *reader_program_new(

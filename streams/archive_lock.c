@@ -48,7 +48,7 @@ int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
     buf_printf(&path, "%s.lock", state_path);
     struct bytes directory = bytes_of(state_path, slash != NULL ? (size_t)(slash - state_path) : 0);
     int fd = make_directory(directory, error) == 0
-                 ? lock_file(path.ptr, "another process writes this archive", error)
+                 ? lock_file(path.ptr, "another process has this state", error)
                  : -1;
     buf_free(&path);
     return fd;

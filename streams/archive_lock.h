@@ -1,4 +1,4 @@
-/* archive_lock: one process writes an archive, and one archive gives names of a pattern.
+/* archive_lock: one process writes an archive (or delivers by a state), and one archive gives names of a pattern.
  *
  * STATE.lock is held while the archive is open. So is .ps_to_file-names-HASH.lock, one for each pattern of names, beside the
  * files: two archives of one pattern would be after the same names all the time. It holds the path of its archive's state. Another

@@ -1,6 +1,7 @@
 /* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
-#include "archive_state.h"
+#include "archive_lock.h"
 #include "http_client.h"
+#include "io.h"
 #include "log.h"
 #include "poster.h"
 #include "reject_file.h"
@@ -115,6 +116,7 @@ struct program {
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used: there are no files */
     const char *state_path;
+    int state_lock;      /* -1: none */
     const char *rejects; /* NULL: such lines are only logged */
     struct event *committer;
     bool state_found; /* by this start, or stored since */
@@ -135,23 +137,55 @@ static int check_names(struct options *o, struct config_error *error)
     return 0;
 }
 
+/* What would have no effect was meant for something else: the first of them that is set. */
+static int refuse_settings(
+    struct options *o, const char *const *names, const char *why, struct config_error *error)
+{
+    for (; *names != NULL; names++)
+        if (options_is_set(o, *names))
+            return options_refuse(o, *names, error, "%s", why);
+    return 0;
+}
+
+static int check_refusals(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"rejects", "poison_limit", NULL};
+    const char *rejects = options_text(o, "rejects");
+    if (!options_bool(o, "skip_refused"))
+        return refuse_settings(o, names, "nothing is left out without skip_refused", error);
+    if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state")))
+        return options_refuse(o, "rejects", error, "it is the state file, which is replaced all the time");
+    return 0;
+}
+
+static int check_places(struct options *o, const struct http_pool *pool, struct config_error *error)
+{
+    bool place = strstr(options_text(o, "destination"), "%s") != NULL;
+    if (is_get(o) && http_pool_without_place(pool) != NULL)
+        return options_refuse(
+            o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
+    if (place && options_is_set(o, "batch") && options_int(o, "batch") > 1)
+        return options_refuse(o, "batch", error, "a %%s in the destination takes one line: leave batch out");
+    return 0;
+}
+
 static int check_destination(struct options *o, struct config_error *error)
 {
+    static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
     char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
     if (pool == NULL)
         return options_refuse(o, "destination", error, "%s", why);
-    bool nowhere = is_get(o) && http_pool_without_place(pool) != NULL;
+    int rc = check_places(o, pool, error);
     http_pool_free(&pool);
-    if (nowhere)
-        return options_refuse(
-            o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
+    if (rc != 0 || refuse_settings(o, of_our_own, "it is for to_stream and to_queue", error) != 0)
+        return -1;
     if (options_text(o, "state") == NULL)
         return options_refuse(o, "state", error,
             "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
-    if (options_text(o, "rejects") != NULL && !options_bool(o, "skip_refused"))
-        return options_refuse(o, "rejects", error, "nothing is left out without skip_refused");
+    if (check_refusals(o, error) != 0)
+        return -1;
     if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
         return options_refuse(o, "content_type", error, "it is no header");
     return 0;
@@ -159,6 +193,9 @@ static int check_destination(struct options *o, struct config_error *error)
 
 static int check(struct options *o, struct config_error *error)
 {
+    static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
+        "batch", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
+        "commit_every", NULL};
     struct url_address address;
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
                (options_text(o, "to_queue") != NULL);
@@ -170,6 +207,9 @@ static int check(struct options *o, struct config_error *error)
             o, "destination", error, "say where to: one of --destination, --to_stream and --to_queue");
     if (options_text(o, "destination") != NULL)
         return check_destination(o, error);
+    if (refuse_settings(o, of_strangers,
+            "it is for destination: ours keeps how far it has got, and gets runs", error) != 0)
+        return -1;
     if (to == NULL || url_address_parse(to, 80, &address) != 0)
         return options_refuse(o, "to_url", error, "say where: http://HOST:PORT or unix:PATH");
     return stream_program_check_target(o, to, error);
@@ -310,6 +350,9 @@ static int read_state(struct program *p, struct options *o, struct config_error 
 {
     char why[ARCHIVE_ERROR_TEXT];
     p->state_path = options_text(o, "state");
+    p->state_lock = archive_lock_state(p->state_path, why);
+    if (p->state_lock < 0)
+        return options_refuse(o, "state", error, "%s", why);
     int found = archive_state_read(p->state_path, &p->state, why);
     if (found < 0)
         return options_refuse(o, "state", error, "%s", why);
@@ -450,6 +493,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct program *p = mem_zalloc(sizeof *p);
     *ctx = p;
     p->daemon = d;
+    p->state_lock = -1;
     p->source = stream_program_connect(d, error);
     if (p->source == NULL)
         return EX_CONFIG;
@@ -493,6 +537,8 @@ static void stop(void *ctx)
     poster_free(&p->poster);
     http_client_free(&p->source);
     archive_state_free(&p->state);
+    if (p->state_lock >= 0)
+        io->close(p->state_lock);
     free(p);
 }
 

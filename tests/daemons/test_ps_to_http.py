@@ -539,6 +539,28 @@ class ToStrangers(Base):
         wait_until(lambda: self.server.lines() == [b"one", b"two"], "both lines")
         p.wait_ready().stop()
 
+    def test_rejects_are_no_state(self):
+        """A line that is left out would be in the state file until that is replaced."""
+        os.mkdir(self.path("d"))
+        os.symlink(self.path("d"), self.path("other"))
+        self.write("there", "")
+        os.link(self.path("there"), self.path("linked"))
+        for state, rejects in (("x", "x"), ("d/x", "d//x"), ("d/x", "other/x"), ("there", "linked")):
+            p = self.to_http("--destination", self.server.url, "--skip_refused", "--state", self.path(state),
+                             "--rejects", self.path(rejects))
+            self.assertEqual(p.process.wait(harness.PATIENCE), 78, (state, rejects))
+            self.assertIn("it is the state file", p.log)
+        self.to_http("--destination", self.server.url, "--skip_refused", "--state", self.path("d/x"),
+                     "--rejects", self.path("x")).wait_ready().stop()
+
+    def test_one_process_has_a_state(self):
+        first = self.post().wait_ready()
+        second = self.post()
+        self.assertEqual(second.process.wait(harness.PATIENCE), 78)
+        self.assertIn("another process has this state", second.log)
+        first.kill9()
+        self.post().wait_ready().stop()
+
     def test_settings(self):
         def refused(*args):
             p = self.to_http(*args)
@@ -552,6 +574,14 @@ class ToStrangers(Base):
         self.assertIn("no header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
         self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("without skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
+        self.assertIn("is never sent", refused("--destination", self.server.url + "/in#part", "--state=x"))
+        self.assertIn("takes one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))
+        self.assertIn("poison_limit: nothing is left out", refused("--destination", self.server.url, "--state=x",
+                                                                   "--poison_limit=5"))
+        for setting in ("--producer=p", "--to_token_file=f", "--to_url=http://127.0.0.1:1"):
+            self.assertIn("for to_stream and to_queue", refused("--destination", self.server.url, "--state=x", setting))
+        for setting in ("--state=x", "--batch=10", "--skip_refused", "--destination_token_file=f"):
+            self.assertIn("for destination", refused("--to_queue=q", "--to_url=http://127.0.0.1:1", setting))
         self.assertIn("say where:", refused("--to_queue=q"))
         self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))

@@ -92,7 +92,8 @@ class Flow(Exec):
             self.assertRegex(done.stdout, rb"(?m)^queue_url = " + row + b"$")
 
     def test_bad_settings(self):
-        for args in ([], ["--command=true", "--", "true"], ["--command=true", "--queue=a/b"]):
+        for args in ([], ["--command=true", "--", "true"], ["--command=true", "--queue=a/b"],
+                     ["--command=true", "--batch=1000", "--items=10"]):
             done = self.run_program("queue_exec", *args)
             self.assertEqual(done.returncode, 78, (args, done))
             self.assertTrue(done.stderr)

@@ -62,6 +62,13 @@ class Flow(ToHttp):
         self.assertEqual(len(sink.taken()), 10)
         self.assertEqual([d["reason"] for d in self.dead()], ["holds a line feed"])
 
+    def test_a_batch_over_a_lease_s_usual_items(self):
+        sink = Sink(self)
+        self.put([b"%d" % i for i in range(1500)])
+        self.sender(sink.url, "--batch=750")
+        self.wait_empty()
+        self.assertEqual([len(body.split()) for body in sink.taken()], [750, 750])
+
     def test_a_request_that_outlasts_the_stop_is_given_back(self):
         sink = Sink(self)
         sink.behave = lambda body: "hang"
@@ -96,7 +103,8 @@ class Flow(ToHttp):
         for args in ([], ["--destination=ftp://x"], ["--destination=http://x/", "--method=GET"],
                      ["--destination=http://x/%s", "--batch=2"], ["--destination=http://x/", "--content-type=a\r\nb: c"],
                      ["--destination=http://x/", "--queue=a/b"],
-                     ["--destination=http://x/a b"]):
+                     ["--destination=http://x/a b"], ["--destination=http://x/#a"],
+                     ["--destination=http://x/", "--batch=10", "--items=9"]):
             done = self.run_program("queue_to_http", *args)
             self.assertEqual(done.returncode, 78, (args, done))
             self.assertTrue(done.stderr)
