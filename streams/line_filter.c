@@ -173,6 +173,11 @@ void line_filter_free(struct line_filter **fp)
     *fp = NULL;
 }
 
+void line_filter_set_key(struct line_filter *f, struct hash_key *key)
+{
+    f->key = key;
+}
+
 static bool text_of(struct line_filter *f, const struct json_value *v, struct bytes *out)
 {
     buf_clear(&f->text);

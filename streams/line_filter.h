@@ -45,6 +45,8 @@ struct line_filter;
  * lists, an empty name between commas, a text that is no UTF-8: JSON is, so that a field so named would never be taken out. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
+/* Of a filter that has one; the key that it had is not used any more. */
+void line_filter_set_key(struct line_filter *f, struct hash_key *key);
 /* `line` is without its LF. LINE_PASSED: what goes on is appended to *out, with an LF. Otherwise *out is as before. */
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out);
 

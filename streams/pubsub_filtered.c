@@ -108,6 +108,17 @@ static int check_names(struct options *o, struct config_error *error)
     return 0;
 }
 
+/* What would have no effect was meant for something else. */
+static int check_unused(struct options *o, struct config_error *error)
+{
+    static const char *const of_republish[] = {
+        "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
+    for (size_t i = 0; i < sizeof of_republish / sizeof *of_republish; i++)
+        if (options_is_set(o, of_republish[i]))
+            return options_refuse(o, of_republish[i], error, "nothing is re-published without to_stream");
+    return 0;
+}
+
 static int check(struct options *o, struct config_error *error)
 {
     struct url_address address;
@@ -118,7 +129,7 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
         return options_refuse(o, "to_pubsub_url", error, "it is no address (http://HOST:PORT or unix:PATH)");
-    if (stream_program_check_target(o, to_url, error) != 0)
+    if (stream_program_check_target(o, to_url, error) != 0 || (to == NULL && check_unused(o, error) != 0))
         return -1;
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
@@ -409,6 +420,27 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
+/* Each line is hashed once, when it is filtered, and its token names its key: so another key may take over between two lines, as it
+ * may between two lives. */
+static void hangup(void *ctx)
+{
+    struct program *p = ctx;
+    const char *path = options_text(daemon_options(p->daemon), "hash_key_file");
+    char why[LINE_FILTER_ERROR_TEXT];
+    if (p->key == NULL)
+        return;
+    struct hash_key *key = hash_key_read(path, why, sizeof why);
+    if (key == NULL) {
+        log_error("the hash key cannot be read again: the one before is used on", LOG_S("why", why));
+        return;
+    }
+    log_info(
+        "the hash key was read again", LOG_S("id", hash_key_id(key)), LOG_S("before", hash_key_id(p->key)));
+    line_filter_set_key(p->filter, key);
+    hash_key_free(&p->key);
+    p->key = key;
+}
+
 static void drain(void *ctx)
 {
     struct program *p = ctx;
@@ -444,6 +476,7 @@ int main(int argc, char **argv)
         .check = check,
         .start = start,
         .drain = drain,
+        .hangup = hangup,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

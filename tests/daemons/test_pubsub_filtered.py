@@ -66,6 +66,31 @@ class Republish(FilteredTest):
         self.assertEqual((us, jp), ({"c": "US", "ip": us["ip"]}, {"c": "JP", "ip": us["ip"]}))
         f.stop()
 
+    def test_hup_reads_the_hash_key_again(self):
+        def token():
+            self.publish({"ip": "10.1.2.3"})
+            self.wait_filtered()
+            return json.loads(self.lines("out")[-1])["ip"]
+
+        def hang_up(said):
+            f.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: f.log.count(said) == 1, lambda: "%s:\n%s" % (said, f.log))
+        f = self.filtered("--to_stream=out", "--hash=ip", "--hash_key_file", self.key).wait_ready()
+        first = token()
+        self.write("key", "another key for another time\n")
+        self.assertEqual(token(), first)
+        hang_up("was read again")
+        second = token()
+        self.assertNotEqual(second.split(":")[1], first.split(":")[1], "each names its key")
+        self.write("key", "short\n")
+        hang_up("the one before is used on")
+        self.assertEqual(token(), second)
+        self.write("key", "0123456789abcdef0123456789abcdef\n")
+        f.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: f.log.count("was read again") == 2, "the first key to be back")
+        self.assertEqual(token(), first)
+        f.stop()
+
     def test_the_mark_moves_where_nothing_passes(self):
         f = self.filtered("--to_stream=out", "--filter_subject=c", "--filter_prefix=never")
         self.publish({"c": "US"}, {"c": "DE"})
@@ -457,6 +482,8 @@ class CommandLine(FilteredTest):
                             (("--to_stream=s", "--to_pubsub_url=[::1]:" + self.port), b"into itself"),
                             (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"no address"),
                             (("--to_stream=out", "--producer=a b"), b"no name"),
+                            (("--port=0", "--producer=a"), b"producer: nothing is re-published"),
+                            (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: nothing is re-published"),
                             (("--to_stream=out", "--filter_values=x"), b"about a subject"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file=none"), b"No such file"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file", short), b"at least 16 bytes"),

@@ -131,6 +131,30 @@ static void test_what_is_no_object_is_refused(void **state)
         become(&spec, lines[i], LINE_REFUSED);
 }
 
+/* JSON allows them; the reader does not (docs/stream-tools.md). */
+static void test_numbers_and_levels_without_end_are_refused(void **state)
+{
+    struct line_filter_spec spec = {.drop = "a"};
+    struct buf deep = {0};
+    (void)state;
+    become(&spec, "{\"n\":18446744073709551616}", LINE_REFUSED);
+    become(&spec, "{\"n\":[-9223372036854775809]}", LINE_REFUSED);
+    become(&spec, "{\"n\":{\"m\":1e400}}", LINE_REFUSED);
+    become(&spec, "{\"n\":18446744073709551615,\"m\":-9223372036854775808,\"d\":1e300}", LINE_PASSED);
+    for (int levels = 900; levels <= 1100; levels += 200) {
+        buf_clear(&deep);
+        buf_append_str(&deep, "{\"n\":");
+        for (int i = 0; i < levels; i++)
+            buf_append_char(&deep, '[');
+        for (int i = 0; i < levels; i++)
+            buf_append_char(&deep, ']');
+        buf_append_str(&deep, "}");
+        buf_append_char(&deep, '\0');
+        become(&spec, deep.ptr, levels < 1000 ? LINE_PASSED : LINE_REFUSED);
+    }
+    buf_free(&deep);
+}
+
 /* A pattern that backtracks without end gives up: the line does not go on, and the next is judged as ever. */
 static void test_a_costly_pattern(void **state)
 {
@@ -244,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_no_spelling_of_a_name_escapes), cmocka_unit_test(test_hashing),
         cmocka_unit_test(test_the_token_is_hmac_sha256), cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_heartbeats_pass), cmocka_unit_test(test_what_is_no_object_is_refused),
+        cmocka_unit_test(test_numbers_and_levels_without_end_are_refused),
         cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
         cmocka_unit_test(test_what_is_no_utf8_is_no_setting), cmocka_unit_test(test_wrong_specs),
         cmocka_unit_test(test_key_files)};
