@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,9 @@
 #define FINISH_AGAIN_MOST (30 * USEC_PER_SEC)
 /* Wants that come and go are told of so often. */
 #define TELL_AGAIN (60 * USEC_PER_SEC)
+/* So much is kept free where the files are, of a small file system a part. */
+#define RESERVE ((uint64_t)1 << 20)
+#define RESERVE_PART 16
 /* After a commit that met want of something. */
 #define COMMIT_AGAIN (200 * USEC_PER_MSEC)
 
@@ -72,7 +76,7 @@ struct span {
 
 struct file_archive {
     struct file_archive_config config;
-    char *state_path, *format, stream[NAME_MAX_BYTES + 1];
+    char *state_path, *format, *directory, stream[NAME_MAX_BYTES + 1];
     struct stream_cursor cursor, begun; /* of the first state, until there is one */
     struct archive_state committed;
     struct archive_part **parts; /* by their beginning */
@@ -87,8 +91,10 @@ struct file_archive {
     usec_t finish_pause;         /* of all files since the last try, which was in vain; 0: it was not */
     int lock_fd, names_fd;
     struct want to_write, to_finish; /* of what writes and commits need, and of what finishing does */
-    bool told;                       /* that something is lacking, and not yet that there is enough */
-    usec_t tell_at;                  /* not before */
+    struct want to_take;             /* room for more lines */
+    bool was_full;  /* there was no room for lines: what waits is finished before more come */
+    bool told;      /* that something is lacking, and not yet that there is enough */
+    usec_t tell_at; /* not before */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -113,15 +119,20 @@ static void set_failed(struct file_archive *a, const char *text)
 
 static bool is_wanting(const struct file_archive *a)
 {
-    return a->to_write.on || a->to_finish.on;
+    return a->to_write.on || a->to_take.on || a->to_finish.on;
+}
+
+static const char *what_is_wanted(const struct file_archive *a)
+{
+    const struct want *w = a->to_write.on ? &a->to_write : a->to_take.on ? &a->to_take : &a->to_finish;
+    return w->on ? w->text : NULL;
 }
 
 /* When it begins and once a minute while it lasts, no more often when it comes and goes; and when it ends, if it was told. */
 static void tell_wants(struct file_archive *a)
 {
     if (is_wanting(a) && a->now >= a->tell_at) {
-        log_error("waiting for room, descriptors or memory",
-            LOG_S("why", a->to_write.on ? a->to_write.text : a->to_finish.text));
+        log_error("waiting for room, descriptors or memory", LOG_S("why", what_is_wanted(a)));
         a->tell_at = a->now + TELL_AGAIN;
         a->told = true;
     }
@@ -272,6 +283,18 @@ static struct archive_part *part_of_time(struct file_archive *a, int64_t when)
     return s->part;
 }
 
+static bool is_want_of_room(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+/* Finished files are what gives room, as those who take them away do: the first that there is goes into their manifests and
+ * packed files, or lines would fill the disk again and again with complete files that nobody may take. */
+static bool finishes_first(const struct file_archive *a)
+{
+    return a->was_full && count_stage(a, PART_SETTLED) + count_stage(a, PART_FINISHING) > 0;
+}
+
 static bool is_want_of_descriptors(int error)
 {
     return error == EMFILE || error == ENFILE;
@@ -325,6 +348,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
     do
         rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
     while (rc != 0 && is_want_of_descriptors(failed) && free_descriptor(a));
+    a->was_full = a->was_full || (rc != 0 && is_want_of_room(failed));
     if (rc != 0 && failed == EEXIST)
         take_other_name(a, p);
     else if (rc != 0 && !a->failed)
@@ -345,7 +369,7 @@ static void write_or_keep(struct file_archive *a, struct archive_part *p)
 
 void file_archive_write(struct file_archive *a)
 {
-    for (size_t i = 0; i < a->n_parts && !a->to_write.on && !a->failed; i++)
+    for (size_t i = 0; i < a->n_parts && !a->to_write.on && !finishes_first(a) && !a->failed; i++)
         write_part(a, a->parts[i]);
 }
 
@@ -365,6 +389,25 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     a->cursor = a->begun = *at;
     note_change(a);
     a->at_once = true;
+}
+
+/* What was taken is to have room when it is written, and then the state and the manifests too. */
+static void reserve_room(struct file_archive *a)
+{
+    struct statvfs fs;
+    char text[ARCHIVE_ERROR_TEXT];
+    if (statvfs(a->directory, &fs) != 0)
+        return;
+    uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t reserve = all / RESERVE_PART < RESERVE ? all / RESERVE_PART : RESERVE;
+    if (all == 0 || free_bytes >= a->numbers.pending + reserve) {
+        a->to_take.on = false;
+        tell_wants(a);
+        return;
+    }
+    snprintf(text, sizeof text, "%.300s: %s: %llu kB are kept for what was taken", a->directory,
+        strerror(ENOSPC), (unsigned long long)(reserve >> 10));
+    set_want(a, &a->to_take, text);
 }
 
 static void take_run(struct file_archive *a, const struct archive_run *run)
@@ -388,6 +431,7 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
             write_or_keep(a, a->parts[i]);
     if (a->numbers.pending >= a->config.max_pending / 2)
         file_archive_write(a);
+    reserve_room(a);
     note_change(a);
 }
 
@@ -592,6 +636,7 @@ static void commit_failed(struct file_archive *a)
     char text[ARCHIVE_ERROR_TEXT];
     snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
     note_change(a);
+    a->was_full = a->was_full || is_want_of_room(c->error);
     a->commit_at = a->now + COMMIT_AGAIN;
     set_trouble(a, &a->to_write, commit_only_wants(c), text);
     while (is_want_of_descriptors(c->error) && free_descriptor(a))
@@ -691,6 +736,12 @@ static void take_finished(struct file_archive *a, struct finishing *f)
     could_not_finish(a, f, p);
 }
 
+/* A manifest needs as little for each, so one that found room tells that there is some for all. */
+static bool may_be_tried(const struct file_archive *a, const struct archive_part *p)
+{
+    return a->now >= p->finish_at || (a->was_full && a->config.compression == ARCHIVE_PLAIN);
+}
+
 /* Where room is lacking the shortest: it needs least, and what it gives back may do for another. */
 static struct archive_part *next_to_finish(const struct file_archive *a)
 {
@@ -698,7 +749,7 @@ static struct archive_part *next_to_finish(const struct file_archive *a)
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         bool better = next == NULL || (a->finish_pause > 0 && p->state.length < next->state.length);
-        if (p->stage == PART_SETTLED && a->now >= p->finish_at && better)
+        if (p->stage == PART_SETTLED && may_be_tried(a, p) && better)
             next = p;
     }
     return next;
@@ -768,15 +819,17 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     a->now = monotonic;
     tell_wants(a);
+    reserve_room(a);
     if (a->committing && worker_is_idle(a->committer))
         finish_commit(a);
     take_all_finished(a);
     close_what_is_over(a, wall);
     if (a->failed)
         return;
-    if (!a->committing && a->now >= a->commit_at)
+    if (!a->committing && a->now >= a->commit_at && !finishes_first(a))
         start_due_commit(a);
     finish_parts(a);
+    a->was_full = a->was_full && (a->to_write.on || finishes_first(a));
 }
 
 int file_archive_flush(struct file_archive *a)
@@ -835,6 +888,8 @@ struct file_archive *file_archive_open(
     a->lock_fd = a->names_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);
+    size_t fixed = archive_fixed_directory(a->format);
+    a->directory = fixed > 0 ? bytes_dup(bytes_of(a->format, fixed)) : mem_strdup(".");
     snprintf(a->stream, sizeof a->stream, "%s", config->stream);
     a->committer = worker_new(config->wake, config->arg);
     for (int i = 0; i < FINISHERS; i++)
@@ -869,6 +924,7 @@ void file_archive_close(struct file_archive **ap)
         io->close(a->lock_fd);
     free(a->state_path);
     free(a->format);
+    free(a->directory);
     free(a);
     *ap = NULL;
 }
@@ -885,8 +941,8 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 
 bool file_archive_is_full(const struct file_archive *a)
 {
-    return a->to_write.on || a->failed || a->numbers.pending > a->config.max_pending ||
-           a->n_parts > a->config.max_open + MAX_FINISHING;
+    return a->to_write.on || a->to_take.on || a->failed || finishes_first(a) ||
+           a->numbers.pending > a->config.max_pending || a->n_parts > a->config.max_open + MAX_FINISHING;
 }
 
 const char *file_archive_trouble(const struct file_archive *a, bool *final)
@@ -894,7 +950,7 @@ const char *file_archive_trouble(const struct file_archive *a, bool *final)
     *final = a->failed;
     if (a->failed)
         return a->failure;
-    return a->to_write.on ? a->to_write.text : a->to_finish.on ? a->to_finish.text : NULL;
+    return what_is_wanted(a);
 }
 
 struct file_archive_numbers file_archive_numbers(const struct file_archive *a)

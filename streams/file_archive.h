@@ -21,6 +21,8 @@
  *    What only finishing lacks does not keep lines from coming: files stay NAME.part, and are tried again, after longer and longer pauses
  *    of each file, and until one has been finished also of all of them, the shortest first and one at a time. So one that lacks what others
  *    do not need is not packed in vain whenever another has been, nor holds it up.
+ *    No more is taken than there is room for, beside a reserve for the state and the manifests. Where there was none all the same,
+ *    what waits to be finished is before more lines come: people make room by taking finished files.
  * 6. A file that has got its last line gives its descriptor back as soon as it is safe, and before that when another file cannot be
  *    opened without: so max_open and a few more suffice, however many files one take begins.
  *

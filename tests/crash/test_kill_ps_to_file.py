@@ -1,11 +1,14 @@
 """ps_to_file is killed, its pubsub is killed, its disk fills: the archive holds every line once."""
 # full: MILLRACE_ROUNDS=200
+import glob
+import json
+import os
 import signal
 import threading
 import time
 
 import harness
-from archive_case import ArchiveTest
+from archive_case import T0, ArchiveTest
 from harness import wait_until
 from small_disk import SmallDisk
 
@@ -72,6 +75,36 @@ class FullDisk(ArchiveTest):
     def test_by_event_time_and_packed(self):
         archived = self.wait_for_room("--time_field=t", "--compress=zstd").splitlines(True)
         self.assertEqual(sorted(archived), sorted(self.stream().splitlines(True)))
+
+    def take_finished(self, taken):
+        """As people do who upload what is finished and remove it."""
+        for path in glob.glob(self.path("out/s-*.manifest.json")):
+            with open(path) as f:
+                file = self.path("out", json.load(f)["file"])
+            if os.path.exists(file):
+                taken.append(harness.read_file(file))
+                os.unlink(file)
+                os.unlink(path)
+
+    def test_what_is_complete_is_finished_before_more_lines_come(self):
+        """A disk full of complete files, from which only finished ones are taken: what is free then does not go into more lines
+        until nobody can have a manifest."""
+        disk = SmallDisk(self, "2m", "out")
+        taken = []
+        disk.take(700 << 10)
+        w = self.writer("--time_field=t", "--max_open=3", "--close_after=200ms", name="s-%Y%m%d-%H%M.ndjson").wait_listening()
+        lines = [b'{"t":%d,"n":%d,"x":"%s"}\n' % (T0 + i // 600 * 60, i, b"x" * 400) for i in range(9000)]
+        for at in range(0, len(lines), 500):
+            self.assertEqual(self.pubsub.post("/pub?stream=s", b"".join(lines[at:at + 500])).status, 200)
+        self.wait_full(w)
+        disk.give_back()
+
+        def all_taken():
+            self.take_finished(taken)
+            return sum(map(len, taken)) == len(self.stream())
+        wait_until(all_taken, lambda: "all to be finished: %s\n%s" % (os.listdir(self.path("out")), w.log))
+        self.assertEqual(sorted(b"".join(taken).splitlines(True)), sorted(lines))
+        w.stop()
 
     def publish_what_packs_badly(self, n):
         """A kilobyte a line, of which half is left."""

@@ -42,10 +42,10 @@ class ArchiveTest(harness.MillraceTest):
     def stream(self):
         return self.pubsub.get("/sub?stream=s&from=earliest&follow=0").body
 
-    def writer(self, *args, program="ps_to_file", directory=None, **kw):
+    def writer(self, *args, program="ps_to_file", directory=None, name="s-%Y%m%d.ndjson", **kw):
         directory = directory or self.path("out")
         return self.daemon(program, "--pubsub_url", self.pubsub.url, "--stream=s", "--commit_every=10ms",
-                           "--filename_format", directory + "/s-%Y%m%d.ndjson", *args, **kw)
+                           "--filename_format", os.path.join(directory, name), *args, **kw)
 
     def state(self, directory=None):
         with open(os.path.join(directory or self.path("out"), ".ps_to_file-s.json")) as f:
