@@ -10,6 +10,7 @@
 #include "stream_program.h"
 
 #include <event2/event.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -110,6 +111,14 @@ static bool is_known(struct bytes conversion)
     free(text);
     return !same;
 }
+
+/* False: it is too long. */
+static bool make_name(const char *format, char out[PATH_MAX])
+{
+    struct tm tm;
+    gmtime_r(&(time_t){clock_wall() / USEC_PER_SEC}, &tm);
+    return strftime(out, PATH_MAX, format, &tm) > 0;
+}
 #pragma GCC diagnostic pop
 
 /* The first, empty when there is none. */
@@ -131,6 +140,63 @@ static bool is_one_name(const char *format)
     return true;
 }
 
+/* Whether strftime makes the path at some time: as it is, or followed by .1 and so on. */
+static bool is_name_of_format(const char *path, const char *format)
+{
+    struct tm tm = {.tm_year = 0};
+    const char *rest = strptime(path, format, &tm);
+    return rest != NULL &&
+           (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
+}
+
+static bool ends_like_an_archive(const char *path)
+{
+    static const char *const ends[] = {".part", ".gz", ".zst", ".new", ".manifest.json"};
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n >= strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
+/* It is replaced again and again: what it is renamed over is lost. */
+static int check_state(struct options *o, struct config_error *error)
+{
+    const char *state = options_text(o, "state");
+    if (state == NULL)
+        return 0;
+    if (ends_like_an_archive(state) || is_name_of_format(state, options_string(o, "filename_format")))
+        return options_refuse(o, "state", error, "%s may be the name of a file of the archive", state);
+    return 0;
+}
+
+#define LONGEST_END ".manifest.json.new"
+
+static int check_name_length(struct options *o, struct config_error *error)
+{
+    char name[PATH_MAX];
+    if (!make_name(options_string(o, "filename_format"), name))
+        return options_refuse(o, "filename_format", error, "the path is too long");
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += strspn(part, "/");
+        size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(LONGEST_END) : 0);
+        if (n > room)
+            return options_refuse(o, "filename_format", error,
+                "it makes a name of %zu bytes now, and %zu are the most", n, room);
+    }
+    return 0;
+}
+
+/* Each is of files that are named by the event's time. */
+static int check_time_field(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"time_unit", "close_after", "max_open"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_text(o, "time_field") == NULL && options_is_set(o, names[i]))
+            return options_refuse(o, names[i], error, "it means something with time_field only");
+    return 0;
+}
+
 static int check(struct options *o, struct config_error *error)
 {
     const char *format = options_string(o, "filename_format");
@@ -144,6 +210,8 @@ static int check(struct options *o, struct config_error *error)
     if (unknown.len > 0)
         return options_refuse(o, "filename_format", error,
             "strftime knows no %.*s; a %% of the name itself is written %%%%", (int)unknown.len, unknown.ptr);
+    if (check_name_length(o, error) != 0 || check_state(o, error) != 0 || check_time_field(o, error) != 0)
+        return -1;
     return stream_program_check(o, error);
 }
 

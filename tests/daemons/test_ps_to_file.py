@@ -322,6 +322,14 @@ class Refused(Base):
         self.assertIn("filename_format", self.refused(78, name=""))
         for conversion in ("%Q", "%_5EQ", "%"):
             self.assertIn("strftime knows no %s;" % conversion, self.refused(78, name="s-%Y-%%" + conversion))
+        for state in ("out/2013.part", "out/x.manifest.json", "out/x.gz", "out/s-20300101.ndjson", "out/s-20300101.ndjson.12"):
+            self.assertIn("may be the name of a file", self.refused(78, "--state", self.path(state)))
+        for option in ("--time_unit=ms", "--max_open=10", "--close_after=1m"):
+            self.assertIn("with time_field only", self.refused(78, option))
+        self.assertIn("a name of 238 bytes now, and 237 are the most", self.refused(78, name="out/%Y" + "x" * 234))
+        self.assertIn("a name of 256 bytes now, and 255 are the most", self.refused(78, name="%Y" + "x" * 252 + "/%d"))
+        self.assertIn("the path is too long", self.refused(78, name="x/" * 2048 + "%d"))
+        self.writer(name="out/%Y" + "x" * 233).wait_ready().stop()
         self.assertIn("neither earliest", self.refused(78, "--from=yesterday"))
         self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
 
