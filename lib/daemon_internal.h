@@ -10,8 +10,9 @@
 const struct option_row *daemon_rows(int default_port, struct option_row *rows);
 
 void daemon_init_log(const char *name, const struct options *o);
-/* Of the settings every daemon has, what one of them makes impossible of another: 0, or -1 with the error. */
-int daemon_check_common(const struct options *o, struct config_error *error);
+/* Of the settings every daemon has, what one of them makes impossible of another, or another's default: 0, or -1 with the
+ * error. */
+int daemon_check_common(struct options *o, struct config_error *error);
 /* --root, --daemon, the limit of open files. 0, or an exit status with the error filled. */
 int daemon_enter(const struct options *o, struct config_error *error);
 /* --auth-token-file into *token (from malloc; NULL without one). */

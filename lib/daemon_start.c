@@ -69,7 +69,7 @@ static const struct option_row common_rows[] = {
         .max = INT64_C(1) << 40,
         .unit = "bytes",
         .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are "
-                "closed. At least twice max_body and 256K"},
+                "closed. At least twice max_body and 256K, and so is the default"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -133,11 +133,13 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows)
 
 /* The buffer of a body that grows may be twice as long. With less than that one client alone would be told, for ever, that all
  * together hold too much. */
-int daemon_check_common(const struct options *o, struct config_error *error)
+int daemon_check_common(struct options *o, struct config_error *error)
 {
     int64_t body = options_int(o, "max_body"), needed = 2 * body + HEAD_BYTES;
     if (options_int(o, "max_buffered") >= needed)
         return 0;
+    if (!options_is_set(o, "max_buffered"))
+        return options_set_default(o, "max_buffered", needed, error);
     return options_refuse(o, "max_buffered", error,
         "it has no room for one request: with a max_body of %lld bytes at least %lld are needed",
         (long long)body, (long long)needed);

@@ -324,6 +324,15 @@ enum options_result options_parse(
     return OPTIONS_OK;
 }
 
+int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    struct option_value *v = find(o, name);
+    assert(v != NULL);
+    return set(o, v, text, RANK_DEFAULT, "default") == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+}
+
 const char *options_error(const struct options *o)
 {
     return o->error;

@@ -91,6 +91,10 @@ int64_t options_sync(const struct options *o, const char *name);
 const char *options_source(const struct options *o, const char *name);
 bool options_is_set(const struct options *o, const char *name); /* not from the default */
 
+/* A default that follows from another setting: nothing where the setting was given. 0, or -1 with the error when it is
+ * out of bounds. */
+int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error);
+
 size_t options_operands(const struct options *o, char ***operands);
 /* The configuration that --config named, or NULL. Lives as long as the options. */
 const struct config *options_config(const struct options *o);

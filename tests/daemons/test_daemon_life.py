@@ -86,13 +86,23 @@ class DaemonLife(harness.MillraceTest):
     def test_a_budget_that_no_request_fits_is_refused(self):
         """Bodies of max_body are taken from one client with the least that is allowed: no other is needed to be told 503."""
         self.assertIn("--max-buffered: max_buffered: it has no room for one request", self.refused(78, "--max-buffered=1M"))
-        self.assertIn("max_buffered: it has no room", self.refused(78, "--max-body=128M"))
+        self.assertIn("max_buffered: it has no room", self.refused(78, "--max-buffered=256M", "--max-body=128M"))
         self.refused(78, "--max-buffered=2303K", "--max-body=1M")
         q = self.start("simplequeue", "--max-buffered=2304K", "--max-body=1M")
         for size in (600000, 1 << 20, (1 << 20) - 1):
             self.assertEqual(q.post("/put", b"x" * size).status, 200, size)
             self.assertEqual(q.post("/mput", iter([b"x" * 7777] * (size // 7777))).status, 200, size)
         self.assertEqual(q.post("/put", b"x" * ((1 << 20) + 1)).status, 413)
+
+    def test_the_default_budget_rises_with_the_largest_body(self):
+        for body, shown in (("127M", "256M"), ("128M", str((256 << 20) + (256 << 10))), ("1G", str((2 << 30) + (256 << 10)))):
+            status, out, err = self.run_to_end("--max-body=" + body, "--check-config")
+            self.assertEqual(status, 0, err)
+            self.assertRegex(out, r"(?m)^max_buffered = %s +; default$" % shown)
+        status, out, err = self.run_to_end("--max-body=128M", "--max-buffered=1G", "--check-config")
+        self.assertRegex(out, r"(?m)^max_buffered = 1G +; --max-buffered$", err)
+        q = self.start("simplequeue", "--max-body=128M", "--max-message=1M")
+        self.assertEqual(q.post("/mput", b"\n".join([b"x" * 1000000] * 60)).status, 200)
 
     def test_wrong_settings_name_their_source(self):
         self.assertIn("--pace", self.refused(64, "--pace=11"))
