@@ -101,7 +101,12 @@ static void handle_list(struct http_request *req, void *ctx)
 const struct http_route http_builtin_routes[] = {
     READ_ROUTE("/ping", HTTP_ROUTE_OPEN, handle_ping, "answers OK"),
     READ_ROUTE("/health", HTTP_ROUTE_OPEN, handle_health, "200 when ready, else 503 with the reason"),
-    READ_ROUTE("/stats", 0, handle_stats, "the daemon's numbers; ?format=json"),
+    {.path = "/stats",
+        .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_LENIENT,
+        .handler = handle_stats,
+        .params = "format reset",
+        .help = "the daemon's numbers; ?format=json"},
     READ_ROUTE("/metrics", 0, handle_metrics, "the same for Prometheus"),
     READ_ROUTE("/", 0, handle_list, "this list"),
     {.path = NULL},

@@ -1,10 +1,16 @@
 #include "spelling.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
 #define LONGEST 80
 #define TOO_FAR 3
+
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
 
 /* Levenshtein's distance, a row at a time; known is shorter than LONGEST. */
 static size_t distance(const char *name, const char *known)
@@ -16,7 +22,7 @@ static size_t distance(const char *name, const char *known)
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t change = diagonal + (name[i - 1] != known[j - 1]);
+            size_t change = diagonal + !same_letter(name[i - 1], known[j - 1]);
             size_t gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = change < gap ? change : gap;

@@ -4,7 +4,8 @@
  *     for (each known name) spelling_try(&s, name);
  *     if (s.nearest != NULL) ... "did you mean max_depth?"
  *
- * A name is near when at most two single-character changes (one left out, one too many, one other) lead to it.
+ * A name is near when at most two single-character changes (one left out, one too many, one other) lead to it,
+ * whatever is in capitals.
  */
 #ifndef MILLRACE_SPELLING_H
 #define MILLRACE_SPELLING_H

@@ -139,6 +139,9 @@ class Acts:
         for line in ("puts:1\n", "gets:0\n", "depth:2\n", "depth_high_water:2\n"):
             self.assertIn(line, text)
         self.expect(q.get("/stats?reset=2"), 400, "bad-parameter")
+        for slip in ("Reset=1", "RESET=1", "rest=1", "FORMAT=json"):
+            self.expect(q.get("/stats?" + slip), 400, "unknown-parameter")
+        self.expect(q.get("/stats?_=1&format=text&format=json"), 200)
         for name, value in (("messages_put", 4), ("messages_got", 3), ("leases_expired", 1)):
             self.assertEqual(self.metric(q, name + "_total"), value, "what Prometheus sees never goes back")
         self.assertIn("\n# TYPE millrace_simplequeue_messages_put_total counter\n", q.get("/metrics").text)

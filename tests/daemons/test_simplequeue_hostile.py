@@ -19,6 +19,8 @@ STRANGE = [
     ("/kick?item=1", "items"), ("/pause?fro=0", "for"), ("/pause?quueue=other", "queue"), ("/empty?queu=other", "queue"),
     ("/put?delya=60000", "delay"), ("/put?nxt=2", "next"), ("/put?quue=new", "queue"), ("/mput?seperator=;", "separator"),
     ("/mput?producer=p&mark=0&nex=5", "next"), ("/get?queu=other", "queue"), ("/mget?item=5", "items"), ("/dump?form=2", "from"),
+    ("/put?DELAY=60000", "delay"), ("/put?Queue=new", "queue"), ("/mput?SEPARATOR=;", "separator"), ("/mget?ITEMS=2", "items"),
+    ("/dump?FROM=2", "from"), ("/get?QUEUE=other", "queue"), ("/reserve?Lease=60000", "lease"), ("/empty?QUEUE=other", "queue"),
 ]
 
 

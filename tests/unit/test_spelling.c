@@ -19,6 +19,9 @@ static void test_slips(void **state)
     assert_string_equal(nearest("maxbytes"), "max_bytes");
     assert_string_equal(nearest("unti"), "unit");
     assert_string_equal(nearest("unitss"), "units");
+    assert_string_equal(nearest("MAX_DEPTH"), "max_depth");
+    assert_string_equal(nearest("MaxBytes"), "max_bytes");
+    assert_string_equal(nearest("AB"), "ab");
 }
 
 static void test_what_is_not_near(void **state)
