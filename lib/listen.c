@@ -16,11 +16,13 @@ static int fail(int fd, char *error, size_t error_size, const char *where, int p
 {
     if (fd >= 0)
         close(fd);
-    const char *hint = errno == EADDRINUSE ? "; another process listens there: choose another --port" : "";
+    bool in_use = errno == EADDRINUSE;
     if (port >= 0)
-        snprintf(error, error_size, "cannot listen on %s port %d: %s%s", where, port, why, hint);
+        snprintf(error, error_size, "cannot listen on %s port %d: %s%s", where, port, why,
+            in_use ? "; another process listens there: choose another --port" : "");
     else
-        snprintf(error, error_size, "cannot listen on %s: %s%s", where, why, hint);
+        snprintf(error, error_size, "cannot listen on %s: %s%s", where, why,
+            in_use ? "; another process listens there: choose another path" : "");
     return -1;
 }
 
@@ -38,12 +40,24 @@ static bool is_abandoned(const struct sockaddr_un *name)
     return refused;
 }
 
+/* Of what no process need be listening at. */
+static bool is_other_file(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
+}
+
 static int open_unix(const char *path, char *error, size_t error_size)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof name.sun_path || *path == '\0') {
         errno = 0;
         return fail(-1, error, error_size, path, -1, "a socket's path has 1 to 107 bytes");
+    }
+    if (is_other_file(path)) {
+        errno = 0;
+        return fail(
+            -1, error, error_size, path, -1, "a file is there that is no socket: choose another path");
     }
     strcpy(name.sun_path, path);
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);

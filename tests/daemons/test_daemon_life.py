@@ -132,9 +132,18 @@ class DaemonLife(harness.MillraceTest):
         d.kill9()
         d = harness.Daemon(self, "echo_daemon", "--address=unix:%s" % self.path("s"), port=False).wait_ready()
         err = self.refused(78, "--address=unix:%s" % self.path("s"))
-        self.assertIn(self.path("s"), err)
+        self.assertIn(self.path("s") + ": Address already in use; another process listens there: choose another path", err)
         self.assertEqual(d.get("/ping").body, b"OK")
         d.stop()
+
+    def test_a_file_that_is_no_socket_is_in_the_way(self):
+        os.symlink("nowhere", self.path("link"))
+        for path in (self.write("file", "kept"), self.path(), self.path("link")):
+            err = self.refused(78, "--address=unix:" + path)
+            self.assertIn("cannot listen on %s: a file is there that is no socket: choose another path" % path, err)
+            self.assertNotIn("in use", err)
+        with open(self.path("file")) as f:
+            self.assertEqual(f.read(), "kept")
 
     def test_socket_from_a_service_manager(self):
         with socket.socket() as s:
