@@ -31,9 +31,22 @@ static const char *why_not(const char *url, bool token)
     return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
 }
 
+/* Where a comma has no URL on one side, one may have been lost: a variable that was empty. */
+static bool has_gap(const char *urls)
+{
+    bool has_url = false;
+    for (; *urls; urls++) {
+        if (*urls == ',' && !has_url)
+            return true;
+        if (*urls != ' ')
+            has_url = *urls != ',';
+    }
+    return !has_url;
+}
+
 int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error)
 {
-    int failed = 0;
+    int failed = has_gap(urls) ? config_fail(error, NULL, 0, "%s: %s: a URL is missing", setting, urls) : 0;
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
         const char *why = why_not(url, token);
         failed = why ? config_fail(error, NULL, 0, "%s: %s: %s", setting, url, why) : 0;

@@ -1,5 +1,5 @@
 /* nng_listen: a setting that names where a daemon listens with nng: tcp://ADDRESS:PORT or ipc://PATH, several separated
- * by commas. A library of its own (millrace_nng), so that only who listens so is linked with nng. */
+ * by commas, none of them empty. A library of its own (millrace_nng), so that only who listens so is linked with nng. */
 #ifndef MILLRACE_NNG_LISTEN_H
 #define MILLRACE_NNG_LISTEN_H
 

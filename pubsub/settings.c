@@ -82,6 +82,8 @@ const struct option_row settings_rows[] = {
         .help = "an event stream with no lines for so long gets a comment"},
     {.name = TAP_SETTING,
         .type = OPTION_STRING,
+        .min = 1,
+        .max = 3000,
         .help = "repeats streams on nng's PUB, a lossy live tap: ipc://PATH or tcp://ADDRESS:PORT, several "
                 "separated by commas"},
     {.name = NULL},

@@ -59,6 +59,8 @@ const struct option_row settings_rows[] = {
         .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
     {.name = NNG_INGEST_SETTING,
         .type = OPTION_STRING,
+        .min = 1,
+        .max = 3000,
         .help = "where batches are taken over nng's REQ/REP: ipc://PATH or tcp://ADDRESS:PORT, several "
                 "separated by commas"},
     {.name = "max_message",

@@ -165,7 +165,7 @@ class Tap(PubsubTest):
         wait_until(lambda: self.counted(p) == ("Published 1 messages to 0 clients.\n", 0, 0, 0), "it to have left")
 
     def test_settings(self):
-        for url, why in (("http://x", b"tcp://ADDRESS:PORT or ipc://PATH"), ("tcp://nowhere.invalid:1", b"nng_publish")):
+        for url, why in (("http://x", b"tcp://ADDRESS:PORT or ipc://PATH"), ("ipc://a,,ipc://b", b"a URL is missing"), ("tcp://nowhere.invalid:1", b"nng_publish")):
             run = self.run_program("pubsub", "--data-dir=" + self.path("d"), "--port=0", "--nng-publish=" + url)
             self.assertEqual(run.returncode, 78, run.stderr)
             self.assertIn(why, run.stderr)

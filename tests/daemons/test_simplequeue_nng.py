@@ -178,6 +178,11 @@ class Everywhere:
             bad = self.run_program("simplequeue", "--port=0", "--nng-listen=" + url)
             self.assertEqual(bad.returncode, 78, bad.stderr)
             self.assertIn(hint, bad.stderr)
+        for gap in ("ipc://a,,ipc://b", "ipc://a,", ",ipc://a", "ipc://a, ,ipc://b", " ", ","):
+            bad = self.run_program("simplequeue", "--port=0", "--nng-listen=" + gap)
+            self.assertEqual((bad.returncode, b"a URL is missing" in bad.stderr), (78, True), bad.stderr)
+        bad = self.run_program("simplequeue", "--port=0", "--nng-listen=")
+        self.assertEqual((bad.returncode, b"has 0 bytes" in bad.stderr), (64, True), bad.stderr)
         token = self.write("token", "secret\n")
         os.chmod(token, 0o600)
         bad = self.run_program("simplequeue", "--port=0", "--nng-listen=tcp://127.0.0.1:0", "--auth-token-file=" + token)
