@@ -95,6 +95,8 @@ void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
  * process ends, and checks that files can be made there. 0, or -1 with the error naming the directory and,
  * when it is locked, the pid of the owner (errno EWOULDBLOCK). errno says why. With NOTIFY_SOCKET in the environment a lock is waited for up to 15 s. */
 int daemon_own_directory(const char *dir, struct config_error *error);
+/* Whether DIR is still the directory that was owned: not when it was moved away, or its lock was removed. */
+bool daemon_owns_directory(const char *dir);
 /* The exit status of a start that failed with this errno: EX_TEMPFAIL for want of room, descriptors or memory, which may
  * pass, else EX_CONFIG. */
 int daemon_start_status(int why);

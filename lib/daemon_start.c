@@ -341,6 +341,8 @@ static int write_pid(int fd)
     return did == n ? 0 : -1;
 }
 
+static int own_lock = -1; /* open as long as the process lives */
+
 int daemon_own_directory(const char *dir, struct config_error *error)
 {
     struct buf path = {0};
@@ -362,5 +364,17 @@ int daemon_own_directory(const char *dir, struct config_error *error)
         errno = why;
         return -1;
     }
-    return 0; /* the descriptor stays open: the lock is the process's */
+    own_lock = fd; /* stays open: the lock is the process's */
+    return 0;
+}
+
+bool daemon_owns_directory(const char *dir)
+{
+    struct stat ours, there;
+    struct buf path = {0};
+    buf_printf(&path, "%s/lock", dir);
+    bool owns = fstat(own_lock, &ours) == 0 && stat(path.ptr, &there) == 0 && ours.st_dev == there.st_dev &&
+                ours.st_ino == there.st_ino;
+    buf_free(&path);
+    return owns;
 }

@@ -177,6 +177,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .restored = options_bool(o, "restored"),
         .sync_ms = options_sync(o, "sync"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
+        .owns = daemon_owns_directory,
         .descriptors = http_descriptors_for_files,
         .notify = loop_notify_this_turn,
         .notify_arg = w->notify,

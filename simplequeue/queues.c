@@ -241,6 +241,17 @@ struct named_queue *queues_find(const struct queues *qs, const char *name)
     return name_table_find(&qs->table, name);
 }
 
+/* With the error. */
+static bool is_moved_away(const struct queues *qs, char *error, size_t error_size)
+{
+    if (!qs->dir || !qs->config.owns || qs->config.owns(qs->config.data_dir))
+        return false;
+    snprintf(error, error_size,
+        "%s is not the directory that was locked at the start: it was moved, or its lock removed",
+        qs->config.data_dir);
+    return true;
+}
+
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size)
 {
@@ -250,6 +261,10 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         return q;
     if ((*result = queues_may_add(qs, &(struct first_put){0})) != QUEUE_OK)
         return NULL;
+    if (is_moved_away(qs, error, error_size)) {
+        *result = QUEUE_LATCHED;
+        return NULL;
+    }
     q = open_queue(qs, name, now, result, error, error_size);
     if (!q && qs->dir)
         drop_empty(qs, name);

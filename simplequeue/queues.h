@@ -9,7 +9,9 @@
  * 4. A queue is made by the first put that it takes, and not by one that is refused: what can be told of the put before there is a
  *    queue is told by queues_may_add. (What only the writing of it shows, a disk that something else fills in between, leaves the
  *    queue, empty.)
- * 5. No queue is made that would take the descriptors that are for connections. What the directory holds is opened all the same.
+ * 5. No queue is made under a data directory that was moved away: what is put there would be with neither the lock nor the
+ *    other queues.
+ * 6. No queue is made that would take the descriptors that are for connections. What the directory holds is opened all the same.
  */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
@@ -24,11 +26,12 @@ struct queues_config {
     const char *data_dir; /* NULL: memory only */
     struct queue_limits limits;
     size_t max_queues;
-    bool restored;             /* what the directory holds is a copy: each queue found there gets a new id */
-    int64_t sync_ms;           /* as journal_set_config */
-    uint64_t segment_bytes;    /* 0: the journal's default */
-    int (*descriptors)(void);  /* how many files may stay open; NULL: any number */
-    void (*notify)(void *arg); /* from the journal's threads: queues_poll is wanted */
+    bool restored;          /* what the directory holds is a copy: each queue found there gets a new id */
+    int64_t sync_ms;        /* as journal_set_config */
+    uint64_t segment_bytes; /* 0: the journal's default */
+    bool (*owns)(const char *data_dir); /* whether it is still ours; NULL: it is */
+    int (*descriptors)(void);           /* how many files may stay open; NULL: any number */
+    void (*notify)(void *arg);          /* from the journal's threads: queues_poll is wanted */
     void *notify_arg;
     int wake_fd;                                        /* as journal_set_config */
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue is there: recovered or made; may be NULL */

@@ -1,6 +1,8 @@
 """What simplequeue says at its start of settings that do nothing, or not what they seem to."""
 import os
 
+import os
+
 import harness
 from queue_test import QueueTest
 
@@ -57,6 +59,28 @@ class StartTest(QueueTest):
         self.assertEqual(os.listdir(self.path("data", "queues")), ["default"])
         q = self.start("simplequeue", "--overflow-log=" + self.path("data", "overflow"), *args)
         self.assertEqual(q.get("/get").body, b"kept")
+
+    def test_no_queue_is_made_where_the_directory_was_moved_from(self):
+        data, moved = self.path("data"), self.path("moved")
+        q = self.start("simplequeue", "--data-dir=" + data)
+        self.expect(q.post("/put?queue=old", b"1"), 200)
+        os.rename(data, moved)
+        for _ in range(2):
+            self.expect(q.post("/put?queue=new", b"2"), 503, "storage-failed")
+        self.assertFalse(os.path.exists(data))
+        self.assertEqual(q.log.count("is not the directory that was locked at the start"), 1)
+        self.expect(q.post("/put?queue=old", b"3"), 200)
+        os.mkdir(data)
+        with open(os.path.join(data, "lock"), "w"):
+            self.expect(q.post("/put?queue=new", b"4"), 503, "storage-failed")
+        os.remove(os.path.join(data, "lock"))
+        os.rmdir(data)
+        os.rename(moved, data)
+        self.expect(q.post("/put?queue=new", b"5"), 200)
+        self.assertIn("queues can be made again", q.log)
+        q.stop()
+        q = self.start("simplequeue", "--data-dir=" + data)
+        self.assertEqual((q.get("/get?queue=new").body, q.get("/mget?queue=old&items=5").body), (b"5", b"1\n3\n"))
 
 
 if __name__ == "__main__":

@@ -166,7 +166,10 @@ static void test_one_owner(void **state)
     assert_string_equal(error.text, expected);
     close(hold);
     waitpid(pid, NULL, 0);
+    assert_false(daemon_owns_directory(dir));
     assert_int_equal(daemon_own_directory(dir, &error), 0);
+    assert_true(daemon_owns_directory(dir));
+    assert_false(daemon_owns_directory(top));
     assert_int_equal(daemon_own_directory(path, &error), -1); /* a file is no directory */
     unlink(path);
     rmdir(dir);
