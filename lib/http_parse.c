@@ -501,6 +501,14 @@ static enum http_chunk after_byte(struct http_conn *c, char byte)
     return HTTP_CHUNK_BAD;
 }
 
+/* What a chunk's size says is refused as a Content-Length is, before its bytes come. */
+static bool chunk_fits(struct http_conn *c)
+{
+    size_t most = http_route_max_body(&c->req);
+    bool fits = c->req.body_bytes <= most && c->body_left <= most - c->req.body_bytes;
+    return fits || refuse(c, HTTP_REFUSED_BODY_TOO_LARGE);
+}
+
 static size_t feed_chunks(struct http_conn *c, const char *p, size_t n)
 {
     size_t used = 0;
@@ -510,7 +518,8 @@ static size_t feed_chunks(struct http_conn *c, const char *p, size_t n)
             if (c->chunk == HTTP_CHUNK_BAD)
                 refuse(c, HTTP_REFUSED_MALFORMED);
             c->message_complete = c->chunk == HTTP_CHUNK_END;
-            if (c->message_complete || c->chunk == HTTP_CHUNK_BAD)
+            if (c->message_complete || c->chunk == HTTP_CHUNK_BAD ||
+                (c->chunk == HTTP_CHUNK_DATA && !chunk_fits(c)))
                 return used;
             continue;
         }

@@ -348,6 +348,11 @@ class Refused(Probe):
         self.closes(413, post("/echo", b"x" * 1001))
         self.closes(413, b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", b"1f4\r\n" + b"x" * 500 + b"\r\n",
                     b"1f5\r\n" + b"x" * 501 + b"\r\n0\r\n\r\n")
+        for target, chunks in (("/echo", b"3e9\r\n"), ("/echo", b"1f4\r\n" + b"x" * 500 + b"\r\n1f5\r\n"),
+                               ("/echo", b"ffffffffffffffff\r\n"), ("/sum", b"100001\r\n")):  # by the chunk's size alone
+            self.closes(413, b"POST %s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" % target.encode(), chunks)
+        self.assertEqual(self.one(b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", b"1f4\r\n" + b"x" * 500 + b"\r\n",
+                                  b"1f4\r\n" + b"x" * 500 + b"\r\n0\r\n\r\n")[0], 200)
         self.closes(414, get("/echo?data=" + "x" * 48 * 1024))
         self.assertEqual(self.one(get("/echo?data=" + "x" * 47 * 1024))[0], 200)
         self.closes(431, get("/ping", "X: " + "x" * 64 * 1024))
