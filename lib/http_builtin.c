@@ -93,6 +93,16 @@ static void handle_list(struct http_request *req, void *ctx)
     buf_free(&body);
 }
 
+/* HTTP's ping: what is asked of the server itself. */
+static void handle_server_options(struct http_request *req, void *ctx)
+{
+    const struct http_server *s = ctx;
+    for (size_t i = 0; i < s->n_endpoints; i++)
+        req->allowed |= s->endpoints[i].row->methods;
+    http_route_add_allow(req);
+    http_reply(req, 204, NULL, BYTES_NONE);
+}
+
 #define READ_ROUTE(path_, flags_, handler_, help_)                                                           \
     {                                                                                                        \
         .path = (path_), .methods = HTTP_GET_, .flags = (flags_), .handler = (handler_), .help = (help_)     \
@@ -109,5 +119,6 @@ const struct http_route http_builtin_routes[] = {
         .help = "the daemon's numbers; ?format=json"},
     READ_ROUTE("/metrics", 0, handle_metrics, "the same for Prometheus"),
     READ_ROUTE("/", 0, handle_list, "this list"),
+    {.path = "*", .methods = HTTP_OPTIONS_, .flags = HTTP_ROUTE_OPEN, .handler = handle_server_options},
     {.path = NULL},
 };

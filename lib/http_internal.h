@@ -305,6 +305,8 @@ void http_route_count(struct http_request *req, int status, usec_t now);
 size_t http_route_max_body(const struct http_request *req);
 
 /* http_builtin.c: the rows every daemon has, ended by a NULL path. Their ctx is the server. */
+/* The methods in req->allowed. */
+void http_route_add_allow(struct http_request *req);
 extern const struct http_route http_builtin_routes[];
 
 /* http_take_back.c */

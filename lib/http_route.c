@@ -381,7 +381,7 @@ static const struct {
         "start the daemon with --allow-exit or with --auth-token-file"},
 };
 
-static void add_allow(struct http_request *req)
+void http_route_add_allow(struct http_request *req)
 {
     static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
     struct buf list = {0};
@@ -428,7 +428,7 @@ void http_route_refuse(struct http_request *req)
         return;
     }
     if (why == HTTP_REFUSED_METHOD)
-        add_allow(req);
+        http_route_add_allow(req);
     if (why == HTTP_REFUSED_CONTENT_ENCODING)
         http_add_header(req, "Accept-Encoding", "identity");
     if (why == HTTP_REFUSED_TOKEN)

@@ -385,6 +385,15 @@ class Refused(Probe):
         self.assertEqual(self.one(get("/files/a%20b"))[2], b"a b")
         self.assertEqual(self.one(get("http://host/files/x"))[2], b"x")
 
+    def test_options_of_the_server_itself(self):
+        self.probe()
+        c = self.client().send(b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n" * 2, get("/ping"))
+        for _ in range(2):
+            status, headers, body = c.reply()
+            self.assertEqual((status, headers["allow"], body), (204, "GET, HEAD, POST, DELETE, OPTIONS", b""))
+        self.assertEqual(c.reply()[2], b"OK")
+        self.assertEqual(self.refused(405, get("*"))[0]["allow"], "OPTIONS")
+
     def test_blank_lines_between_requests(self):
         self.probe()
         c = self.client().send(get("/nowhere"), b"\r\n\n\r\n", get("/ping"))
