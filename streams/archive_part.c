@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -38,7 +39,7 @@ void archive_part_free(struct archive_part **pp)
 
 void archive_part_close(struct archive_part *p)
 {
-    assert(!p->unsynced && !p->syncing && archive_part_unwritten(p) == 0);
+    assert(!p->unsynced && !p->syncing && !p->nameless && archive_part_unwritten(p) == 0);
     if (p->fd >= 0)
         io->close(p->fd);
     p->fd = -1;
@@ -95,13 +96,31 @@ size_t archive_part_unwritten(const struct archive_part *p)
 
 static int make_directory(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL || slash == path)
-        return 0;
-    char *directory = bytes_dup(bytes_of(path, (size_t)(slash - path)));
-    int rc = io_make_dirs(directory);
-    free(directory);
-    return rc;
+    char directory[PATH_MAX];
+    io_parent_of(path, directory);
+    return io_make_dirs(directory);
+}
+
+static int open_nameless(const char *path)
+{
+    char directory[PATH_MAX];
+    io_parent_of(path, directory);
+    int fd = io_open_nameless(directory, 0666);
+    if (fd < 0 && errno == ENOENT && io_make_dirs(directory) == 0)
+        fd = io_open_nameless(directory, 0666);
+    return fd;
+}
+
+void archive_part_make_nameless(struct archive_part *p)
+{
+    assert(!p->named && p->fd < 0);
+    p->fd = open_nameless(p->state.name);
+    p->nameless = p->fd >= 0;
+}
+
+bool archive_part_has_file(const struct archive_part *p)
+{
+    return p->named || p->nameless;
 }
 
 static int open_new(const char *path)
@@ -125,6 +144,54 @@ static int open_file(struct archive_part *p, char *error)
     int rc = p->fd >= 0 ? 0 : fail(error, path.ptr);
     p->unsynced_name = p->unsynced_name || (is_new && rc == 0);
     p->made = p->fd >= 0;
+    buf_free(&path);
+    return rc;
+}
+
+static int copy_written(const struct archive_part *p, int to)
+{
+    struct buf step = {0};
+    ssize_t n = 1;
+    buf_reserve(&step, ARCHIVE_PART_BUFFER);
+    for (uint64_t at = 0; n > 0 && at < p->written; at += (uint64_t)n) {
+        uint64_t left = p->written - at;
+        n = io->pread(p->fd, step.ptr, left < ARCHIVE_PART_BUFFER ? left : ARCHIVE_PART_BUFFER, (off_t)at);
+        if (n > 0 && io_write_all(to, step.ptr, (size_t)n, (off_t)at) != 0)
+            n = -1;
+    }
+    int saved = errno;
+    buf_free(&step);
+    errno = n == 0 ? EIO : saved;
+    return n > 0 ? 0 : -1;
+}
+
+/* Where a file without a name may not get one. */
+static int copy_into_named(struct archive_part *p, const char *path)
+{
+    int fd = make_new(path), rc = fd >= 0 ? copy_written(p, fd) : -1, saved = errno;
+    if (fd >= 0)
+        io->close(rc == 0 ? p->fd : fd);
+    if (fd >= 0 && rc != 0)
+        io->unlink(path);
+    p->fd = rc == 0 ? fd : p->fd;
+    errno = saved;
+    return rc;
+}
+
+/* The next commit is to sync it, and the directory, before its state says that lines are there. */
+static int give_name(struct archive_part *p, char *error)
+{
+    struct buf path = {0};
+    archive_part_path(p->state.name, &path);
+    bool done = io->name(p->fd, path.ptr) == 0;
+    if (!done && errno != EEXIST && !archive_is_want(errno))
+        done = copy_into_named(p, path.ptr) == 0;
+    int rc = done ? 0 : fail(error, path.ptr);
+    if (rc == 0) {
+        p->nameless = false;
+        p->made = true;
+        p->unsynced = p->unsynced_name = true;
+    }
     buf_free(&path);
     return rc;
 }
@@ -155,7 +222,9 @@ static int write_unwritten(struct archive_part *p, char *error)
 
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 {
-    if (!p->named || archive_part_unwritten(p) == 0 || write_unwritten(p, error) == 0)
+    bool is_due = p->named && p->nameless;
+    if ((!is_due || give_name(p, error) == 0) &&
+        (!archive_part_has_file(p) || archive_part_unwritten(p) == 0 || write_unwritten(p, error) == 0))
         return 0;
     int saved = errno;
     archive_part_keep(p);

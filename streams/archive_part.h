@@ -3,7 +3,9 @@
  * 1. Lines are taken where they lie, as many pieces as come, and then written by archive_part_write or copied by
  *    archive_part_keep, before their bytes go. What is written is [0, written), what was taken is [0, state.length). A write that
  *    fails has changed nothing that counts: it is done again at the same place.
- * 2. The file is made by the first write after `named` is set: before that, no state that a crash leaves knows it.
+ * 2. The file has its name from the first archive_part_write after `named` is set: before that, no state that a crash leaves
+ *    knows it. Until then it is nameless, and a crash takes it away; where there is no such file its lines are kept in memory, and
+ *    that write makes one.
  * 3. Nothing is synced here: `unsynced` and `unsynced_name` tell whoever commits what to sync before a state says that the lines
  *    are there. He moves them to `syncing` and `syncing_name`, and back when his syncs did not come to be.
  * 4. What gets no more lines, is written and synced needs its descriptor no more: archive_part_close. */
@@ -33,8 +35,9 @@ struct archive_part {
     int fd;                     /* -1: not open */
     bool named;                 /* a state that is safe names it */
     bool made;                  /* the file is there, and ours */
+    bool nameless;              /* fd is of a file that has no name yet */
     bool unsynced;              /* written to since the last sync began */
-    bool unsynced_name;         /* made since the last sync of its directory began */
+    bool unsynced_name;         /* has it since the last sync of its directory began */
     bool syncing, syncing_name; /* the sync under way is of these: a thread has fd */
     usec_t last_taken;          /* monotonic */
     bool tried;                 /* to be finished, perhaps by another life */
@@ -52,6 +55,9 @@ struct archive_part *archive_part_new(const char *name, const char *period, uint
 struct archive_part *archive_part_recover(
     const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
 void archive_part_free(struct archive_part **p);
+/* Makes the file of a new one, without a name, where that can be. */
+void archive_part_make_nameless(struct archive_part *p);
+bool archive_part_has_file(const struct archive_part *p); /* or may make it: archive_part_write writes */
 
 /* `n` lines; `end` is behind them in the stream. */
 void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end);
@@ -62,7 +68,7 @@ void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* bytes, pending or taken */
 /* Writes what is pending, then what was taken, from where both lie. 0, or -1 with errno and the reason: all of it is pending. EEXIST:
  * somebody has made a file of this name since it was chosen, which stays as it is: it needs another, and a state that names it.
- * Does nothing while it is not named. */
+ * Does nothing while it has no file. */
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
 
 #endif

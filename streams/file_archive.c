@@ -217,6 +217,16 @@ static bool is_ours(const struct file_archive *a, const char *name)
     return false;
 }
 
+/* The part that was just added. A file without a name keeps its descriptor until it has one, so it is made only when this leaves
+ * one to all others that need it: each open one, and each that has it still. */
+static bool may_be_nameless(const struct file_archive *a)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_parts; i++)
+        n += a->parts[i]->stage == PART_OPEN || a->parts[i]->fd >= 0;
+    return n <= a->config.max_open;
+}
+
 static char *free_name(const struct file_archive *a, const char *period)
 {
     struct buf name = {0};
@@ -234,7 +244,10 @@ static struct archive_part *begin_part(struct file_archive *a, const char *perio
     free(name);
     a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
     a->parts[a->n_parts++] = p;
-    a->config.wake(a->config.arg); /* its lines wait in memory for the commit that names it */
+    if (may_be_nameless(a))
+        archive_part_make_nameless(p);
+    /* Its file waits for the commit that names it, or its lines do in memory. */
+    a->config.wake(a->config.arg);
     return p;
 }
 
@@ -305,7 +318,8 @@ static struct archive_part *with_idle_descriptor(const struct file_archive *a)
 {
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
-        if (p->stage == PART_CLOSED && p->fd >= 0 && !p->syncing && archive_part_unwritten(p) == 0)
+        if (p->stage == PART_CLOSED && p->fd >= 0 && !p->nameless && !p->syncing &&
+            archive_part_unwritten(p) == 0)
             return p;
     }
     return NULL;
@@ -361,7 +375,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
 static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
     bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
-    if (worth && p->named && !a->to_write.on && !a->failed)
+    if (worth && archive_part_has_file(p) && !a->to_write.on && !a->failed)
         write_part(a, p);
     else
         archive_part_keep(p);
@@ -618,6 +632,14 @@ static void settle(struct file_archive *a)
     }
 }
 
+/* Those that the safe state names. */
+static void name_files(struct file_archive *a)
+{
+    for (size_t i = 0; i < a->n_parts && !a->to_write.on && !finishes_first(a) && !a->failed; i++)
+        if (a->parts[i]->named && a->parts[i]->nameless)
+            write_part(a, a->parts[i]);
+}
+
 static void free_syncs(struct commit *c)
 {
     free(c->fds);
@@ -662,6 +684,7 @@ static void finish_commit(struct file_archive *a)
     c->state = (struct archive_state){.n_files = 0};
     a->numbers.commits++;
     settle(a);
+    name_files(a);
     if (!c->names_only)
         forget_dropped(a);
 }

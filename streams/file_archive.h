@@ -7,8 +7,9 @@
  *
  * 1. After a crash every unfinished file is cut back to the length in the state, and the stream is asked from the cursor
  *    there: so each line is in the archive once.
- * 2. A file is made only after a state that names it is safe; until then its lines wait in memory. So a crash leaves no
- *    file that nobody knows.
+ * 2. A file gets its name only after a state that names it is safe. Until then it has none (O_TMPFILE), or, where the file system
+ *    has no such files or they would take descriptors that others need, its lines wait in memory. So a crash leaves no file that
+ *    nobody knows (its directory, empty, at most), and what was in one without a name is taken from the stream again.
  * 3. By arrival one file is written at a time, and it is finished when the name changes: the finished files one after
  *    another are the stream's bytes. By event time up to max_open files are written at once; one is finished when no line
  *    has come to it for close_after. A name that is in use is followed by .1, .2, ...,

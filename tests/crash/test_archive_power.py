@@ -21,6 +21,18 @@ from harness import wait_until
 STATE = "state/s.json"
 
 
+def has_nameless(log):
+    return any(op == b"L" for _, op, *_ in power_cut.records(log, len(log)))
+
+
+def can_be_nameless(directory):
+    try:
+        os.close(os.open(directory, os.O_TMPFILE | os.O_RDWR))
+        return True
+    except OSError:
+        return False
+
+
 class Logged(ArchiveTest):
     """The state is in another directory than the files: a sync of one makes no names of the other safe."""
 
@@ -31,8 +43,11 @@ class Logged(ArchiveTest):
     def state(self, directory=None):
         return json.loads(harness.read_file(os.path.join(directory or self.path("out"), STATE)))
 
+    env = {}
+
     def start_logged(self, *args, **env):
-        return self.writer(*args, program="ps_to_file_iolog", env={"MILLRACE_IO_LOG": self.path("iolog"), **env})
+        env = {"MILLRACE_IO_LOG": self.path("iolog"), **self.env, **env}
+        return self.writer(*args, program="ps_to_file_iolog", env=env)
 
     def moved(self, state, root):
         """It names files by their paths: the copy's are elsewhere."""
@@ -205,7 +220,15 @@ class Everywhere(Logged):
         self.cut_everywhere(self.run_logged(kill=".part"), "none")
 
     def test_by_event_time_packed(self):
-        self.cut_everywhere(self.run_logged("--compress=gzip", "--time_field=t", "--max_open=2"), "gzip", "t")
+        log = self.run_logged("--compress=gzip", "--time_field=t", "--max_open=2")
+        self.assertEqual(has_nameless(log), can_be_nameless(self.dir))
+        self.cut_everywhere(log, "gzip", "t")
+
+    def test_by_event_time_where_all_files_have_names(self):
+        self.env = {"MILLRACE_IO_NAMED": "1"}
+        log = self.run_logged("--time_field=t", "--max_open=2")
+        self.assertFalse(has_nameless(log))
+        self.cut_everywhere(log, "none", "t")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /* power: an io table over real files that can fail or stop at the k-th changing operation, and then take away what
- * was not synced, as a power cut does. One at a time a process. Not for fds opened before power_on. */
+ * was not synced, as a power cut does. One at a time a process. Not for fds opened before power_on. It has no files
+ * without a name: what those leave is rebuilt from iolog's records. */
 #ifndef MILLRACE_TEST_POWER_H
 #define MILLRACE_TEST_POWER_H
 

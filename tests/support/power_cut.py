@@ -1,7 +1,7 @@
 """Rebuilds a data directory as a power cut would have left it, from the log that support/iolog.c wrote.
 
 A file's bytes are safe once a sync of it succeeded that began after they were written; a name once its directory was
-synced, and with a directory's name goes what is in it. What is not safe is lost, kept, torn or kept without what came before
+synced, and with a directory's name goes what is in it; a file without a name is lost. What is not safe is lost, kept, torn or kept without what came before
 it, as the dice say. `cut` keeps names in their order, as a file system with a journal does; `every_cut` also out of it, as POSIX
 allows."""
 import itertools
@@ -45,6 +45,10 @@ class Disk:
             self.live[path].changes.append((number, None))
         elif op == b"O":
             self.rename(None, path, File())
+        elif op == b"N":
+            self.live[path] = File()
+        elif op == b"L":
+            self.rename(None, data.decode(), self.live.pop(path))
         elif op == b"M":
             self.made.add(path)
             self.rename(None, path, Directory())

@@ -1,9 +1,6 @@
-#include "cm.h"
-#include "file_archive.h"
-#include "io.h"
+#include "archive_fixture.h"
 #include "log.h"
 #include "power.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,63 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Lines whose times are seconds of 1970-01-01, in files of a minute. */
-static char directory[40];
-static char format[100], state_path[100];
-static usec_t now = USEC_PER_SEC, commit_every = 1;
-static enum archive_compression compression;
-
-static _Atomic int woken; /* also from threads, once there was a tick */
-
-static void wake(void *arg)
-{
-    (void)arg;
-    woken++;
-}
-
-static struct file_archive *open_archive(size_t max_open)
-{
-    char error[ARCHIVE_ERROR_TEXT];
-    struct file_archive_config config = {.format = format,
-        .state_path = state_path,
-        .stream = "s",
-        .compression = compression,
-        .by_event_time = true,
-        .commit_every = commit_every,
-        .close_after = 1000000 * USEC_PER_SEC,
-        .max_open = max_open,
-        .max_pending = 1 << 20,
-        .wake = wake};
-    struct file_archive *a = file_archive_open(&config, now, error);
-    if (a == NULL)
-        fail_msg("%s", error);
-    return a;
-}
-
-/* Its clock stands still, so that the worker may take its time. */
-static void wait_a_moment(struct file_archive *a)
-{
-    file_archive_tick(a, now, now);
-    usleep(1000);
-}
-
-static void tick(struct file_archive *a)
-{
-    now += USEC_PER_MSEC;
-    wait_a_moment(a);
-}
-
-static void take_line(struct file_archive *a, int64_t time)
-{
-    file_archive_take(a, &(struct archive_run){BYTES_LITERAL("{}\n"), 1, time}, 1);
-}
-
-static void take_minutes(struct file_archive *a, int n)
-{
-    for (int i = 0; i < n; i++)
-        take_line(a, i * 60);
-}
 
 /* A crash can leave more open files than may be: they are closed, and the archive is not full for ever. */
 static void test_more_open_files_than_may_be(void **state)
@@ -89,12 +29,11 @@ static void test_more_open_files_than_may_be(void **state)
     file_archive_close(&a);
 }
 
-/* The lines of a new file wait in memory until a safe state names it: that is not left to the next tick of a clock. */
+/* A new file waits for a safe state that names it: that is not left to the next tick of a clock. */
 static void test_a_new_file_asks_for_a_tick(void **state)
 {
     (void)state;
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    struct file_archive *a = open_begun(4);
     woken = 0;
     take_line(a, 0);
     assert_int_equal(woken, 1);
@@ -118,21 +57,6 @@ static void write_state_of_an_empty_file(void)
     fclose(f);
 }
 
-/* In the state on the disk: files of that name. */
-static int files_named(const char *name)
-{
-    char text[10000], wanted[200];
-    FILE *f = fopen(state_path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    snprintf(wanted, sizeof wanted, "\"name\":\"%s/%s\"", directory, name);
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, wanted)) != NULL; at++)
-        n++;
-    return n;
-}
-
 /* A file that a crash left empty is removed; its name is not given again before a safe state has forgotten it: the next
  * life would take the new file for the old one, and remove it. */
 static void test_a_name_is_free_when_the_state_forgot_it(void **state)
@@ -154,39 +78,11 @@ static void test_a_name_is_free_when_the_state_forgot_it(void **state)
     commit_every = 1;
 }
 
-static void write_file(const char *name, const char *text)
-{
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
 static void remove_file(const char *name)
 {
     char path[200];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     unlink(path);
-}
-
-static bool is_there(const char *name)
-{
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static void check_content(const char *name, const char *expected)
-{
-    char path[200], found[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    found[fread(found, 1, sizeof found - 1, f)] = '\0';
-    fclose(f);
-    assert_string_equal(found, expected);
 }
 
 static int finish_lines(uint64_t lines, enum archive_compression how)
@@ -362,8 +258,6 @@ static void test_an_empty_file_is_no_finished_one(void **state)
 static _Atomic int opened_for_writing;
 static _Atomic char opened_last; /* the last of its name's four digits */
 static _Atomic int opened_of_first;
-static const char *without_room = ".gz.new"; /* in the name of what there is no room for */
-static const struct io_ops *real_io;
 
 static int count_opens(const char *path, int flags, mode_t mode)
 {
@@ -375,17 +269,6 @@ static int count_opens(const char *path, int flags, mode_t mode)
     return real_io->open(path, flags, mode);
 }
 
-static ssize_t no_room_for_packed(int fd, const void *data, size_t n, off_t at)
-{
-    char link[40], path[200] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, without_room) != NULL) {
-        errno = ENOSPC;
-        return -1;
-    }
-    return real_io->pwrite(fd, data, n, at);
-}
-
 static struct io_ops full_for_packed;
 
 /* Of `n` minutes, whose files have got their last lines. */
@@ -394,11 +277,10 @@ static struct file_archive *open_without_room_to_pack(int n)
     full_for_packed = *io;
     real_io = io;
     full_for_packed.open = count_opens;
-    full_for_packed.pwrite = no_room_for_packed;
+    full_for_packed.pwrite = write_where_room;
     compression = ARCHIVE_GZIP;
     opened_for_writing = opened_of_first = 0;
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    struct file_archive *a = open_begun(4);
     take_minutes(a, n);
     take_line(a, 0);
     io = &full_for_packed;
@@ -559,7 +441,6 @@ static void test_which_times_are_of_one_file(void **state)
     free(usual);
 }
 
-static bool no_room;
 static size_t largest;
 
 static ssize_t write_half(int fd, const void *data, size_t n, off_t at)
@@ -583,25 +464,9 @@ static ssize_t write_half_of_parts(int fd, const struct iovec *parts, int n, off
     return no_room ? -1 : did;
 }
 
-static void append_lines(struct buf *out, char letter, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        buf_printf(out, "%c%062zu\n", letter, i);
-}
-
-static void take_run(struct file_archive *a, struct buf *all, char letter, size_t lines)
-{
-    struct buf run = {0};
-    append_lines(&run, letter, lines);
-    buf_append_bytes(all, buf_bytes(&run));
-    file_archive_take(a, &(struct archive_run){buf_bytes(&run), lines, 0}, 1);
-    buf_free(&run);
-}
-
 static struct file_archive *open_and_begin(const struct io_ops *failing)
 {
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    struct file_archive *a = open_begun(4);
     take_minutes(a, 2);
     assert_int_equal(file_archive_flush(a), 0);
     real_io = io;
@@ -641,8 +506,7 @@ static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
     lacking.open = open_no_directory;
     lacking.fdatasync = count_syncs;
     real_io = io;
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    struct file_archive *a = open_begun(4);
     take_minutes(a, 1);
     io = &lacking;
     no_descriptors = true;
@@ -662,31 +526,6 @@ static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
     assert_int_equal(file_archive_numbers(a).wants, 1);
     file_archive_close(&a);
     io = real_io;
-}
-
-static void wait_for_room(struct file_archive *a)
-{
-    assert_true(file_archive_is_full(a));
-    no_room = false;
-    while (file_archive_is_full(a))
-        tick(a);
-    assert_int_equal(file_archive_flush(a), 0);
-    io = real_io;
-}
-
-/* Behind the line that made it. */
-static void check_file(const char *name, const struct buf *expected)
-{
-    struct buf found = {0};
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    buf_reserve(&found, expected->len + 10);
-    found.len = fread(found.ptr, 1, expected->len + 9, f);
-    fclose(f);
-    assert_true(found.len > 3 && bytes_equal(bytes_of(found.ptr + 3, found.len - 3), buf_bytes(expected)));
-    buf_free(&found);
 }
 
 /* A large run is written from where it lies, with the small ones before it; what there is no room for waits and is written
@@ -775,8 +614,7 @@ static void test_much_that_waits_is_written(void **state)
 static void test_a_part_that_somebody_has_made_meanwhile(void **state)
 {
     (void)state;
-    struct file_archive *a = open_archive(4);
-    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    struct file_archive *a = open_begun(4);
     take_minutes(a, 2);
     write_file("0000.part", "theirs");
     assert_int_equal(file_archive_flush(a), 0);
@@ -839,66 +677,19 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
     }
 }
 
-static int make_directory(void **state)
-{
-    (void)state;
-    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
-    if (mkdtemp(directory) == NULL)
-        return -1;
-    snprintf(format, sizeof format, "%s/%%H%%M", directory);
-    snprintf(state_path, sizeof state_path, "%s/state", directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    DIR *d = opendir(directory);
-    (void)state;
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-    return rmdir(directory);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_more_open_files_than_may_be, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_new_file_asks_for_a_tick, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_a_name_is_free_when_the_state_forgot_it, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_finished_is_finished_whatever_the_compression, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_killed_while_finishing_then_a_cut, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_taken_away_as_soon_as_it_is_seen, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_a_name_that_somebody_has_taken_meanwhile, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_part_that_is_missing, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_an_empty_file_that_was_never_made_is_finished, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_an_empty_file_is_no_finished_one, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_finishing_waits_for_room, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_one_that_cannot_be_packed_keeps_its_pauses, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_lines_come_while_there_is_no_room_to_pack, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_the_shortest_is_packed_first, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_which_times_are_of_one_file, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_a_commit_that_lacks_descriptors_is_made_again, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_large_runs_are_written_as_they_lie, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_runs_of_two_files_that_take_turns, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(test_much_that_waits_is_written, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(
-            test_a_part_that_somebody_has_made_meanwhile, make_directory, remove_directory),
+    const struct CMUnitTest tests[] = {T(test_more_open_files_than_may_be),
+        T(test_a_new_file_asks_for_a_tick), T(test_a_name_is_free_when_the_state_forgot_it),
+        T(test_finished_is_finished_whatever_the_compression), T(test_killed_while_finishing_then_a_cut),
+        T(test_taken_away_as_soon_as_it_is_seen), T(test_a_name_that_somebody_has_taken_meanwhile),
+        T(test_a_part_that_is_missing), T(test_an_empty_file_that_was_never_made_is_finished),
+        T(test_an_empty_file_is_no_finished_one), T(test_finishing_waits_for_room),
+        T(test_one_that_cannot_be_packed_keeps_its_pauses), T(test_lines_come_while_there_is_no_room_to_pack),
+        T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
+        T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
+        T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
+        T(test_a_part_that_somebody_has_made_meanwhile),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,189 @@
+#include "archive_fixture.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char directory[40], format[100], state_path[100];
+usec_t now = USEC_PER_SEC, commit_every = 1;
+enum archive_compression compression;
+_Atomic int woken;
+const struct io_ops *real_io;
+const char *without_room = ".gz.new";
+bool no_room;
+
+static void wake(void *arg)
+{
+    (void)arg;
+    woken++;
+}
+
+struct file_archive *open_archive(size_t max_open)
+{
+    char error[ARCHIVE_ERROR_TEXT];
+    struct file_archive_config config = {.format = format,
+        .state_path = state_path,
+        .stream = "s",
+        .compression = compression,
+        .by_event_time = true,
+        .commit_every = commit_every,
+        .close_after = 1000000 * USEC_PER_SEC,
+        .max_open = max_open,
+        .max_pending = 1 << 20,
+        .wake = wake};
+    struct file_archive *a = file_archive_open(&config, now, error);
+    if (a == NULL)
+        fail_msg("%s", error);
+    return a;
+}
+
+struct file_archive *open_begun(size_t max_open)
+{
+    struct file_archive *a = open_archive(max_open);
+    file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
+    return a;
+}
+
+void wait_a_moment(struct file_archive *a)
+{
+    file_archive_tick(a, now, now);
+    usleep(1000);
+}
+
+void tick(struct file_archive *a)
+{
+    now += USEC_PER_MSEC;
+    wait_a_moment(a);
+}
+
+void take_line(struct file_archive *a, int64_t time)
+{
+    file_archive_take(a, &(struct archive_run){BYTES_LITERAL("{}\n"), 1, time}, 1);
+}
+
+void take_minutes(struct file_archive *a, int n)
+{
+    for (int i = 0; i < n; i++)
+        take_line(a, i * 60);
+}
+
+int files_named(const char *name)
+{
+    char text[10000], wanted[200];
+    FILE *f = fopen(state_path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    snprintf(wanted, sizeof wanted, "\"name\":\"%s/%s\"", directory, name);
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, wanted)) != NULL; at++)
+        n++;
+    return n;
+}
+
+void write_file(const char *name, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+bool is_there(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+void check_content(const char *name, const char *expected)
+{
+    char path[200], found[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    found[fread(found, 1, sizeof found - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(found, expected);
+}
+
+ssize_t write_where_room(int fd, const void *data, size_t n, off_t at)
+{
+    char link[40], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, without_room) != NULL) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real_io->pwrite(fd, data, n, at);
+}
+
+void append_lines(struct buf *out, char letter, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%c%062zu\n", letter, i);
+}
+
+void take_run(struct file_archive *a, struct buf *all, char letter, size_t lines)
+{
+    struct buf run = {0};
+    append_lines(&run, letter, lines);
+    buf_append_bytes(all, buf_bytes(&run));
+    file_archive_take(a, &(struct archive_run){buf_bytes(&run), lines, 0}, 1);
+    buf_free(&run);
+}
+
+void wait_for_room(struct file_archive *a)
+{
+    assert_true(file_archive_is_full(a));
+    no_room = false;
+    while (file_archive_is_full(a))
+        tick(a);
+    assert_int_equal(file_archive_flush(a), 0);
+    io = real_io;
+}
+
+void check_file(const char *name, const struct buf *expected)
+{
+    struct buf found = {0};
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    buf_reserve(&found, expected->len + 10);
+    found.len = fread(found.ptr, 1, expected->len + 9, f);
+    fclose(f);
+    assert_true(found.len > 3 && bytes_equal(bytes_of(found.ptr + 3, found.len - 3), buf_bytes(expected)));
+    buf_free(&found);
+}
+
+int setup(void **state)
+{
+    (void)state;
+    io = &io_system; /* a test that failed may have left its own */
+    without_room = ".gz.new";
+    no_room = false;
+    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
+    if (mkdtemp(directory) == NULL)
+        return -1;
+    snprintf(format, sizeof format, "%s/%%H%%M", directory);
+    snprintf(state_path, sizeof state_path, "%s/state", directory);
+    return 0;
+}
+
+int teardown(void **state)
+{
+    DIR *d = opendir(directory);
+    (void)state;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+    return rmdir(directory);
+}
