@@ -214,6 +214,8 @@ struct writer {
     uint64_t reserved; /* position up to which blocks are allocated beyond the file's end */
     uint64_t
         found; /* up to where an opening found them: what reserves nothing itself uses them up; 0 once something did */
+    uint64_t
+        wanted; /* what the last batch that asked for a reserve wanted: it is kept as far as it was not used */
     bool no_space; /* what was last to be reserved could not be */
     uint64_t size; /* of the file */
     uint64_t
@@ -492,7 +494,9 @@ bool writer_has_blocks(const struct journal *j, const struct batch *b);
 /* Whether writing the batch is a copy into the page cache and no more. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
 /* After the file was cut: what that gave back is taken again as far as it is still there. */
-void writer_reserve_again(struct journal *j, size_t bytes);
+void writer_reserve_again(struct journal *j, uint64_t bytes);
+/* What is left of the last reserve, in the file or behind its end; what `wanted` says is had again in the next segment. */
+uint64_t writer_left_of_reserve(const struct writer *w);
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */

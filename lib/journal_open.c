@@ -340,8 +340,9 @@ static void keep_reserved(struct journal *j, const struct stat *st)
         return;
     w->reserved = blocks;
     if (j->cut_bytes > 0)
-        writer_reserve_again(j, (size_t)(blocks - w->position));
+        writer_reserve_again(j, blocks - w->position);
     w->found = w->reserved;
+    w->wanted = w->found > w->position ? w->found - w->position : 0;
     w->no_space = false;
 }
 
@@ -422,7 +423,8 @@ static enum journal_result make_hole(struct opening *o, uint64_t reach)
 {
     struct writer *w = &o->j->writer;
     uint64_t above = o->end > reach ? o->end : reach;
-    if (w->size > w->position && io->ftruncate(w->fd, (off_t)w->position) != 0)
+    w->wanted = writer_left_of_reserve(w);
+    if ((w->size > w->position || w->wanted) && io->ftruncate(w->fd, (off_t)w->position) != 0)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot cut the last segment", errno);
     return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
 }

@@ -19,7 +19,9 @@
     ((size_t)128 << 10) /* bytes a commit, usually, from which on zeros cost more than they save */
 #define USUAL_OF 8      /* commits, about, that say what is usual */
 
-#define LEFT_SHARE 64 /* of a segment: what may be left of its file behind its end */
+#define RESERVE_STEP ((size_t)4096)     /* what is worth being reserved */
+#define RESERVE_AHEAD ((size_t)4 << 20) /* the most that is reserved beyond what was asked for */
+#define LEFT_SHARE 64                   /* of a segment: what may be left of its file behind its end */
 
 size_t journal_write_piece = (size_t)256 << 10;
 
@@ -67,6 +69,45 @@ static void header_for(const struct journal *j, uint64_t base, uint64_t reach, s
     memcpy(h->boot, j->set->boot, sizeof h->boot);
     if (getentropy(&h->salt, sizeof h->salt) != 0)
         abort();
+}
+
+/* Blocks beyond the file's end, so that its bytes stay what they are. Only those that are not reserved yet are asked for:
+ * tmpfs, when it cannot allocate all of a range, gives up all of it that was not written. */
+static int allocate(struct writer *w, uint64_t end)
+{
+    uint64_t from = w->reserved > w->position ? w->reserved : w->position;
+    if (io_allocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
+        return -1;
+    w->reserved = end;
+    return 0;
+}
+
+uint64_t writer_left_of_reserve(const struct writer *w)
+{
+    uint64_t end = w->reserved > w->size ? w->reserved : w->size;
+    uint64_t left = end > w->position ? end - w->position : 0;
+    return left < w->wanted ? left : w->wanted;
+}
+
+/* So many bytes behind the last frame, or as much of them as there is. */
+static void reserve_most(struct writer *w, uint64_t bytes)
+{
+    uint64_t end = w->position + bytes, at = w->position;
+    for (uint64_t step = bytes; at < end && step >= RESERVE_STEP;) {
+        uint64_t next = end - at < step ? end : at + step;
+        if (allocate(w, next) == 0)
+            at = next;
+        else
+            step /= 2;
+    }
+}
+
+/* To the segment that begins: before anybody else takes it. */
+static void hand_on(struct writer *w, uint64_t had)
+{
+    w->wanted = had;
+    if (w->size < w->position + had)
+        reserve_most(w, had);
 }
 
 static void writer_enter(struct writer *w, int fd, const struct segment_header *h, uint64_t position)
@@ -123,30 +164,20 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
         w->size = spare.size;
     if (spare.filled > w->filled)
         w->filled = spare.filled;
+    hand_on(w, w->wanted);
     *out = segment_new(j->dir, &h);
     (*out)->size = w->size;
     newest_tell(j, h.sequence);
     return 0;
 }
 
-/* Blocks beyond the file's end, so that its bytes stay what they are. Only those that are not reserved yet are asked for:
- * tmpfs, when it cannot allocate all of a range, gives up all of it that was not written. */
-static int allocate(struct writer *w, uint64_t end)
-{
-    uint64_t from = w->reserved > w->position ? w->reserved : w->position;
-    if (io_allocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
-        return -1;
-    w->reserved = end;
-    return 0;
-}
-
-void writer_reserve_again(struct journal *j, size_t bytes)
+void writer_reserve_again(struct journal *j, uint64_t bytes)
 {
     struct writer *w = &j->writer;
     w->reserved = 0;
     w->no_space = bytes > 0;
-    while (bytes >= FRAME_HEADER && allocate(w, w->position + bytes) != 0)
-        bytes /= 2;
+    w->wanted = bytes;
+    reserve_most(w, bytes);
 }
 
 /* Allocates what the batch wants behind it. A file system that cannot do it gets nothing reserved. */
@@ -158,7 +189,10 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
         return JOURNAL_OK;
     w->no_space = false;
     w->found = 0;
-    if (w->size >= end || w->reserved >= end || allocate(w, end + b->reserve) == 0 || allocate(w, end) == 0)
+    w->wanted = b->reserve;
+    uint64_t more =
+        b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not each append asks */
+    if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
     if (!is_no_space(errno))
         return JOURNAL_OK;
@@ -175,7 +209,7 @@ static bool cut_what_is_left(struct journal *j)
 {
     struct writer *w = &j->writer;
     uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
-    if (whole <= w->position + FRAME_HEADER + j->segment_bytes / LEFT_SHARE)
+    if (w->reserved <= w->position && whole <= w->position + FRAME_HEADER + j->segment_bytes / LEFT_SHARE)
         return true;
     w->size = w->filled = w->position;
     return io->ftruncate(w->fd, (off_t)w->position) == 0;
@@ -186,6 +220,7 @@ static bool cut_what_is_left(struct journal *j)
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
+    w->wanted = writer_left_of_reserve(w);
     if (!cut_what_is_left(j))
         return writer_latch(j, "ftruncate", errno);
     w->reserved = 0;
@@ -237,15 +272,22 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     set_wait_for_sync(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
+    if (w->no_space && b->reserve &&
+        allocate(w, w->position + b->frames.len + FRAME_HEADER + b->reserve) != 0 && is_no_space(errno))
+        return JOURNAL_NO_SPACE; /* what is reserved here is not let go of in vain */
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
     b->old_size = w->size;
-    if (writer_roll(j, w->end, b->end, &b->rolled) == 0 || can_stay(j, b, errno))
+    if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
         return JOURNAL_OK;
+    if (can_stay(j, b, errno)) {
+        hand_on(w, w->wanted);
+        return JOURNAL_OK;
+    }
     if (!is_no_space(errno))
         return writer_latch(j, "begin a segment after", errno);
-    writer_reserve_again(j, b->reserve);
+    writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
     return JOURNAL_NO_SPACE;
 }
 
@@ -330,7 +372,7 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
-    size_t had = w->reserved > w->position ? (size_t)(w->reserved - w->position) : 0;
+    uint64_t had = writer_left_of_reserve(w);
     if (io->ftruncate(w->fd, (off_t)w->position) != 0)
         return writer_latch(j, "ftruncate", errno);
     if (io->fsync(w->fd) != 0)
@@ -515,10 +557,16 @@ static void leave_close_frame(struct journal *j)
     struct buf b = {0};
     frame_append(&b, &f, NULL, 0);
     struct frame_place synced = what_is_synced(j);
-    uint64_t end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
+    uint64_t had = writer_left_of_reserve(w),
+             end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
     buf_free(&b);
-    if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0)
+    if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0) {
+        w->size = w->prepared ? w->size : end;
+        w->position = end;
+        w->reserved = 0;
+        hand_on(w, had); /* to the next session */
         (void)!io->fdatasync(w->fd);
+    }
 }
 
 void writer_close(struct journal *j)

@@ -191,8 +191,7 @@ static void restore_gone(struct id_range range, void *arg)
     queue_restore_next_id(q->core, range.last + 1);
 }
 
-/* The highest of them may be said nowhere else, so they tell the next id too. What is held has place for its bits again, whatever
- * it lacked before. */
+/* The highest of them may be said nowhere else, so they tell the next id too. */
 static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
 {
     struct queue_view lowest = {.id = queue_state(q->core)->next_id};
@@ -203,7 +202,6 @@ static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
         snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
         return false;
     }
-    (void)named_queue_reserve_held(q); /* else it is owed */
     return true;
 }
 
@@ -219,6 +217,8 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
         if (!recover_gone(q, error, error_size))
             return false;
         skip_lost_ids(q);
+        if (q->config.gone) /* what is held has place for its bits again, whatever it lacked before */
+            (void)named_queue_reserve_held(q); /* else it is owed */
         return true;
     }
     const char *why = journal_failure(j);
@@ -259,6 +259,7 @@ struct named_queue *named_queue_open(
 {
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
+    q->move_most = MOVE_MAX_BYTES;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
     set_id(q);

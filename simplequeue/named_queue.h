@@ -11,7 +11,7 @@
  * 4. After any crash the queue is what the committed records say: docs/simplequeue-records.md.
  * 5. The journal is trimmed to what is still held, and never loses its last record.
  * 6. What is held can be removed on a full disk, in any order: by records while what the journal has reserved lasts, then by
- *    bits (gone.h).
+ *    bits (gone.h). And what is delayed comes back there: what moving it takes is reserved before it is delayed.
  * 7. No id is given twice, also when the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind
  *    each of its holes ids go on QUEUE_ID_HOLE higher, more than were ever given out unsynced.
  *

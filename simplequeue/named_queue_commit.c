@@ -8,11 +8,6 @@
 #define REFUSED_MOST 3
 #define KEEP_PIECES 4096
 #define KEEP_RECORD 65536
-#define FULL_RETRY (1 * USEC_PER_SEC)       /* puts are refused without asking the journal for so long */
-#define RESERVE_EACH 96                     /* a frame with the removal of one message */
-#define FRAME 64                            /* less than that of it is the frame's */
-#define RESERVE_LEAST ((uint64_t)64 << 10)  /* for what else must be said: */
-#define RESERVE_OTHERS ((uint64_t)48 << 10) /* removals on a full disk leave so much of it */
 
 static enum queue_result result_of(enum journal_result r)
 {
@@ -82,10 +77,13 @@ static void bury_finish(struct op *o, const struct journal_commit *c, struct que
 static void move_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
     struct queue *core = o->q->core;
+    /* what asked for more in vain has its own room, and goes into that at once */
+    bool asked = c->result == JOURNAL_NO_SPACE && o->is_due && o->reserve;
     (void)outcome;
+    op_move_decided(o, asked ? JOURNAL_BUSY : c->result);
     if (c->result != JOURNAL_OK) {
         queue_add_abort(core, o->first_id, o->n);
-        named_queue_put_back(o->q, &o->ids, o->time);
+        named_queue_put_back(o->q, &o->ids, asked ? o->now.monotonic : o->time);
         return;
     }
     queue_add_commit(core, o->first_id, o->n, c->start);
@@ -150,16 +148,19 @@ void op_free_spare(struct named_queue *q)
     }
 }
 
-/* A removal that was refused together with a put that found no room has room of its own: it is appended again. */
+/* What was refused together with a put that found no room, or because it asked for more, has room of its own: it is appended again. */
 static bool append_again(struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;
-    if (c->result != JOURNAL_NO_SPACE || o->kind != OP_REMOVE || q->lacked_room ||
-        o->refused++ >= REFUSED_MOST)
+    bool may = o->kind == OP_REMOVE ? !q->lacked_room : o->kind == OP_BURY;
+    if (c->result != JOURNAL_NO_SPACE || !may || o->refused++ >= REFUSED_MOST)
         return false;
     buf_clear(&q->record);
-    queue_log_remove(&q->record, queue_state(q->core)->next_id, &o->ids);
-    return op_append_record(o, q->now) == QUEUE_OK;
+    if (o->kind == OP_REMOVE)
+        queue_log_remove(&q->record, queue_state(q->core)->next_id, &o->ids);
+    else
+        queue_log_bury(&q->record, q->core, &o->ids, o->time, bytes_of(o->reason, o->reason_len));
+    return !op_lacks_room(o) && op_append_record(o, q->now) == QUEUE_OK;
 }
 
 /* Says by bits what a removal's record would. Once that has failed in another way than for want of room, nothing is said so any
@@ -190,31 +191,6 @@ static struct journal_commit outcome_of(struct op *o, const struct journal_commi
     return told;
 }
 
-/* What removals leave in the journal on a full disk is for what lets go of its oldest segment. */
-static bool bits_are_due(const struct op *o)
-{
-    const struct named_queue *q = o->q;
-    return o->kind == OP_REMOVE && q->config.gone && q->full && q->room < q->record.len + RESERVE_OTHERS;
-}
-
-static void use_room(struct named_queue *q, const struct journal_append *a)
-{
-    size_t bytes = a->reserve ? 0 : q->record.len + FRAME;
-    q->room -= bytes < q->room ? bytes : q->room;
-}
-
-static void note_space(struct op *o, const struct journal_commit *c)
-{
-    if (o->reserve && c->result == JOURNAL_OK && !c->duplicate)
-        o->q->room = o->reserve;
-    if (o->kind != OP_PUT && o->kind != OP_MOVE)
-        return;
-    o->q->full = c->result == JOURNAL_NO_SPACE;
-    o->q->full_until = o->q->now.monotonic + FULL_RETRY;
-    if (!o->q->full)
-        o->q->kept_when_full = 0;
-}
-
 /* The op is decided: tells its outcome and that of the duplicates that wait for it, and frees it. */
 static void finish(struct op *o, const struct journal_commit *c)
 {
@@ -225,7 +201,6 @@ static void finish(struct op *o, const struct journal_commit *c)
         .first_id = o->first_id,
         .count = o->n,
     };
-    note_space(o, c);
     if (c->result == JOURNAL_OK && !c->duplicate)
         q->last_record = c->start;
     finishes[o->kind](o, c, &outcome);
@@ -243,6 +218,8 @@ void op_finish(const struct journal_commit *c, void *arg)
     struct op *o = arg;
     struct named_queue *q = o->q;
     q->under_way--;
+    op_late_decided(o);
+    op_note_room(o, c);
     if (append_again(o, c))
         return;
     struct journal_commit told = outcome_of(o, c);
@@ -251,49 +228,6 @@ void op_finish(const struct journal_commit *c, void *arg)
         named_queue_append_open(q);
     named_queue_tell_ready(q);
     named_queue_tend(q);
-}
-
-/* For removing one by one all that is held, or the oldest segment's: that gives its place back, which is enough for the next.
- * Where it is not, as with many messages put at once that are shorter than what removing each writes, there are the bits. */
-size_t op_reserve(const struct named_queue *q, size_t n)
-{
-    const uint64_t *held = queue_state(q->core)->n;
-    uint64_t segment = 4 * q->config.trim_step;
-    for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
-        n += held[s];
-    uint64_t removals = n * RESERVE_EACH;
-    return RESERVE_LEAST + (size_t)(removals < segment ? removals : segment);
-}
-
-/* Block by block: between two messages may be ids that nobody has, by the thousand million. */
-int named_queue_reserve_held(struct named_queue *q)
-{
-    uint64_t from = 1, id;
-    q->bits_owed = true;
-    for (; queue_next_held_id(q->core, from, &id); from = (id / GONE_BLOCK_IDS + 1) * GONE_BLOCK_IDS)
-        if (gone_reserve(q->config.gone, id, id) != 0)
-            return -1;
-    q->bits_owed = false;
-    return 0;
-}
-
-/* Where it is not for want of room that there is no file, as when there is no descriptor, the messages are taken all the same:
- * it may have passed by the next time. */
-bool named_queue_reserve_bits(struct named_queue *q, size_t n, struct queue_now now)
-{
-    uint64_t first = queue_next_add(q->core);
-    if (n == 0 || !q->config.gone)
-        return true;
-    if (!(q->bits_owed && named_queue_reserve_held(q) != 0) &&
-        gone_reserve(q->config.gone, first, first + n - 1) == 0)
-        return true;
-    if (errno != ENOSPC && errno != EDQUOT) {
-        q->bits_owed = true;
-        return true;
-    }
-    q->full = true;
-    q->full_until = now.monotonic + FULL_RETRY;
-    return false;
 }
 
 /* What one append of very many messages needed is not kept for all that follow. */
@@ -327,16 +261,22 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
         op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
         return QUEUE_OK;
     }
-    if (bits_are_due(o) && remove_by_bits(o) == JOURNAL_OK) {
+    if (op_bits_are_due(o) && remove_by_bits(o) == JOURNAL_OK) {
+        o->reserve = 0;
         op_finish(&(struct journal_commit){.result = JOURNAL_OK, .start = q->last_record}, o);
         return QUEUE_OK;
     }
+    if (a->reserve == 0)
+        a->reserve = op_reserve_again(o);
     o->reserve = a->reserve;
-    use_room(q, a);
     struct bytes *all = pieces(q, n + 1);
+    size_t size = q->record.len;
     all[0] = buf_bytes(&q->record);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         all[i + 1] = texts[i];
+        size += texts[i].len;
+    }
+    op_use_room(o, size);
     a->pieces = all;
     a->n_pieces = n + 1;
     enum journal_result r = journal_append(q->config.journal, a, now.wall, op_finish, o, mark);

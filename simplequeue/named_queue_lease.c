@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define MOVE_RETRY (1 * USEC_PER_SEC)
-#define MOVE_MAX_BYTES (1u << 20) /* of messages kicked in one record, but at least one message */
+#define MOVE_RETRY                                                                                           \
+    (USEC_PER_SEC / 2) /* before puts, which on a full disk would be refused together with it, try again */
 
 void named_queue_tell_ready(struct named_queue *q)
 {
@@ -17,18 +17,24 @@ void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, us
 {
     for (size_t i = 0; i < ids->n; i++)
         for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++)
-            queue_put_back(q->core, id, retry_at);
+            queue_put_back(q->core, id, retry_at++); /* so they stay in their order */
+}
+
+static void give_up(struct op *o)
+{
+    op_late_decided(o);
+    queue_abort(o->q->core, &o->ids);
+    op_free(o);
 }
 
 /* Appends the record for the op's busy messages; on refusal they are what they were. */
 static enum queue_result settle_busy(struct op *o, struct queue_now now)
 {
+    struct journal_append a = {.reserve = o->late.n ? op_reserve(o->q, 0) : 0};
     o->n = o->ids.count;
-    enum queue_result r = op_append_record(o, now);
-    if (r != QUEUE_OK) {
-        queue_abort(o->q->core, &o->ids);
-        op_free(o);
-    }
+    enum queue_result r = op_lacks_room(o) ? QUEUE_NO_SPACE : op_append(o, &a, NULL, 0, now, NULL);
+    if (r != QUEUE_OK)
+        give_up(o);
     return r;
 }
 
@@ -73,12 +79,26 @@ enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const s
     return settle_busy(o, now);
 }
 
+static uint64_t bytes_of_all(struct queue *core, const struct id_ranges *ids)
+{
+    uint64_t bytes = 0;
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++)
+            bytes += queue_message(core, id, NULL).len;
+    return bytes;
+}
+
 enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg)
 {
     struct op *o = hold(q, OP_DELAY, lease, ids, n, done, arg);
     if (!o)
         return QUEUE_LEASE_LOST;
+    op_expect_late(o, o->ids.count, bytes_of_all(q->core, &o->ids));
+    if (named_queue_waits(q, OP_DELAY, now) || !named_queue_reserve_bits(o, 0, now)) {
+        give_up(o);
+        return QUEUE_NO_SPACE;
+    }
     queue_bar(q->core, &o->ids);
     o->time = now.monotonic + delay;
     queue_log_delay(&q->record, q->core, &o->ids, now.wall + delay);
@@ -137,11 +157,11 @@ static enum queue_result gather(struct op *o)
     return QUEUE_OK;
 }
 
-/* The new messages are copies until that is committed. */
+/* The new messages are copies until that is committed. What is due has its room, and on a full disk uses it. */
 static enum queue_result append_move(struct op *o)
 {
     struct queue *core = o->q->core;
-    if (!named_queue_reserve_bits(o->q, o->n, o->now))
+    if (!named_queue_reserve_bits(o, o->is_due ? 0 : o->n, o->now) && !o->is_due)
         return QUEUE_NO_SPACE;
     struct bytes *texts = mem_alloc(o->n * sizeof *texts), rest = buf_bytes(&o->texts);
     for (size_t i = 0; i < o->n; i++) {
@@ -154,7 +174,7 @@ static enum queue_result append_move(struct op *o)
         queue_set_tries(core, first + i, o->items[i].tries);
     buf_clear(&o->q->record);
     queue_log_move(&o->q->record, first, o->items, n);
-    struct journal_append a = {.reserve = op_reserve(o->q, 0)};
+    struct journal_append a = {.reserve = o->is_due && o->q->full ? 0 : op_reserve(o->q, 0)};
     enum queue_result result = op_append(o, &a, texts, n, o->now, NULL);
     if (result != QUEUE_OK)
         queue_add_abort(core, first, n);
@@ -179,8 +199,21 @@ static void wait_for_loading(struct op *o)
     *tail = o;
 }
 
+void op_move_decided(struct op *o, enum journal_result r)
+{
+    struct named_queue *q = o->q;
+    if (!o->is_due)
+        return;
+    q->moving--;
+    if (r == JOURNAL_NO_SPACE)
+        q->move_most = o->texts.len / 2;
+    else if (r == JOURNAL_OK)
+        q->move_most = q->move_most < MOVE_MAX_BYTES / 2 ? 2 * q->move_most + 1 : MOVE_MAX_BYTES;
+}
+
 static void undo_move(struct op *o)
 {
+    op_move_decided(o, JOURNAL_BUSY);
     named_queue_put_back(o->q, &o->ids, o->time);
     op_free(o);
 }
@@ -226,6 +259,8 @@ enum queue_result named_queue_kick(
     uint64_t id = 0;
     size_t bytes = 0;
     const struct queue_burial *burial;
+    if (named_queue_waits(q, OP_MOVE, now))
+        return QUEUE_NO_SPACE;
     struct op *o = op_new(q, OP_MOVE, done, arg);
     while (o->ids.count < max_items && queue_next_buried(q->core, id + 1, &id, &burial)) {
         bytes += queue_message(q->core, id, NULL).len;
@@ -240,14 +275,39 @@ enum queue_result named_queue_kick(
     return QUEUE_NOTHING;
 }
 
+/* Of what is due, while the disk had no room for all at once: as much as there may be room for, and that alone. The rest is due later. */
+static void leave_for_later(struct named_queue *q, struct queue_now now)
+{
+    struct id_ranges few = {0};
+    size_t bytes = 0;
+    usec_t later = now.monotonic + MOVE_RETRY +
+                   (usec_t)q->due.count; /* behind those of the few, should they be refused */
+    for (size_t r = 0; r < q->due.n; r++)
+        for (uint64_t id = q->due.at[r].first; id <= q->due.at[r].last; id++) {
+            size_t len = queue_message(q->core, id, NULL).len;
+            if (q->moving || (few.count && bytes + len > q->move_most)) {
+                queue_put_back(q->core, id, later++);
+                continue;
+            }
+            bytes += len;
+            id_ranges_add(&few, id);
+        }
+    id_ranges_free(&q->due);
+    q->due = few;
+}
+
 void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
+    if (q->move_most < MOVE_MAX_BYTES)
+        leave_for_later(q, now);
+    q->due_bytes = 0;
     if (q->due.count == 0)
         return;
     struct op *o = op_new(q, OP_MOVE, NULL, NULL);
+    o->is_due = true;
     o->ids = q->due;
     q->due = (struct id_ranges){0};
-    q->due_bytes = 0;
+    q->moving++;
     move(o, now);
 }
 

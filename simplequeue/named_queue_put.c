@@ -83,11 +83,6 @@ void named_queue_mark_decided(struct named_queue *q, const struct op *o)
         q->newest = before;
 }
 
-/* What is put, or taken out. */
-struct amount {
-    uint64_t n, bytes;
-};
-
 static struct amount amount_of(const struct queue_put *put)
 {
     struct amount a = {.n = put->n};
@@ -241,12 +236,14 @@ static void put_duplicate(struct op *o)
     original->retries = o;
 }
 
+/* q->late counts what the put delays already, when there is room to reserve for it. */
 static enum queue_result put_new(
     struct op *o, struct journal_append *a, const struct queue_put *put, struct queue_now now, uint64_t *mark)
 {
     struct queue *core = o->q->core;
-    if (!named_queue_reserve_bits(o->q, put->n, now))
+    if (put->n && !named_queue_reserve_bits(o, put->n, now))
         return QUEUE_NO_SPACE;
+    a->reserve = op_reserve(o->q, put->n);
     o->n = put->n;
     o->first_id = put->n ? queue_add(core, put->messages, put->n) : queue_state(core)->next_id;
     buf_clear(&o->q->record);
@@ -268,7 +265,7 @@ static enum queue_result may_store(
     struct amount in = amount_of(put);
     if (in.n && !has_room(q, in, (struct amount){0}))
         return named_queue_why_full(q, in.n, in.bytes);
-    return q->full && now.monotonic < q->full_until ? QUEUE_NO_SPACE : QUEUE_OK;
+    return named_queue_waits(q, OP_PUT, now) ? QUEUE_NO_SPACE : QUEUE_OK;
 }
 
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
@@ -276,8 +273,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
 {
     bool duplicate = false;
     struct op *o = op_new(q, OP_PUT, done, arg);
-    struct journal_append a = {
-        .producer = put->producer, .mark = put->mark, .next = put->next, .reserve = op_reserve(q, put->n)};
+    struct journal_append a = {.producer = put->producer, .mark = put->mark, .next = put->next};
     enum queue_result r = QUEUE_OK;
     if (put->producer.len) {
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
@@ -295,8 +291,13 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
         return QUEUE_OK;
     }
     mark_add(q, o);
+    if (put->delay) {
+        struct amount late = amount_of(put);
+        op_expect_late(o, late.n, late.bytes);
+    }
     r = put_new(o, &a, put, now, mark);
     if (r != QUEUE_OK) {
+        op_late_decided(o);
         named_queue_mark_decided(q, o);
         op_free(o);
     }

@@ -366,6 +366,29 @@ static void test_a_cut_gives_nothing_of_the_reserve_away(void **state)
     free(path);
 }
 
+/* Also when it is one that asks for nothing which begins the segment: by then somebody else may have filled the disk. */
+static void test_what_is_reserved_goes_along_to_the_next_segment(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    char line[4001];
+    struct bytes piece = bytes_of(line, sizeof line - 1);
+    struct journal_append asks = {.pieces = &piece, .n_pieces = 1, .reserve = 300000};
+    memset(line, 'x', sizeof line);
+    line[4000] = 0;
+    segment_bytes = 20000;
+    sync_ms = JOURNAL_SYNC_NEVER; /* nothing is filled ahead */
+    reopen(f);
+    assert_int_equal(journal_append(f->j, &asks, 1000, on_commit, &a, NULL), JOURNAL_OK);
+    journal_set_flush(f->set);
+    if (f->j->writer.reserved == 0) /* a file system that cannot */
+        return;
+    for (int i = 0; i < 8; i++)
+        put(f, line);
+    assert_true(f->j->n_segments > 1);
+    assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
+}
+
 static void test_a_trimmed_segment_is_used_again(void **state)
 {
     struct fixture *f = *state;
@@ -676,6 +699,7 @@ int main(void)
         T(test_what_latches_and_what_heals),
         T(test_a_full_file_system_heals),
         T(test_a_cut_gives_nothing_of_the_reserve_away),
+        T(test_what_is_reserved_goes_along_to_the_next_segment),
         T(test_a_trimmed_segment_is_used_again),
         T(test_a_torn_write_in_a_used_file_is_cut),
         T(test_a_beginning_in_a_used_file_is_no_tear),

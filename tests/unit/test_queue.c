@@ -240,12 +240,18 @@ static void late_ones_move(void **state)
     assert_int_equal(id, 2);
     assert_int_equal(burial->reason.len, 7);
     assert_true(queue_set_aside(q, 1));
+    assert_int_equal(queue_state(q)->late, 1);
+    assert_int_equal(queue_state(q)->late_bytes, 1);
     queue_put_back(q, 1, 99);
     assert_int_equal(heap_first(&shared.deadlines)->priority, 99);
     assert_true(queue_set_aside(q, 2));
     queue_put_back(q, 2, 99);
     assert_int_equal(queue_state(q)->n[MESSAGE_BURIED], 1);
     assert_int_equal(queue_state(q)->n[MESSAGE_DELAYED], 1);
+    assert_int_equal(queue_state(q)->late, 1);
+    assert_true(queue_set_aside(q, 1));
+    queue_remove(q, &(struct id_ranges){.at = &(struct id_range){1, 1}, .n = 1, .count = 1});
+    assert_int_equal(queue_state(q)->late + queue_state(q)->late_bytes, 0);
     id_ranges_free(&ids);
     id_ranges_free(&held);
     done(q);
