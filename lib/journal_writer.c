@@ -264,6 +264,17 @@ static bool can_stay(const struct journal *j, const struct batch *b, int system)
     return lacks_descriptors(system) && !passes_hole(j, b);
 }
 
+/* Whether what the batch and its reserve take is to be had beside what is reserved here. */
+static bool finds_room(struct journal *j, const struct batch *b)
+{
+    struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
+    if (w->reserved >= end || allocate(w, end) == 0 || !is_no_space(errno))
+        return true;
+    spare_drop(j);
+    return allocate(w, end) == 0;
+}
+
 static enum journal_result roll_when_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -272,8 +283,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     set_wait_for_sync(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
-    if (w->no_space && b->reserve &&
-        allocate(w, w->position + b->frames.len + FRAME_HEADER + b->reserve) != 0 && is_no_space(errno))
+    if (w->no_space && b->reserve && !spare_is_ready(j) && !finds_room(j, b))
         return JOURNAL_NO_SPACE; /* what is reserved here is not let go of in vain */
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)

@@ -152,12 +152,14 @@ void op_free_spare(struct named_queue *q)
 static bool append_again(struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;
-    bool may = o->kind == OP_REMOVE ? !q->lacked_room : o->kind == OP_BURY;
+    bool may = o->kind == OP_REMOVE ? !q->lacked_room : o->kind == OP_BURY || o->kind == OP_OPEN;
     if (c->result != JOURNAL_NO_SPACE || !may || o->refused++ >= REFUSED_MOST)
         return false;
     buf_clear(&q->record);
     if (o->kind == OP_REMOVE)
         queue_log_remove(&q->record, queue_state(q->core)->next_id, &o->ids);
+    else if (o->kind == OP_OPEN)
+        queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
     else
         queue_log_bury(&q->record, q->core, &o->ids, o->time, bytes_of(o->reason, o->reason_len));
     return !op_lacks_room(o) && op_append_record(o, q->now) == QUEUE_OK;
@@ -281,8 +283,10 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     a->n_pieces = n + 1;
     enum journal_result r = journal_append(q->config.journal, a, now.wall, op_finish, o, mark);
     shed(q);
-    if (r != JOURNAL_OK)
+    if (r != JOURNAL_OK) {
         q->under_way--;
+        op_give_room_back(o);
+    }
     return result_of(r);
 }
 

@@ -143,6 +143,7 @@ size_t op_reserve_again(const struct op *o);
 /* It is about to be appended, in so many bytes; was decided. */
 void op_use_room(struct op *o, size_t bytes);
 void op_note_room(struct op *o, const struct journal_commit *c);
+void op_give_room_back(struct op *o); /* it was not written */
 
 /* named_queue_put.c */
 /* The put is decided: its mark is not under way any more. */

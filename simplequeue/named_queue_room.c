@@ -7,7 +7,8 @@
 #define RESERVE_EACH 96               /* a frame with the removal of one message */
 #define FRAME 64                      /* less than that of it is the frame's */
 #define LATE_EACH 128 /* a frame that moves one message, beside its bytes; and some to spare */
-#define RESERVE_LEAST ((uint64_t)64 << 10)  /* for what else must be said: */
+#define RESERVE_LEAST ((uint64_t)64 << 10) /* for what else must be said: */
+#define RESERVE_KEEPS ((uint64_t)36 << 10) /* burials leave so much: for what is said again of old segments */
 #define RESERVE_OTHERS ((uint64_t)48 << 10) /* removals on a full disk leave so much of it */
 
 /* For moving to the end, one by one, all that is delayed or about to be. */
@@ -107,7 +108,7 @@ bool op_lacks_room(const struct op *o)
     const struct named_queue *q = o->q;
     uint64_t late = late_reserve(q);
     return o->kind == OP_BURY && q->config.journal && q->full && late &&
-           q->room < q->record.len + FRAME + late;
+           q->room < q->record.len + FRAME + late + RESERVE_KEEPS;
 }
 
 static bool asks_by_itself(const struct op *o)
@@ -134,6 +135,12 @@ void op_use_room(struct op *o, size_t bytes)
     q->room -= o->used;
 }
 
+void op_give_room_back(struct op *o)
+{
+    o->q->room += o->used;
+    o->used = 0;
+}
+
 /* What was appended behind it has used of what it reserved. */
 static void note_reserve(const struct op *o)
 {
@@ -149,7 +156,7 @@ void op_note_room(struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;
     if (c->result != JOURNAL_OK)
-        q->room += o->used;
+        op_give_room_back(o);
     if (c->result == JOURNAL_OK && o->reserve && !c->duplicate)
         note_reserve(o);
     if (c->result == JOURNAL_NO_SPACE && o->reserve)

@@ -35,7 +35,7 @@ bool put_request_marks(const struct url_query *query, struct queue_put *put)
 
 struct first_put first_put_of(const struct queue_put *put)
 {
-    struct first_put first = {.n = put->n, .mark = put->mark};
+    struct first_put first = {.n = put->n, .late = put->delay > 0, .mark = put->mark};
     for (size_t i = 0; i < put->n; i++)
         first.bytes += put->messages[i].len;
     return first;

@@ -300,7 +300,9 @@ static bool disk_has_room(const struct queues *qs, const struct first_put *put)
     struct statvfs disk;
     if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0)
         return true;
-    return (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_BYTES + put->n * NEW_EACH + put->bytes;
+    uint64_t each = put->n * NEW_EACH + put->bytes;
+    return disk.f_blocks == 0 ||
+           (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_BYTES + (put->late ? 2 * each : each);
 }
 
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put)

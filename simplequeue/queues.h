@@ -59,6 +59,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
 struct first_put {
     size_t n; /* messages */
     uint64_t bytes;
+    bool late;     /* they are delayed */
     uint64_t mark; /* that it begins at: a new queue's are all 0 */
 };
 

@@ -327,7 +327,8 @@ class AggregatorTest(harness.MillraceTest):
         self.pubsub.publish(lines[50:])
         d = self.launch()
         self.wait_counted(d)
-        self.assertIn("millrace_aggregator_holes_crossed_total 1", d.get("/metrics").text)
+        harness.wait_until(lambda: "millrace_aggregator_holes_crossed_total 1" in d.get("/metrics").text,
+                           "the metrics, which follow in a moment")
         self.pubsub.data = self.pubsub.data[:before] + self.pubsub.data[before + 100:]
         self.check_exact(d)
 

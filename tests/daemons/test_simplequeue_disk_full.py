@@ -201,6 +201,27 @@ class DiskFullTest(QueueTest):
     def test_what_is_delayed_comes_synced(self):
         self.check_delayed("--sync=0")
 
+    def test_a_segment_that_is_used_again_has_room_for_puts(self):
+        """What its file holds is the queue's, whatever else the disk lacks."""
+        q = self.open("--segment-bytes=256K", "--sync=0")
+        n = self.fill_up(q, 4000)
+        self.disk.take_the_rest()
+        self.assertEqual(sorted(self.take_all(q, n)), list(range(n)))
+
+        def put():
+            self.disk.take_the_rest()
+            return q.post("/put", message(0, 150000)).status == 200
+        wait_until(put, "a put to be taken")
+
+    def test_a_delayed_put_that_is_refused_makes_no_queue(self):
+        """It needs twice the room."""
+        q = self.open()
+        self.expect(q.post("/put", b"x"), 200)
+        self.disk.take_the_rest()
+        self.disk.leave(1500 << 10)
+        self.expect(q.post("/put?queue=a&delay=60000", message(0, 1000000)), 503, "storage-full")
+        self.assertEqual(os.listdir(self.disk.path("data", "queues")), ["default"])
+
     def test_what_has_no_room_to_come_back_is_not_delayed(self):
         """It stays under its lease: neither is it stuck, nor does what has the room lose it."""
         q = self.open("--segment-bytes=256K", "--sync=never")
