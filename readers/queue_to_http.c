@@ -126,12 +126,15 @@ static void failed(struct sender *s, const char *why)
 static void refused(struct sender *s, const char *why)
 {
     struct queuereader *reader = reader_program_reader(s->program);
-    s->refused_id = s->run.messages[0].id;
-    s->refusers |= http_pool_host_bit(s->host);
-    if (s->run.n == 1 && http_pool_next_but(s->pool, s->refusers))
-        queuereader_again(reader);
-    else
-        queuereader_refused(reader, why);
+    if (s->run.n == 1) { /* who refuses several may still take each alone */
+        s->refused_id = s->run.messages[0].id;
+        s->refusers |= http_pool_host_bit(s->host);
+        if (http_pool_next_but(s->pool, s->refusers)) {
+            queuereader_again(reader);
+            return;
+        }
+    }
+    queuereader_refused(reader, why);
 }
 
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)

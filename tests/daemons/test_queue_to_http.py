@@ -281,6 +281,20 @@ class Poison(ToHttp):
         self.wait_empty()
         self.assertEqual([d["message"] for d in self.dead()], ["47"])
 
+    def test_who_refused_a_batch_is_asked_for_its_messages_alone(self):
+        sinks = large, small = Sink(self), Sink(self)
+        large.behave = lambda body: 413 if len(body) > 10 else 200
+        small.behave = lambda body: 413 if len(body) > 5 else 200
+        for i, urls in enumerate((sinks, sinks[::-1])):  # either has the first turn
+            messages = [b"%d-of-it" % (10 * i + k) for k in range(10)]
+            self.put(messages)
+            sender = self.daemon("queue_to_http", "--queue-url=" + self.queue.url, "--batch=2",
+                                 "--destination=%s %s" % tuple(s.url for s in urls)).wait_listening()
+            self.wait_empty()
+            self.assertEqual(self.dead(), [])
+            self.assertEqual(large.messages()[-10:], messages)
+            sender.stop()
+
     def test_one_that_refuses_everything_does_not_empty_the_queue(self):
         sink = Sink(self)
         sink.behave = lambda body: 400
