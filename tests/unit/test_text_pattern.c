@@ -66,6 +66,41 @@ static void test_bytes_count_as_well_as_items(void **state)
     buf_free(&end);
 }
 
+/* One that fails leaves no trace but the next one's place, which may be the same. */
+static void test_what_an_item_passed_over_before_it_failed_counts(void **state)
+{
+    static const char *const patterns[] = {"(?:[^b\\p{Lu}]{60000}|x)", "(?x)(?:[^b\\p{Lu}] {60000}|x)",
+        ".*?(?:[^b\\p{Lu}]{60000}|x)", "(?:\\X{60000}|x)", "(?:(?<=[^b]{60000})|x)",
+        "(?:(*plb:[^b]{60000})|x)"};
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        assert_int_equal(find_in(patterns[i], 10000, ""), TEXT_PATTERN_UNDECIDED);
+        assert_int_equal(find_in(patterns[i], 300, ""), TEXT_PATTERN_NOT_FOUND);
+    }
+    struct buf marks = {0}; /* of one character, which \X passes over as one */
+    for (int i = 0; i < 8000; i++)
+        buf_append_str(&marks, "\xcc\x81");
+    assert_int_equal(find("(?:\\X{2}|x)", buf_bytes(&marks)), TEXT_PATTERN_UNDECIDED);
+    marks.len = 200;
+    assert_int_equal(find("(?:\\X{2}|x)", buf_bytes(&marks)), TEXT_PATTERN_NOT_FOUND);
+    buf_free(&marks);
+    assert_int_equal(find_in("(?:a{4}b|x)", 10000, ""), TEXT_PATTERN_NOT_FOUND);
+    assert_int_equal(find_in("^(?:[a-z0-9-]{1,63}\\.?){1,10}!$", 600, "!"), TEXT_PATTERN_FOUND);
+}
+
+static void test_verbs_that_lift_a_bound_are_refused(void **state)
+{
+    static const char *const patterns[] = {"(*NO_JIT)a", "(*LIMIT_MATCH=9)a", "(*UCP)(*NO_JIT)a",
+        "(*sr:.*)[bc]", "x(*script_run:.*)", "(*asr:.*)", "a|(*atomic_script_run:.*)"};
+    char error[300];
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        assert_null(text_pattern_new(patterns[i], error, sizeof error));
+        assert_string_equal(error, "the pattern begins with (* or holds a script run");
+    }
+    assert_int_equal(find("a(*ACCEPT)b", BYTES_LITERAL("a")), TEXT_PATTERN_FOUND);
+}
+
 static void test_a_long_text_is_looked_through(void **state)
 {
     (void)state;
@@ -82,6 +117,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_found_or_not),
         cmocka_unit_test(test_what_costs_too_much_is_given_up),
         cmocka_unit_test(test_bytes_count_as_well_as_items),
+        cmocka_unit_test(test_what_an_item_passed_over_before_it_failed_counts),
+        cmocka_unit_test(test_verbs_that_lift_a_bound_are_refused),
         cmocka_unit_test(test_a_long_text_is_looked_through)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
