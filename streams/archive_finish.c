@@ -178,12 +178,18 @@ static bool may_have(const struct finish *f, const char *name)
     return is_chosen ? !has_any_manifest(name) : !archive_name_is_taken(name);
 }
 
+/* The file's own, and those with a number behind it. */
+static const char *name_number(const struct finish *f, unsigned n, struct buf *out)
+{
+    buf_clear(out);
+    buf_printf(out, n == 0 ? "%s" : "%s.%u", f->spec->file->name, n);
+    return out->ptr;
+}
+
 static void choose_name(struct finish *f)
 {
-    for (unsigned n = 0; n == 0 || !may_have(f, f->name.ptr); n++) {
-        buf_clear(&f->name);
-        buf_printf(&f->name, n == 0 ? "%s" : "%s.%u", f->spec->file->name, n);
-    }
+    for (unsigned n = 0; n == 0 || !may_have(f, f->name.ptr); n++)
+        name_number(f, n, &f->name);
 }
 
 /* One of these lines is replaced: an earlier try may have packed them otherwise. 1: somebody has made another meanwhile. */
@@ -255,11 +261,21 @@ static void remove_packed_otherwise(struct finish *f)
     buf_free(&path);
 }
 
-static void remove_manifest(const char *name)
+/* Of these lines, beside names that others took before the file had them. Safely, while NAME.part or the new manifest's file tells
+ * all: no later try is to take what stands there for the file. */
+static int remove_other_manifests(struct finish *f)
 {
-    struct buf path = {0};
-    io->unlink(path_of(&path, name, "", ".manifest.json"));
+    struct buf name = {0}, path = {0};
+    struct archive_manifest m;
+    bool removed = false;
+    for (unsigned n = 0; n == 0 || archive_name_is_taken(name.ptr); n++) {
+        name_number(f, n, &name);
+        if (strcmp(name.ptr, f->name.ptr) != 0 && has_own_manifest(f, name.ptr, &m))
+            removed = io->unlink(path_of(&path, name.ptr, "", ".manifest.json")) == 0 || removed;
+    }
+    buf_free(&name);
     buf_free(&path);
+    return removed ? sync_directory(f) : 0;
 }
 
 /* All of it is in `from`. 1: somebody has made a file of the name meanwhile. */
@@ -271,8 +287,6 @@ static int rename_whole(struct finish *f, const char *from)
     if (io->rename_new(from, final.ptr) != 0)
         rc = errno == EEXIST ? 1 : fail_system(f, final.ptr);
     int saved = errno;
-    if (rc > 0)
-        remove_manifest(f->name.ptr);
     buf_free(&final);
     errno = saved;
     return rc;
@@ -289,7 +303,7 @@ static int try_name(struct finish *f)
         return rc;
     if (!f->irrevocable)
         remove_packed_otherwise(f);
-    if (sync_directory(f) != 0)
+    if (sync_directory(f) != 0 || remove_other_manifests(f) != 0)
         return -1;
     if (!plain && !f->irrevocable) {
         f->irrevocable = true;
@@ -313,15 +327,27 @@ static int give_name(struct finish *f)
     return 0;
 }
 
+/* With NAME.part beside it: so it was packed by a version before this one, which removed that last. A plain file is NAME.part
+ * itself, renamed. */
+static bool is_packed_already(const struct finish *f)
+{
+    struct archive_manifest m;
+    struct buf path = {0};
+    struct stat st;
+    const char *name = f->spec->file->name;
+    bool is = has_own_manifest(f, name, &m) && m.compression != ARCHIVE_PLAIN &&
+              stat(path_of(&path, name, archive_suffix(m.compression), ""), &st) == 0 &&
+              (uint64_t)st.st_size == m.stored;
+    buf_free(&path);
+    return is;
+}
+
 /* Once it is gone nothing is left to be done but, perhaps, the naming of the packed file. */
 static int finish_part(struct finish *f)
 {
-    struct archive_manifest m;
-    const char *name = f->spec->file->name;
     if (f->spec->file->length == 0)
         return remove_part(f);
-    /* A version before this one removed it last. */
-    if (has_file(name) && has_own_manifest(f, name, &m))
+    if (is_packed_already(f))
         return sync_directory(f) == 0 ? remove_part(f) : -1;
     return pack(f) == 0 ? give_name(f) : -1;
 }
@@ -339,9 +365,7 @@ static bool find_manifest(struct finish *f, struct archive_manifest *out)
     struct buf name = {0};
     bool found = false, more = true;
     for (unsigned n = 0; more && !found; n++) {
-        buf_clear(&name);
-        buf_printf(&name, n == 0 ? "%s" : "%s.%u", f->spec->file->name, n);
-        found = has_own_manifest(f, name.ptr, out);
+        found = has_own_manifest(f, name_number(f, n, &name), out);
         more = n == 0 || archive_name_is_taken(name.ptr);
     }
     buf_free(&name);

@@ -15,7 +15,7 @@
  *    for the name of a packed file (NAME.gz.new) that is there.
  * 3. A file that no line came to is removed, not finished.
  * 4. Nothing that is there is replaced but a manifest of the same lines: where somebody else has made NAME, it is finished as the
- *    first of NAME.1, NAME.2 and so on that is free.
+ *    first of NAME.1, NAME.2 and so on that is free, also when the manifest has its name already: that goes from beside the other.
  * 5. It checks what it reads: as many bytes and lines as the state says, else it fails and leaves NAME.part.
  */
 #ifndef MILLRACE_ARCHIVE_FINISH_H

@@ -212,6 +212,60 @@ static void test_a_name_that_somebody_has_taken_meanwhile(void **state)
     }
 }
 
+static void remove_all_of(const char *name)
+{
+    static const char *const suffixes[] = {
+        "", ".gz", ".zst", ".gz.new", ".zst.new", ".manifest.json", ".manifest.json.new"};
+    char path[40];
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        snprintf(path, sizeof path, "%s%s", name, suffixes[i]);
+        remove_file(path);
+    }
+}
+
+/* Killed at each step of finishing `how`, when `theirs` is made, and at each of the next life's: all lines are in x.1. 0: it
+ * was not killed the first time. */
+static bool finish_beside(const char *theirs, enum archive_compression how, unsigned at, unsigned again)
+{
+    unsigned seed = 1;
+    char own[40];
+    write_file("x.part", "{}\n");
+    power_on(POWER_KILL, at);
+    bool killed = finish_file(how) != 0;
+    bool seen = is_there("x") || is_there("x.gz") || is_there("x.zst");
+    if (!seen)
+        write_file(theirs, "hi\n");
+    power_revive(POWER_KILL, again);
+    (void)finish_file(how);
+    power_revive(POWER_NONE, 0);
+    assert_int_equal(finish_file(how), 0);
+    power_off(&seed);
+    snprintf(own, sizeof own, "x%s%s", seen ? "" : ".1", archive_suffix(how));
+    assert_true(is_there(own));
+    assert_false(is_there("x.part"));
+    assert_int_equal(is_there("x.manifest.json"), seen);
+    assert_int_equal(is_there("x.1.manifest.json"), !seen);
+    if (!seen)
+        check_content(theirs, "hi\n"); /* as long as our lines */
+    remove_all_of("x");
+    remove_all_of("x.1");
+    return killed;
+}
+
+/* Its manifest has the name already, and a file of that name is another's. */
+static void test_a_name_that_somebody_takes_behind_the_manifest(void **state)
+{
+    static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP};
+    static const char *const names[] = {"x", "x.gz"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool killed = true;
+        for (unsigned at = 1; killed; at++)
+            for (unsigned again = 1; again < 20; again++)
+                killed = finish_beside(names[i % 2], all[i / 2], at, again);
+    }
+}
+
 /* Nobody has tried to finish it yet: then it cannot be away. */
 static void test_a_part_that_is_missing(void **state)
 {
@@ -683,13 +737,13 @@ int main(void)
         T(test_a_new_file_asks_for_a_tick), T(test_a_name_is_free_when_the_state_forgot_it),
         T(test_finished_is_finished_whatever_the_compression), T(test_killed_while_finishing_then_a_cut),
         T(test_taken_away_as_soon_as_it_is_seen), T(test_a_name_that_somebody_has_taken_meanwhile),
-        T(test_a_part_that_is_missing), T(test_an_empty_file_that_was_never_made_is_finished),
-        T(test_an_empty_file_is_no_finished_one), T(test_finishing_waits_for_room),
-        T(test_one_that_cannot_be_packed_keeps_its_pauses), T(test_lines_come_while_there_is_no_room_to_pack),
-        T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
-        T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
-        T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
-        T(test_a_part_that_somebody_has_made_meanwhile),
+        T(test_a_name_that_somebody_takes_behind_the_manifest), T(test_a_part_that_is_missing),
+        T(test_an_empty_file_that_was_never_made_is_finished), T(test_an_empty_file_is_no_finished_one),
+        T(test_finishing_waits_for_room), T(test_one_that_cannot_be_packed_keeps_its_pauses),
+        T(test_lines_come_while_there_is_no_room_to_pack), T(test_the_shortest_is_packed_first),
+        T(test_which_times_are_of_one_file), T(test_a_commit_that_lacks_descriptors_is_made_again),
+        T(test_large_runs_are_written_as_they_lie), T(test_runs_of_two_files_that_take_turns),
+        T(test_much_that_waits_is_written), T(test_a_part_that_somebody_has_made_meanwhile),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
