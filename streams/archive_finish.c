@@ -27,13 +27,20 @@ void archive_part_path(const char *name, struct buf *out)
     path_of(out, name, "", ".part");
 }
 
+/* A link to what is not there too: no rename and no making of a new file goes past it. */
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 bool archive_name_is_taken(const char *name)
 {
     static const char *const names[] = {"", ".gz", ".zst", ".part", ".manifest.json"};
     struct buf path = {0};
     bool taken = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        taken = taken || access(path_of(&path, name, names[i], ""), F_OK) == 0;
+        taken = taken || is_there(path_of(&path, name, names[i], ""));
     buf_free(&path);
     return taken;
 }
@@ -153,7 +160,7 @@ static bool has_file(const char *name)
     struct buf path = {0};
     bool there = false;
     for (int i = 0; i < COMPRESSIONS; i++)
-        there = there || access(path_of(&path, name, archive_suffix(i), ""), F_OK) == 0;
+        there = there || is_there(path_of(&path, name, archive_suffix(i), ""));
     buf_free(&path);
     return there;
 }
@@ -161,7 +168,7 @@ static bool has_file(const char *name)
 static bool has_any_manifest(const char *name)
 {
     struct buf path = {0};
-    bool there = access(path_of(&path, name, "", ".manifest.json"), F_OK) == 0;
+    bool there = is_there(path_of(&path, name, "", ".manifest.json"));
     buf_free(&path);
     return there;
 }

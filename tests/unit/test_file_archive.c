@@ -266,6 +266,27 @@ static void test_a_name_that_somebody_takes_behind_the_manifest(void **state)
     }
 }
 
+/* A link to what is not there is something of that name too. */
+static void test_a_name_that_is_a_link_to_nothing(void **state)
+{
+    static const char *const names[] = {"x", "x.gz", "x.manifest.json"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char path[200], target[20];
+        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
+        write_file("x.part", "{}\n");
+        assert_int_equal(symlink("nothing", path), 0);
+        alarm(60);
+        assert_int_equal(finish_file(i == 0 ? ARCHIVE_PLAIN : ARCHIVE_GZIP), 0);
+        alarm(0);
+        assert_true(is_there(i == 0 ? "x.1" : "x.1.gz") && is_there("x.1.manifest.json"));
+        assert_false(is_there("x.part"));
+        assert_int_equal(readlink(path, target, sizeof target), 7);
+        remove_all_of("x");
+        remove_all_of("x.1");
+    }
+}
+
 /* Nobody has tried to finish it yet: then it cannot be away. */
 static void test_a_part_that_is_missing(void **state)
 {
@@ -737,13 +758,14 @@ int main(void)
         T(test_a_new_file_asks_for_a_tick), T(test_a_name_is_free_when_the_state_forgot_it),
         T(test_finished_is_finished_whatever_the_compression), T(test_killed_while_finishing_then_a_cut),
         T(test_taken_away_as_soon_as_it_is_seen), T(test_a_name_that_somebody_has_taken_meanwhile),
-        T(test_a_name_that_somebody_takes_behind_the_manifest), T(test_a_part_that_is_missing),
-        T(test_an_empty_file_that_was_never_made_is_finished), T(test_an_empty_file_is_no_finished_one),
-        T(test_finishing_waits_for_room), T(test_one_that_cannot_be_packed_keeps_its_pauses),
-        T(test_lines_come_while_there_is_no_room_to_pack), T(test_the_shortest_is_packed_first),
-        T(test_which_times_are_of_one_file), T(test_a_commit_that_lacks_descriptors_is_made_again),
-        T(test_large_runs_are_written_as_they_lie), T(test_runs_of_two_files_that_take_turns),
-        T(test_much_that_waits_is_written), T(test_a_part_that_somebody_has_made_meanwhile),
+        T(test_a_name_that_somebody_takes_behind_the_manifest), T(test_a_name_that_is_a_link_to_nothing),
+        T(test_a_part_that_is_missing), T(test_an_empty_file_that_was_never_made_is_finished),
+        T(test_an_empty_file_is_no_finished_one), T(test_finishing_waits_for_room),
+        T(test_one_that_cannot_be_packed_keeps_its_pauses), T(test_lines_come_while_there_is_no_room_to_pack),
+        T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
+        T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
+        T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
+        T(test_a_part_that_somebody_has_made_meanwhile),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
