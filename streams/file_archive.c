@@ -519,13 +519,22 @@ static bool has_new_part(const struct file_archive *a)
     return false;
 }
 
+static bool is_named(const struct file_archive *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i]->named && strcmp(a->parts[i]->state.name, name) == 0)
+            return true;
+    return false;
+}
+
 /* The committed cursor and lengths again, and the new files, empty. */
 static void commit_names(struct file_archive *a)
 {
     a->commit = (struct commit){.names_only = true};
     a->commit.state.cursor = a->committed.cursor.id[0] != '\0' ? a->committed.cursor : a->begun;
     for (size_t i = 0; i < a->committed.n_files; i++)
-        if (is_ours(a, a->committed.files[i].name)) /* else it got another name */
+        if (is_named(
+                a, a->committed.files[i].name)) /* else it got another name, and a new one perhaps this */
             archive_state_add(&a->commit.state, &a->committed.files[i]);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_file_state s = a->parts[i]->state;

@@ -93,6 +93,13 @@ void write_file(const char *name, const char *text)
     fclose(f);
 }
 
+void remove_file(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    unlink(path);
+}
+
 bool is_there(const char *name)
 {
     char path[200];

@@ -37,6 +37,7 @@ void take_run(
 
 int files_named(const char *name); /* in the state on the disk */
 void write_file(const char *name, const char *text);
+void remove_file(const char *name);
 bool is_there(const char *name);
 void check_content(const char *name, const char *expected);
 void check_file(const char *name, const struct buf *expected); /* behind the line that made it */

@@ -78,13 +78,6 @@ static void test_a_name_is_free_when_the_state_forgot_it(void **state)
     commit_every = 1;
 }
 
-static void remove_file(const char *name)
-{
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    unlink(path);
-}
-
 static int finish_lines(uint64_t lines, enum archive_compression how)
 {
     char name[200], error[ARCHIVE_ERROR_TEXT];

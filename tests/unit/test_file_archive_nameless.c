@@ -122,6 +122,42 @@ static void test_a_part_that_was_made_while_lines_waited(void **state)
     made_while_lines_waited(&named);
 }
 
+static _Atomic int most_named;
+
+/* No state is on the disk for long: each is looked at. */
+static int rename_and_look(const char *from, const char *to)
+{
+    int rc = real_io->rename(from, to), n = files_named("0000");
+    most_named = n > most_named ? n : most_named;
+    return rc;
+}
+
+/* What it was to be called is the name of another new file, once the other's is gone: a state never has a name twice. */
+static void test_a_name_that_was_given_up_is_given_again(void **state)
+{
+    struct io_ops named = *io;
+    (void)state;
+    named.open = open_no_nameless;
+    named.rename = rename_and_look;
+    most_named = 0;
+    real_io = io;
+    io = &named;
+    struct file_archive *a = open_begun(4);
+    take_line(a, 0);
+    write_file("0000.part", "theirs");
+    for (usec_t end = 0; file_archive_numbers(a).commits == 0 && is_early(&end);)
+        tick(a);
+    remove_file("0000.part");
+    file_archive_roll(a);
+    take_line(a, 0);
+    assert_int_equal(file_archive_flush(a), 0);
+    assert_int_equal(most_named, 1);
+    assert_int_equal(files_named("0000.1"), 1);
+    check_content("0000.part", "{}\n");
+    file_archive_close(&a);
+    io = real_io;
+}
+
 static void test_a_part_that_was_made_while_one_had_no_name(void **state)
 {
     (void)state;
@@ -346,7 +382,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_a_new_file_takes_lines_before_it_has_a_name),
         T(test_lines_of_a_new_file_wait_where_there_are_no_nameless_files),
-        T(test_a_part_that_was_made_while_lines_waited), T(test_a_part_that_was_made_while_one_had_no_name),
+        T(test_a_part_that_was_made_while_lines_waited), T(test_a_name_that_was_given_up_is_given_again),
+        T(test_a_part_that_was_made_while_one_had_no_name),
         T(test_a_name_for_which_there_is_no_room_is_given_later),
         T(test_no_file_gets_a_name_before_what_waits_is_finished), T(test_what_may_not_get_a_name_is_copied),
         T(test_a_copy_for_which_there_is_no_room_is_made_later), T(test_a_state_names_what_a_crash_took_away),
