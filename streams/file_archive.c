@@ -720,6 +720,8 @@ static void wait_longer(usec_t now, usec_t *pause, usec_t *until)
 static void could_not_finish(struct file_archive *a, struct finishing *f, struct archive_part *p)
 {
     set_trouble(a, &a->to_finish, f->wanting, f->error);
+    if (a->config.compression != ARCHIVE_PLAIN)
+        a->was_full = false; /* no manifest: lines may have room where a packed file never has */
     free(p->lacks);
     p->lacks = mem_strdup(f->error);
     wait_longer(a->now, &p->finish_pause, &p->finish_at);

@@ -129,6 +129,14 @@ ssize_t write_where_room(int fd, const void *data, size_t n, off_t at)
     return real_io->pwrite(fd, data, n, at);
 }
 
+ssize_t write_no_parts(int fd, const struct iovec *parts, int n, off_t at)
+{
+    if (!no_room)
+        return real_io->pwritev(fd, parts, n, at);
+    errno = ENOSPC;
+    return -1;
+}
+
 void append_lines(struct buf *out, char letter, size_t n)
 {
     for (size_t i = 0; i < n; i++)

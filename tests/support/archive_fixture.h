@@ -42,5 +42,6 @@ bool is_there(const char *name);
 void check_content(const char *name, const char *expected);
 void check_file(const char *name, const struct buf *expected); /* behind the line that made it */
 ssize_t write_where_room(int fd, const void *data, size_t n, off_t at);
+ssize_t write_no_parts(int fd, const struct iovec *parts, int n, off_t at); /* while there is no_room */
 
 #endif

@@ -415,6 +415,30 @@ static void test_lines_come_while_there_is_no_room_to_pack(void **state)
     assert_true(log_count(LOG_LEVEL_INFO) > info);
 }
 
+/* Also behind a full disk, of which what is complete gets the first room: it may be enough for lines and never for a packed file. */
+static void test_lines_come_after_a_full_disk_though_nothing_can_be_packed(void **state)
+{
+    struct buf all = {0};
+    (void)state;
+    struct file_archive *a = open_without_room_to_pack(1);
+    full_for_packed.pwritev = write_no_parts;
+    take_line(a, 0);
+    assert_int_equal(file_archive_flush(a), 0);
+    no_room = true;
+    take_run(a, &all, 'a', 1000);
+    no_room = false;
+    assert_true(file_archive_is_full(a));
+    int tries = opened_for_writing;
+    for (usec_t end = 0; file_archive_is_full(a) && is_early(&end); now += 10 * USEC_PER_MSEC)
+        tick(a);
+    assert_false(file_archive_is_full(a));
+    assert_true(opened_for_writing > tries);
+    assert_int_equal(file_archive_numbers(a).pending, 0);
+    check_file("0000.1.part", &all);
+    finish_with_room(a, 1);
+    buf_free(&all);
+}
+
 /* The shortest needs least, and what it gives back may do for the others: it is tried first, and alone. No pause is longer than a
  * step of the clock, so at each all are due that are not being packed, however late the first tries ended. */
 static void test_the_shortest_is_packed_first(void **state)
@@ -755,6 +779,7 @@ int main(void)
         T(test_a_part_that_is_missing), T(test_an_empty_file_that_was_never_made_is_finished),
         T(test_an_empty_file_is_no_finished_one), T(test_finishing_waits_for_room),
         T(test_one_that_cannot_be_packed_keeps_its_pauses), T(test_lines_come_while_there_is_no_room_to_pack),
+        T(test_lines_come_after_a_full_disk_though_nothing_can_be_packed),
         T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
         T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
         T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),

@@ -206,14 +206,6 @@ static void test_what_may_not_get_a_name_is_copied(void **state)
     buf_free(&all);
 }
 
-static ssize_t write_no_parts(int fd, const struct iovec *parts, int n, off_t at)
-{
-    if (!no_room)
-        return real_io->pwritev(fd, parts, n, at);
-    errno = ENOSPC;
-    return -1;
-}
-
 /* The first room after a full disk is for what waits to be finished. */
 static void test_no_file_gets_a_name_before_what_waits_is_finished(void **state)
 {
