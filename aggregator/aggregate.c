@@ -1,10 +1,10 @@
-#include "aggregate.h"
+#include "aggregator/aggregate.h"
 
-#include "batch_writer.h"
-#include "chain.h"
-#include "io.h"
-#include "log.h"
-#include "tally.h"
+#include "aggregator/batch_writer.h"
+#include "aggregator/chain.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "aggregator/tally.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -27,11 +27,11 @@
 #ifndef MILLRACE_AGGREGATE_H
 #define MILLRACE_AGGREGATE_H
 
-#include "clock.h"
-#include "counters.h"
-#include "reads.h"
-#include "sealed.h"
-#include "slice.h"
+#include "base/clock.h"
+#include "counts/counters.h"
+#include "aggregator/reads.h"
+#include "aggregator/sealed.h"
+#include "aggregator/slice.h"
 
 #define AGGREGATE_RETRY USEC_PER_SEC
 

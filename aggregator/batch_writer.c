@@ -1,4 +1,4 @@
-#include "batch_writer.h"
+#include "aggregator/batch_writer.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
 #ifndef MILLRACE_BATCH_WRITER_H
 #define MILLRACE_BATCH_WRITER_H
 
-#include "rejects.h"
-#include "slice.h"
+#include "aggregator/rejects.h"
+#include "aggregator/slice.h"
 
 struct batch_writer;
 

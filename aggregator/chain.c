@@ -1,9 +1,9 @@
-#include "chain.h"
+#include "aggregator/chain.h"
 
-#include "io.h"
-#include "log.h"
-#include "manifest.h"
-#include "rejects.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "counts/manifest.h"
+#include "aggregator/rejects.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -19,8 +19,8 @@
 #ifndef MILLRACE_CHAIN_H
 #define MILLRACE_CHAIN_H
 
-#include "counters.h"
-#include "sealed.h"
+#include "counts/counters.h"
+#include "aggregator/sealed.h"
 
 struct chain_config {
     const char *slices_dir, *rejects_dir; /* both exist */

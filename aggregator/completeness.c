@@ -1,4 +1,4 @@
-#include "completeness.h"
+#include "aggregator/completeness.h"
 
 #include <stdlib.h>
 

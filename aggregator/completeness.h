@@ -10,7 +10,7 @@
 #ifndef MILLRACE_COMPLETENESS_H
 #define MILLRACE_COMPLETENESS_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 struct completeness;
 

@@ -1,4 +1,4 @@
-#include "count_map.h"
+#include "aggregator/count_map.h"
 
 #include <assert.h>
 #include <stdlib.h>

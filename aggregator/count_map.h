@@ -14,7 +14,7 @@
 #ifndef MILLRACE_COUNT_MAP_H
 #define MILLRACE_COUNT_MAP_H
 
-#include "row.h"
+#include "aggregator/row.h"
 
 struct count_map;
 

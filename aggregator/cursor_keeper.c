@@ -1,7 +1,7 @@
-#include "cursor_keeper.h"
+#include "aggregator/cursor_keeper.h"
 
-#include "http_client.h"
-#include "log.h"
+#include "http/client/http_client.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>

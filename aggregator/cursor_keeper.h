@@ -11,7 +11,7 @@
 #ifndef MILLRACE_CURSOR_KEEPER_H
 #define MILLRACE_CURSOR_KEEPER_H
 
-#include "aggregate.h"
+#include "aggregator/aggregate.h"
 
 struct http_client;
 struct cursor_keeper;

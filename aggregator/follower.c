@@ -1,6 +1,6 @@
-#include "follower.h"
+#include "aggregator/follower.h"
 
-#include "stream_client.h"
+#include "stream/stream_client.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H
 
-#include "aggregate.h"
+#include "aggregator/aggregate.h"
 
 struct event_base;
 struct follower;

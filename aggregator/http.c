@@ -1,9 +1,9 @@
-/* The read protocol over the aggregate (docs/protocol.md). An answer is made within one turn of the loop, so it is
+/* The read protocol over the aggregate (docs/guide/protocol.md). An answer is made within one turn of the loop, so it is
  * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
-#include "app.h"
-#include "read_protocol.h"
-#include "reads.h"
-#include "records.h"
+#include "aggregator/aggregator_app.h"
+#include "daemon/read_protocol.h"
+#include "aggregator/reads.h"
+#include "counts/records.h"
 
 #include <inttypes.h>
 

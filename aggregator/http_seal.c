@@ -1,7 +1,7 @@
-/* Sealing and clearing (docs/protocol.md). A seal waits until the writer is idle; whoever asks for the same slice
+/* Sealing and clearing (docs/guide/protocol.md). A seal waits until the writer is idle; whoever asks for the same slice
  * meanwhile waits for the same seal. */
-#include "app.h"
-#include "log.h"
+#include "aggregator/aggregator_app.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

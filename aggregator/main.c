@@ -1,13 +1,13 @@
 /* aggregator: wires the followers of streams, the aggregate and its HTTP face to the event loop. */
-#include "app.h"
-#include "cursor_keeper.h"
-#include "health.h"
-#include "http_client.h"
-#include "log.h"
-#include "loop_notify.h"
-#include "metrics.h"
-#include "opening.h"
-#include "peers.h"
+#include "aggregator/aggregator_app.h"
+#include "aggregator/cursor_keeper.h"
+#include "aggregator/aggregator_health.h"
+#include "http/client/http_client.h"
+#include "base/log.h"
+#include "daemon/loop_notify.h"
+#include "aggregator/aggregator_metrics.h"
+#include "aggregator/aggregator_recovery.h"
+#include "config/peers.h"
 
 #include <event2/event.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
-#include "published.h"
+#include "aggregator/published.h"
 
-#include "completeness.h"
-#include "http_client.h"
-#include "json_fields.h"
+#include "aggregator/completeness.h"
+#include "http/client/http_client.h"
+#include "counts/json_fields.h"
 
 #include <assert.h>
 #include <event2/event.h>

@@ -7,7 +7,7 @@
 #ifndef MILLRACE_PUBLISHED_H
 #define MILLRACE_PUBLISHED_H
 
-#include "aggregate.h"
+#include "aggregator/aggregate.h"
 
 #define PUBLISHED_MAX_STREAMS 64
 

@@ -1,6 +1,6 @@
-#include "reads.h"
+#include "aggregator/reads.h"
 
-#include "records.h"
+#include "counts/records.h"
 
 #include <assert.h>
 #include <stdio.h>

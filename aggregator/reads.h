@@ -12,8 +12,8 @@
 #ifndef MILLRACE_READS_H
 #define MILLRACE_READS_H
 
-#include "count_map.h"
-#include "slice_snapshot.h"
+#include "aggregator/count_map.h"
+#include "aggregator/slice_snapshot.h"
 
 #define READS_MAPS 2
 

@@ -1,6 +1,6 @@
-#include "rejects.h"
+#include "aggregator/rejects.h"
 
-#include "io.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>

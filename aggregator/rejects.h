@@ -12,7 +12,7 @@
 #ifndef MILLRACE_REJECTS_H
 #define MILLRACE_REJECTS_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 struct rejects;
 

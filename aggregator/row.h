@@ -1,6 +1,6 @@
 /* row: the unit that counts are kept in, in memory and in a slice alike.
  *
- * A record (docs/records.md) is a line `key,name:count name:count`. A row is one of its counts: the row key
+ * A record (docs/formats/records.md) is a line `key,name:count name:count`. A row is one of its counts: the row key
  * is the record's key, the separator, and the name of the count.
  *
  *     u|jehiah,c413            -> 2       one hour of a total
@@ -14,7 +14,7 @@
 #ifndef MILLRACE_ROW_H
 #define MILLRACE_ROW_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 struct row {
     struct bytes key;

@@ -1,6 +1,6 @@
-#include "sealed.h"
+#include "aggregator/sealed.h"
 
-#include "io.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <libgen.h>

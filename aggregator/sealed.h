@@ -11,7 +11,7 @@
 #ifndef MILLRACE_SEALED_H
 #define MILLRACE_SEALED_H
 
-#include "slice_snapshot.h"
+#include "aggregator/slice_snapshot.h"
 
 #define SEALED_MANY 1000 /* a read looks into each of them: more are not made */
 

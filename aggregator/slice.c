@@ -1,7 +1,7 @@
-#include "slice.h"
+#include "aggregator/slice.h"
 
-#include "io.h"
-#include "slice_sql.h"
+#include "base/io.h"
+#include "aggregator/slice_sql.h"
 
 #include <inttypes.h>
 #include <libgen.h>

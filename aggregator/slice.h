@@ -1,5 +1,5 @@
 /* slice: one SQLite file that holds the counts of a piece of each stream, [Xn, Xn+1), and nothing else.
- * docs/slices.md has the schema and the recovery.
+ * docs/formats/slices.md has the schema and the recovery.
  *
  * A slice is written by one connection, a batch of rows at a time, and read by others (slice_snapshot.h).
  * What a batch changes, with the cursors up to which it counted, is one transaction (WAL, synchronous=FULL).
@@ -17,7 +17,7 @@
 #ifndef MILLRACE_SLICE_H
 #define MILLRACE_SLICE_H
 
-#include "count_map.h"
+#include "aggregator/count_map.h"
 
 #define SLICE_FORMAT 1
 #define SLICE_ID_TEXT 33     /* a stream's id: 32 hex digits and NUL */

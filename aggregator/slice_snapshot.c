@@ -1,7 +1,7 @@
-#include "slice_snapshot.h"
+#include "aggregator/slice_snapshot.h"
 
-#include "slice_sql.h"
-#include "url.h"
+#include "aggregator/slice_sql.h"
+#include "base/url.h"
 
 #include <assert.h>
 #include <stdio.h>

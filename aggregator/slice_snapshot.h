@@ -12,8 +12,8 @@
 #ifndef MILLRACE_SLICE_SNAPSHOT_H
 #define MILLRACE_SLICE_SNAPSHOT_H
 
-#include "row.h"
-#include "slice.h"
+#include "aggregator/row.h"
+#include "aggregator/slice.h"
 
 struct slice_snapshot;
 

@@ -1,4 +1,4 @@
-#include "slice_sql.h"
+#include "aggregator/slice_sql.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_SLICE_SQL_H
 #define MILLRACE_SLICE_SQL_H
 
-#include "slice.h"
+#include "aggregator/slice.h"
 
 #include <sqlite3.h>
 

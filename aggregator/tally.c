@@ -1,6 +1,6 @@
-#include "tally.h"
+#include "aggregator/tally.h"
 
-#include "records.h"
+#include "counts/records.h"
 
 #include <stdlib.h>
 

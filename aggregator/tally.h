@@ -8,8 +8,8 @@
 #ifndef MILLRACE_TALLY_H
 #define MILLRACE_TALLY_H
 
-#include "count_map.h"
-#include "counters.h"
+#include "aggregator/count_map.h"
+#include "counts/counters.h"
 
 struct tally;
 

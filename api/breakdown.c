@@ -1,4 +1,4 @@
-#include "breakdown.h"
+#include "api/breakdown.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -114,7 +114,7 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
     return !b->rows[row].text && component_is_hash(b->rows[row].stored);
 }
 
-/* Two sources may both have one. Of two texts with one hash the smaller is kept, as everywhere (docs/records.md). */
+/* Two sources may both have one. Of two texts with one hash the smaller is kept, as everywhere (docs/formats/records.md). */
 static void keep_smaller(struct breakdown_row *row, struct buf *text)
 {
     if (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(text)) <= 0) {

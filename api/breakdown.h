@@ -10,8 +10,8 @@
 #ifndef MILLRACE_BREAKDOWN_H
 #define MILLRACE_BREAKDOWN_H
 
-#include "query.h"
-#include "records.h"
+#include "api/query.h"
+#include "counts/records.h"
 
 struct breakdown_row {
     struct bytes stored;

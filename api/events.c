@@ -1,4 +1,4 @@
-#include "events.h"
+#include "api/events.h"
 
 size_t events_clean(struct bytes body, struct buf *out)
 {

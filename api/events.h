@@ -3,7 +3,7 @@
 #ifndef MILLRACE_EVENTS_H
 #define MILLRACE_EVENTS_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 /* Appends the lines to *out and returns how many there are. */
 size_t events_clean(struct bytes body, struct buf *out);

@@ -1,7 +1,7 @@
-#include "http.h"
+#include "api/http.h"
 
-#include "events.h"
-#include "render.h"
+#include "api/events.h"
+#include "api/render.h"
 #include <assert.h>
 #include <stdlib.h>
 

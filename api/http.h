@@ -2,10 +2,10 @@
 #ifndef MILLRACE_API_HTTP_H
 #define MILLRACE_API_HTTP_H
 
-#include "counters.h"
-#include "http_client.h"
-#include "http_server.h"
-#include "source.h"
+#include "counts/counters.h"
+#include "http/client/http_client.h"
+#include "http/server/http_server.h"
+#include "api/source.h"
 
 /* What the handlers work with; main.c owns it. */
 struct api {

@@ -1,7 +1,7 @@
 /* api: exact counts, asked for by HTTP. */
-#include "daemon.h"
-#include "http.h"
-#include "peers.h"
+#include "daemon/daemon.h"
+#include "api/http.h"
+#include "config/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

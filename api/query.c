@@ -1,7 +1,7 @@
-#include "query.h"
+#include "api/query.h"
 
-#include "records.h"
-#include "spelling.h"
+#include "counts/records.h"
+#include "base/suggest.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,12 +79,12 @@ static int unknown_name(struct parse *p, struct bytes name)
 {
     const struct counters *c = p->context->counters;
     char *written = bytes_dup(shown(name));
-    struct spelling s = spelling_of(written);
+    struct suggest s = suggest_for(written);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        spelling_try(&s, reserved[i]);
+        suggest_try(&s, reserved[i]);
     const char *parameter = s.nearest;
     for (size_t i = 0; i < c->n_totals; i++)
-        spelling_try(&s, c->totals[i].label);
+        suggest_try(&s, c->totals[i].label);
     hint_totals(p);
     if (s.nearest == NULL)
         refuse(p, 404, "unknown-counter", "there is no parameter and no counter \"%s\"", written);

@@ -14,9 +14,9 @@
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
 
-#include "counters.h"
-#include "units.h"
-#include "url.h"
+#include "counts/counters.h"
+#include "api/units.h"
+#include "base/url.h"
 
 #define QUERY_DEFAULT_UNITS 30
 #define QUERY_DEFAULT_LIMIT 10

@@ -1,4 +1,4 @@
-#include "render.h"
+#include "api/render.h"
 
 #include <inttypes.h>
 

@@ -3,8 +3,8 @@
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 
-#include "breakdown.h"
-#include "series.h"
+#include "api/breakdown.h"
+#include "api/series.h"
 
 const char *render_content_type(enum query_format f);
 void render_series(const struct series *s, int64_t complete_until, struct buf *out);

@@ -1,4 +1,4 @@
-#include "series.h"
+#include "api/series.h"
 
 #include <stdlib.h>
 

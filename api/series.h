@@ -8,8 +8,8 @@
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
 
-#include "query.h"
-#include "records.h"
+#include "api/query.h"
+#include "counts/records.h"
 
 struct series_row {
     int64_t start;

@@ -1,6 +1,6 @@
-#include "source.h"
+#include "api/source.h"
 
-#include "http_client.h"
+#include "http/client/http_client.h"
 #include <assert.h>
 #include <event2/event.h>
 #include <stdio.h>

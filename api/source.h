@@ -1,7 +1,7 @@
 /* source: one question, put to everything that holds counts, answered by records or by one error.
  *
  * The sources are a list in the order of age: archives first, the aggregator last. Each speaks the read protocol
- * (docs/protocol.md). A source that says in X-Millrace-Through that it holds every slice through n is followed
+ * (docs/guide/protocol.md). A source that says in X-Millrace-Through that it holds every slice through n is followed
  * by the next with `after=n`, so that no slice is counted twice or left out. A swap between the two shows as 410: then
  * the question starts over from the first source, and what it had given is taken back (on_restart). A long answer
  * comes in pages (X-Millrace-Next); when pages are of different generations the question starts over too.
@@ -17,8 +17,8 @@
 #ifndef MILLRACE_SOURCE_H
 #define MILLRACE_SOURCE_H
 
-#include "clock.h"
-#include "records.h"
+#include "base/clock.h"
+#include "counts/records.h"
 
 #define SOURCE_MAX 2
 #define SOURCE_MAX_RECORD ((size_t)64 << 20)

@@ -1,4 +1,4 @@
-#include "units.h"
+#include "api/units.h"
 
 #include <stdlib.h>
 #include <time.h>

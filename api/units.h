@@ -12,7 +12,7 @@
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
 
-#include "zone.h"
+#include "api/zone.h"
 
 #define HOUR_SECONDS INT64_C(3600)
 

@@ -1,4 +1,4 @@
-#include "zone.h"
+#include "api/zone.h"
 
 #include <assert.h>
 #include <ctype.h>

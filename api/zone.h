@@ -11,7 +11,7 @@
 #ifndef MILLRACE_ZONE_H
 #define MILLRACE_ZONE_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #define ZONE_NAME_MAX 64
 #define ZONE_OFFSET_FIRST (-12) /* hours */

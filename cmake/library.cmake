@@ -1,14 +1,14 @@
 # What other people's programs link with: both client libraries and what they need, as one archive that has no global
 # names but those of the headers installed with it. `pkg-config millrace` knows how to use it from wherever it lies.
-set(MILLRACE_HEADERS readers/queuereader.h readers/batch.h streams/stream_client.h streams/stream_place.h
-  lib/http_client.h lib/bytes.h lib/clock.h lib/random_id.h)
+set(MILLRACE_HEADERS readers/queuereader.h readers/batch.h lib/stream/stream_client.h lib/stream/stream_place.h
+  lib/http/client/http_client.h lib/base/bytes.h lib/base/clock.h lib/base/random_id.h)
 set(MILLRACE_NAMES queuereader_* batch_* stream_client_* stream_place_* http_client_* http_call_* http_reply_header
   bytes_* buf_* mem_* clock_* random_id)
 list(TRANSFORM MILLRACE_NAMES PREPEND "--keep-global-symbol=")
 
 set(MILLRACE_ARCHIVE ${CMAKE_BINARY_DIR}/libmillrace.a)
 set(whole ${CMAKE_BINARY_DIR}/millrace.o)
-set(parts queuereader reader_plan stream_client millrace_records millrace_daemon millrace_base)
+set(parts queuereader reader_plan millrace_stream millrace_counts millrace_daemon millrace_http millrace_config millrace_base)
 set(archives ${parts})
 list(TRANSFORM archives REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 # Groups of sections (C++'s inline functions) become plain ones: shared with a program's own they could not be hidden.
@@ -22,6 +22,14 @@ add_custom_command(OUTPUT ${MILLRACE_ARCHIVE} DEPENDS ${parts}
 add_custom_target(millrace_archive ALL DEPENDS ${MILLRACE_ARCHIVE})
 
 configure_file(cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
-install(FILES ${MILLRACE_HEADERS} DESTINATION include/millrace)
+# Installed they lie in one folder: names of headers are unique.
+foreach(header ${MILLRACE_HEADERS})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
+  get_filename_component(name ${header} NAME)
+  file(READ ${header} text)
+  string(REGEX REPLACE "(#include \")[a-z_/]*/" "\\1" text "${text}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/millrace/${name} CONTENT "${text}" @ONLY)
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/include/millrace DESTINATION include)
 install(FILES ${MILLRACE_ARCHIVE} DESTINATION lib)
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION lib/pkgconfig)

@@ -1,8 +1,8 @@
-#include "archive.h"
+#include "compactor/archive.h"
 
-#include "io.h"
-#include "record_source.h"
-#include "shard_writer.h"
+#include "base/io.h"
+#include "compactor/record_source.h"
+#include "compactor/shard_writer.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* archive: the directory of generations (docs/archive.md). What is done to it, each in its crash-safe order.
+/* archive: the directory of generations (docs/guide/archive.md). What is done to it, each in its crash-safe order.
  *
  * 1. A directory that bears a generation's twelve digits is complete, checked and synced: it is made as N.tmp and
  *    gets its name by a rename after that; a removed one loses its name first, durably.
@@ -14,8 +14,8 @@
 #ifndef MILLRACE_ARCHIVE_H
 #define MILLRACE_ARCHIVE_H
 
-#include "manifest.h"
-#include "result.h"
+#include "counts/manifest.h"
+#include "compactor/result.h"
 
 /* Syncs the directory, and removes *.tmp: an interrupted run may have replaced `current`, or taken a generation's name away, and
  * not synced it, and what is done next (removing files, clearing slices) relies on it. Without `current`, an interrupted making of generation 0 is removed too; any other generation is

@@ -1,7 +1,7 @@
-#include "control.h"
+#include "compactor/control.h"
 
-#include "http_client.h"
-#include "json_fields.h"
+#include "http/client/http_client.h"
+#include "counts/json_fields.h"
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>

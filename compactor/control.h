@@ -1,11 +1,11 @@
-/* control: a run's four calls (run.h) over HTTP, to the aggregator and to every sortdb. docs/protocol.md has the requests.
+/* control: a run's four calls (run.h) over HTTP, to the aggregator and to every sortdb. docs/guide/protocol.md has the requests.
  *
  * Blocking, one request after another. A daemon that is away, not ready or without room is "try again"; a 4xx that
  * says the data do not belong together is "refused", with the daemon's own words. */
 #ifndef MILLRACE_CONTROL_H
 #define MILLRACE_CONTROL_H
 
-#include "run.h"
+#include "compactor/run.h"
 
 struct control;
 

@@ -1,12 +1,12 @@
 /* compactor: one run over an archive and a running pipeline. Wires options, the lock, HTTP and the terminal to the run. */
-#include "archive.h"
-#include "control.h"
-#include "daemon.h"
-#include "io.h"
-#include "log.h"
-#include "options.h"
-#include "peers.h"
-#include "progress.h"
+#include "compactor/archive.h"
+#include "compactor/control.h"
+#include "daemon/daemon.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "config/options.h"
+#include "config/peers.h"
+#include "compactor/merge_progress.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-#include "merge.h"
+#include "compactor/merge.h"
 
-#include "records.h"
+#include "counts/records.h"
 #include <stdio.h>
 #include <stdlib.h>
 

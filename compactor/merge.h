@@ -14,8 +14,8 @@
 #ifndef MILLRACE_MERGE_H
 #define MILLRACE_MERGE_H
 
-#include "record_source.h"
-#include "shard_writer.h"
+#include "compactor/record_source.h"
+#include "compactor/shard_writer.h"
 
 struct merge_report {
     uint64_t records; /* written */

@@ -1,4 +1,4 @@
-#include "source_internal.h"
+#include "compactor/source_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* record_source: records in order, one after another, whatever holds them: a shard of the archive, or a slice.
  *
- * A slice keeps a row a count (docs/slices.md); rows in order are records in order, so a slice is read as the text
+ * A slice keeps a row a count (docs/formats/slices.md); rows in order are records in order, so a slice is read as the text
  * it would be in an archive: rows of one key become one line.
  *
  * 1. Lines come in strictly ascending order of key and separator. A source that is not in order is damaged.
@@ -12,8 +12,8 @@
 #ifndef MILLRACE_RECORD_SOURCE_H
 #define MILLRACE_RECORD_SOURCE_H
 
-#include "manifest.h"
-#include "result.h"
+#include "counts/manifest.h"
+#include "compactor/result.h"
 
 struct record_line {
     struct bytes text; /* the line without its LF */

@@ -1,4 +1,4 @@
-#include "result.h"
+#include "compactor/result.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-#include "run.h"
+#include "compactor/run.h"
 
-#include "archive.h"
-#include "counters.h"
-#include "merge.h"
+#include "compactor/archive.h"
+#include "counts/counters.h"
+#include "compactor/merge.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* run: one run of the compactor, from what an interrupted one left to the cleared slices. docs/archive.md has the
+/* run: one run of the compactor, from what an interrupted one left to the cleared slices. docs/guide/archive.md has the
  * order and why it is safe.
  *
  * A run is a table of steps. It knows the daemons only as the four calls of run_control, so that tests put a model in
@@ -17,8 +17,8 @@
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H
 
-#include "bytes.h"
-#include "result.h"
+#include "base/bytes.h"
+#include "compactor/result.h"
 
 struct run_control {
     void *arg;

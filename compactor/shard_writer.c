@@ -1,7 +1,7 @@
-#include "shard_writer.h"
+#include "compactor/shard_writer.h"
 
-#include "io.h"
-#include "xxh3.h"
+#include "base/io.h"
+#include "base/xxh3.h"
 #include <fcntl.h>
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
 #ifndef MILLRACE_SHARD_WRITER_H
 #define MILLRACE_SHARD_WRITER_H
 
-#include "manifest.h"
-#include "result.h"
+#include "counts/manifest.h"
+#include "compactor/result.h"
 
 struct shard_writer;
 

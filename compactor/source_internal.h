@@ -2,7 +2,7 @@
 #ifndef MILLRACE_SOURCE_INTERNAL_H
 #define MILLRACE_SOURCE_INTERNAL_H
 
-#include "record_source.h"
+#include "compactor/record_source.h"
 
 struct source_kind {
     enum compact_result (*next)(void *state, struct record_line *out, char error[COMPACT_ERROR_TEXT]);

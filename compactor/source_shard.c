@@ -1,9 +1,9 @@
 /* A shard of the archive as a source: read in large pieces, its checksum taken on the way. */
-#include "source_internal.h"
+#include "compactor/source_internal.h"
 
-#include "io.h"
-#include "records.h"
-#include "xxh3.h"
+#include "base/io.h"
+#include "counts/records.h"
+#include "base/xxh3.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* A sealed slice as a source: rows of one record's key, which follow each other, become its line. */
-#include "source_internal.h"
+#include "compactor/source_internal.h"
 
-#include "records.h"
-#include "url.h"
+#include "counts/records.h"
+#include "base/url.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <sqlite3.h>

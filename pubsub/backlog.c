@@ -1,6 +1,6 @@
-#include "backlog.h"
+#include "pubsub/backlog.h"
 
-#include "line_index.h"
+#include "pubsub/line_index.h"
 
 #include <assert.h>
 #include <stdlib.h>

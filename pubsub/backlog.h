@@ -7,7 +7,7 @@
  *
  * 1. What is handed out was committed and verified. A span is handed out only while its file has not been changed since
  *    it was verified and that was at most BACKLOG_TRUST ago; else it is verified again. (What may still go wrong between
- *    the check and the socket: docs/streams.md.)
+ *    the check and the socket: docs/guide/streams.md.)
  * 2. Spans are handed out whole, windows from any place on: who stands inside a frame gets a stretch that begins there.
  * 3. Memory: at most BACKLOG_COPIED stretches with windows and BACKLOG_LOCATED of spans, and nothing that nobody has asked for
  *    in BACKLOG_TRUST. Of what somebody still sends, windows and files live on; when those are many, stretches are short
@@ -20,8 +20,8 @@
 #ifndef MILLRACE_PUBSUB_BACKLOG_H
 #define MILLRACE_PUBSUB_BACKLOG_H
 
-#include "journal.h"
-#include "window.h"
+#include "journal/journal.h"
+#include "pubsub/window.h"
 
 #define BACKLOG_READERS ((size_t)8)
 #define BACKLOG_COPY ((size_t)512 * 1024) /* bytes of a stretch in a window */

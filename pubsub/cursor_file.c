@@ -1,7 +1,7 @@
-#include "cursor_file.h"
+#include "pubsub/cursor_file.h"
 
-#include "io.h"
-#include "xxh3.h"
+#include "base/io.h"
+#include "base/xxh3.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -22,7 +22,7 @@
 #ifndef MILLRACE_PUBSUB_CURSOR_FILE_H
 #define MILLRACE_PUBSUB_CURSOR_FILE_H
 
-#include "journal.h"
+#include "journal/journal.h"
 
 #define CURSOR_FILE_MOST 4096 /* slots */
 

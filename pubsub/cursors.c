@@ -1,6 +1,6 @@
-#include "cursors.h"
+#include "pubsub/cursors.h"
 
-#include "cursor_file.h"
+#include "pubsub/cursor_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,8 +17,8 @@
 #ifndef MILLRACE_PUBSUB_CURSORS_H
 #define MILLRACE_PUBSUB_CURSORS_H
 
-#include "lag.h"
-#include "streams.h"
+#include "pubsub/lag.h"
+#include "pubsub/streams.h"
 
 struct cursors;
 struct named_cursor;

@@ -1,4 +1,4 @@
-#include "framing.h"
+#include "pubsub/framing.h"
 
 #include <inttypes.h>
 #include <string.h>

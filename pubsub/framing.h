@@ -21,7 +21,7 @@
 #ifndef MILLRACE_PUBSUB_FRAMING_H
 #define MILLRACE_PUBSUB_FRAMING_H
 
-#include "journal.h"
+#include "journal/journal.h"
 
 #define FRAMING_MULTIPART_TYPE "multipart/x-mixed-replace; boundary=xXPubSubXx"
 

@@ -1,4 +1,4 @@
-#include "http_subscriber.h"
+#include "pubsub/http_subscriber.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-#include "app.h"
-#include "log.h"
+#include "pubsub/pubsub_app.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>

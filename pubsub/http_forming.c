@@ -1,4 +1,4 @@
-#include "http_subscriber.h"
+#include "pubsub/http_subscriber.h"
 
 #include <assert.h>
 #include <string.h>

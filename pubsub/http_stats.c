@@ -1,4 +1,4 @@
-#include "app.h"
+#include "pubsub/pubsub_app.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-#include "http_subscriber.h"
+#include "pubsub/http_subscriber.h"
 
-#include "line_index.h"
-#include "log.h"
+#include "pubsub/line_index.h"
+#include "base/log.h"
 
 #include <assert.h>
 #include <event2/buffer.h>

@@ -14,8 +14,8 @@
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 
-#include "app.h"
-#include "framing.h"
+#include "pubsub/pubsub_app.h"
+#include "pubsub/framing.h"
 
 enum sub_form {
     SUB_RAW,    /* the stream's own bytes, as they come */

@@ -1,6 +1,6 @@
-#include "lag.h"
+#include "pubsub/lag.h"
 
-#include "line_index.h"
+#include "pubsub/line_index.h"
 
 #include <stdlib.h>
 

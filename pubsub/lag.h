@@ -10,7 +10,7 @@
 #ifndef MILLRACE_PUBSUB_LAG_H
 #define MILLRACE_PUBSUB_LAG_H
 
-#include "stream.h"
+#include "pubsub/stream.h"
 
 struct lag_meter;
 

@@ -1,4 +1,4 @@
-#include "limits.h"
+#include "pubsub/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #ifndef MILLRACE_PUBSUB_LIMITS_H
 #define MILLRACE_PUBSUB_LIMITS_H
 
-#include "options.h"
-#include "stream.h"
+#include "config/options.h"
+#include "pubsub/stream.h"
 
 struct limits;
 

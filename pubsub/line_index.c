@@ -1,4 +1,4 @@
-#include "line_index.h"
+#include "pubsub/line_index.h"
 
 #include <stdlib.h>
 

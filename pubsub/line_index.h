@@ -10,7 +10,7 @@
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
 #define MILLRACE_PUBSUB_LINE_INDEX_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #define LINE_INDEX_MOST ((size_t)2048)
 #define LINE_INDEX_SPACING ((uint64_t)64 * 1024) /* bytes between points, at first */

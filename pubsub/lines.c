@@ -1,4 +1,4 @@
-#include "lines.h"
+#include "pubsub/lines.h"
 
 const char *lines_strerror(enum lines_result r)
 {

@@ -12,7 +12,7 @@
 #ifndef MILLRACE_PUBSUB_LINES_H
 #define MILLRACE_PUBSUB_LINES_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 enum lines_result {
     LINES_OK,

@@ -1,14 +1,14 @@
 /* pubsub: wires streams, cursors, the tap and their HTTP face to the event loop. */
-#include "app.h"
-#include "limits.h"
-#include "log.h"
-#include "loop_notify.h"
-#include "opening.h"
-#include "peers.h"
-#include "scrubber.h"
-#include "settings.h"
-#include "tap.h"
-#include "window.h"
+#include "pubsub/pubsub_app.h"
+#include "pubsub/limits.h"
+#include "base/log.h"
+#include "daemon/loop_notify.h"
+#include "pubsub/stream_recovery.h"
+#include "config/peers.h"
+#include "daemon/scrubber.h"
+#include "pubsub/pubsub_settings.h"
+#include "pubsub/tap.h"
+#include "pubsub/window.h"
 
 #include <event2/event.h>
 #include <errno.h>

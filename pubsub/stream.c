@@ -1,10 +1,10 @@
-#include "stream.h"
+#include "pubsub/stream.h"
 
-#include "backlog.h"
-#include "line_index.h"
-#include "subscriber.h"
-#include "subscriber_list.h"
-#include "tail.h"
+#include "pubsub/backlog.h"
+#include "pubsub/line_index.h"
+#include "pubsub/subscriber.h"
+#include "pubsub/subscriber_list.h"
+#include "pubsub/tail.h"
 
 #include <assert.h>
 #include <stdlib.h>

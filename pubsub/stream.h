@@ -16,8 +16,8 @@
 #ifndef MILLRACE_PUBSUB_STREAM_H
 #define MILLRACE_PUBSUB_STREAM_H
 
-#include "journal.h"
-#include "lines.h"
+#include "journal/journal.h"
+#include "pubsub/lines.h"
 
 struct stream;
 struct subscriber;

@@ -1,7 +1,7 @@
-#include "streams.h"
+#include "pubsub/streams.h"
 
-#include "io.h"
-#include "name_table.h"
+#include "base/io.h"
+#include "base/name_table.h"
 
 #include <assert.h>
 #include <dirent.h>

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_PUBSUB_STREAMS_H
 #define MILLRACE_PUBSUB_STREAMS_H
 
-#include "stream.h"
+#include "pubsub/stream.h"
 
 struct streams;
 

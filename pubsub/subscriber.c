@@ -1,7 +1,7 @@
-#include "subscriber.h"
+#include "pubsub/subscriber.h"
 
-#include "line_index.h"
-#include "subscriber_list.h"
+#include "pubsub/line_index.h"
+#include "pubsub/subscriber_list.h"
 
 #include <assert.h>
 #include <stdlib.h>

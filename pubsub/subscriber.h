@@ -36,9 +36,9 @@
 #ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_SUBSCRIBER_H
 
-#include "backlog.h"
-#include "stream.h"
-#include "tail.h"
+#include "pubsub/backlog.h"
+#include "pubsub/stream.h"
+#include "pubsub/tail.h"
 
 #define SUBSCRIBER_LOW ((size_t)16 * 1024)
 #define SUBSCRIBER_BURST ((size_t)256 * 1024) /* at most at a time, to a sink that took all before */

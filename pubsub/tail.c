@@ -1,6 +1,6 @@
-#include "tail.h"
+#include "pubsub/tail.h"
 
-#include "line_index.h"
+#include "pubsub/line_index.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -22,8 +22,8 @@
 #ifndef MILLRACE_PUBSUB_TAIL_H
 #define MILLRACE_PUBSUB_TAIL_H
 
-#include "journal.h"
-#include "window.h"
+#include "journal/journal.h"
+#include "pubsub/window.h"
 
 #define TAIL_BYTES ((size_t)512 * 1024)
 #define TAIL_AHEAD ((uint64_t)256 * 1024)

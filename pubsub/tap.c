@@ -1,8 +1,8 @@
-#include "tap.h"
+#include "pubsub/tap.h"
 
-#include "log.h"
-#include "nng_listen.h"
-#include "subscriber.h"
+#include "base/log.h"
+#include "daemon/nng_listen.h"
+#include "pubsub/subscriber.h"
 
 #include <inttypes.h>
 #include <nng/protocol/pubsub0/pub.h>

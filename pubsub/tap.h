@@ -15,9 +15,9 @@
 #ifndef MILLRACE_PUBSUB_TAP_H
 #define MILLRACE_PUBSUB_TAP_H
 
-#include "options.h"
-#include "stats.h"
-#include "streams.h"
+#include "config/options.h"
+#include "base/stats.h"
+#include "pubsub/streams.h"
 
 struct tap;
 

@@ -1,6 +1,6 @@
-#include "window.h"
+#include "pubsub/window.h"
 
-#include "line_index.h"
+#include "pubsub/line_index.h"
 
 #include <assert.h>
 #include <malloc.h>

@@ -12,7 +12,7 @@
 #ifndef MILLRACE_PUBSUB_WINDOW_H
 #define MILLRACE_PUBSUB_WINDOW_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #define WINDOW_BLOCK ((size_t)32 * 1024)
 #define WINDOW_BYTES (WINDOW_BLOCK - 128) /* in one */

@@ -1,4 +1,4 @@
-#include "batch.h"
+#include "readers/batch.h"
 
 #include <stdlib.h>
 

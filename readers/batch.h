@@ -5,7 +5,7 @@
 #ifndef MILLRACE_BATCH_H
 #define MILLRACE_BATCH_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 enum message_state {
     MESSAGE_WAITING,

@@ -1,4 +1,4 @@
-#include "command.h"
+#include "readers/command.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -12,8 +12,8 @@
 #ifndef MILLRACE_COMMAND_H
 #define MILLRACE_COMMAND_H
 
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 
 struct event_base;
 struct command;

@@ -1,5 +1,5 @@
 /* A reader by the library, whole: prints each message of the queue `default`. See queuereader.h. */
-#include "queuereader.h"
+#include "readers/queuereader.h"
 
 #include <event2/event.h>
 #include <signal.h>

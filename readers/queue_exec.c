@@ -1,6 +1,6 @@
-#include "command.h"
-#include "log.h"
-#include "reader_program.h"
+#include "readers/command.h"
+#include "base/log.h"
+#include "readers/reader_program.h"
 
 #include <inttypes.h>
 #include <stdio.h>

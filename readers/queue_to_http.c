@@ -1,5 +1,5 @@
-#include "http_pool.h"
-#include "reader_program.h"
+#include "http/client/http_pool.h"
+#include "readers/reader_program.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

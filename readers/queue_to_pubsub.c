@@ -1,6 +1,6 @@
-#include "http_pool.h"
-#include "peers.h"
-#include "reader_program.h"
+#include "http/client/http_pool.h"
+#include "config/peers.h"
+#include "readers/reader_program.h"
 
 #include <inttypes.h>
 #include <stdio.h>

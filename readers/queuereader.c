@@ -1,8 +1,8 @@
-#include "queuereader.h"
+#include "readers/queuereader.h"
 
-#include "http_client.h"
-#include "reader_plan.h"
-#include "url.h"
+#include "http/client/http_client.h"
+#include "readers/reader_plan.h"
+#include "base/url.h"
 
 #include <assert.h>
 #include <event2/event.h>

@@ -57,9 +57,9 @@
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
 
-#include "batch.h"
+#include "readers/batch.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 struct event_base;
 struct queuereader;

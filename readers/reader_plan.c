@@ -1,6 +1,6 @@
-#include "reader_plan.h"
+#include "readers/reader_plan.h"
 
-#include "pace.h"
+#include "base/rate_limit.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ struct plan {
     bool unresolved;           /* a delivery was left without an answer: it may still arrive */
     size_t limit;              /* messages delivered at once */
     size_t suspect_end;        /* behind the run that was refused: up to here `limit` stays halved */
-    struct pace pace;          /* of config.rate */
+    struct rate_limit pace;    /* of config.rate */
     struct buf acks[MAX_ACKS]; /* each of one lease; the first goes first */
 };
 
@@ -70,7 +70,7 @@ struct plan *plan_new(const struct plan_config *config)
     struct plan *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->phase = p->end = PHASE_RELEASE;
-    pace_init(&p->pace, config->rate);
+    rate_limit_init(&p->pace, config->rate);
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);
     backoff_init(&p->backoff[PLAN_DESTINATION], config->backoff_min, config->backoff_max, ~config->seed);
     backoff_init(&p->rival, config->backoff_min, config->backoff_max, config->seed ^ (config->seed << 21));
@@ -194,8 +194,8 @@ static size_t run_length(const struct plan *p, size_t first)
     size_t n = 0, bytes = 0, most = p->limit;
     if (p->config.max_items && most > p->config.max_items)
         most = p->config.max_items;
-    if (most > pace_most(&p->pace))
-        most = pace_most(&p->pace);
+    if (most > rate_limit_batch(&p->pace))
+        most = rate_limit_batch(&p->pace);
     while (first + n < b->n && n < most && b->messages[first + n].state == MESSAGE_WAITING) {
         bytes += b->messages[first + n].text.len + 1;
         if (n && p->config.max_bytes && bytes > p->config.max_bytes)
@@ -219,7 +219,7 @@ static struct plan_step fence_step(struct plan *p)
 static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
 {
     size_t count = run_length(p, first);
-    usec_t when = pace_when(&p->pace, count, now);
+    usec_t when = rate_limit_when(&p->pace, count, now);
     if (when > now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = when};
     return (struct plan_step){
@@ -340,7 +340,7 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
     if (step->action == PLAN_RESERVE)
         p->acks_ride = p->acks[0].len > 0;
     if (step->action == PLAN_DELIVER)
-        pace_spend(&p->pace, step->count, now);
+        rate_limit_spend(&p->pace, step->count, now);
 }
 
 /* A stop is not held up by pauses but those of what it tries again. */

@@ -47,8 +47,8 @@
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
-#include "backoff.h"
-#include "batch.h"
+#include "base/backoff.h"
+#include "readers/batch.h"
 
 struct plan;
 

@@ -1,7 +1,7 @@
-#include "reader_program.h"
+#include "readers/reader_program.h"
 
-#include "log.h"
-#include "peers.h"
+#include "base/log.h"
+#include "config/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #ifndef MILLRACE_READER_PROGRAM_H
 #define MILLRACE_READER_PROGRAM_H
 
-#include "daemon.h"
-#include "queuereader.h"
+#include "daemon/daemon.h"
+#include "readers/queuereader.h"
 
 #define READER_MS(ROW_NAME, FALLBACK, MIN, MAX, HELP)                                                        \
     {                                                                                                        \

@@ -1,6 +1,6 @@
-#include "answer.h"
+#include "sortdb/answer.h"
 
-#include "read_protocol.h"
+#include "daemon/read_protocol.h"
 
 #include <assert.h>
 #include <event2/buffer.h>

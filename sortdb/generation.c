@@ -1,7 +1,7 @@
-#include "generation.h"
+#include "sortdb/generation.h"
 
-#include "manifest.h"
-#include "records.h"
+#include "counts/manifest.h"
+#include "counts/records.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
 
-#include "sorted_file.h"
+#include "sortdb/sorted_file.h"
 
 #define GENERATION_ERROR_TEXT 1024
 #define GENERATION_NO_SHARD UINT32_MAX
@@ -18,7 +18,7 @@
 struct generation;
 
 struct generation_source {
-    const char *archive; /* a directory (docs/archive.md), or NULL */
+    const char *archive; /* a directory (docs/guide/archive.md), or NULL */
     const char *db_file; /* one file, when archive is NULL */
     char separator;      /* of db_file; an archive's is RECORD_SEPARATOR */
     bool lock_memory;

@@ -1,7 +1,7 @@
-/* The read protocol over the generation in force (docs/protocol.md), and /reload. */
-#include "answer.h"
-#include "app.h"
-#include "read_protocol.h"
+/* The read protocol over the generation in force (docs/guide/protocol.md), and /reload. */
+#include "sortdb/answer.h"
+#include "sortdb/sortdb_app.h"
+#include "daemon/read_protocol.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* sortdb: wires the reloader, the generation in force and its HTTP face to the event loop. */
-#include "app.h"
-#include "health.h"
-#include "log.h"
-#include "loop_notify.h"
-#include "metrics.h"
-#include "peers.h"
-#include "settings.h"
+#include "sortdb/sortdb_app.h"
+#include "sortdb/sortdb_health.h"
+#include "base/log.h"
+#include "daemon/loop_notify.h"
+#include "sortdb/sortdb_metrics.h"
+#include "config/peers.h"
+#include "sortdb/sortdb_settings.h"
 
 #include <event2/event.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "mapping.h"
+#include "sortdb/mapping.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -23,7 +23,7 @@
 #ifndef MILLRACE_MAPPING_H
 #define MILLRACE_MAPPING_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #define MAPPING_ERROR_TEXT 256
 

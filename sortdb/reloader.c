@@ -1,4 +1,4 @@
-#include "reloader.h"
+#include "sortdb/reloader.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_RELOADER_H
 #define MILLRACE_RELOADER_H
 
-#include "generation.h"
+#include "sortdb/generation.h"
 
 struct reloader;
 

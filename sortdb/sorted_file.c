@@ -1,7 +1,7 @@
-#include "sorted_file.h"
+#include "sortdb/sorted_file.h"
 
-#include "mapping.h"
-#include "xxh3.h"
+#include "sortdb/mapping.h"
+#include "base/xxh3.h"
 
 #include <errno.h>
 #include <inttypes.h>

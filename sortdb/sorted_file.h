@@ -11,7 +11,7 @@
 #ifndef MILLRACE_SORTED_FILE_H
 #define MILLRACE_SORTED_FILE_H
 
-#include "sorted_text.h"
+#include "sortdb/sorted_text.h"
 
 #include <stdatomic.h>
 

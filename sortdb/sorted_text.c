@@ -1,6 +1,6 @@
-#include "sorted_text.h"
+#include "sortdb/sorted_text.h"
 
-#include "records.h"
+#include "counts/records.h"
 
 static struct bytes line_bytes(const struct sorted_text *t, struct sorted_span line)
 {

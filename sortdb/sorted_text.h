@@ -14,7 +14,7 @@
 #ifndef MILLRACE_SORTED_TEXT_H
 #define MILLRACE_SORTED_TEXT_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 struct sorted_text {
     struct bytes text;

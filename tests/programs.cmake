@@ -2,7 +2,7 @@
 add_executable(echo_daemon support/echo_daemon.c)
 target_link_libraries(echo_daemon PRIVATE millrace_flags millrace_daemon)
 add_executable(count_lines support/count_lines.c)
-target_link_libraries(count_lines PRIVATE millrace_flags millrace_records)
+target_link_libraries(count_lines PRIVATE millrace_flags millrace_counts)
 add_executable(nng_put support/nng_put.c)
 target_link_libraries(nng_put PRIVATE millrace_flags millrace_base nng::nng)
 add_executable(nng_sub support/nng_sub.c)

@@ -1,5 +1,5 @@
-#include "click_feed.h"
-#include "zipf.h"
+#include "tools/click_feed.h"
+#include "tools/zipf.h"
 #include <stdlib.h>
 
 #define SECONDS_PER_DAY 86400

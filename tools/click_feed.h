@@ -9,7 +9,7 @@
 #ifndef MILLRACE_CLICK_FEED_H
 #define MILLRACE_CLICK_FEED_H
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #define FEED_MILLION 1000000 /* shares are parts per million */
 

@@ -1,7 +1,7 @@
 /* clickgen: made-up clicks on standard output. */
-#include "click_feed.h"
-#include "io.h"
-#include "options.h"
+#include "tools/click_feed.h"
+#include "base/io.h"
+#include "config/options.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

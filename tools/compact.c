@@ -1,10 +1,10 @@
 /* millrace compact: runs the compactor over a pipeline, with the addresses that run.json or the configuration say and the
  * directories that `millrace up` uses. What the section [compactor] sets is left to it. */
-#include "bytes.h"
-#include "config.h"
-#include "options.h"
-#include "pipeline.h"
-#include "tools.h"
+#include "base/bytes.h"
+#include "config/config.h"
+#include "config/options.h"
+#include "tools/pipeline.h"
+#include "tools/tools.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

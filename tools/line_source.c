@@ -1,4 +1,4 @@
-#include "line_source.h"
+#include "tools/line_source.h"
 
 #include <errno.h>
 #include <fcntl.h>

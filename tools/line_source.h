@@ -7,8 +7,8 @@
 #ifndef MILLRACE_LINE_SOURCE_H
 #define MILLRACE_LINE_SOURCE_H
 
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 
 #define LINE_SOURCE_MAX_LINE ((size_t)64 << 20) /* with its LF */
 #define LINE_SOURCE_ERROR_TEXT 400

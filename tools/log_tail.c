@@ -1,8 +1,8 @@
-#include "log_tail.h"
+#include "tools/log_tail.h"
 
-#include "io.h"
-#include "json_fields.h"
-#include "xxh3.h"
+#include "base/io.h"
+#include "counts/json_fields.h"
+#include "base/xxh3.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -33,8 +33,8 @@
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
 
-#include "clock.h"
-#include "line_source.h"
+#include "base/clock.h"
+#include "tools/line_source.h"
 
 #define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
 #define LOG_TAIL_PATIENCE (60 * USEC_PER_SEC)

@@ -1,8 +1,8 @@
 /* millrace: the one command. `millrace NAME ...` runs a subcommand built in here, else the program NAME in libexec. */
-#include "bytes.h"
-#include "io.h"
-#include "spelling.h"
-#include "tools.h"
+#include "base/bytes.h"
+#include "base/io.h"
+#include "base/suggest.h"
+#include "tools/tools.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,11 +90,11 @@ static int exec_program(char **argv)
 
 static const char *nearest(const char *name)
 {
-    struct spelling s = spelling_of(name);
+    struct suggest s = suggest_for(name);
     for (size_t i = 0; i < N_TOOLS; i++)
-        spelling_try(&s, tools[i].name);
+        suggest_try(&s, tools[i].name);
     for (size_t i = 0; i < N_PROGRAMS; i++)
-        spelling_try(&s, programs[i]);
+        suggest_try(&s, programs[i]);
     return s.nearest;
 }
 

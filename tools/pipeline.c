@@ -1,7 +1,7 @@
-#include "pipeline.h"
+#include "tools/pipeline.h"
 
-#include "json_fields.h"
-#include "peers.h"
+#include "counts/json_fields.h"
+#include "config/peers.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

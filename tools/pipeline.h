@@ -6,7 +6,7 @@
 #ifndef MILLRACE_PIPELINE_H
 #define MILLRACE_PIPELINE_H
 
-#include "config.h"
+#include "config/config.h"
 
 struct pipeline;
 /* config may be NULL (defaults); data_dir NULL: as [millrace] data_dir says, else millrace-data. */

@@ -1,4 +1,4 @@
-#include "progress.h"
+#include "tools/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>

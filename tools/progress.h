@@ -2,7 +2,7 @@
 #ifndef MILLRACE_PROGRESS_H
 #define MILLRACE_PROGRESS_H
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,18 +2,18 @@
  *
  * With --producer the marks are offsets in the inputs, counted as one run of unpacked bytes: a put that was cut off goes on
  * from the mark when it is repeated, and nothing is stored twice. put_batch.h has the rest. */
-#include "clock.h"
-#include "daemon.h"
-#include "line_source.h"
-#include "log_tail.h"
-#include "options.h"
-#include "pace.h"
-#include "pipeline.h"
-#include "progress.h"
-#include "put_batch.h"
-#include "put_rejects.h"
-#include "tools.h"
-#include "url.h"
+#include "base/clock.h"
+#include "daemon/daemon.h"
+#include "tools/line_source.h"
+#include "tools/log_tail.h"
+#include "config/options.h"
+#include "base/rate_limit.h"
+#include "tools/pipeline.h"
+#include "tools/progress.h"
+#include "tools/put_batch.h"
+#include "tools/put_rejects.h"
+#include "tools/tools.h"
+#include "base/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ struct put {
     usec_t began;
     uint64_t taken;    /* lines since then */
     usec_t batch_from; /* when the batch got its first line */
-    struct pace pace;
+    struct rate_limit pace;
     struct file_count *files; /* that lines were taken of, in order */
     size_t n_files;
     int idle_status; /* of what was flushed while the input was idle */
@@ -134,11 +134,11 @@ static void sleep_for(usec_t t)
 static void keep_pace(struct put *p, size_t lines)
 {
     usec_t now = clock_monotonic(), when;
-    while (!stopped && (when = pace_when(&p->pace, lines, now)) > now) {
+    while (!stopped && (when = rate_limit_when(&p->pace, lines, now)) > now) {
         sleep_for(when - now);
         now = clock_monotonic();
     }
-    pace_spend(&p->pace, lines, now);
+    rate_limit_spend(&p->pace, lines, now);
 }
 
 static int flush(struct put *p)
@@ -682,9 +682,9 @@ static int put_with(const struct options *o)
         free(token);
         return EX_CANTCREAT;
     }
-    pace_init(&p.pace, (uint64_t)options_int(o, "rate"));
-    if (pace_most(&p.pace) < p.batch_lines)
-        p.batch_lines = pace_most(&p.pace);
+    rate_limit_init(&p.pace, (uint64_t)options_int(o, "rate"));
+    if (rate_limit_batch(&p.pace) < p.batch_lines)
+        p.batch_lines = rate_limit_batch(&p.pace);
     catch_signals();
     p.batch = make_batch(&p, token);
     status = put_all(&p);

@@ -1,9 +1,9 @@
-#include "put_batch.h"
+#include "tools/put_batch.h"
 
-#include "http_pool.h"
-#include "json_fields.h"
-#include "progress.h"
-#include "url.h"
+#include "http/client/http_pool.h"
+#include "counts/json_fields.h"
+#include "tools/progress.h"
+#include "base/url.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

@@ -12,8 +12,8 @@
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 
 #include <signal.h>
 

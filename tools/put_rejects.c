@@ -1,8 +1,8 @@
-#include "put_rejects.h"
+#include "tools/put_rejects.h"
 
-#include "line_source.h"
-#include "progress.h"
-#include "reject_file.h"
+#include "tools/line_source.h"
+#include "tools/progress.h"
+#include "base/reject_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,8 +7,8 @@
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 
 #define PUT_REJECTS_TELL_EVERY (60 * USEC_PER_SEC)
 

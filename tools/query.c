@@ -1,11 +1,11 @@
 /* millrace query: asks the API and prints a table. Options that are not the tool's own are the question's parameters, so
  * that a counter's label is an option: `millrace query series --user bitly --unit day`. */
-#include "bytes.h"
-#include "http_client.h"
-#include "json_fields.h"
-#include "pipeline.h"
-#include "tools.h"
-#include "url.h"
+#include "base/bytes.h"
+#include "http/client/http_client.h"
+#include "counts/json_fields.h"
+#include "tools/pipeline.h"
+#include "tools/tools.h"
+#include "base/url.h"
 #include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static const char usage[] =
     "usage: millrace query series --LABEL KEY [--unit day] [--units N | --from T --to T] [--timezone ZONE]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query counters\n\n"
-    "Any --name value is passed on as a parameter of the API (docs/api.md); besides:\n"
+    "Any --name value is passed on as a parameter of the API (docs/guide/api.md); besides:\n"
     "  --config FILE     the pipeline's configuration (also $MILLRACE_CONFIG)\n"
     "  --data-dir DIR    the pipeline's directory, if not the configured one\n"
     "  --api-url URL     where the API is\n"

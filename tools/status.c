@@ -3,13 +3,13 @@
  * --wait asks in the order of the flow: the queues are empty (an acknowledged event left them only for a committed place
  * in a stream), then where the streams end, then how far the aggregator answers. So when each aggregator offset is at the end
  * that was asked before it, everything posted before the first question is counted. */
-#include "clock.h"
-#include "http_client.h"
-#include "json_fields.h"
-#include "options.h"
-#include "peers.h"
-#include "pipeline.h"
-#include "tools.h"
+#include "base/clock.h"
+#include "http/client/http_client.h"
+#include "counts/json_fields.h"
+#include "config/options.h"
+#include "config/peers.h"
+#include "tools/pipeline.h"
+#include "tools/tools.h"
 #include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-#include "supervisor.h"
-#include "log.h"
+#include "tools/supervisor.h"
+#include "base/log.h"
 #include <assert.h>
 #include <errno.h>
 #include <event2/buffer.h>

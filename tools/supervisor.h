@@ -23,8 +23,8 @@
 #ifndef MILLRACE_SUPERVISOR_H
 #define MILLRACE_SUPERVISOR_H
 
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 #include <sys/types.h>
 
 #define SUPERVISOR_STEADY (10 * USEC_PER_SEC)

@@ -1,5 +1,5 @@
-#include "tools.h"
-#include "bytes.h"
+#include "tools/tools.h"
+#include "base/bytes.h"
 #include <stdio.h>
 #include <sysexits.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #ifndef MILLRACE_TOOLS_H
 #define MILLRACE_TOOLS_H
 
-#include "options.h"
+#include "config/options.h"
 
 int tool_up(int argc, char **argv);
 int tool_put(int argc, char **argv);

@@ -1,10 +1,10 @@
 /* millrace up: runs one pipeline in the foreground. */
-#include "daemon.h"
-#include "log.h"
-#include "options.h"
-#include "supervisor.h"
-#include "tools.h"
-#include "up_plan.h"
+#include "daemon/daemon.h"
+#include "base/log.h"
+#include "config/options.h"
+#include "tools/supervisor.h"
+#include "tools/tools.h"
+#include "tools/up_plan.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>

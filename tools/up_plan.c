@@ -1,6 +1,6 @@
-#include "up_plan.h"
-#include "listen.h"
-#include "peers.h"
+#include "tools/up_plan.h"
+#include "daemon/listen.h"
+#include "config/peers.h"
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>

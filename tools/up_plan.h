@@ -9,7 +9,7 @@
 #ifndef MILLRACE_UP_PLAN_H
 #define MILLRACE_UP_PLAN_H
 
-#include "config.h"
+#include "config/config.h"
 
 #define UP_MAX_DAEMONS 16
 

@@ -1,5 +1,5 @@
-#include "zipf.h"
-#include "bytes.h"
+#include "tools/zipf.h"
+#include "base/bytes.h"
 #include <stdlib.h>
 
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)

@@ -62,7 +62,7 @@ def make_lines(n, rng):
 
 
 class Pubsub:
-    """/sub and /streams of one stream, as docs/protocol.md says, in memory. A reply may be cut anywhere."""
+    """/sub and /streams of one stream, as docs/guide/protocol.md says, in memory. A reply may be cut anywhere."""
 
     def __init__(self, test, name="clicks"):
         self.name, self.id, self.data, self.hole = name, "%032x" % random.getrandbits(128), b"", None

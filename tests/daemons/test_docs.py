@@ -149,11 +149,11 @@ class MapTest(MillraceTest):
 
 class RoutesTest(MillraceTest):
     def test_protocol_md_says_every_route_and_no_other(self):
-        """The tables of docs/protocol.md, beside what `GET /` of each running daemon lists."""
+        """The tables of docs/guide/protocol.md, beside what `GET /` of each running daemon lists."""
         config = self.write("pipeline.conf", pipeline_config(self.path("data")))
         pipeline = Pipeline(self, config, self.path("data")).wait_ready()
         for daemon in DAEMONS:
-            text = "".join(section(text_of("docs/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
+            text = "".join(section(text_of("docs/guide/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
             told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/]*)", text)) - BUILT_IN_ROUTES
             listed = set(re.findall(r"^(/\S*)", pipeline.ask(daemon, "GET", "/").text, re.M)) - BUILT_IN_ROUTES
             self.assertEqual(told, listed, daemon)
@@ -163,7 +163,7 @@ class SettingsTest(MillraceTest):
     def test_ports_in_protocol_md(self):
         for name in DAEMONS:
             port = re.search(r"--port=.*\(default (\d+);", help_of(name)).group(1)
-            self.assertRegex(text_of("docs/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
+            self.assertRegex(text_of("docs/guide/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
 
     def test_options_in_documents_exist(self):
         """A renamed option must not live on in a document."""

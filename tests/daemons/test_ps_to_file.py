@@ -112,8 +112,8 @@ class ByArrival(Base):
             w.stop()
 
     def test_the_order_of_names_is_not_the_stream_s_but_the_manifests_tell_it(self):
-        """As docs/stream-tools.md has it written."""
-        with open(os.path.join(harness.ROOT, "docs", "stream-tools.md")) as f:
+        """As docs/guide/stream-tools.md has it written."""
+        with open(os.path.join(harness.ROOT, "docs", "guide", "stream-tools.md")) as f:
             command = next(line for line in f if line.startswith("    python3 -c") and "manifest" in line)
         for compress in ("none", "gzip", "zstd"):
             w = self.writer("--compress", compress, "--from=latest", name=compress + "/s.ndjson").wait_ready()

@@ -1,4 +1,4 @@
-"""What may be odd or wrong with a request to pubsub, and its one answer, which docs/streams.md and docs/protocol.md give."""
+"""What may be odd or wrong with a request to pubsub, and its one answer, which docs/guide/streams.md and docs/guide/protocol.md give."""
 import time
 import unittest
 

@@ -127,7 +127,7 @@ class Publishers(PubsubTest):
 
 
 class Curl(PubsubTest):
-    """The loop of docs/streams.md: goes back to its last LF, and asks from there."""
+    """The loop of docs/guide/streams.md: goes back to its last LF, and asks from there."""
 
     DISCONNECTS = 200
     TAIL = 8192  # holds an LF

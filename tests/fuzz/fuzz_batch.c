@@ -1,6 +1,6 @@
 /* Any bytes as a reply of /reserve: what is read as a batch has rising ids and lies within what came, and its
  * acknowledgement names ids that are in it. */
-#include "batch.h"
+#include "readers/batch.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
 /* Any bytes, cut at the first NUL: a configuration, then lines counted under it. */
-#include "counters.h"
+#include "counts/counters.h"
 #include <assert.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 /* What a client says on one connection is answered as by a server that knows no head again. The input says which pieces of
  * requests it sends, most of them more than once; its first byte how they are cut. */
-#include "http_fuzz.h"
-#include "http_internal.h"
+#include "support/http_fuzz.h"
+#include "http/server/http_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Any bytes as what a client sends, over a real socket: the first byte says how they are cut into pieces. */
-#include "http_fuzz.h"
+#include "support/http_fuzz.h"
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -4,10 +4,10 @@
  * An input is a byte of flags, then for each segment a length (4 bytes, little-endian) and its file. Flag 1: the policy
  * is never to sync; flag 2: the checksums are put right first, so that what lies behind them is reached. Such a forgery
  * may say what no journal would write, and be refused once something was appended to it: only that is forgiven. */
-#include "journal.h"
-#include "journal_format.h"
-#include "journal_internal.h"
-#include "log.h"
+#include "journal/journal.h"
+#include "journal/journal_format.h"
+#include "journal/journal_internal.h"
+#include "base/log.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Any bytes as what clients of simplequeue say in text: a list of ids, and the header and messages of a put. */
-#include "id_list.h"
-#include "put_request.h"
+#include "simplequeue/queue/id_list.h"
+#include "simplequeue/queue/put_request.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Any bytes as a record: what is accepted is made again, byte for byte. */
-#include "records.h"
+#include "counts/records.h"
 #include <assert.h>
 #include <stdlib.h>
 

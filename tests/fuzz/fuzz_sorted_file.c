@@ -1,7 +1,7 @@
 /* A file's bytes and a key, both any bytes: what is in order is found, what is not is never read past. */
-#include "sorted_text.h"
+#include "sortdb/sorted_text.h"
 
-#include "records.h"
+#include "counts/records.h"
 
 #include <assert.h>
 #include <stdlib.h>

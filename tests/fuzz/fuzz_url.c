@@ -1,5 +1,5 @@
 /* Any bytes as a query, a path and an address; what is decoded must survive being encoded and decoded again. */
-#include "url.h"
+#include "base/url.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

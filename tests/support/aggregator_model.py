@@ -1,4 +1,4 @@
-"""A model of the aggregator's side of a compaction, over slices as docs/slices.md describes them: for tests that want an
+"""A model of the aggregator's side of a compaction, over slices as docs/formats/slices.md describes them: for tests that want an
 aggregator to be away, refuse, or hold what they say."""
 import http.server
 import json
@@ -10,7 +10,7 @@ COUNTERS = "total u key = l\n"
 
 
 def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
-    """A sealed slice, as docs/slices.md describes it."""
+    """A sealed slice, as docs/formats/slices.md describes it."""
     db = sqlite3.connect(path)
     db.executescript("""
         CREATE TABLE counts(k BLOB PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;

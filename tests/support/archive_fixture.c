@@ -1,4 +1,4 @@
-#include "archive_fixture.h"
+#include "support/archive_fixture.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

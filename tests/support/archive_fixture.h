@@ -3,9 +3,9 @@
 #ifndef MILLRACE_TEST_ARCHIVE_FIXTURE_H
 #define MILLRACE_TEST_ARCHIVE_FIXTURE_H
 
-#include "cm.h"
-#include "file_archive.h"
-#include "io.h"
+#include "support/cm.h"
+#include "streams/archive/file_archive.h"
+#include "base/io.h"
 
 extern char directory[40], format[100], state_path[100];
 extern usec_t now;

@@ -4,9 +4,9 @@
  * there, takes the stream from the cursor on, finishes everything and answers `ok` or the reason that it cannot. Without a
  * TIME_FIELD what is left of the stream arrives on this day, or for every second directory on the next. Nothing is synced:
  * no cut follows. */
-#include "event_time.h"
-#include "file_archive.h"
-#include "io.h"
+#include "streams/archive/event_time.h"
+#include "streams/archive/file_archive.h"
+#include "base/io.h"
 
 #include <fcntl.h>
 #include <stdio.h>

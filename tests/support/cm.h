@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* What another thread or the kernel has yet to do is waited for so long, also on a busy machine; less than ctest waits for
  * all of a program's tests. */

@@ -2,8 +2,8 @@
  * rejected N` on standard error. count_lines CONFIG verdicts <LINES: instead one line a line, `event`, `skipped` or
  * `rejected: WHY`. A test's stand-in for aggregator and compactor: no files, no streams, every count in one list
  * that is sorted at the end. */
-#include "counters.h"
-#include "records.h"
+#include "counts/counters.h"
+#include "counts/records.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  * and there, for so many seconds. It finds less than libFuzzer does, but runs in every `make test`.
  *
  * usage: PROGRAM CORPUS [SECONDS]; MILLRACE_SEED (default 1) */
-#include "bytes.h"
-#include "clock.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 
 #include <dirent.h>
 #include <stdio.h>

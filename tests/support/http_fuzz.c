@@ -1,4 +1,4 @@
-#include "http_fuzz.h"
+#include "support/http_fuzz.h"
 
 #include <event2/event.h>
 #include <signal.h>

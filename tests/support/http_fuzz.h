@@ -3,7 +3,7 @@
 #ifndef MILLRACE_TEST_HTTP_FUZZ_H
 #define MILLRACE_TEST_HTTP_FUZZ_H
 
-#include "http_server.h"
+#include "http/server/http_server.h"
 
 /* `config` is given base and stats. Once. */
 struct http_server *http_fuzz_open(struct http_server_config *config);

@@ -5,8 +5,8 @@
  *
  * Prints its port, then a line for each callback. SIGTERM drains; it exits when every connection is closed.
  * SIGUSR1 makes it not ready. SIGUSR2 answers what /later holds. SIGHUP frees the server at once and exits. */
-#include "http_server.h"
-#include "listen.h"
+#include "http/server/http_server.h"
+#include "daemon/listen.h"
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
-#include "http_world.h"
+#include "support/http_world.h"
 
-#include "cm.h"
+#include "support/cm.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>

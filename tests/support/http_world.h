@@ -2,8 +2,8 @@
 #ifndef MILLRACE_TEST_HTTP_WORLD_H
 #define MILLRACE_TEST_HTTP_WORLD_H
 
-#include "http_server.h"
-#include "listen.h"
+#include "http/server/http_server.h"
+#include "daemon/listen.h"
 
 struct http_world {
     struct event_base *base;

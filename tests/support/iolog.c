@@ -10,9 +10,9 @@
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
  * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
-#include "bytes.h"
-#include "io.h"
-#include "journal_internal.h"
+#include "base/bytes.h"
+#include "base/io.h"
+#include "journal/journal_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

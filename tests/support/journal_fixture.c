@@ -1,6 +1,6 @@
-#include "journal_fixture.h"
-#include "journal_settle.h"
-#include "shell.h"
+#include "support/journal_fixture.h"
+#include "support/journal_settle.h"
+#include "support/shell.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
 #ifndef MILLRACE_TEST_JOURNAL_FIXTURE_H
 #define MILLRACE_TEST_JOURNAL_FIXTURE_H
 
-#include "cm.h"
-#include "io.h"
-#include "journal.h"
-#include "journal_internal.h"
-#include "log.h"
+#include "support/cm.h"
+#include "base/io.h"
+#include "journal/journal.h"
+#include "journal/journal_internal.h"
+#include "base/log.h"
 
 struct fixture {
     char dir[64];

@@ -1,9 +1,9 @@
-#include "cm.h"
-#include "journal_model.h"
+#include "support/cm.h"
+#include "support/journal_model.h"
 
-#include "journal_internal.h"
-#include "journal_settle.h"
-#include "power.h"
+#include "journal/journal_internal.h"
+#include "support/journal_settle.h"
+#include "support/power.h"
 
 #include <stdio.h>
 #include <stdlib.h>

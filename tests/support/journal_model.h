@@ -4,7 +4,7 @@
 #ifndef MILLRACE_TEST_JOURNAL_MODEL_H
 #define MILLRACE_TEST_JOURNAL_MODEL_H
 
-#include "journal.h"
+#include "journal/journal.h"
 
 void model_begin(unsigned seed, int64_t sync_ms);
 void model_end(void);

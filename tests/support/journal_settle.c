@@ -1,6 +1,6 @@
-#include "journal_settle.h"
+#include "support/journal_settle.h"
 
-#include "journal_internal.h"
+#include "journal/journal_internal.h"
 
 #include <sched.h>
 

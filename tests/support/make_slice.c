@@ -1,4 +1,4 @@
-#include "make_slice.h"
+#include "support/make_slice.h"
 
 #include <sqlite3.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* make_slice: writes a sealed slice as docs/slices.md describes it, for tests of what reads slices. */
+/* make_slice: writes a sealed slice as docs/formats/slices.md describes it, for tests of what reads slices. */
 #ifndef MILLRACE_MAKE_SLICE_H
 #define MILLRACE_MAKE_SLICE_H
 

@@ -1,5 +1,5 @@
 /* nng_put URL: sends standard input as one request by the nng library's own REQ socket, and prints the reply. */
-#include "bytes.h"
+#include "base/bytes.h"
 
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>

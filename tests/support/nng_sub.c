@@ -1,6 +1,6 @@
 /* nng_sub URL TOPIC [BUFFER]: prints each message of the topic as `LENGTH\n` and its bytes, by the nng library's own SUB
  * socket, which keeps up to BUFFER messages. */
-#include "bytes.h"
+#include "base/bytes.h"
 
 #include <nng/nng.h>
 #include <nng/protocol/pubsub0/sub.h>

@@ -1,7 +1,7 @@
-#include "power.h"
+#include "support/power.h"
 
-#include "bytes.h"
-#include "io.h"
+#include "base/bytes.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_TEST_SHELL_H
 #define MILLRACE_TEST_SHELL_H
 
-#include "cm.h"
+#include "support/cm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,34 @@
+/* app: what the aggregator's wiring and its HTTP face share. The loop's thread only. */
+#ifndef MILLRACE_AGGREGATOR_APP_H
+#define MILLRACE_AGGREGATOR_APP_H
+
+#include "aggregator/aggregate.h"
+#include "daemon/daemon.h"
+#include "aggregator/follower.h"
+#include "aggregator/published.h"
+#include "aggregator/aggregator_settings.h"
+
+struct app {
+    struct daemon *daemon;
+    struct counters *counters;
+    struct stream_names streams;
+    struct aggregate *aggregate; /* NULL while it is opened; then the rest is NULL too */
+    struct published *published;
+    struct follower *followers[PUBLISHED_MAX_STREAMS];
+    bool answers;                     /* every stream was caught up: once true, it stays */
+    struct seal_waiter *seal_waiters; /* requests that wait for the open slice to be sealed */
+    size_t max_answer;
+    char health[512]; /* what was said last */
+};
+
+/* Seals the open slice if somebody asked for it and the writer is idle, and answers them. Call it whenever the writer
+ * may have become idle. */
+void app_try_seal(struct app *app);
+
+extern const struct http_route app_routes[];
+http_handler http_seal, http_clear, http_slices;
+/* False: the slices are still being opened, and the request was answered so. */
+bool app_is_open(const struct app *app, struct http_request *req);
+void app_extra_stats(void *ctx, bool json, struct buf *out);
+
+#endif

@@ -1,0 +1,61 @@
+#include "aggregator/aggregator_health.h"
+
+#include "aggregator/aggregator_app.h"
+
+#include <stdio.h>
+
+void health_say_not_ready(struct app *app, const char *text)
+{
+    if (strcmp(app->health, text) == 0)
+        return;
+    snprintf(app->health, sizeof(app->health), "%s", text);
+    daemon_set_not_ready(app->daemon, "%s", app->health);
+}
+
+static void say_ready(struct app *app)
+{
+    if (app->health[0] || !daemon_is_ready(app->daemon))
+        daemon_set_ready(app->daemon);
+    app->health[0] = '\0';
+}
+
+/* The first stream that is refused, or (until there are answers) not caught up; in words. */
+static bool describe_streams(const struct app *app, char *out, size_t size)
+{
+    for (size_t i = 0; i < app->streams.n; i++) {
+        bool refused;
+        const char *trouble = follower_trouble(app->followers[i], &refused);
+        bool is_behind = !app->answers && !follower_is_caught_up(app->followers[i]);
+        if (!refused && !is_behind)
+            continue;
+        snprintf(out, size, "%s stream %s%s%s", refused ? "refusing" : "catching up with",
+            app->streams.names[i], trouble ? ": " : "", trouble ? trouble : "");
+        return true;
+    }
+    return false;
+}
+
+/* Who asks in vain goes on asking in the background. */
+static void tell_starter_of_trouble(const struct app *app)
+{
+    for (size_t i = 0; i < app->streams.n; i++)
+        if (follower_trouble(app->followers[i], NULL) != NULL)
+            daemon_tell_starter();
+}
+
+void health_update(struct app *app)
+{
+    char text[512];
+    bool caught_up = true, latched;
+    for (size_t i = 0; i < app->streams.n; i++)
+        caught_up = caught_up && follower_is_caught_up(app->followers[i]);
+    app->answers = app->answers || caught_up;
+    const char *failure = aggregate_failure(app->aggregate, &latched);
+    if (failure)
+        health_say_not_ready(app, failure);
+    else if (describe_streams(app, text, sizeof(text)))
+        health_say_not_ready(app, text);
+    else
+        say_ready(app);
+    tell_starter_of_trouble(app);
+}

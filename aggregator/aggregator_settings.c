@@ -1,0 +1,127 @@
+#include "aggregator/aggregator_settings.h"
+
+#include "config/peers.h"
+#include "daemon/read_protocol.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const struct option_row settings_rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "where slices and rejects are kept"},
+    {.name = "archive",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "the archive that the compactor makes of sealed slices; without it nothing is cleared"},
+    {.name = "pubsub_url",
+        .type = OPTION_STRING,
+        .help = "where streams come from; the file's [pubsub] unless given"},
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},
+    {.name = "streams",
+        .type = OPTION_STRING,
+        .fallback = "clicks",
+        .help = "what to count, separated by commas"},
+    {.name = "cursor",
+        .type = OPTION_STRING,
+        .fallback = "aggregator",
+        .min = 1,
+        .max = NAME_MAX_BYTES,
+        .help = "name of the cursor that pubsub keeps on each stream: another for each aggregator"},
+    {.name = "flush_interval",
+        .type = OPTION_DURATION,
+        .fallback = "2s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how often counts are written to the slice"},
+    {.name = "max_memory",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .min = 4 << 20,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "counts not yet written; a stream waits at the bound"},
+    {.name = "max_line",
+        .type = OPTION_SIZE,
+        .fallback = "1M",
+        .min = 64,
+        .max = 64 << 20,
+        .unit = "bytes",
+        .help = "a longer line is rejected"},
+    READ_PROTOCOL_SETTING,
+    {0},
+};
+
+static bool has_key_bound(const struct counters *c)
+{
+    for (size_t i = 0; i < c->n_totals; i++) {
+        if (c->totals[i].max_keys > 0)
+            return true;
+    }
+    for (size_t i = 0; i < c->n_subtotals; i++) {
+        if (c->subtotals[i].max_keys > 0)
+            return true;
+    }
+    return false;
+}
+
+int settings_read_counters(struct options *o, struct counters **out, struct config_error *error)
+{
+    const struct config *config = options_config(o);
+    if (!config)
+        return config_fail(error, NULL, 0,
+            "nothing to count: --config must name a file with [input] and [total ...] sections");
+    if (counters_read(config, out, error) != 0)
+        return -1;
+    if (!has_key_bound(*out))
+        return 0;
+    counters_free(out);
+    return config_fail(error, config, 0, "this version does not bound keys: remove max_keys");
+}
+
+void stream_names_free(struct stream_names *s)
+{
+    free(s->text);
+    *s = (struct stream_names){0};
+}
+
+/* Splits the names in place. */
+int settings_read_streams(const struct options *o, struct stream_names *out, struct config_error *error)
+{
+    char *save = NULL;
+    *out = (struct stream_names){0};
+    out->text = mem_strdup(options_string(o, "streams"));
+    for (char *s = strtok_r(out->text, ", ", &save); s; s = strtok_r(NULL, ", ", &save)) {
+        bool again = false;
+        for (size_t i = 0; i < out->n; i++)
+            again = again || strcmp(out->names[i], s) == 0;
+        if (again || !bytes_is_name(bytes_str(s)) || out->n == PUBLISHED_MAX_STREAMS)
+            return options_refuse(o, "streams", error, "%s is %s", s,
+                again ? "there twice" : "no name of a stream, or one too many");
+        out->names[out->n++] = s;
+    }
+    return out->n > 0 ? 0 : options_refuse(o, "streams", error, "it names no stream");
+}
+
+int settings_check(struct options *o, struct config_error *error)
+{
+    struct counters *counters = NULL;
+    struct stream_names streams = {0};
+    if (!options_string(o, "data_dir"))
+        return config_fail(error, NULL, 0, "data_dir is not set: slices need a place");
+    int result = settings_read_streams(o, &streams, error);
+    if (result == 0)
+        result = options_check_name(o, "cursor", error);
+    if (result == 0)
+        result = peer_check(o, "pubsub", error);
+    if (result == 0)
+        result = settings_read_counters(o, &counters, error);
+    if (counters)
+        counters_free(&counters);
+    stream_names_free(&streams);
+    return result;
+}

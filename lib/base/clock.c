@@ -1,0 +1,19 @@
+#include "base/clock.h"
+#include <time.h>
+
+static usec_t now(clockid_t which)
+{
+    struct timespec ts;
+    clock_gettime(which, &ts);
+    return (usec_t)ts.tv_sec * USEC_PER_SEC + ts.tv_nsec / 1000;
+}
+
+usec_t clock_monotonic(void)
+{
+    return now(CLOCK_MONOTONIC);
+}
+
+usec_t clock_wall(void)
+{
+    return now(CLOCK_REALTIME);
+}

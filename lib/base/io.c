@@ -1,0 +1,277 @@
+#include "base/io.h"
+
+#include "base/io_kernel_sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int system_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags, mode);
+}
+
+/* Some file systems know no such rename: there nobody is to make one of that name in between. */
+static int system_rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (lstat(to, &st) != 0)
+        return errno == ENOENT ? rename(from, to) : -1;
+    errno = EEXIST;
+    return -1;
+}
+
+#define FD_PATH 40
+
+/* Of an open file, also without a name. */
+static const char *path_of(int fd, char out[FD_PATH])
+{
+    snprintf(out, FD_PATH, "/proc/self/fd/%d", fd);
+    return out;
+}
+
+/* By AT_EMPTY_PATH it would need a privilege. */
+static int system_name(int fd, const char *path)
+{
+    char file[FD_PATH];
+    return linkat(AT_FDCWD, path_of(fd, file), AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+}
+
+const struct io_ops io_system = {
+    .open = system_open,
+    .name = system_name,
+    .pread = pread,
+    .pwrite = pwrite,
+    .pwritev = pwritev,
+    .fdatasync = fdatasync,
+    .fsync = fsync,
+    .ftruncate = ftruncate,
+    .fallocate = fallocate,
+    .rename = rename,
+    .rename_new = system_rename_new,
+    .unlink = unlink,
+    .mkdir = mkdir,
+    .close = close,
+    .flock = flock,
+    .sync_open = io_kernel_sync_open,
+    .sync_begin = io_kernel_sync_begin,
+    .sync_is_over = io_kernel_sync_is_over,
+    .sync_end = io_kernel_sync_end,
+    .sync_close = io_kernel_sync_close,
+};
+
+const struct io_ops *io = &io_system;
+
+/* What a write did: 1: try again; 0: some of it; -1 with errno. */
+static int judge_write(ssize_t did)
+{
+    if (did < 0 && errno == EINTR)
+        return 1;
+    if (did == 0)
+        errno = ENOSPC;
+    return did > 0 ? 0 : -1;
+}
+
+int io_allocate(int fd, int mode, off_t from, off_t n)
+{
+    int did;
+    do
+        did = io->fallocate(fd, mode, from, n);
+    while (did != 0 && errno == EINTR);
+    return did;
+}
+
+int io_write_all(int fd, const void *p, size_t n, off_t at)
+{
+    const char *from = p;
+    while (n > 0) {
+        ssize_t did = io->pwrite(fd, from, n, at);
+        int judged = judge_write(did);
+        if (judged < 0)
+            return -1;
+        if (judged > 0)
+            continue;
+        from += did;
+        at += did;
+        n -= (size_t)did;
+    }
+    return 0;
+}
+
+/* The rest of a part of which `did` bytes are written. */
+static int write_rest(int fd, const struct iovec *part, size_t did, off_t at)
+{
+    return io_write_all(fd, (const char *)part->iov_base + did, part->iov_len - did, at);
+}
+
+int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
+{
+    while (n > 0) {
+        ssize_t did = io->pwritev(fd, parts, n < IOV_MAX ? (int)n : IOV_MAX, at);
+        int judged = judge_write(did);
+        if (judged < 0)
+            return -1;
+        if (judged > 0)
+            continue;
+        size_t left = (size_t)did;
+        for (; n > 0 && left >= parts->iov_len; parts++, n--) {
+            left -= parts->iov_len;
+            at += (off_t)parts->iov_len;
+        }
+        if (left > 0) {
+            if (write_rest(fd, parts, left, at + (off_t)left) != 0)
+                return -1;
+            at += (off_t)parts->iov_len;
+            parts++;
+            n--;
+        }
+    }
+    return 0;
+}
+
+int io_open_nameless(const char *directory, mode_t mode)
+{
+    char path[FD_PATH];
+    int fd = io->open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    if (fd < 0 || access(path_of(fd, path), F_OK) == 0)
+        return fd;
+    io->close(fd);
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+int io_sync_dir(const char *path)
+{
+    int fd = io->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    int failed = io->fsync(fd);
+    int saved = errno;
+    io->close(fd);
+    errno = saved;
+    return failed;
+}
+
+void io_parent_of(const char *path, char out[PATH_MAX])
+{
+    snprintf(out, PATH_MAX, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (!slash)
+        strcpy(out, ".");
+    else
+        slash[slash == out ? 1 : 0] = 0;
+}
+
+int io_sync_parent(const char *path)
+{
+    char parent[PATH_MAX];
+    io_parent_of(path, parent);
+    return io_sync_dir(parent);
+}
+
+static bool is_one_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool io_is_same_file(const char *one, const char *other)
+{
+    char parent[PATH_MAX], others[PATH_MAX];
+    struct stat a, b;
+    if (stat(one, &a) == 0 && stat(other, &b) == 0)
+        return is_one_file(&a, &b);
+    io_parent_of(one, parent);
+    io_parent_of(other, others);
+    bool one_directory =
+        stat(parent, &a) == 0 && stat(others, &b) == 0 ? is_one_file(&a, &b) : strcmp(parent, others) == 0;
+    return one_directory && strcmp(last_name(one), last_name(other)) == 0;
+}
+
+int io_settle_name(const char *path)
+{
+    bool ok =
+        io_sync_parent(path) == 0 || errno == EACCES || errno == EPERM || errno == EROFS || errno == EINVAL;
+    return ok ? 0 : -1;
+}
+
+static int settle_found(const char *path, const struct stat *st)
+{
+    if (S_ISDIR(st->st_mode))
+        return io_settle_name(path);
+    errno = ENOTDIR;
+    return -1;
+}
+
+/* Another may have been quicker. */
+static int make_one(const char *path)
+{
+    struct stat st;
+    if (io->mkdir(path, 0777) == 0)
+        return io_sync_parent(path);
+    return errno == EEXIST && stat(path, &st) == 0 ? settle_found(path, &st) : -1;
+}
+
+/* The first of the slashs that stand before the last component; NULL: there is but one. */
+static char *last_slash(char *path)
+{
+    char *slash = strrchr(path, '/');
+    while (slash && slash > path && slash[-1] == '/')
+        slash--;
+    return slash == path ? NULL : slash;
+}
+
+static int make_missing(char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0)
+        return settle_found(path, &st);
+    if (errno != ENOENT)
+        return -1;
+    char *slash = last_slash(path);
+    if (slash) {
+        *slash = '\0';
+        int failed = make_missing(path);
+        *slash = '/';
+        if (failed)
+            return -1;
+    }
+    return make_one(path);
+}
+
+int io_make_dirs(const char *path)
+{
+    char whole[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof whole) {
+        errno = length ? ENAMETOOLONG : ENOENT;
+        return -1;
+    }
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    memcpy(whole, path, length);
+    whole[length] = '\0';
+    return make_missing(whole);
+}
+
+void io_hold_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}

@@ -1,0 +1,42 @@
+#include "base/line_ends.h"
+
+#include "base/simd.h"
+
+#include <assert.h>
+
+/* From `from` on, behind which `found` ends are known. */
+static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t *ends)
+{
+    const char *end = block.ptr + block.len, *at = block.ptr + from;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL)
+        ends[found++] = (uint16_t)(at++ - block.ptr);
+    return found;
+}
+
+#ifdef __x86_64__
+/* A step writes one end, which counts when there is one: nothing hangs on it, as long as lines are longer than a step. */
+SIMD static size_t find_wide(struct bytes block, uint16_t *ends)
+{
+    size_t found = 0, at = 0;
+    for (; block.len - at >= SIMD_STEP; at += SIMD_STEP) {
+        simd_fetch_ahead(block.ptr + at);
+        uint64_t bits = simd_bits(simd_equal(simd_at(block.ptr + at), '\n'),
+            simd_equal(simd_at(block.ptr + at + SIMD_STEP / 2), '\n'));
+        ends[found] = (uint16_t)(at + _tzcnt_u64(bits));
+        found += bits != 0;
+        while (__builtin_expect((bits &= bits - 1) != 0, 0))
+            ends[found++] = (uint16_t)(at + _tzcnt_u64(bits));
+    }
+    return find_from(block, at, found, ends);
+}
+#endif
+
+size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK])
+{
+    assert(block.len <= LINE_ENDS_BLOCK);
+#ifdef __x86_64__
+    if (simd_available())
+        return find_wide(block, ends);
+#endif
+    return find_from(block, 0, 0, ends);
+}

@@ -1,0 +1,99 @@
+#include "base/line_splitter.h"
+
+static void keep(struct line_splitter *s, struct bytes part)
+{
+    size_t most = s->max_line + 1, room = s->partial.len < most ? most - s->partial.len : 0;
+    buf_append(&s->partial, part.ptr, part.len < room ? part.len : room);
+    s->length += part.len;
+}
+
+/* A line with its LF, of which no more than the first max_line + 1 bytes need be there. */
+static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t length)
+{
+    s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
+}
+
+/* The line that was begun in an earlier piece; it is whole. */
+static void give_partial(struct line_splitter *s)
+{
+    struct buf line = s->partial;
+    uint64_t length = s->length;
+    s->partial = (struct buf){0};
+    s->length = 0;
+    if (length > s->max_line + 1)
+        give_overlong(s, buf_bytes(&line), length);
+    else
+        s->lines(s->arg, buf_bytes(&line));
+    if (s->partial.ptr != NULL) {
+        buf_free(&line);
+        return;
+    }
+    buf_clear(&line);
+    s->partial = line; /* its memory is used again */
+}
+
+/* A run in which lines may be over max_line: what is between them goes out whole. */
+static void give_checked(struct line_splitter *s, struct bytes run)
+{
+    size_t begin = 0, at = 0;
+    uint64_t resets = s->resets;
+    while (at < run.len) {
+        const char *lf = memchr(run.ptr + at, '\n', run.len - at);
+        size_t n = (size_t)(lf - (run.ptr + at)) + 1;
+        if (n > s->max_line + 1) {
+            if (at > begin)
+                s->lines(s->arg, bytes_of(run.ptr + begin, at - begin));
+            if (s->resets != resets)
+                return;
+            give_overlong(s, bytes_of(run.ptr + at, n), n);
+            if (s->resets != resets)
+                return;
+            begin = at + n;
+        }
+        at += n;
+    }
+    if (at > begin)
+        s->lines(s->arg, bytes_of(run.ptr + begin, at - begin));
+}
+
+static void give_run(struct line_splitter *s, struct bytes run)
+{
+    if (run.len > s->max_line)
+        give_checked(s, run);
+    else
+        s->lines(s->arg, run);
+}
+
+void line_splitter_feed(struct line_splitter *s, struct bytes piece)
+{
+    uint64_t resets = s->resets;
+    if (s->length > 0) {
+        const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
+        size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
+        keep(s, bytes_of(piece.ptr, n));
+        if (lf != NULL)
+            give_partial(s);
+        piece = bytes_of(piece.ptr + n, piece.len - n);
+    }
+    const char *last = piece.len > 0 && s->resets == resets ? memrchr(piece.ptr, '\n', piece.len) : NULL;
+    if (last != NULL) {
+        size_t n = (size_t)(last - piece.ptr) + 1;
+        give_run(s, bytes_of(piece.ptr, n));
+        piece = bytes_of(piece.ptr + n, piece.len - n);
+    }
+    if (piece.len > 0 && s->resets == resets)
+        keep(s, piece);
+}
+
+void line_splitter_reset(struct line_splitter *s)
+{
+    buf_clear(&s->partial);
+    s->length = 0;
+    s->resets++;
+}
+
+void line_splitter_free(struct line_splitter *s)
+{
+    buf_free(&s->partial);
+    s->length = 0;
+}

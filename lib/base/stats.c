@@ -1,0 +1,395 @@
+#include "base/stats.h"
+#include "base/log.h"
+#include <assert.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Microseconds; two or three a decade. What is over the last bound is in +Inf. */
+static const usec_t bounds[] = {10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000,
+    250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000};
+#define N_BOUNDS (sizeof bounds / sizeof *bounds)
+
+struct stats_histogram {
+    _Atomic uint64_t buckets[N_BOUNDS + 1];
+    _Atomic uint64_t sum; /* us */
+};
+
+enum kind { COUNTER, GAUGE, HISTOGRAM };
+static const char *const kind_names[] = {"counter", "gauge", "histogram"};
+
+struct member {
+    char *labels; /* "" for none */
+    struct stats_counter counter;
+    struct stats_histogram histogram;
+    stats_gauge_fn *read;
+    void *ctx;
+    struct member *next;
+};
+struct family {
+    char *name, *help;
+    enum kind kind;
+    struct member *first, **last;
+    struct family *next;
+};
+
+struct stats {
+    char *daemon;
+    usec_t started;
+    struct family *first, **last;
+};
+
+struct stats *stats_new(const char *daemon)
+{
+    struct stats *s = mem_zalloc(sizeof *s);
+    s->daemon = mem_strdup(daemon);
+    s->started = clock_monotonic();
+    s->last = &s->first;
+    return s;
+}
+
+static void free_member(struct member *m)
+{
+    free(m->labels);
+    free(m);
+}
+
+void stats_free(struct stats **sp)
+{
+    struct stats *s = *sp;
+    if (s == NULL)
+        return;
+    for (struct family *f = s->first, *next; f != NULL; f = next) {
+        next = f->next;
+        for (struct member *m = f->first, *after; m != NULL; m = after) {
+            after = m->next;
+            free_member(m);
+        }
+        free(f->name);
+        free(f->help);
+        free(f);
+    }
+    free(s->daemon);
+    free(s);
+    *sp = NULL;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static struct family *family_of(struct stats *s, const char *name, enum kind kind, const char *help)
+{
+    bool is_total = ends_with(name, "_total"), is_time = ends_with(name, "_seconds");
+    assert((kind == COUNTER) == is_total && (kind != HISTOGRAM || is_time));
+    (void)is_total;
+    (void)is_time;
+    for (struct family *f = s->first; f != NULL; f = f->next)
+        if (strcmp(f->name, name) == 0) {
+            assert(f->kind == kind);
+            return f;
+        }
+    struct family *f = mem_zalloc(sizeof *f);
+    f->name = mem_strdup(name);
+    f->help = mem_strdup(help);
+    f->kind = kind;
+    f->last = &f->first;
+    *s->last = f;
+    s->last = &f->next;
+    return f;
+}
+
+static struct member *member_of(struct family *f, const char *labels)
+{
+    if (labels == NULL)
+        labels = "";
+    for (struct member *m = f->first; m != NULL; m = m->next)
+        if (strcmp(m->labels, labels) == 0)
+            return m;
+    struct member *m = mem_zalloc(sizeof *m);
+    m->labels = mem_strdup(labels);
+    *f->last = m;
+    f->last = &m->next;
+    return m;
+}
+
+struct stats_counter *stats_counter(struct stats *s, const char *name, const char *labels, const char *help)
+{
+    return &member_of(family_of(s, name, COUNTER, help), labels)->counter;
+}
+
+struct stats_histogram *stats_histogram(
+    struct stats *s, const char *name, const char *labels, const char *help)
+{
+    return &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
+}
+
+void stats_gauge(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
+{
+    struct member *m = member_of(family_of(s, name, GAUGE, help), labels);
+    m->read = read;
+    m->ctx = ctx;
+}
+
+void stats_counter_read(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
+{
+    struct member *m = member_of(family_of(s, name, COUNTER, help), labels);
+    m->read = read;
+    m->ctx = ctx;
+}
+
+void stats_remove_gauges(struct stats *s, const void *ctx)
+{
+    for (struct family *f = s->first; f != NULL; f = f->next) {
+        struct member **at = &f->first;
+        while (*at != NULL) {
+            struct member *m = *at;
+            if (m->read != NULL && m->ctx == ctx) {
+                *at = m->next;
+                free_member(m);
+            } else {
+                at = &m->next;
+            }
+        }
+        f->last = at;
+    }
+}
+
+void stats_observe(struct stats_histogram *h, usec_t took)
+{
+    size_t low = 0, high = N_BOUNDS;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (took <= bounds[middle])
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    atomic_fetch_add_explicit(&h->buckets[low], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->sum, took > 0 ? (uint64_t)took : 0, memory_order_relaxed);
+}
+
+uint64_t stats_observations(const struct stats_histogram *h)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i <= N_BOUNDS; i++)
+        n += atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
+    return n;
+}
+
+usec_t stats_quantile(const struct stats_histogram *h, double q)
+{
+    uint64_t all = stats_observations(h), n = 0;
+    for (size_t i = 0; i < N_BOUNDS; i++) {
+        n += atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
+        if (all > 0 && (double)n >= q * (double)all)
+            return bounds[i];
+    }
+    return all > 0 ? bounds[N_BOUNDS - 1] : 0;
+}
+
+static double resident_bytes(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    unsigned long size, resident;
+    if (f == NULL)
+        return 0;
+    int n = fscanf(f, "%lu %lu", &size, &resident); /* NOLINT(cert-err34-c): the kernel's own numbers */
+    fclose(f);
+    return n == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static double open_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    double n = 0;
+    if (d == NULL)
+        return 0;
+    while (readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n - 3; /* ".", ".." and the directory itself */
+}
+
+static void append_number(struct buf *out, double x)
+{
+    if (!isfinite(x))
+        x = 0;
+    if (x == floor(x) && fabs(x) < 9e15)
+        buf_printf(out, "%.0f", x);
+    else
+        buf_printf(out, "%.9g", x);
+}
+
+static void metric_line(const struct stats *s, const char *name, const char *suffix, const char *labels,
+    const char *more, struct buf *out)
+{
+    bool both = *labels != '\0' && *more != '\0', any = *labels != '\0' || *more != '\0';
+    buf_printf(out, "millrace_%s_%s%s", s->daemon, name, suffix);
+    if (any)
+        buf_printf(out, "{%s%s%s}", labels, both ? "," : "", more);
+    buf_append_char(out, ' ');
+}
+
+static void print_histogram(
+    const struct stats *s, const struct family *f, const struct member *m, struct buf *out)
+{
+    uint64_t n = 0;
+    char le[40];
+    for (size_t i = 0; i <= N_BOUNDS; i++) {
+        n += atomic_load_explicit(&m->histogram.buckets[i], memory_order_relaxed);
+        if (i < N_BOUNDS)
+            snprintf(le, sizeof le, "le=\"%g\"", (double)bounds[i] / 1e6);
+        else
+            snprintf(le, sizeof le, "le=\"+Inf\"");
+        metric_line(s, f->name, "_bucket", m->labels, le, out);
+        buf_append_u64(out, n);
+        buf_append_char(out, '\n');
+    }
+    metric_line(s, f->name, "_sum", m->labels, "", out);
+    buf_printf(out, "%.6f\n", (double)atomic_load_explicit(&m->histogram.sum, memory_order_relaxed) / 1e6);
+    metric_line(s, f->name, "_count", m->labels, "", out);
+    buf_append_u64(out, n);
+    buf_append_char(out, '\n');
+}
+
+static void append_value(const struct member *m, struct buf *out)
+{
+    if (m->read != NULL)
+        append_number(out, m->read(m->ctx));
+    else
+        buf_append_u64(out, stats_read(&m->counter));
+}
+
+static void print_family(const struct stats *s, const struct family *f, struct buf *out)
+{
+    if (f->first == NULL)
+        return;
+    buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s %s\n", s->daemon, f->name, f->help,
+        s->daemon, f->name, kind_names[f->kind]);
+    for (const struct member *m = f->first; m != NULL; m = m->next) {
+        if (f->kind == HISTOGRAM) {
+            print_histogram(s, f, m, out);
+            continue;
+        }
+        metric_line(s, f->name, "", m->labels, "", out);
+        append_value(m, out);
+        buf_append_char(out, '\n');
+    }
+}
+
+/* What is known of every process, in one table for all three forms. */
+struct process_row {
+    const char *name, *help;
+    double (*read)(void);
+};
+static double logged_errors(void)
+{
+    return (double)log_count(LOG_LEVEL_ERROR);
+}
+static const struct process_row process_rows[] = {
+    {"resident_memory_bytes", "Resident memory of the process.", resident_bytes},
+    {"open_descriptors", "File descriptors the process has open.", open_descriptors},
+    {"logged_errors", "Lines of level error logged since the start.", logged_errors},
+};
+#define N_PROCESS_ROWS (sizeof process_rows / sizeof *process_rows)
+
+static double uptime_seconds(const struct stats *s)
+{
+    return (double)(clock_monotonic() - s->started) / 1e6;
+}
+
+void stats_print_metrics(const struct stats *s, struct buf *out)
+{
+    for (const struct family *f = s->first; f != NULL; f = f->next)
+        print_family(s, f, out);
+    for (size_t i = 0; i < N_PROCESS_ROWS; i++) {
+        const struct process_row *r = &process_rows[i];
+        buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s gauge\nmillrace_%s_%s ", s->daemon,
+            r->name, r->help, s->daemon, r->name, s->daemon, r->name);
+        append_number(out, r->read());
+        buf_append_char(out, '\n');
+    }
+    buf_printf(out,
+        "# HELP millrace_%s_uptime_seconds Time since the start.\n# TYPE millrace_%s_uptime_seconds gauge\n"
+        "millrace_%s_uptime_seconds %.3f\n",
+        s->daemon, s->daemon, s->daemon, uptime_seconds(s));
+    buf_printf(out,
+        "# HELP millrace_%s_build_info The version that runs.\n# TYPE millrace_%s_build_info gauge\n"
+        "millrace_%s_build_info{version=\"%s\"} 1\n",
+        s->daemon, s->daemon, s->daemon, MILLRACE_VERSION);
+}
+
+static void append_summary(const struct stats_histogram *h, struct buf *out)
+{
+    static const double quantiles[] = {0.5, 0.9, 0.99};
+    static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms"};
+    buf_printf(out, "{\"count\":%llu", (unsigned long long)stats_observations(h));
+    for (int i = 0; i < 3; i++)
+        buf_printf(out, ",\"%s\":%g", names[i], (double)stats_quantile(h, quantiles[i]) / 1e3);
+    buf_append_char(out, '}');
+}
+
+void stats_print_text(const struct stats *s, struct buf *out)
+{
+    for (const struct family *f = s->first; f != NULL; f = f->next)
+        for (const struct member *m = f->first; m != NULL; m = m->next) {
+            buf_append_str(out, f->name);
+            if (*m->labels != '\0')
+                buf_printf(out, "{%s}", m->labels);
+            buf_append_str(out, ": ");
+            if (f->kind == HISTOGRAM)
+                append_summary(&m->histogram, out);
+            else
+                append_value(m, out);
+            buf_append_char(out, '\n');
+        }
+    for (size_t i = 0; i < N_PROCESS_ROWS; i++)
+        buf_printf(out, "%s: %.0f\n", process_rows[i].name, process_rows[i].read());
+    buf_printf(out, "uptime_seconds: %.3f\nversion: %s\n", uptime_seconds(s), MILLRACE_VERSION);
+}
+
+static void append_member_json(const struct family *f, const struct member *m, struct buf *out)
+{
+    if (f->kind == HISTOGRAM)
+        append_summary(&m->histogram, out);
+    else
+        append_value(m, out);
+}
+
+static void family_json(const struct family *f, struct buf *out)
+{
+    if (*f->first->labels == '\0' && f->first->next == NULL) {
+        append_member_json(f, f->first, out);
+        return;
+    }
+    buf_append_char(out, '{');
+    for (const struct member *m = f->first; m != NULL; m = m->next) {
+        buf_append_json(out, bytes_str(m->labels));
+        buf_append_char(out, ':');
+        append_member_json(f, m, out);
+        if (m->next != NULL)
+            buf_append_char(out, ',');
+    }
+    buf_append_char(out, '}');
+}
+
+void stats_print_json_members(const struct stats *s, struct buf *out)
+{
+    for (const struct family *f = s->first; f != NULL; f = f->next) {
+        if (f->first == NULL)
+            continue;
+        buf_printf(out, "\"%s\":", f->name);
+        family_json(f, out);
+        buf_append_char(out, ',');
+    }
+    for (size_t i = 0; i < N_PROCESS_ROWS; i++)
+        buf_printf(out, "\"%s\":%.0f,", process_rows[i].name, process_rows[i].read());
+    buf_printf(out, "\"uptime_seconds\":%.3f,\"version\":\"%s\"", uptime_seconds(s), MILLRACE_VERSION);
+}

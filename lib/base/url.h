@@ -1,0 +1,46 @@
+/* url: the parts of a request target and of the addresses daemons are given.
+ *
+ * Query strings: `a=1&b=two+words%21`; percent escapes and '+' are decoded. A bad escape is an error (400)
+ * rather than kept as it stands, because a key silently changed is a wrong answer. */
+#ifndef MILLRACE_URL_H
+#define MILLRACE_URL_H
+
+#include "base/bytes.h"
+
+struct url_param {
+    struct bytes name, value; /* decoded; point into the query's own memory */
+};
+struct url_query {
+    size_t n;
+    struct url_param *params;
+    char *memory;
+};
+
+#define URL_MAX_PARAMS 1024
+
+/* `text` is what follows '?', perhaps empty. 0, or -1: a bad escape or more than URL_MAX_PARAMS. A name
+ * without '=' has the empty value. Freed with url_query_free. */
+int url_query_parse(struct bytes text, struct url_query *out);
+void url_query_free(struct url_query *q);
+bool url_query_find(const struct url_query *q, const char *name, struct bytes *value);
+/* The first of that name; false when there is none. Most requests have no parameters, and are asked for several. */
+static inline bool url_query_get(const struct url_query *q, const char *name, struct bytes *value)
+{
+    return q->n > 0 && url_query_find(q, name, value);
+}
+
+/* Percent-decodes a path; -1 on a bad escape. */
+int url_decode(struct bytes text, struct buf *out);
+/* Appends `text` with everything but [A-Za-z0-9_.~-] as %HH. */
+void url_encode(struct bytes text, struct buf *out);
+
+/* Where a daemon listens or is reached: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT", "unix:PATH";
+ * an optional path behind host and port is refused. */
+struct url_address {
+    bool is_unix;
+    char host[256]; /* or the socket's path */
+    int port;       /* 0..65535 */
+};
+int url_address_parse(const char *text, int default_port, struct url_address *out);
+
+#endif

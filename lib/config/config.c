@@ -1,0 +1,266 @@
+#include "config/config.h"
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_http",
+    "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
+    "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
+
+/* The entries of all sections stand in one array while it grows; sections know where theirs begin. */
+struct reading {
+    struct config *config;
+    struct config_section *sections;
+    struct config_entry *entries;
+    size_t n_sections, n_entries, cap_sections, cap_entries;
+    size_t *first_entry; /* of each section */
+    struct bytes rest;   /* of the text */
+    int line;
+    bool failed;
+    struct config_error *error;
+};
+
+static void fail_at(struct reading *r, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void fail_at(struct reading *r, int line, const char *fmt, ...)
+{
+    va_list ap;
+    if (r->failed)
+        return;
+    r->failed = true;
+    int n = snprintf(r->error->text, sizeof r->error->text, "%s:%d: ", r->config->path, line);
+    va_start(ap, fmt);
+    if (n > 0 && (size_t)n < sizeof r->error->text)
+        vsnprintf(r->error->text + n, sizeof r->error->text - (size_t)n, fmt, ap);
+    va_end(ap);
+}
+
+int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
+{
+    va_list ap;
+    int n = 0;
+    if (c != NULL)
+        n = line > 0 ? snprintf(error->text, sizeof error->text, "%s:%d: ", c->path, line)
+                     : snprintf(error->text, sizeof error->text, "%s: ", c->path);
+    va_start(ap, fmt);
+    if (n >= 0 && (size_t)n < sizeof error->text)
+        vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+static bool is_known_kind(const char *kind)
+{
+    for (size_t i = 0; i < sizeof known_kinds / sizeof *known_kinds; i++)
+        if (strcmp(kind, known_kinds[i]) == 0)
+            return true;
+    return false;
+}
+
+static struct bytes trim(struct bytes b)
+{
+    while (b.len > 0 && isspace((unsigned char)b.ptr[0]))
+        b = bytes_of(b.ptr + 1, b.len - 1);
+    while (b.len > 0 && isspace((unsigned char)b.ptr[b.len - 1]))
+        b.len--;
+    return b;
+}
+
+/* `kind` or `kind NAME`, as it stands between the brackets. */
+static void begin_section(struct reading *r, struct bytes inside)
+{
+    struct bytes all = trim(inside);
+    size_t n = 0;
+    while (n < all.len && !isspace((unsigned char)all.ptr[n]))
+        n++;
+    char *kind = bytes_dup(bytes_of(all.ptr, n));
+    char *name = bytes_dup(trim(bytes_of(all.ptr + n, all.len - n)));
+    for (size_t i = 0; i < r->n_sections; i++)
+        if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
+            fail_at(r, r->line, "section [%.*s] is there twice, first in line %d", (int)all.len, all.ptr,
+                r->sections[i].line);
+    if (!is_known_kind(kind))
+        fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
+    if (strpbrk(name, " \t") != NULL)
+        fail_at(r, r->line, "section [%.*s] has more than a kind and a name", (int)all.len, all.ptr);
+    if (r->n_sections == r->cap_sections) {
+        r->cap_sections = r->cap_sections ? 2 * r->cap_sections : 16;
+        r->sections = mem_realloc(r->sections, r->cap_sections * sizeof *r->sections);
+        r->first_entry = mem_realloc(r->first_entry, r->cap_sections * sizeof *r->first_entry);
+    }
+    r->first_entry[r->n_sections] = r->n_entries;
+    r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
+}
+
+/* What inih would pass over or join silently is judged here: empty and repeated sections, lines that its
+ * buffer would split, lines that begin with white space (which it takes for the previous value's rest). */
+static void look_at_line(struct reading *r, struct bytes line)
+{
+    struct bytes text = trim(line);
+    if (line.len > CONFIG_MAX_LINE)
+        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_MAX_LINE);
+    else if (memchr(line.ptr, '\0', line.len) != NULL)
+        fail_at(r, r->line, "the line holds a NUL byte");
+    if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
+        return;
+    if (isspace((unsigned char)line.ptr[0])) {
+        fail_at(r, r->line, "a setting begins at the start of its line, without white space before it");
+        return;
+    }
+    if (text.ptr[0] != '[')
+        return;
+    const char *end = memchr(text.ptr, ']', text.len);
+    struct bytes after =
+        end != NULL ? trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
+    if (end == NULL)
+        fail_at(r, r->line, "a section's name ends with ]");
+    else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
+        fail_at(r, r->line, "something stands behind the section's ]");
+    else
+        begin_section(r, bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
+}
+
+/* inih's ini_reader: the next line, with its LF, into a buffer of `size`. */
+static char *next_line(char *out, int size, void *stream)
+{
+    struct reading *r = stream;
+    if (r->rest.len == 0 || r->failed)
+        return NULL;
+    const char *lf = memchr(r->rest.ptr, '\n', r->rest.len);
+    struct bytes line = bytes_of(r->rest.ptr, lf != NULL ? (size_t)(lf - r->rest.ptr) : r->rest.len);
+    size_t used = line.len + (lf != NULL);
+    r->rest = bytes_of(r->rest.ptr + used, r->rest.len - used);
+    r->line++;
+    if (r->line == 1 && bytes_starts_with(line, BYTES_LITERAL("\xEF\xBB\xBF")))
+        line = bytes_of(line.ptr + 3, line.len - 3);
+    look_at_line(r, line);
+    if (r->failed || (int)line.len + 2 > size)
+        return NULL;
+    if (line.len > 0)
+        memcpy(out, line.ptr, line.len);
+    memcpy(out + line.len, "\n", 2);
+    return out;
+}
+
+static int take_entry(void *arg, const char *section, const char *key, const char *value)
+{
+    struct reading *r = arg;
+    (void)section;
+    if (r->failed)
+        return 0;
+    if (r->n_sections == 0) {
+        fail_at(r, r->line, "%s stands before any [section]", key);
+        return 0;
+    }
+    if (*key == '\0')
+        fail_at(r, r->line, "nothing stands before the =");
+    for (size_t i = r->first_entry[r->n_sections - 1]; i < r->n_entries; i++)
+        if (strcmp(r->entries[i].key, key) == 0)
+            fail_at(r, r->line, "%s is there twice, first in line %d", key, r->entries[i].line);
+    if (r->n_entries == r->cap_entries) {
+        r->cap_entries = r->cap_entries ? 2 * r->cap_entries : 64;
+        r->entries = mem_realloc(r->entries, r->cap_entries * sizeof *r->entries);
+    }
+    r->entries[r->n_entries++] =
+        (struct config_entry){.key = mem_strdup(key), .value = mem_strdup(value), .line = r->line};
+    return 1;
+}
+
+static void finish(struct reading *r)
+{
+    struct config *c = r->config;
+    for (size_t i = 0; i < r->n_sections; i++) {
+        size_t end = i + 1 < r->n_sections ? r->first_entry[i + 1] : r->n_entries;
+        r->sections[i].n_entries = end - r->first_entry[i];
+        r->sections[i].entries = r->entries != NULL ? r->entries + r->first_entry[i] : NULL;
+    }
+    c->n_sections = r->n_sections;
+    c->sections = r->sections;
+    c->entries = r->entries;
+    c->n_entries = r->n_entries;
+    free(r->first_entry);
+}
+
+int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error)
+{
+    struct reading r = {.config = mem_zalloc(sizeof(struct config)), .rest = text, .error = error};
+    r.config->path = mem_strdup(path);
+    int status = ini_parse_stream(next_line, &r, take_entry, &r);
+    if (status != 0 && !r.failed)
+        fail_at(&r, status > 0 ? status : r.line, "neither a [section], a `key = value` nor a comment");
+    finish(&r);
+    if (r.failed) {
+        config_free(&r.config);
+        return -1;
+    }
+    *out = r.config;
+    return 0;
+}
+
+static int read_whole(const char *path, struct buf *out)
+{
+    FILE *f = fopen(path, "re");
+    char piece[8192];
+    size_t n;
+    if (f == NULL)
+        return -1;
+    while ((n = fread(piece, 1, sizeof piece, f)) > 0)
+        buf_append(out, piece, n);
+    int failed = ferror(f);
+    fclose(f);
+    return failed ? -1 : 0;
+}
+
+int config_read(const char *path, struct config **out, struct config_error *error)
+{
+    struct buf text = {0};
+    int rc = read_whole(path, &text);
+    if (rc != 0)
+        snprintf(error->text, sizeof error->text, "cannot read %s: %s", path, strerror(errno));
+    else
+        rc = config_parse(path, buf_bytes(&text), out, error);
+    buf_free(&text);
+    return rc;
+}
+
+static void free_text(const char *s)
+{
+    free((void *)(uintptr_t)s);
+}
+
+void config_free(struct config **cp)
+{
+    struct config *c = *cp;
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->n_sections; i++) {
+        free_text(c->sections[i].kind);
+        free_text(c->sections[i].name);
+    }
+    for (size_t i = 0; i < c->n_entries; i++) {
+        free_text(c->entries[i].key);
+        free_text(c->entries[i].value);
+    }
+    free((void *)(uintptr_t)c->sections);
+    free((void *)(uintptr_t)c->entries);
+    free_text(c->path);
+    free(c);
+    *cp = NULL;
+}
+
+const struct config_section *config_section(const struct config *c, const char *kind, const char *name)
+{
+    for (size_t i = 0; c != NULL && i < c->n_sections; i++)
+        if (strcmp(c->sections[i].kind, kind) == 0 && strcmp(c->sections[i].name, name) == 0)
+            return &c->sections[i];
+    return NULL;
+}
+
+const char *config_value(const struct config_section *s, const char *key)
+{
+    for (size_t i = 0; s != NULL && i < s->n_entries; i++)
+        if (strcmp(s->entries[i].key, key) == 0)
+            return s->entries[i].value;
+    return NULL;
+}

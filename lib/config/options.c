@@ -1,0 +1,456 @@
+#include "config/options_internal.h"
+#include "base/log.h"
+#include "base/suggest.h"
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const struct option_row options_common_rows[] = {
+    {.name = "help",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'h',
+        .help = "print this and exit"},
+    {.name = "version",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'V',
+        .help = "print the version and exit"},
+    {.name = "config",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'c',
+        .help = "the configuration file (also $MILLRACE_CONFIG)"},
+    {.name = "instance",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "read the section [PROGRAM NAME] instead of [PROGRAM]"},
+    {.name = "check_config",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "check all settings, print those in force with their sources, and exit"},
+    {.name = NULL},
+};
+
+static size_t count_rows(const struct options_spec *spec)
+{
+    size_t n = sizeof options_common_rows / sizeof *options_common_rows - 1;
+    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
+        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
+            n++;
+    return n;
+}
+
+static void add_rows(struct options *o, const struct option_row *rows)
+{
+    for (const struct option_row *r = rows; r->name != NULL; r++)
+        o->values[o->n_values++].row = r;
+}
+
+static struct option_value *find(const struct options *o, const char *name)
+{
+    for (size_t i = 0; i < o->n_values; i++)
+        if (strcmp(o->values[i].row->name, name) == 0)
+            return &o->values[i];
+    return NULL;
+}
+
+static struct option_value *find_letter(const struct options *o, char letter)
+{
+    for (size_t i = 0; i < o->n_values; i++)
+        if (o->values[i].row->letter == letter && letter != 0)
+            return &o->values[i];
+    return NULL;
+}
+
+static int fail(struct options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int fail(struct options *o, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(o->error, sizeof o->error, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+/* " (did you mean max_depth?)" when a name is near, else "". */
+static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
+{
+    struct suggest s = suggest_for(name);
+    *out = '\0';
+    for (size_t i = 0; i < o->n_values; i++)
+        suggest_try(&s, o->values[i].row->name);
+    if (s.nearest != NULL)
+        snprintf(out, size, " (did you mean %s?)", s.nearest);
+    return out;
+}
+
+static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source)
+{
+    char why[300];
+    int64_t number = 0;
+    if (option_value_read(v->row, text, &number, why, sizeof why) != 0)
+        return fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
+    if (rank < v->rank)
+        return 0;
+    free(v->text);
+    free(v->source);
+    *v = (struct option_value){.row = v->row,
+        .is_set = true,
+        .text = mem_strdup(text),
+        .number = number,
+        .source = mem_strdup(source),
+        .rank = rank};
+    if ((v->row->flags & OPTION_WARN_OBSOLETE) && rank > RANK_DEFAULT)
+        log_warn("a service manager does this better", LOG_S("setting", v->row->name), LOG_S("from", source));
+    return 0;
+}
+
+static int set_defaults(struct options *o)
+{
+    for (size_t i = 0; i < o->n_values; i++)
+        if (o->values[i].row->fallback != NULL &&
+            set(o, &o->values[i], o->values[i].row->fallback, RANK_DEFAULT, "default") != 0)
+            return -1;
+    return 0;
+}
+
+struct arguments {
+    int argc, at;
+    char **argv;
+};
+
+static void underscored(char *name)
+{
+    for (; *name != '\0'; name++)
+        if (*name == '-')
+            *name = '_';
+}
+
+/* The value after `=`, or for one that needs it the next argument. */
+static int set_from_argument(
+    struct options *o, struct arguments *a, struct option_value *v, const char *shown, const char *value)
+{
+    if (value == NULL && v->row->type == OPTION_BOOL)
+        value = "true";
+    if (value == NULL)
+        value = v->row->alone;
+    if (value == NULL && a->at + 1 < a->argc)
+        value = a->argv[++a->at];
+    if (value == NULL)
+        return fail(o, "%s needs a value", shown);
+    return set(o, v, value, RANK_COMMAND_LINE, shown);
+}
+
+static int take_long(struct options *o, struct arguments *a, const char *arg)
+{
+    char name[80], shown[90], hint[120];
+    const char *equals = strchr(arg, '=');
+    size_t n = equals != NULL ? (size_t)(equals - arg) : strlen(arg);
+    if (n >= sizeof name)
+        return fail(o, "unknown option --%.60s...", arg);
+    memcpy(name, arg, n);
+    name[n] = '\0';
+    snprintf(shown, sizeof shown, "--%s", name);
+    underscored(name);
+    struct option_value *v = find(o, name);
+    if (v != NULL)
+        return set_from_argument(o, a, v, shown, equals != NULL ? equals + 1 : NULL);
+    v = strncmp(name, "no_", 3) == 0 ? find(o, name + 3) : NULL;
+    if (v != NULL && v->row->type == OPTION_BOOL && equals == NULL)
+        return set(o, v, "false", RANK_COMMAND_LINE, shown);
+    return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
+}
+
+static int take_letter(struct options *o, struct arguments *a, const char *arg)
+{
+    char shown[3] = {'-', arg[1], '\0'};
+    struct option_value *v = find_letter(o, arg[1]);
+    if (v == NULL || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
+        return fail(o, "unknown option %s", arg);
+    return set_from_argument(o, a, v, shown, arg[2] != '\0' ? arg + 2 : NULL);
+}
+
+static int take_operand(struct options *o, char *arg)
+{
+    if (o->spec->operands == NULL)
+        return fail(o, "unexpected argument %s", arg);
+    o->operands[o->n_operands++] = arg;
+    return 0;
+}
+
+static int read_arguments(struct options *o, int argc, char **argv)
+{
+    struct arguments a = {argc, 1, argv};
+    bool only_operands = false;
+    o->operands = mem_zalloc(((size_t)argc + 1) * sizeof *o->operands);
+    for (; a.at < argc; a.at++) {
+        char *arg = argv[a.at];
+        int rc = 0;
+        if (only_operands || arg[0] != '-' || arg[1] == '\0')
+            rc = take_operand(o, arg);
+        else if (strcmp(arg, "--") == 0)
+            only_operands = true;
+        else if (arg[1] == '-')
+            rc = take_long(o, &a, arg + 2);
+        else
+            rc = take_letter(o, &a, arg);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void upper_prefix(const char *program, char *out, size_t size)
+{
+    snprintf(out, size, "MILLRACE_%s_", program);
+    for (char *p = out; *p != '\0'; p++)
+        *p = (char)toupper((unsigned char)*p);
+}
+
+/* MILLRACE_PUBSUB_FILTERED_PORT is pubsub_filtered's, not pubsub's. */
+static bool belongs_to_longer_name(const struct options *o, const char *name)
+{
+    static const char *const programs[] = {"pubsub_filtered"};
+    char prefix[80];
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        upper_prefix(programs[i], prefix, sizeof prefix);
+        if (strcmp(o->spec->program, programs[i]) != 0 && strncmp(name, prefix, strlen(prefix)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int take_variable(struct options *o, const char *variable, size_t prefix)
+{
+    char name[80], source[160], hint[120];
+    const char *equals = strchr(variable, '=');
+    size_t n = (size_t)(equals - variable) - prefix;
+    if (n == 0 || n >= sizeof name)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        name[i] = (char)tolower((unsigned char)variable[prefix + i]);
+    name[n] = '\0';
+    snprintf(source, sizeof source, "$%.*s", (int)(equals - variable), variable);
+    struct option_value *v = find(o, name);
+    if (v == NULL)
+        return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, name,
+            suggestion(o, name, hint, sizeof hint));
+    return set(o, v, equals + 1, RANK_ENVIRONMENT, source);
+}
+
+static int read_environment(struct options *o)
+{
+    char prefix[80];
+    upper_prefix(o->spec->program, prefix, sizeof prefix);
+    for (char **e = environ; *e != NULL; e++)
+        if (strncmp(*e, prefix, strlen(prefix)) == 0 && strchr(*e, '=') != NULL &&
+            !belongs_to_longer_name(o, *e) && take_variable(o, *e, strlen(prefix)) != 0)
+            return -1;
+    return 0;
+}
+
+static int take_entry(struct options *o, const struct config_entry *e)
+{
+    char source[300], hint[120], name[80];
+    snprintf(source, sizeof source, "%s:%d", o->config->path, e->line);
+    snprintf(name, sizeof name, "%s", e->key);
+    underscored(name);
+    struct option_value *v = find(o, name);
+    if (v == NULL)
+        return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
+            suggestion(o, name, hint, sizeof hint));
+    if (v->row->flags & OPTION_COMMAND_LINE)
+        return fail(o, "%s: %s belongs on the command line, not into the file", source, e->key);
+    return set(o, v, e->value, RANK_FILE, source);
+}
+
+static int read_file(struct options *o)
+{
+    const char *path = options_string(o, "config");
+    const char *instance = options_string(o, "instance");
+    struct config_error error;
+    if (path == NULL)
+        path = getenv("MILLRACE_CONFIG");
+    if (path == NULL || *path == '\0')
+        return instance == NULL ? 0 : fail(o, "--instance needs --config");
+    if (config_read(path, &o->config, &error) != 0)
+        return fail(o, "%s", error.text);
+    const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
+    if (s == NULL)
+        return instance == NULL ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
+    for (size_t i = 0; i < s->n_entries; i++)
+        if (take_entry(o, &s->entries[i]) != 0)
+            return -1;
+    return 0;
+}
+
+static bool print_and_exit(struct options *o)
+{
+    struct buf out = {0};
+    if (options_bool(o, "help"))
+        options_print_help(o, &out);
+    else if (options_bool(o, "version"))
+        buf_printf(&out, "%s (millrace) %s\n", o->spec->program, MILLRACE_VERSION);
+    else
+        return false;
+    fwrite(out.ptr, 1, out.len, stdout);
+    fflush(stdout);
+    buf_free(&out);
+    return true;
+}
+
+enum options_result options_parse(
+    const struct options_spec *spec, int argc, char **argv, struct options **out)
+{
+    struct options *o = *out = mem_zalloc(sizeof *o);
+    o->spec = spec;
+    o->values = mem_zalloc(count_rows(spec) * sizeof *o->values);
+    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
+        add_rows(o, spec->rows[t]);
+    add_rows(o, options_common_rows);
+    if (set_defaults(o) != 0 || read_arguments(o, argc, argv) != 0)
+        return OPTIONS_USAGE;
+    if (print_and_exit(o))
+        return OPTIONS_EXIT;
+    if (read_environment(o) != 0 || read_file(o) != 0)
+        return OPTIONS_CONFIG;
+    o->check_only = options_bool(o, "check_config");
+    return OPTIONS_OK;
+}
+
+int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    struct option_value *v = find(o, name);
+    assert(v != NULL);
+    return set(o, v, text, RANK_DEFAULT, "default") == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+}
+
+const char *options_error(const struct options *o)
+{
+    return o->error;
+}
+
+void options_free(struct options **op)
+{
+    struct options *o = *op;
+    if (o == NULL)
+        return;
+    for (size_t i = 0; i < o->n_values; i++) {
+        free(o->values[i].text);
+        free(o->values[i].source);
+    }
+    for (size_t i = 0; i < o->n_kept; i++)
+        free(o->kept[i]);
+    free(o->kept);
+    free(o->values);
+    free(o->operands);
+    config_free(&o->config);
+    free(o);
+    *op = NULL;
+}
+
+static const struct option_value *must_find(const struct options *o, const char *name, unsigned types)
+{
+    const struct option_value *v = find(o, name);
+    assert(v != NULL && (types & (1u << v->row->type)));
+    (void)types;
+    return v;
+}
+
+bool options_bool(const struct options *o, const char *name)
+{
+    return must_find(o, name, 1u << OPTION_BOOL)->number != 0;
+}
+
+int64_t options_int(const struct options *o, const char *name)
+{
+    return must_find(o, name, 1u << OPTION_INT | 1u << OPTION_SIZE | 1u << OPTION_DURATION)->number;
+}
+
+const char *options_string(const struct options *o, const char *name)
+{
+    const struct option_value *v = must_find(o, name, 1u << OPTION_STRING | 1u << OPTION_CHOICE);
+    return v->is_set ? v->text : NULL;
+}
+
+const char *options_text(const struct options *o, const char *name)
+{
+    const char *text = options_string(o, name);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+int64_t options_sync(const struct options *o, const char *name)
+{
+    return must_find(o, name, 1u << OPTION_SYNC)->number;
+}
+
+const char *options_source(const struct options *o, const char *name)
+{
+    const struct option_value *v = must_find(o, name, ~0u);
+    return v->source != NULL ? v->source : "unset";
+}
+
+bool options_is_set(const struct options *o, const char *name)
+{
+    return must_find(o, name, ~0u)->rank > RANK_DEFAULT;
+}
+
+int options_refuse(
+    const struct options *o, const char *name, struct config_error *error, const char *fmt, ...)
+{
+    va_list ap;
+    bool is_set = options_is_set(o, name);
+    int n = snprintf(error->text, sizeof error->text, "%.300s%s%s: ", is_set ? options_source(o, name) : "",
+        is_set ? ": " : "", name);
+    va_start(ap, fmt);
+    vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+int options_check_name(const struct options *o, const char *name, struct config_error *error)
+{
+    const char *text = options_text(o, name);
+    if (text == NULL ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
+        return 0;
+    return options_refuse(o, name, error, "it is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
+}
+
+size_t options_operands(const struct options *o, char ***operands)
+{
+    *operands = o->operands;
+    return o->n_operands;
+}
+
+const struct config *options_config(const struct options *o)
+{
+    return o->config;
+}
+
+void options_show_as(struct options *o, const char *name, const char *text, const char *source)
+{
+    struct option_value *v = find(o, name);
+    assert(v != NULL);
+    v->shown = text;
+    v->shown_source = source;
+}
+
+bool options_check_only(const struct options *o)
+{
+    return o->check_only;
+}
+
+const char *options_keep(struct options *o, struct bytes text)
+{
+    o->kept = mem_realloc(o->kept, (o->n_kept + 1) * sizeof *o->kept);
+    o->kept[o->n_kept] = bytes_dup(text);
+    return o->kept[o->n_kept++];
+}

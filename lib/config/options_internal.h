@@ -1,0 +1,52 @@
+/* options_internal: what the rooms of options share: reading argv, environment and file (options.c), reading a value
+ * by its type (options_value.c), printing (options_print.c). */
+#ifndef MILLRACE_OPTIONS_INTERNAL_H
+#define MILLRACE_OPTIONS_INTERNAL_H
+
+#include "config/options.h"
+
+struct option_value {
+    const struct option_row *row;
+    bool is_set; /* has a value at all: from a source, or the default */
+    char *text;  /* as it was written */
+    char *source;
+    int64_t number;                   /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
+    int rank;                         /* of the source: a higher one wins */
+    const char *shown, *shown_source; /* options_show_as; kept */
+};
+
+enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
+
+struct options {
+    const struct options_spec *spec;
+    struct option_value *values;
+    size_t n_values;
+    char **operands;
+    size_t n_operands;
+    struct config *config;
+    char **kept; /* texts that live as long */
+    size_t n_kept;
+    bool check_only;
+    char error[600];
+};
+
+/* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
+void option_value_describe(const struct option_row *row, struct buf *out);
+
+/* "100ms..1h", "1..65535", "1..64 bytes": what a value of a bounded row may be. */
+void option_value_bounds(const struct option_row *row, struct buf *out);
+/* Of a DURATION: what a number without a unit is. */
+const char *option_bare_unit(const struct option_row *row);
+
+/* A copy that lives as long as the options. */
+const char *options_keep(struct options *o, struct bytes text);
+
+/* What is printed of a setting without a value that goes by another's; the texts live as long as the options. */
+void options_show_as(struct options *o, const char *name, const char *text, const char *source);
+
+/* The rows that every program has. */
+extern const struct option_row options_common_rows[];
+
+void options_print_help(const struct options *o, struct buf *out);
+
+#endif

@@ -1,0 +1,146 @@
+#include "config/options_internal.h"
+#include <stdio.h>
+
+#define HELP_COLUMN 30
+
+static void append_dashed(struct buf *out, const char *name)
+{
+    buf_append_str(out, "--");
+    for (; *name != '\0'; name++)
+        buf_append_char(out, *name == '_' ? '-' : *name);
+}
+
+static void separate(struct buf *out)
+{
+    if (out->ptr[out->len - 1] != '(')
+        buf_append_str(out, "; ");
+}
+
+static void append_bounds(const struct option_row *r, struct buf *out)
+{
+    bool bounded =
+        r->max != 0 && (r->type == OPTION_DURATION ||
+                           ((r->type == OPTION_INT || r->type == OPTION_SIZE) && r->max < INT64_C(1) << 50));
+    bool told = r->fallback != NULL && *r->fallback != '\0' &&
+                (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0);
+    if (r->alone != NULL)
+        buf_printf(out, "alone: %s", r->alone);
+    if (told) {
+        separate(out);
+        buf_printf(out, "default %s", r->fallback);
+    }
+    if (bounded) {
+        separate(out);
+        option_value_bounds(r, out);
+    }
+    if (r->type == OPTION_DURATION) {
+        separate(out);
+        buf_printf(out, "a bare number is %sseconds", strcmp(option_bare_unit(r), "ms") == 0 ? "milli" : "");
+    }
+}
+
+static void append_option(const struct option_row *r, struct buf *out)
+{
+    size_t start = out->len;
+    if (r->letter != 0)
+        buf_printf(out, "  -%c, ", r->letter);
+    else
+        buf_append_str(out, "      ");
+    append_dashed(out, r->name);
+    if (r->type != OPTION_BOOL) {
+        buf_append_str(out, r->alone != NULL ? "[=" : "=");
+        option_value_describe(r, out);
+        buf_append_str(out, r->alone != NULL ? "]" : "");
+    }
+    if (out->len - start >= HELP_COLUMN) {
+        buf_append_char(out, '\n');
+        start = out->len;
+    }
+    while (out->len - start < HELP_COLUMN)
+        buf_append_char(out, ' ');
+    buf_append_str(out, r->help);
+    size_t before = out->len;
+    buf_append_str(out, " (");
+    append_bounds(r, out);
+    if (out->len == before + 2)
+        out->len = before;
+    else
+        buf_append_char(out, ')');
+    buf_append_char(out, '\n');
+}
+
+void options_print_help(const struct options *o, struct buf *out)
+{
+    const struct options_spec *spec = o->spec;
+    buf_printf(out, "%s\n\nusage: ", spec->summary);
+    if (spec->usage != NULL)
+        buf_append_str(out, spec->usage);
+    else
+        buf_printf(out, "millrace %s", spec->program);
+    buf_printf(out, " [OPTION...]%s%s\n\n", spec->operands ? " " : "", spec->operands ? spec->operands : "");
+    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++) {
+        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
+            append_option(r, out);
+        buf_append_char(out, '\n');
+    }
+    for (const struct option_row *r = options_common_rows; r->name != NULL; r++)
+        append_option(r, out);
+    buf_append_char(out, '\n');
+    buf_printf(out,
+        "Each is also a setting under [%s] in the file that --config names, and in the environment as\n"
+        "MILLRACE_<PROGRAM>_<OPTION>; the command line wins, then the environment, then the file.\n",
+        spec->program);
+    if (spec->more != NULL)
+        buf_printf(out, "\n%s", spec->more);
+}
+
+static void pad_to_source(struct buf *out, size_t start)
+{
+    while (out->len - start < HELP_COLUMN + 6)
+        buf_append_char(out, ' ');
+}
+
+void options_print_settings(const struct options *o, struct buf *out)
+{
+    for (size_t i = 0; i < o->n_values; i++) {
+        const struct option_value *v = &o->values[i];
+        size_t start = out->len;
+        if (v->row->flags & OPTION_COMMAND_LINE)
+            continue;
+        const char *text = v->is_set ? v->text : "", *source = v->is_set ? v->source : "unset";
+        buf_printf(out, "%s = %s", v->row->name, v->shown ? v->shown : text);
+        pad_to_source(out, start);
+        buf_printf(out, " ; %s\n", v->shown ? v->shown_source : source);
+    }
+}
+
+static void print_section(const struct config *c, const struct config_section *s, struct buf *out)
+{
+    buf_printf(out, "[%s %s]\n", s->kind, s->name);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct config_entry *e = &s->entries[i];
+        size_t start = out->len;
+        buf_printf(out, "%s = %s", e->key, e->value);
+        pad_to_source(out, start);
+        buf_printf(out, " ; %s:%d\n", c->path, e->line);
+    }
+}
+
+static void print_sections(const struct options *o, const char *kind, struct buf *out)
+{
+    const struct config *c = options_config(o);
+    for (size_t i = 0; c != NULL && i < c->n_sections; i++)
+        if (strcmp(c->sections[i].kind, kind) == 0)
+            print_section(c, &c->sections[i], out);
+}
+
+void options_show_settings(const struct options *o)
+{
+    struct buf out = {0};
+    options_print_settings(o, &out);
+    if (o->spec->sections != NULL)
+        print_sections(o, o->spec->sections, &out);
+    fwrite(out.ptr, 1, out.len, stdout);
+    fflush(stdout);
+    buf_free(&out);
+}

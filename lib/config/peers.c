@@ -1,0 +1,86 @@
+#include "config/peers.h"
+
+#include "config/options_internal.h"
+#include "base/url.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+const struct peer peers[PEERS] = {
+    {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
+    {"queue_to_pubsub", PORT_QUEUE_TO_PUBSUB, NULL},
+    {"pubsub", PORT_PUBSUB, "pubsub_url"},
+    {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
+    {"sortdb", PORT_SORTDB, "sortdb_url"},
+    {"api", PORT_API, "api_url"},
+};
+
+const struct peer *peer_named(const char *name)
+{
+    for (size_t i = 0; i < PEERS; i++)
+        if (strcmp(peers[i].name, name) == 0)
+            return &peers[i];
+    return NULL;
+}
+
+/* Who listens on every address is asked at the loopback one. */
+static const char *host_of(const char *address)
+{
+    bool any = !address || strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
+    return any ? "127.0.0.1" : address;
+}
+
+void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out)
+{
+    const struct config_section *s = config ? config_section(config, peer->name, "") : NULL;
+    const char *address = s ? config_value(s, "address") : NULL, *port = s ? config_value(s, "port") : NULL;
+    if (address && strncmp(address, "unix:", 5) == 0) {
+        buf_append_str(out, address);
+        return;
+    }
+    const char *host = host_of(address);
+    bool bare_ipv6 = strchr(host, ':') && host[0] != '[';
+    buf_printf(out, "http://%s%s%s:", bare_ipv6 ? "[" : "", host, bare_ipv6 ? "]" : "");
+    if (port)
+        buf_append_str(out, port);
+    else
+        buf_append_u64(out, (uint64_t)peer->port);
+}
+
+static bool is_configured(const struct peer *peer, const struct config *config)
+{
+    const struct config_section *s = config ? config_section(config, peer->name, "") : NULL;
+    return s && (config_value(s, "address") || config_value(s, "port"));
+}
+
+static const char *section_of(struct options *o, const struct peer *peer)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "[%s]", peer->name);
+    return options_keep(o, bytes_of(text, (size_t)n));
+}
+
+const char *peer_url(struct options *o, const char *name)
+{
+    const struct peer *peer = peer_named(name);
+    struct buf url = {0};
+    assert(peer && peer->setting);
+    if (options_text(o, peer->setting))
+        return options_text(o, peer->setting);
+    peer_configured_url(peer, options_config(o), &url);
+    const char *kept = options_keep(o, buf_bytes(&url));
+    options_show_as(
+        o, peer->setting, kept, is_configured(peer, options_config(o)) ? section_of(o, peer) : "default");
+    buf_free(&url);
+    return kept;
+}
+
+int peer_check(struct options *o, const char *name, struct config_error *error)
+{
+    const char *url = peer_url(o, name);
+    struct url_address address;
+    if (url_address_parse(url, 80, &address) == 0)
+        return 0;
+    return options_refuse(
+        o, peer_named(name)->setting, error, "\"%s\" is no address (http://HOST:PORT or unix:PATH)", url);
+}

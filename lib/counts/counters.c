@@ -1,0 +1,508 @@
+#include "counts/counters.h"
+#include "counts/json_fields.h"
+#include "counts/records.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NONE_TEXT "None"
+#define MS_PER_SECOND 1000
+#define SECONDS_PER_HOUR 3600
+#define TIME_BOUND 1e17 /* far past the last hour, in s and in ms, and exact in 64 bits */
+#define REASON_MAX 200
+#define DIGITS_MAX 24
+
+struct reading {
+    const struct config *config;
+    struct config_error *error;
+    struct counters *out;
+    struct counter *totals, *subtotals; /* out's, while they are made */
+};
+
+static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
+{
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const char *const *k = known;
+        while (*k && strcmp(*k, s->entries[i].key) != 0)
+            k++;
+        if (!*k)
+            return config_fail(r->error, r->config, s->entries[i].line, "[%s] has no setting '%s'", s->kind,
+                s->entries[i].key);
+    }
+    return 0;
+}
+
+static int line_of(const struct config_section *s, const char *key)
+{
+    for (size_t i = 0; i < s->n_entries; i++)
+        if (strcmp(s->entries[i].key, key) == 0)
+            return s->entries[i].line;
+    return s->line;
+}
+
+static int read_input(struct reading *r)
+{
+    static const char *const known[] = {"time", "time_unit", "skip_if", NULL};
+    const struct config_section *s = config_section(r->config, "input", "");
+    if (!s)
+        return config_fail(
+            r->error, r->config, 0, "there is no [input] section: it names the field with the time");
+    if (refuse_unknown(r, s, known) != 0)
+        return -1;
+    const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
+               *skip = config_value(s, "skip_if");
+    if (!time || !*time)
+        return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
+    if (unit && strcmp(unit, "s") != 0 && strcmp(unit, "ms") != 0)
+        return config_fail(
+            r->error, r->config, line_of(s, "time_unit"), "time_unit is s or ms, not '%s'", unit);
+    if (skip && !*skip)
+        return config_fail(r->error, r->config, line_of(s, "skip_if"), "skip_if needs a field");
+    r->out->time_field = mem_strdup(time);
+    r->out->time_in_ms = unit && strcmp(unit, "ms") == 0;
+    r->out->skip_if = skip ? mem_strdup(skip) : NULL;
+    return 0;
+}
+
+/* `field`, `host(field)` or `"constant"`; false when it is none of them. */
+static bool parse_key(struct bytes text, struct counter *c)
+{
+    struct bytes inner = text;
+    c->kind = COUNTER_FIELD;
+    if (text.len >= 2 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"') {
+        c->kind = COUNTER_CONSTANT;
+        inner = bytes_of(text.ptr + 1, text.len - 2);
+    } else if (bytes_starts_with(text, BYTES_LITERAL("host(")) && text.ptr[text.len - 1] == ')') {
+        c->kind = COUNTER_HOST;
+        inner = bytes_of(text.ptr + 5, text.len - 6);
+    }
+    if (inner.len == 0 || memchr(inner.ptr, '"', inner.len))
+        return false;
+    if (c->kind != COUNTER_CONSTANT &&
+        (memchr(inner.ptr, '(', inner.len) || memchr(inner.ptr, ')', inner.len)))
+        return false;
+    c->field = bytes_dup(inner);
+    return true;
+}
+
+/* The settings that totals and subtotals share; c->ns is set. */
+static int read_settings(
+    struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
+{
+    static const char *const known[] = {"key", "label", "max_keys", NULL};
+    if (refuse_unknown(r, s, known) != 0)
+        return -1;
+    const char *key = config_value(s, "key"), *label = config_value(s, "label"),
+               *max = config_value(s, "max_keys");
+    if (!key)
+        return config_fail(r->error, r->config, s->line,
+            "[%s %s] needs key = FIELD, host(FIELD) or \"CONSTANT\"", s->kind, s->name);
+    if (!parse_key(bytes_str(key), c))
+        return config_fail(r->error, r->config, line_of(s, "key"),
+            "a key is FIELD, host(FIELD) or \"CONSTANT\", not '%s'", key);
+    c->key_text = mem_strdup(key);
+    c->label = mem_strdup(label ? label : default_label);
+    if (!bytes_is_name(bytes_str(c->label)))
+        return config_fail(r->error, r->config, line_of(s, "label"),
+            "a label is made of A-Z a-z 0-9 _ . -, up to 64, and is neither . nor ..: '%s' is not", c->label);
+    if (max && !bytes_to_u64(bytes_str(max), &c->max_keys))
+        return config_fail(
+            r->error, r->config, line_of(s, "max_keys"), "max_keys is a number, not '%s'", max);
+    return 0;
+}
+
+static int section_line(const struct reading *r, const char *kind, const char *name)
+{
+    const struct config_section *s = config_section(r->config, kind, name);
+    return s ? s->line : 0;
+}
+
+/* Labels are how people ask, so two that could both be meant are refused, with both lines. */
+static int refuse_same_label(
+    struct reading *r, const struct config_section *s, const struct counter *list, size_t n)
+{
+    const struct counter *last = &list[n - 1];
+    for (size_t i = 0; i + 1 < n; i++)
+        if (list[i].total == last->total && strcmp(list[i].label, last->label) == 0)
+            return config_fail(r->error, r->config, line_of(s, "label"),
+                "label '%s' is also that of [%s %s] on line %d", last->label, s->kind, list[i].ns,
+                section_line(r, s->kind, list[i].ns));
+    return 0;
+}
+
+static int read_total(struct reading *r, const struct config_section *s)
+{
+    if (!namespace_is_valid(bytes_str(s->name)))
+        return config_fail(r->error, r->config, s->line,
+            "[total %s]: a namespace is a-z 0-9 _, 1 to 16, and not 'lookup'", s->name);
+    struct counter *c = &r->totals[r->out->n_totals++];
+    c->ns = mem_strdup(s->name);
+    if (read_settings(r, s, c, s->name) != 0)
+        return -1;
+    return refuse_same_label(r, s, r->totals, r->out->n_totals);
+}
+
+static const struct counter *find(const struct counter *list, size_t n, struct bytes ns)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes_equal_str(ns, list[i].ns))
+            return &list[i];
+    return NULL;
+}
+
+static int read_subtotal(struct reading *r, const struct config_section *s)
+{
+    const char *dot = strchr(s->name, '.');
+    struct bytes first = bytes_of(s->name, dot ? (size_t)(dot - s->name) : 0);
+    if (!dot || !namespace_is_valid(first) || !namespace_is_valid(bytes_str(dot + 1)))
+        return config_fail(r->error, r->config, s->line,
+            "[subtotal %s]: the form is S.NS, each a-z 0-9 _, 1 to 16, and not 'lookup'", s->name);
+    const struct counter *total = find(r->totals, r->out->n_totals, bytes_str(dot + 1));
+    if (!total)
+        return config_fail(
+            r->error, r->config, s->line, "[subtotal %s]: there is no [total %s]", s->name, dot + 1);
+    struct counter *c = &r->subtotals[r->out->n_subtotals++];
+    c->ns = mem_strdup(s->name);
+    c->total = (size_t)(total - r->totals);
+    char label[NAMESPACE_MAX + 1];
+    snprintf(label, sizeof label, "%.*s", (int)first.len, first.ptr);
+    if (read_settings(r, s, c, label) != 0)
+        return -1;
+    return refuse_same_label(r, s, r->subtotals, r->out->n_subtotals);
+}
+
+/* Totals first, so that a subtotal may stand above its total. */
+static int read_sections(
+    struct reading *r, const char *kind, int (*read)(struct reading *, const struct config_section *))
+{
+    for (size_t i = 0; i < r->config->n_sections; i++)
+        if (strcmp(r->config->sections[i].kind, kind) == 0 && read(r, &r->config->sections[i]) != 0)
+            return -1;
+    return 0;
+}
+
+static int by_ns(const void *a, const void *b)
+{
+    return strcmp((*(const struct counter *const *)a)->ns, (*(const struct counter *const *)b)->ns);
+}
+
+static void append_sorted(struct buf *text, const char *kind, const struct counter *list, size_t n)
+{
+    const struct counter **sorted = mem_alloc((n + 1) * sizeof *sorted);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &list[i];
+    qsort(sorted, n, sizeof *sorted, by_ns);
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(text, "%s %s key = %s\n", kind, sorted[i]->ns, sorted[i]->key_text);
+        if (sorted[i]->max_keys)
+            buf_printf(text, "%s %s max_keys = %llu\n", kind, sorted[i]->ns,
+                (unsigned long long)sorted[i]->max_keys);
+    }
+    free(sorted);
+}
+
+static char *canonical_text(const struct counters *c)
+{
+    struct buf text = {0};
+    if (c->skip_if)
+        buf_printf(&text, "input skip_if = %s\n", c->skip_if);
+    buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_in_ms ? "ms" : "s");
+    append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
+    append_sorted(&text, "total", c->totals, c->n_totals);
+    char *copy = bytes_dup(buf_bytes(&text));
+    buf_free(&text);
+    return copy;
+}
+
+int counters_read(const struct config *config, struct counters **out, struct config_error *error)
+{
+    struct counters *c = mem_zalloc(sizeof *c);
+    struct counter *totals = mem_zalloc((config->n_sections + 1) * sizeof *totals);
+    struct counter *subtotals = mem_zalloc((config->n_sections + 1) * sizeof *subtotals);
+    c->totals = totals;
+    c->subtotals = subtotals;
+    struct reading r = {.config = config, .error = error, .out = c, .totals = totals, .subtotals = subtotals};
+    *out = c;
+    if (read_input(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
+        read_sections(&r, "subtotal", read_subtotal) == 0) {
+        if (c->n_totals) {
+            c->text = canonical_text(c);
+            return 0;
+        }
+        config_fail(error, config, 0, "nothing is counted: there is no [total NAMESPACE] section");
+    }
+    counters_free(out);
+    return -1;
+}
+
+static void drop(const void *p)
+{
+    free((void *)(uintptr_t)p);
+}
+
+static void drop_counters(const struct counter *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        drop(list[i].ns);
+        drop(list[i].label);
+        drop(list[i].key_text);
+        drop(list[i].field);
+    }
+    drop(list);
+}
+
+void counters_free(struct counters **c)
+{
+    if (!*c)
+        return;
+    drop_counters((*c)->totals, (*c)->n_totals);
+    drop_counters((*c)->subtotals, (*c)->n_subtotals);
+    drop((*c)->time_field);
+    drop((*c)->skip_if);
+    drop((*c)->text);
+    free(*c);
+    *c = NULL;
+}
+
+const struct counter *counters_find(const struct counters *c, struct bytes ns)
+{
+    const struct counter *found = find(c->totals, c->n_totals, ns);
+    return found ? found : find(c->subtotals, c->n_subtotals, ns);
+}
+
+const struct counter *counters_find_total_label(const struct counters *c, struct bytes label)
+{
+    for (size_t i = 0; i < c->n_totals; i++)
+        if (bytes_equal_str(label, c->totals[i].label))
+            return &c->totals[i];
+    return NULL;
+}
+
+const struct counter *counters_find_sub_label(
+    const struct counters *c, const struct counter *total, struct bytes label)
+{
+    for (size_t i = 0; i < c->n_subtotals; i++)
+        if (&c->totals[c->subtotals[i].total] == total && bytes_equal_str(label, c->subtotals[i].label))
+            return &c->subtotals[i];
+    return NULL;
+}
+
+/* A key as some counters ask for it: made once an event, however many of them do. */
+struct source {
+    enum counter_key_kind kind;
+    const char *field;
+    size_t value; /* its field's index in values; not of a constant */
+    struct bytes text;
+    char digits[DIGITS_MAX];
+    struct buf space;
+};
+
+struct counters_reader {
+    const struct counters *counters;
+    struct json_fields *fields;
+    struct json_value *values;
+    struct source *sources;
+    size_t n_sources;
+    size_t *source_of;  /* of the totals, then of the subtotals */
+    struct bytes *keys; /* likewise */
+    char reason[REASON_MAX];
+};
+
+enum { VALUE_TIME, VALUE_SKIP, VALUE_FIRST_FIELD };
+
+static size_t source_add(
+    struct counters_reader *r, const struct counter *c, const char **names, size_t *n_names)
+{
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (r->sources[i].kind == c->kind && strcmp(r->sources[i].field, c->field) == 0)
+            return i;
+    struct source *s = &r->sources[r->n_sources];
+    s->kind = c->kind;
+    s->field = c->field;
+    s->text = bytes_str(c->field);
+    if (c->kind != COUNTER_CONSTANT) {
+        s->value = *n_names;
+        names[(*n_names)++] = c->field;
+    }
+    return r->n_sources++;
+}
+
+struct counters_reader *counters_reader_new(const struct counters *c)
+{
+    size_t n = c->n_totals + c->n_subtotals, n_names = VALUE_FIRST_FIELD;
+    struct counters_reader *r = mem_zalloc(sizeof *r);
+    const char **names = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *names);
+    r->counters = c;
+    r->sources = mem_zalloc(n * sizeof *r->sources);
+    r->source_of = mem_zalloc(n * sizeof *r->source_of);
+    r->keys = mem_zalloc(n * sizeof *r->keys);
+    r->values = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *r->values);
+    names[VALUE_TIME] = c->time_field;
+    names[VALUE_SKIP] = c->skip_if ? c->skip_if : c->time_field;
+    for (size_t i = 0; i < n; i++) {
+        const struct counter *counter = i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
+        r->source_of[i] = source_add(r, counter, names, &n_names);
+    }
+    r->fields = json_fields_new(names, n_names);
+    free(names);
+    return r;
+}
+
+void counters_reader_free(struct counters_reader **r)
+{
+    if (!*r)
+        return;
+    for (size_t i = 0; i < (*r)->n_sources; i++)
+        buf_free(&(*r)->sources[i].space);
+    json_fields_free(&(*r)->fields);
+    free((*r)->values);
+    free((*r)->sources);
+    free((*r)->source_of);
+    free((*r)->keys);
+    free(*r);
+    *r = NULL;
+}
+
+/* The start of the authority when the text is scheme://authority..., else NULL. */
+static const char *authority_of(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i], lower = (char)(c | 0x20);
+        bool letter = lower >= 'a' && lower <= 'z';
+        if (letter || (i > 0 && ((c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-')))
+            continue;
+        bool found =
+            i > 0 && c == ':' && text.len - i >= 3 && text.ptr[i + 1] == '/' && text.ptr[i + 2] == '/';
+        return found ? text.ptr + i + 3 : NULL;
+    }
+    return NULL;
+}
+
+/* host, host:port, [address] or [address]:port -> without the port. */
+static struct bytes without_port(struct bytes authority)
+{
+    bool bracket = authority.len && authority.ptr[0] == '[';
+    const char *end = authority.len ? memchr(authority.ptr, bracket ? ']' : ':', authority.len) : NULL;
+    return end ? bytes_of(authority.ptr, (size_t)(end - authority.ptr) + bracket) : authority;
+}
+
+struct bytes counters_host(struct bytes text, struct buf *space)
+{
+    if (text.len == 0)
+        return BYTES_LITERAL(NONE_TEXT);
+    const char *start = authority_of(text), *end = text.ptr + text.len;
+    if (!start)
+        return text;
+    buf_clear(space);
+    const char *stop = start;
+    while (stop < end && *stop != '/' && *stop != '?' && *stop != '#')
+        stop++;
+    const char *at = stop > start ? memrchr(start, '@', (size_t)(stop - start)) : NULL;
+    if (at)
+        start = at + 1;
+    struct bytes host = without_port(bytes_of(start, (size_t)(stop - start)));
+    /* An unclosed bracket closes: "[::1" and "[::1]" are one host. */
+    bool open = host.len && host.ptr[0] == '[' && host.ptr[host.len - 1] != ']';
+    buf_append_bytes(space, host);
+    if (open)
+        buf_append_char(space, ']');
+    for (size_t i = 0; i < space->len; i++)
+        if (space->ptr[i] >= 'A' && space->ptr[i] <= 'Z')
+            space->ptr[i] = (char)(space->ptr[i] | 0x20);
+    return space->len ? buf_bytes(space) : BYTES_LITERAL(NONE_TEXT);
+}
+
+static enum counters_verdict reject(
+    struct counters_reader *r, struct counters_event *out, const char *what, const char *field)
+{
+    snprintf(r->reason, sizeof r->reason, field ? "field %2$.64s %1$s" : "%1$s", what, field);
+    for (char *p = r->reason; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+    out->reason = r->reason;
+    return COUNTERS_REJECTED;
+}
+
+/* The event's hour; NULL, or what is wrong with the time. */
+static const char *hour_of(const struct counters *c, const struct json_value *time, int64_t *hour)
+{
+    int64_t t, unit = c->time_in_ms ? MS_PER_SECOND : 1;
+    if (time->type == JSON_MISSING)
+        return "is missing: no time";
+    if (time->type == JSON_I64)
+        t = time->v.i64;
+    else if (time->type == JSON_F64 && fabs(time->v.f64) < TIME_BOUND)
+        t = (int64_t)time->v.f64;
+    else if (time->type == JSON_F64 || time->type == JSON_U64)
+        return "is a time outside 2000 to 2159";
+    else
+        return "is no number: no time";
+    t /= unit;
+    if (t < HOUR_FIRST || t >= HOUR_END)
+        return "is a time outside 2000 to 2159";
+    *hour = t - t % SECONDS_PER_HOUR;
+    return NULL;
+}
+
+static struct bytes digits_of(struct source *s, const struct json_value *v)
+{
+    int n = v->type == JSON_I64 ? snprintf(s->digits, sizeof s->digits, "%lld", (long long)v->v.i64)
+                                : snprintf(s->digits, sizeof s->digits, "%llu", (unsigned long long)v->v.u64);
+    return bytes_of(s->digits, (size_t)n);
+}
+
+/* NULL, or why the value is no key. */
+static const char *make_text(struct source *s, const struct json_value *v)
+{
+    switch (v->type) {
+    case JSON_MISSING:
+    case JSON_NULL:
+        s->text = BYTES_LITERAL(NONE_TEXT);
+        break;
+    case JSON_BOOL:
+        s->text = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
+        break;
+    case JSON_I64:
+    case JSON_U64:
+        s->text = digits_of(s, v);
+        break;
+    case JSON_STRING:
+        s->text = v->v.string.len ? v->v.string : BYTES_LITERAL(NONE_TEXT);
+        break;
+    case JSON_F64:
+        return "is a number that is no integer";
+    case JSON_ARRAY:
+        return "is an array";
+    case JSON_OBJECT:
+        return "is an object";
+    }
+    if (s->kind == COUNTER_HOST)
+        s->text = counters_host(s->text, &s->space);
+    return NULL;
+}
+
+enum counters_verdict counters_extract(
+    struct counters_reader *r, struct bytes line, struct counters_event *out)
+{
+    const struct counters *c = r->counters;
+    const char *why;
+    memset(out, 0, sizeof *out);
+    if (json_fields_extract(r->fields, line, r->values, &why) != 0)
+        return reject(r, out, why, NULL);
+    if (c->skip_if && r->values[VALUE_SKIP].type != JSON_MISSING)
+        return COUNTERS_SKIPPED;
+    why = hour_of(c, &r->values[VALUE_TIME], &out->hour);
+    if (why)
+        return reject(r, out, why, c->time_field);
+    for (size_t i = 0; i < r->n_sources; i++) {
+        struct source *s = &r->sources[i];
+        why = s->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value]);
+        if (why)
+            return reject(r, out, why, s->field);
+    }
+    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
+        r->keys[i] = r->sources[r->source_of[i]].text;
+    out->total_keys = r->keys;
+    out->sub_keys = r->keys + c->n_totals;
+    return COUNTERS_EVENT;
+}

@@ -1,0 +1,334 @@
+#include "counts/manifest.h"
+
+#include "counts/json_fields.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MANIFEST_MAX (16u << 20)
+#define HASH_DIGITS 16
+#define READ_TRIES 8 /* of a generation that goes away while it is looked at */
+#define POINTER_TEXT 192
+#define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that no file's checksum is lost */
+
+const char *manifest_strerror(enum manifest_result r)
+{
+    switch (r) {
+    case MANIFEST_OK:
+        return "ok";
+    case MANIFEST_ABSENT:
+        return "there is none";
+    case MANIFEST_BAD:
+        return "not a manifest";
+    case MANIFEST_NEWER:
+        return "written by a later version";
+    case MANIFEST_FAILED:
+        return "cannot be read";
+    }
+    return "unknown";
+}
+
+void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT])
+{
+    snprintf(out, MANIFEST_NAME_TEXT, "%0*" PRIu64, MANIFEST_DIRECTORY_DIGITS, generation);
+}
+
+void manifest_file_name(uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT])
+{
+    snprintf(out, MANIFEST_NAME_TEXT, "shard-%" PRIu32 "-of-%" PRIu32 ".csv", shard, shards);
+}
+
+bool manifest_directory_number(const char *name, uint64_t *generation)
+{
+    return strlen(name) == MANIFEST_DIRECTORY_DIGITS && bytes_to_u64(bytes_str(name), generation);
+}
+
+static enum manifest_result bad(char error[MANIFEST_ERROR_TEXT], const char *what)
+{
+    snprintf(error, MANIFEST_ERROR_TEXT, "manifest: %s", what);
+    return MANIFEST_BAD;
+}
+
+static enum manifest_result system_failed(char error[MANIFEST_ERROR_TEXT], const char *path)
+{
+    enum manifest_result r = errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED;
+    snprintf(error, MANIFEST_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
+    return r;
+}
+
+/* A number, or a string of digits (offsets, which may pass 2^53). */
+static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type == JSON_STRING)
+        return bytes_to_u64(v.v.string, out);
+    if (v.type == JSON_U64)
+        *out = v.v.u64;
+    else if (v.type == JSON_I64 && v.v.i64 >= 0)
+        *out = (uint64_t)v.v.i64;
+    else
+        return false;
+    return true;
+}
+
+static bool text_at(const struct json_doc *d, const char *pointer, char *out, size_t room)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type != JSON_STRING || v.v.string.len >= room)
+        return false;
+    memcpy(out, v.v.string.ptr, v.v.string.len);
+    out[v.v.string.len] = '\0';
+    return true;
+}
+
+static bool parse_hash(const char *text, uint64_t *out)
+{
+    char *end;
+    if (strlen(text) != HASH_DIGITS || strspn(text, "0123456789abcdef") != HASH_DIGITS)
+        return false;
+    *out = strtoull(text, &end, 16);
+    return true;
+}
+
+static bool parse_file(const struct json_doc *d, uint32_t shard, uint32_t shards, struct manifest_file *f)
+{
+    static const char *const numbers[] = {"records", "bytes"};
+    uint64_t *places[] = {&f->records, &f->bytes};
+    char pointer[POINTER_TEXT], name[MANIFEST_NAME_TEXT], hash[HASH_DIGITS + 1];
+    for (int i = 0; i < 2; i++) {
+        snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/%s", shard, numbers[i]);
+        if (!number_at(d, pointer, places[i]))
+            return false;
+    }
+    manifest_file_name(shard, shards, name);
+    snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/name", shard);
+    if (!text_at(d, pointer, f->name, sizeof(f->name)) || strcmp(f->name, name) != 0)
+        return false;
+    snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/xxh3", shard);
+    return text_at(d, pointer, hash, sizeof(hash)) && parse_hash(hash, &f->xxh3);
+}
+
+static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_stream *s)
+{
+    char pointer[POINTER_TEXT];
+    struct bytes name = json_doc_name(d, "/streams", i);
+    if (!bytes_is_name(name))
+        return false;
+    memcpy(s->name, name.ptr, name.len);
+    s->name[name.len] = '\0';
+    snprintf(pointer, sizeof(pointer), "/streams/%s/id", s->name);
+    if (!text_at(d, pointer, s->id, sizeof(s->id)))
+        return false;
+    snprintf(pointer, sizeof(pointer), "/streams/%s/end", s->name);
+    return number_at(d, pointer, &s->end);
+}
+
+static const char *parse_lists(const struct json_doc *d, struct manifest *m)
+{
+    m->n_streams = json_doc_length(d, "/streams");
+    m->streams = mem_zalloc((m->n_streams + 1) * sizeof(*m->streams));
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (!parse_stream(d, i, &m->streams[i]))
+            return "a stream without name, id or end";
+    if (json_doc_length(d, "/files") != m->shards)
+        return "not as many files as shards";
+    m->files = mem_zalloc(m->shards * sizeof(*m->files));
+    for (uint32_t k = 0; k < m->shards; k++)
+        if (!parse_file(d, k, m->shards, &m->files[k]))
+            return "a file without its name, counts or checksum";
+    return NULL;
+}
+
+/* NULL, or what is wrong. */
+static const char *parse_members(const struct json_doc *d, struct manifest *m)
+{
+    uint64_t made, shards;
+    struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
+    if (!number_at(d, "/generation", &m->generation) || !number_at(d, "/through", &m->through))
+        return "generation or through is missing";
+    if (!number_at(d, "/made", &made) || made > INT64_MAX)
+        return "made is missing";
+    if (!number_at(d, "/shards", &shards) || shards < 1 || shards > MANIFEST_SHARDS_MAX)
+        return "shards is missing or out of bounds";
+    if (counters.type != JSON_STRING)
+        return "counters is missing";
+    if (retired.type != JSON_STRING && retired.type != JSON_MISSING)
+        return "retired is no text";
+    m->made = (int64_t)made;
+    m->shards = (uint32_t)shards;
+    m->counters = bytes_dup(counters.v.string);
+    m->retired = bytes_dup(retired.type == JSON_STRING ? retired.v.string : BYTES_NONE);
+    return parse_lists(d, m);
+}
+
+static enum manifest_result parse_doc(
+    const struct json_doc *d, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+{
+    uint64_t format;
+    if (!number_at(d, "/format", &format) || format == 0)
+        return bad(error, "its format is missing");
+    if (format > MANIFEST_FORMAT) {
+        snprintf(error, MANIFEST_ERROR_TEXT, "manifest: format %" PRIu64 "; this version knows %d", format,
+            MANIFEST_FORMAT);
+        return MANIFEST_NEWER;
+    }
+    const char *wrong = parse_members(d, out);
+    if (!wrong)
+        return MANIFEST_OK;
+    manifest_free(out);
+    return bad(error, wrong);
+}
+
+enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+{
+    memset(out, 0, sizeof(*out));
+    struct json_doc *d = json_doc_parse(text);
+    if (!d)
+        return bad(error, "not JSON");
+    enum manifest_result r = parse_doc(d, out, error);
+    json_doc_free(&d);
+    return r;
+}
+
+static int read_whole(const char *path, struct buf *text)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+    if (fd < 0)
+        return -1;
+    do {
+        buf_reserve(text, 64 << 10);
+        n = read(fd, text->ptr + text->len, 64 << 10);
+        text->len += n > 0 ? (size_t)n : 0;
+    } while (n > 0 && text->len <= MANIFEST_MAX);
+    int saved = n < 0 ? errno : EFBIG;
+    close(fd);
+    errno = saved;
+    return n == 0 ? 0 : -1;
+}
+
+/* Whether the directory's last name is that of the generation, in the making or not. */
+static bool is_directory_of(const char *directory, uint64_t generation)
+{
+    char name[MANIFEST_NAME_TEXT];
+    size_t len = strlen(directory);
+    while (len > 1 && directory[len - 1] == '/')
+        len--;
+    if (len > 4 && memcmp(directory + len - 4, ".tmp", 4) == 0)
+        len -= 4;
+    manifest_directory_name(generation, name);
+    return len >= strlen(name) && memcmp(directory + len - strlen(name), name, strlen(name)) == 0;
+}
+
+enum manifest_result manifest_read(
+    const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+{
+    struct buf path = {0}, text = {0};
+    memset(out, 0, sizeof(*out));
+    buf_printf(&path, "%s/manifest.json", directory);
+    enum manifest_result r = read_whole(path.ptr, &text) != 0 ? system_failed(error, path.ptr)
+                                                              : manifest_parse(buf_bytes(&text), out, error);
+    if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {
+        manifest_free(out);
+        r = bad(error, "another generation than its directory's name says");
+    }
+    buf_free(&path);
+    buf_free(&text);
+    return r;
+}
+
+void manifest_free(struct manifest *m)
+{
+    free(m->counters);
+    free(m->retired);
+    free(m->files);
+    free(m->streams);
+    memset(m, 0, sizeof(*m));
+}
+
+uint64_t manifest_content(const struct manifest *m)
+{
+    uint64_t content = m->shards;
+    for (uint32_t k = 0; k < m->shards; k++)
+        content = content * CONTENT_FACTOR + m->files[k].xxh3;
+    return content;
+}
+
+static void print_streams(const struct manifest *m, struct buf *out)
+{
+    buf_append_str(out, "\"streams\":{");
+    for (size_t i = 0; i < m->n_streams; i++) {
+        const struct manifest_stream *s = &m->streams[i];
+        buf_printf(out, "%s\"%s\":{\"id\":", i ? "," : "", s->name);
+        buf_append_json(out, bytes_str(s->id));
+        buf_printf(out, ",\"end\":\"%" PRIu64 "\"}", s->end);
+    }
+    buf_append_str(out, "},\n");
+}
+
+static void print_files(const struct manifest *m, struct buf *out)
+{
+    buf_append_str(out, "\"files\":[");
+    for (uint32_t k = 0; k < m->shards; k++) {
+        const struct manifest_file *f = &m->files[k];
+        buf_printf(out,
+            "%s{\"name\":\"%s\",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"xxh3\":\"%0*" PRIx64 "\"}",
+            k ? ",\n  " : "", f->name, f->records, f->bytes, HASH_DIGITS, f->xxh3);
+    }
+    buf_append_str(out, "],\n");
+}
+
+void manifest_print(const struct manifest *m, struct buf *out)
+{
+    buf_printf(out,
+        "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
+        ",\"shards\":%" PRIu32 ",\n",
+        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
+    print_streams(m, out);
+    buf_append_str(out, "\"counters\":");
+    buf_append_json(out, bytes_str(m->counters ? m->counters : ""));
+    buf_append_str(out, ",\n\"retired\":");
+    buf_append_json(out, bytes_str(m->retired ? m->retired : ""));
+    buf_append_str(out, ",\n");
+    print_files(m, out);
+    buf_append_str(out, "\"imports\":[]}\n");
+}
+
+enum manifest_result manifest_current(
+    const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT])
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/current", archive);
+    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    if (n < 0)
+        return system_failed(error, path);
+    target[n] = '\0';
+    if (manifest_directory_number(target, generation))
+        return MANIFEST_OK;
+    snprintf(error, MANIFEST_ERROR_TEXT, "%.300s names \"%.100s\", which is no generation", path, target);
+    return MANIFEST_BAD;
+}
+
+enum manifest_result manifest_read_current(
+    const char *archive, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+{
+    uint64_t generation = 0, before = UINT64_MAX;
+    for (int i = 0; i < READ_TRIES; i++) {
+        struct buf directory = {0};
+        enum manifest_result r = manifest_current(archive, &generation, error);
+        memset(out, 0, sizeof(*out));
+        if (r != MANIFEST_OK || generation == before)
+            return r == MANIFEST_OK ? MANIFEST_BAD : r;
+        buf_printf(&directory, "%s/%0*" PRIu64, archive, MANIFEST_DIRECTORY_DIGITS, generation);
+        r = manifest_read(directory.ptr, out, error);
+        buf_free(&directory);
+        if (r != MANIFEST_ABSENT)
+            return r;
+        before = generation;
+    }
+    return MANIFEST_BAD;
+}

@@ -1,0 +1,311 @@
+#include "counts/records.h"
+#include <assert.h>
+#include <md5.h>
+#include <zlib.h>
+
+#define SECONDS_PER_HOUR 3600
+#define SECONDS_PER_DAY 86400
+#define CENTURY_YEAR 100 /* 2100 is the one year in four that has no 29 February */
+#define BASE 32
+#define LONG_YEAR_LEADS "wxyz"
+
+static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuv";
+static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static bool is_leap(int year)
+{
+    return year % 4 == 0 && year != CENTURY_YEAR;
+}
+
+static int year_first_day(int year)
+{
+    return 365 * year + (year + 3) / 4 - (year > CENTURY_YEAR);
+}
+
+static int month_days(int year, int month)
+{
+    static const signed char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    return days[month - 1] + (month == 2 && is_leap(year));
+}
+
+size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
+{
+    if (seconds < HOUR_FIRST || seconds >= HOUR_END)
+        return 0;
+    int64_t since = seconds - HOUR_FIRST;
+    int day = (int)(since / SECONDS_PER_DAY), year = day / 366, month = 1;
+    while (year_first_day(year + 1) <= day)
+        year++;
+    for (day -= year_first_day(year); day >= month_days(year, month); month++)
+        day -= month_days(year, month);
+    size_t n = 0;
+    if (year >= BASE)
+        out[n++] = LONG_YEAR_LEADS[year / BASE - 1];
+    out[n++] = DIGITS[year % BASE];
+    out[n++] = DIGITS[month];
+    out[n++] = DIGITS[day + 1];
+    out[n++] = DIGITS[since % SECONDS_PER_DAY / SECONDS_PER_HOUR];
+    out[n] = '\0';
+    return n;
+}
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'v' ? c - 'a' + 10 : -1;
+}
+
+/* The year since 2000 that a text's length and first byte say, without its digit; -1 when they fit no year. */
+static int year_lead(struct bytes text)
+{
+    if (text.len == HOUR_TEXT_MAX - 1)
+        return 0;
+    if (text.len != HOUR_TEXT_MAX || text.ptr[0] < 'w' || text.ptr[0] > 'z')
+        return -1;
+    return BASE * (text.ptr[0] - 'w' + 1);
+}
+
+bool hour_decode(struct bytes text, int64_t *seconds)
+{
+    int lead = year_lead(text);
+    if (lead < 0)
+        return false;
+    const char *p = text.ptr + text.len - 4;
+    int digit = digit_of(p[0]), year = lead + digit, month = digit_of(p[1]), day = digit_of(p[2]),
+        hour = digit_of(p[3]);
+    if (digit < 0 || month < 1 || month > 12 || day < 1 || day > month_days(year, month) || hour < 0 ||
+        hour > 23)
+        return false;
+    int64_t days = year_first_day(year) + day - 1;
+    for (int m = 1; m < month; m++)
+        days += month_days(year, m);
+    *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR;
+    return true;
+}
+
+static bool is_control(unsigned char c)
+{
+    return c < 0x20 || c == 0x7f;
+}
+
+static bool has_reserved(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (is_control(c) || c == ' ' || c == ':' || c == ',' || c == '.' || c == '|')
+            return true;
+    }
+    return false;
+}
+
+bool component_is_plain(struct bytes text)
+{
+    return text.len < COMPONENT_HASH && !has_reserved(text);
+}
+
+void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
+{
+    unsigned char digest[MD5_DIGEST_LENGTH + 1] = {0};
+    MD5_CTX md5;
+    MD5Init(&md5);
+    if (text.len)
+        MD5Update(&md5, (const uint8_t *)text.ptr, text.len);
+    MD5Final(digest, &md5);
+    digest[8] = 0; /* the ninth byte only fills the last group of three, which ends in '=' */
+    for (size_t in = 0, o = 0; in < 9; in += 3, o += 4) {
+        uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];
+        for (int i = 0; i < 4; i++)
+            out[o + (size_t)i] = BASE64[three >> (18 - 6 * i) & 63];
+    }
+    out[COMPONENT_HASH - 1] = '=';
+    out[COMPONENT_HASH] = '\0';
+}
+
+struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1])
+{
+    if (component_is_plain(text))
+        return text;
+    component_hash(text, space);
+    return bytes_of(space, COMPONENT_HASH);
+}
+
+bool component_is_hash(struct bytes stored)
+{
+    return stored.len == COMPONENT_HASH && stored.ptr[COMPONENT_HASH - 1] == '=';
+}
+
+void lookup_escape(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (c == '\\')
+            buf_append_str(out, "\\\\");
+        else if (is_control(c))
+            buf_printf(out, "\\x%02x", c);
+        else
+            buf_append_char(out, (char)c);
+    }
+}
+
+static int hex_of(char c)
+{
+    int d = digit_of(c);
+    return d < 16 ? d : -1;
+}
+
+/* The byte that the escape at the start of `text` stands for, its length in *len; -1 when it is none. */
+static int unescape_one(struct bytes text, size_t *len)
+{
+    if (text.len >= 2 && text.ptr[1] == '\\') {
+        *len = 2;
+        return '\\';
+    }
+    if (text.len < 4 || text.ptr[1] != 'x')
+        return -1;
+    int high = hex_of(text.ptr[2]), low = hex_of(text.ptr[3]);
+    if (high < 0 || low < 0 || !is_control((unsigned char)(high * 16 + low)))
+        return -1;
+    *len = 4;
+    return high * 16 + low;
+}
+
+int lookup_unescape(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len;) {
+        if (text.ptr[i] != '\\') {
+            buf_append_char(out, text.ptr[i++]);
+            continue;
+        }
+        size_t len;
+        int c = unescape_one(bytes_of(text.ptr + i, text.len - i), &len);
+        if (c < 0)
+            return -1;
+        buf_append_char(out, (char)c);
+        i += len;
+    }
+    return 0;
+}
+
+/* What both parts of a subtotal's namespace are made of. */
+static bool is_namespace_text(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'))
+            return false;
+    }
+    return text.len >= 1 && text.len <= NAMESPACE_MAX;
+}
+
+bool namespace_is_valid(struct bytes text)
+{
+    return is_namespace_text(text) && !bytes_equal(text, BYTES_LITERAL("lookup"));
+}
+
+bool record_split(struct bytes line, char separator, struct record *out)
+{
+    const char *at = line.len ? memchr(line.ptr, separator, line.len) : NULL;
+    if (!at)
+        return false;
+    size_t n = (size_t)(at - line.ptr);
+    out->key = bytes_of(line.ptr, n);
+    out->value = bytes_of(at + 1, line.len - n - 1);
+    return true;
+}
+
+int record_key_compare(struct bytes a, struct bytes b, char separator)
+{
+    if (a.len > b.len)
+        return -record_key_compare(b, a, separator);
+    int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
+    if (order != 0 || a.len == b.len)
+        return order;
+    /* a begins b: its separator meets b's next byte. Where that is a separator too, a's line is the shorter. */
+    order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
+    return order ? order : -1;
+}
+
+bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad)
+{
+    *bad = false;
+    if (rest->len == 0)
+        return false;
+    const char *space = memchr(rest->ptr, ' ', rest->len);
+    struct bytes pair = bytes_of(rest->ptr, space ? (size_t)(space - rest->ptr) : rest->len);
+    const char *colon = pair.len ? memchr(pair.ptr, ':', pair.len) : NULL;
+    size_t after = pair.len + (space != NULL);
+    *bad = !colon || (space && after == rest->len);
+    if (*bad)
+        return false;
+    *name = bytes_of(pair.ptr, (size_t)(colon - pair.ptr));
+    *bad = !bytes_to_u64(bytes_of(colon + 1, pair.len - name->len - 1), count);
+    *rest = bytes_of(rest->ptr + after, rest->len - after);
+    return !*bad;
+}
+
+/* Is it what component_store can have given? */
+static bool is_stored(struct bytes component)
+{
+    return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));
+}
+
+static bool subtotal_parse(struct record_key *out, const char *dot)
+{
+    size_t first = (size_t)(dot - out->ns.ptr), rest = out->ns.len - first - 1;
+    if (!is_namespace_text(bytes_of(out->ns.ptr, first)) || !namespace_is_valid(bytes_of(dot + 1, rest)))
+        return false;
+    const char *end = memrchr(out->key.ptr, '.', out->key.len);
+    if (!end)
+        return false;
+    size_t key = (size_t)(end - out->key.ptr);
+    int64_t hour;
+    out->hour = bytes_of(end + 1, out->key.len - key - 1);
+    out->key.len = key;
+    out->is_subtotal = true;
+    return hour_decode(out->hour, &hour) && is_stored(out->key);
+}
+
+bool record_key_parse(struct bytes key, struct record_key *out)
+{
+    *out = (struct record_key){.hour = {"", 0}};
+    struct record parts;
+    if (!record_split(key, '|', &parts))
+        return false;
+    out->ns = parts.key;
+    out->key = parts.value;
+    if (bytes_equal(out->ns, BYTES_LITERAL("lookup"))) {
+        out->is_lookup = true;
+        return component_is_hash(out->key) && !has_reserved(out->key);
+    }
+    const char *dot = out->ns.len ? memchr(out->ns.ptr, '.', out->ns.len) : NULL;
+    if (dot)
+        return subtotal_parse(out, dot);
+    return namespace_is_valid(out->ns) && is_stored(out->key);
+}
+
+static struct bytes shard_namespace(const struct record_key *k)
+{
+    if (!k->is_subtotal)
+        return k->ns;
+    const char *dot = memchr(k->ns.ptr, '.', k->ns.len);
+    assert(dot);
+    return bytes_of(dot + 1, k->ns.len - (size_t)(dot - k->ns.ptr) - 1);
+}
+
+void record_shard_text(const struct record_key *k, struct buf *out)
+{
+    buf_append_bytes(out, shard_namespace(k));
+    buf_append_char(out, '|');
+    buf_append_bytes(out, k->key);
+}
+
+uint32_t record_shard(const struct record_key *k, uint32_t shards)
+{
+    struct bytes ns = shard_namespace(k);
+    uLong crc = crc32_z(0, (const Bytef *)ns.ptr, ns.len);
+    crc = crc32_z(crc, (const Bytef *)"|", 1);
+    if (k->key.len)
+        crc = crc32_z(crc, (const Bytef *)k->key.ptr, k->key.len);
+    return shards <= 1 ? 0 : (uint32_t)(crc % shards);
+}

@@ -1,0 +1,380 @@
+#include "daemon/daemon.h"
+#include "daemon/daemon_internal.h"
+#include "base/io.h"
+#include "base/log.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_WAIT_MS 15000 /* longer than the default drain_timeout */
+#define LOCK_POLL_MS 20
+#define HEAD_BYTES (256 * 1024) /* what a request may hold besides its body */
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+static const struct option_row common_rows[] = {
+    {.name = "address",
+        .type = OPTION_STRING,
+        .fallback = "127.0.0.1",
+        .letter = 'a',
+        .help = "where to listen: an address, a host's name, or unix:PATH"},
+    {.name = "port",
+        .type = OPTION_INT,
+        .min = 0,
+        .max = 65535,
+        .letter = 'p',
+        .help = "TCP port; 0 takes a free one and logs it"},
+    {.name = "log_level",
+        .type = OPTION_CHOICE,
+        .fallback = "info",
+        .choices = "debug|info|warn|error",
+        .help = "the least level that is logged"},
+    {.name = "log_format",
+        .type = OPTION_CHOICE,
+        .fallback = "text",
+        .choices = "text|json",
+        .help = "how a log line is written"},
+    {.name = "enable_logging",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "log every request (bitly's name for log_level=debug)"},
+    {.name = "auth_token_file",
+        .type = OPTION_STRING,
+        .help = "file with the token that `Authorization: Bearer` must carry; unset: anyone may ask"},
+    {.name = "allow_exit",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "let anyone who reaches the port stop, drop and reset things"},
+    {.name = "max_connections",
+        .type = OPTION_INT,
+        .fallback = "20000",
+        .min = 1,
+        .max = 1000000,
+        .help = "connections at one time; past it 503, and where they leave less than a quarter of the open "
+                "files allowed, or 256"},
+    {.name = "max_buffered",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .min = 1 << 20,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are "
+                "closed. At least twice max_body and 256K, and so is the default"},
+    {.name = "max_body",
+        .type = OPTION_SIZE,
+        .fallback = "16M",
+        .min = 1,
+        .max = INT64_C(1) << 30,
+        .unit = "bytes",
+        .help = "largest request body"},
+    {.name = "header_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "20s",
+        .max = DAY_MS,
+        .unit = "s",
+        .help = "longest wait for a whole request header"},
+    {.name = "body_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "30s",
+        .max = DAY_MS,
+        .unit = "s",
+        .help = "longest silence inside a request body"},
+    {.name = "write_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "60s",
+        .max = DAY_MS,
+        .unit = "s",
+        .help = "longest time a client may take nothing of a reply that waits for it"},
+    {.name = "idle_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "5m",
+        .max = DAY_MS,
+        .unit = "s",
+        .help = "longest life of a connection without a request"},
+    {.name = "drain_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .max = DAY_MS,
+        .unit = "s",
+        .help = "how long a stop waits for what is in flight"},
+    {.name = "root", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "chdir there first"},
+    {.name = "user", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this user"},
+    {.name = "group", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this group"},
+    {.name = "daemon",
+        .type = OPTION_BOOL,
+        .flags = OPTION_WARN_OBSOLETE | OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .letter = 'd',
+        .help = "go into the background once it is ready"},
+    {.name = NULL},
+};
+
+const struct option_row *daemon_rows(int default_port, struct option_row *rows)
+{
+    static char port[16];
+    static_assert(sizeof common_rows / sizeof *common_rows <= DAEMON_MAX_ROWS, "the rows must fit");
+    memcpy(rows, common_rows, sizeof common_rows);
+    snprintf(port, sizeof port, "%d", default_port);
+    for (struct option_row *r = rows; r->name != NULL && default_port >= 0; r++)
+        if (strcmp(r->name, "port") == 0)
+            r->fallback = port;
+    return rows;
+}
+
+/* The buffer of a body that grows may be twice as long. With less than that one client alone would be told, for ever, that all
+ * together hold too much. */
+int daemon_check_common(struct options *o, struct config_error *error)
+{
+    int64_t body = options_int(o, "max_body"), needed = 2 * body + HEAD_BYTES;
+    if (options_int(o, "max_buffered") >= needed)
+        return 0;
+    if (!options_is_set(o, "max_buffered"))
+        return options_set_default(o, "max_buffered", needed, error);
+    return options_refuse(o, "max_buffered", error,
+        "it has no room for one request: with a max_body of %lld bytes at least %lld are needed",
+        (long long)body, (long long)needed);
+}
+
+void daemon_init_log(const char *name, const struct options *o)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    const char *wanted = options_string(o, "log_level");
+    enum log_level level = LOG_LEVEL_DEBUG;
+    while (strcmp(levels[level], wanted) != 0)
+        level++;
+    if (options_bool(o, "enable_logging"))
+        level = LOG_LEVEL_DEBUG;
+    log_init(name, level,
+        strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
+}
+
+static int fail(struct config_error *error, int status, const char *what, const char *name)
+{
+    snprintf(error->text, sizeof error->text, "%s %s: %s", what, name, strerror(errno));
+    return status;
+}
+
+void daemon_raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int waits_for_ready = -1; /* --daemon: the end of a pipe on which the process that was started waits */
+
+/* The status that process ends with: the daemon's, if that ends before it is ready. */
+static int status_of_start(pid_t child, int fd)
+{
+    char ready;
+    int status;
+    ssize_t n;
+    do
+        n = read(fd, &ready, 1);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        return EX_OK;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return EXIT_FAILURE;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
+static int go_into_background(void)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child > 0) {
+        close(ends[1]);
+        _exit(status_of_start(child, ends[0]));
+    }
+    close(ends[0]);
+    waits_for_ready = ends[1];
+    return child < 0 || setsid() < 0 ? -1 : 0;
+}
+
+void daemon_tell_starter(void)
+{
+    if (waits_for_ready < 0)
+        return;
+    ssize_t told = write(waits_for_ready, "r", 1);
+    (void)told; /* whoever waited may be gone */
+    close(waits_for_ready);
+    waits_for_ready = -1;
+}
+
+int daemon_enter(const struct options *o, struct config_error *error)
+{
+    const char *root = options_string(o, "root");
+    daemon_raise_file_limit();
+    if (root != NULL && chdir(root) != 0)
+        return fail(error, EX_CONFIG, "cannot enter the directory", root);
+    if (options_bool(o, "daemon") && go_into_background() != 0)
+        return fail(error, EXIT_FAILURE, "cannot go into the", "background");
+    return 0;
+}
+
+int daemon_change_identity(const struct options *o, struct config_error *error)
+{
+    const char *group = options_string(o, "group"), *user = options_string(o, "user");
+    const struct group *g = group != NULL ? getgrnam(group) : NULL;
+    const struct passwd *p = user != NULL ? getpwnam(user) : NULL;
+    errno = ENOENT;
+    if (group != NULL && g == NULL)
+        return fail(error, EX_CONFIG, "no group", group);
+    if (user != NULL && p == NULL)
+        return fail(error, EX_CONFIG, "no user", user);
+    if (g != NULL && (setgroups(1, &g->gr_gid) != 0 || setgid(g->gr_gid) != 0))
+        return fail(error, EX_CONFIG, "cannot become the group", group);
+    if (p != NULL && g == NULL && (initgroups(user, p->pw_gid) != 0 || setgid(p->pw_gid) != 0))
+        return fail(error, EX_CONFIG, "cannot take the groups of the user", user);
+    if (p != NULL && setuid(p->pw_uid) != 0)
+        return fail(error, EX_CONFIG, "cannot become the user", user);
+    return 0;
+}
+
+static bool is_token_char(unsigned char c)
+{
+    return c > ' ' && c < 0x7F;
+}
+
+static int read_token(int fd, const char *path, char **token, struct config_error *error)
+{
+    char text[513];
+    ssize_t n = read(fd, text, sizeof text);
+    if (n < 0)
+        return fail(error, EX_CONFIG, "cannot read the token file", path);
+    while (n > 0 && !is_token_char((unsigned char)text[n - 1]))
+        n--;
+    bool good = n > 0 && n < (ssize_t)sizeof text;
+    for (ssize_t i = 0; i < n; i++)
+        good = good && is_token_char((unsigned char)text[i]);
+    if (!good) {
+        snprintf(error->text, sizeof error->text,
+            "the token file %s must hold one word of 1 to 512 ASCII characters", path);
+        return EX_CONFIG;
+    }
+    *token = bytes_dup(bytes_of(text, (size_t)n));
+    return 0;
+}
+
+int daemon_read_token(const char *path, char **token, struct config_error *error)
+{
+    struct stat st;
+    *token = NULL;
+    if (path == NULL)
+        return 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return fail(error, EX_CONFIG, "cannot open the token file", path);
+    }
+    int status = EX_CONFIG;
+    if (st.st_mode & S_IROTH)
+        snprintf(error->text, sizeof error->text, "everybody may read the token file %s: chmod o-r", path);
+    else
+        status = read_token(fd, path, token, error);
+    close(fd);
+    return status;
+}
+
+int daemon_take_token(const struct options *o, char **token, struct config_error *error)
+{
+    return daemon_read_token(options_string(o, "auth_token_file"), token, error);
+}
+
+static int tell_owner(int fd, const char *dir, struct config_error *error)
+{
+    char pid[32] = "";
+    ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
+    pid[n > 0 ? n : 0] = '\0';
+    snprintf(error->text, sizeof error->text, "the directory %s is in use by process %.*s", dir,
+        (int)strcspn(pid, "\n"), pid);
+    close(fd);
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+/* Under a supervisor the owner may be what is left of the life before, which is finishing: its lock is waited for. */
+static int take_lock(int fd)
+{
+    int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (--tries == 0)
+            return -1;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
+    }
+    return 0;
+}
+
+int daemon_start_status(int why)
+{
+    bool passes = why == ENOSPC || why == EDQUOT || why == EMFILE || why == ENFILE || why == ENOMEM;
+    return passes ? EX_TEMPFAIL : EX_CONFIG;
+}
+
+/* Not by io.h, as the file was not opened by it: nobody reads it again after a crash. */
+static int write_pid(int fd)
+{
+    char pid[32];
+    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0)
+        return -1;
+    ssize_t did = pwrite(fd, pid, (size_t)n, 0);
+    if (did >= 0 && did != n)
+        errno = ENOSPC; /* it stopped short */
+    return did == n ? 0 : -1;
+}
+
+static int own_lock = -1; /* open as long as the process lives */
+
+int daemon_own_directory(const char *dir, struct config_error *error)
+{
+    struct buf path = {0};
+    if (io_make_dirs(dir) != 0)
+        return fail(error, -1, "cannot make the directory", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return fail(error, -1, "cannot write in the directory", dir);
+    buf_printf(&path, "%s/lock", dir);
+    int fd = open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    buf_free(&path);
+    if (fd < 0)
+        return fail(error, -1, "cannot write in the directory", dir);
+    if (take_lock(fd) != 0)
+        return tell_owner(fd, dir, error);
+    if (write_pid(fd) != 0) {
+        int why = errno;
+        fail(error, -1, "cannot write in the directory", dir);
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    own_lock = fd; /* stays open: the lock is the process's */
+    return 0;
+}
+
+bool daemon_owns_directory(const char *dir)
+{
+    struct stat ours, there;
+    struct buf path = {0};
+    buf_printf(&path, "%s/lock", dir);
+    bool owns = fstat(own_lock, &ours) == 0 && stat(path.ptr, &there) == 0 && ours.st_dev == there.st_dev &&
+                ours.st_ino == there.st_ino;
+    buf_free(&path);
+    return owns;
+}

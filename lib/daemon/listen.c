@@ -1,0 +1,150 @@
+#include "daemon/listen.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+
+static int fail(int fd, char *error, size_t error_size, const char *where, int port, const char *why)
+{
+    if (fd >= 0)
+        close(fd);
+    bool in_use = errno == EADDRINUSE;
+    if (port >= 0)
+        snprintf(error, error_size, "cannot listen on %s port %d: %s%s", where, port, why,
+            in_use ? "; another process listens there: choose another --port" : "");
+    else
+        snprintf(error, error_size, "cannot listen on %s: %s%s", where, why,
+            in_use ? "; another process listens there: choose another path" : "");
+    return -1;
+}
+
+/* A socket file stays behind when its process was killed. Connecting tells whether anybody still listens. */
+static bool is_abandoned(const struct sockaddr_un *name)
+{
+    struct stat st;
+    if (lstat(name->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+        return false;
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    if (fd < 0)
+        return false;
+    bool refused = connect(fd, (const struct sockaddr *)name, sizeof *name) != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return refused;
+}
+
+/* Of what no process need be listening at. */
+static bool is_other_file(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
+}
+
+static int open_unix(const char *path, char *error, size_t error_size)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof name.sun_path || *path == '\0') {
+        errno = 0;
+        return fail(-1, error, error_size, path, -1, "a socket's path has 1 to 107 bytes");
+    }
+    if (is_other_file(path)) {
+        errno = 0;
+        return fail(
+            -1, error, error_size, path, -1, "a file is there that is no socket: choose another path");
+    }
+    strcpy(name.sun_path, path);
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    if (fd < 0)
+        return fail(fd, error, error_size, path, -1, strerror(errno));
+    if (is_abandoned(&name))
+        unlink(path);
+    if (bind(fd, (struct sockaddr *)&name, sizeof name) != 0 || chmod(path, LISTEN_FILE_MODE) != 0 ||
+        listen(fd, LISTEN_BACKLOG) != 0)
+        return fail(fd, error, error_size, path, -1, strerror(errno));
+    return fd;
+}
+
+static int open_tcp(const char *host, int port, char *error, size_t error_size)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE},
+                    *list;
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    int rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0) {
+        errno = 0;
+        return fail(-1, error, error_size, host, port, gai_strerror(rc));
+    }
+    int on = 1, fd = socket(list->ai_family, SOCKET_FLAGS, 0);
+    bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+              bind(fd, list->ai_addr, list->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0;
+    int saved = errno;
+    freeaddrinfo(list);
+    errno = saved;
+    return ok ? fd : fail(fd, error, error_size, host, port, strerror(errno));
+}
+
+int listen_open(const char *address, int port, char *error, size_t error_size)
+{
+    char host[256];
+    if (strncmp(address, "unix:", 5) == 0)
+        return open_unix(address + 5, error, error_size);
+    size_t n = strlen(address);
+    if (n >= sizeof host) {
+        errno = 0;
+        return fail(-1, error, error_size, "the address given", port, "its name is too long");
+    }
+    memcpy(host, address, n + 1);
+    if (host[0] == '[' && host[n - 1] == ']') {
+        host[n - 1] = '\0';
+        return open_tcp(host + 1, port, error, error_size);
+    }
+    return open_tcp(host, port, error, error_size);
+}
+
+int listen_name(int fd, struct listen_name *out)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_un un;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } name = {.un = {.sun_family = AF_UNSPEC}};
+    socklen_t len = sizeof name;
+    memset(out, 0, sizeof *out);
+    if (getsockname(fd, &name.any, &len) != 0)
+        return -1;
+    if (name.any.sa_family == AF_UNIX) {
+        out->is_unix = true;
+        snprintf(out->address, sizeof out->address, "%.107s", name.un.sun_path);
+    } else if (name.any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &name.in6.sin6_addr, out->address, sizeof out->address);
+        out->port = ntohs(name.in6.sin6_port);
+    } else {
+        inet_ntop(AF_INET, &name.in.sin_addr, out->address, sizeof out->address);
+        out->port = ntohs(name.in.sin_port);
+    }
+    return 0;
+}
+
+void listen_url(const struct listen_name *name, char *out, size_t size)
+{
+    const char *host = name->address;
+    if (name->is_unix) {
+        snprintf(out, size, "unix:%s", name->address);
+        return;
+    }
+    if (strcmp(host, "0.0.0.0") == 0)
+        host = "127.0.0.1";
+    else if (strcmp(host, "::") == 0)
+        host = "::1";
+    bool is_ipv6 = strchr(host, ':') != NULL;
+    snprintf(out, size, "http://%s%s%s:%d", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", name->port);
+}

@@ -1,0 +1,83 @@
+#include "daemon/loop_notify.h"
+#include "base/bytes.h"
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct loop_notify {
+    int fd;
+    struct event *event; /* of fd */
+    struct event *turn;  /* of nothing: made active by the loop's own thread */
+    pthread_t thread;    /* the loop's */
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct loop_notify *n = arg;
+    uint64_t count;
+    (void)what;
+    if (read(fd, &count, sizeof count) == (ssize_t)sizeof count)
+        n->fn(n->arg);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    struct loop_notify *n = arg;
+    (void)fd;
+    (void)what;
+    n->fn(n->arg);
+}
+
+struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *arg), void *arg)
+{
+    struct loop_notify *n = mem_zalloc(sizeof *n);
+    n->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    n->thread = pthread_self();
+    n->fn = fn;
+    n->arg = arg;
+    n->turn = event_new(base, -1, 0, on_turn, n);
+    n->event = n->fd >= 0 ? event_new(base, n->fd, EV_READ | EV_PERSIST, on_readable, n) : NULL;
+    if (n->turn == NULL || n->event == NULL || event_add(n->event, NULL) != 0)
+        loop_notify_free(&n);
+    return n;
+}
+
+/* The count of an eventfd saturates rather than blocks; a full one wakes the loop all the same. */
+void loop_notify_wake(void *notify)
+{
+    const struct loop_notify *n = notify;
+    (void)!write(n->fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+void loop_notify_this_turn(void *notify)
+{
+    const struct loop_notify *n = notify;
+    if (pthread_equal(pthread_self(), n->thread))
+        event_active(n->turn, 0, 0);
+    else
+        loop_notify_wake(notify);
+}
+
+int loop_notify_fd(const struct loop_notify *n)
+{
+    return n->fd;
+}
+
+void loop_notify_free(struct loop_notify **np)
+{
+    struct loop_notify *n = *np;
+    if (n == NULL)
+        return;
+    if (n->event != NULL)
+        event_free(n->event);
+    if (n->turn != NULL)
+        event_free(n->turn);
+    if (n->fd >= 0)
+        close(n->fd);
+    free(n);
+    *np = NULL;
+}

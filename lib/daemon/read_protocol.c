@@ -1,0 +1,77 @@
+#include "daemon/read_protocol.h"
+
+#include "counts/records.h"
+
+static bool required(struct http_request *req, const char *name, struct bytes *value)
+{
+    if (http_param(req, name, value))
+        return true;
+    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
+    return false;
+}
+
+static bool read_limit(struct http_request *req, uint64_t *limit)
+{
+    return http_param_u64(req, "limit", 0, 1, INT64_MAX, limit);
+}
+
+bool read_protocol_get(struct http_request *req, struct bytes *key)
+{
+    return required(req, "key", key);
+}
+
+bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key)
+{
+    const struct url_query *q = http_query(req);
+    while (*at < q->n) {
+        const struct url_param *p = &q->params[(*at)++];
+        if (!bytes_equal_str(p->name, "k") && !bytes_equal_str(p->name, "key"))
+            continue;
+        *key = p->value;
+        return true;
+    }
+    return false;
+}
+
+bool read_protocol_mget(struct http_request *req)
+{
+    size_t at = 0;
+    struct bytes key;
+    if (read_protocol_next_key(req, &at, &key))
+        return true;
+    http_problem(req, 400, "missing-parameter", NULL, "k= is missing: one for each key");
+    return false;
+}
+
+bool read_protocol_fwmatch(struct http_request *req, struct read_span *out)
+{
+    *out = (struct read_span){.start = BYTES_NONE, .end = BYTES_NONE};
+    http_param(req, "start", &out->start);
+    return required(req, "key", &out->prefix) && read_limit(req, &out->limit);
+}
+
+bool read_protocol_range(struct http_request *req, char separator, struct read_span *out)
+{
+    *out = (struct read_span){.prefix = BYTES_NONE};
+    if (!required(req, "start", &out->start) || !required(req, "end", &out->end) ||
+        !read_limit(req, &out->limit))
+        return false;
+    if (record_key_compare(out->start, out->end, separator) <= 0)
+        return true;
+    http_problem(
+        req, 400, "bad-parameter", "keys are in the order of key plus field separator", "start is after end");
+    return false;
+}
+
+void read_protocol_add_next(struct http_request *req, struct bytes key)
+{
+    struct buf next = {0};
+    url_encode(key, &next);
+    http_add_header(req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr ? next.ptr : "");
+    buf_free(&next);
+}
+
+void read_protocol_reply_missing(struct http_request *req)
+{
+    http_problem(req, 404, "not-found", NULL, "no such record");
+}

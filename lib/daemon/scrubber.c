@@ -1,0 +1,71 @@
+#include "daemon/scrubber.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+
+#define INTERVAL (250 * USEC_PER_MSEC)
+
+struct scrubber {
+    struct daemon *daemon;
+    struct journal_set *set;
+    struct event *timer;
+    uint64_t rate;
+    bool told;
+};
+
+#define NUMBER(name)                                                                                         \
+    static double name(void *scrubber)                                                                       \
+    {                                                                                                        \
+        return (double)journal_set_scrubbed(((struct scrubber *)scrubber)->set).name;                        \
+    }
+NUMBER(bytes)
+NUMBER(segments)
+NUMBER(passes)
+NUMBER(damaged)
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct scrubber *s = arg;
+    (void)fd;
+    (void)what;
+    journal_set_scrub(s->set, s->rate, clock_monotonic());
+    const char *damage = journal_set_scrubbed(s->set).damage;
+    if (!damage || s->told)
+        return;
+    s->told = true;
+    daemon_set_unwell(s->daemon, damage);
+}
+
+static void show_numbers(struct scrubber *s)
+{
+    struct stats *st = daemon_stats(s->daemon);
+    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments read again", bytes, s);
+    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments found whole", segments, s);
+    stats_counter_read(st, "scrub_passes_total", NULL, "Times all old segments were gone through", passes, s);
+    stats_counter_read(st, "scrub_damaged_total", NULL, "Segments found damaged", damaged, s);
+}
+
+struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set)
+{
+    uint64_t rate = (uint64_t)options_int(daemon_options(d), "scrub_rate");
+    struct timeval tv = {0, (suseconds_t)INTERVAL};
+    if (rate == 0)
+        return NULL;
+    struct scrubber *s = mem_zalloc(sizeof *s);
+    *s = (struct scrubber){.daemon = d, .set = set, .rate = rate};
+    s->timer = event_new(daemon_base(d), -1, EV_PERSIST, on_timer, s);
+    evtimer_add(s->timer, &tv);
+    show_numbers(s);
+    return s;
+}
+
+void scrubber_stop(struct scrubber **p)
+{
+    struct scrubber *s = *p;
+    if (!s)
+        return;
+    *p = NULL;
+    stats_remove_gauges(daemon_stats(s->daemon), s);
+    event_free(s->timer);
+    free(s);
+}

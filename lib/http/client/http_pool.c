@@ -1,0 +1,456 @@
+#include "http/client/http_pool.h"
+
+#include "base/backoff.h"
+#include "base/url.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
+#define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
+
+struct http_pool_host {
+    struct http_pool *pool;
+    char *url, *target;
+    struct http_client *client;
+    struct backoff backoff;
+    usec_t aside_until;  /* as its backoff says; 0: it is up */
+    usec_t wait;         /* what that added to the time it failed */
+    usec_t spared_until; /* while another is up */
+    /* What that was when last a request was not answered in time, before an answered probe cut it short. */
+    usec_t watched_until;
+    usec_t failed_at; /* last: what was begun before and stalls too is of the same stall */
+    size_t under_way;
+    bool silent; /* what set it aside was a request that it did not answer in time */
+    bool
+        stalls; /* so it was again soon after it was thought well: its answers to probes say nothing of requests */
+    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* since then, the last time */
+    struct http_call *probe;                                  /* NULL: none is under way */
+    struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
+};
+
+struct http_pool {
+    struct http_pool_host hosts[HTTP_POOL_MAX_HOSTS];
+    size_t n, turn, n_up;
+    usec_t fell; /* when the last that was up was set aside */
+    usec_t backoff_max;
+    struct stats *stats;
+};
+
+/* What a request needs back when it ends. */
+struct pool_call {
+    struct http_pool_host *host;
+    struct http_call_spec spec;
+    usec_t began;
+};
+
+/* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
+static size_t authority_length(struct bytes url)
+{
+    static const struct bytes scheme = BYTES_LITERAL("http://");
+    if (!bytes_starts_with(url, scheme))
+        return url.len;
+    const char *slash = memchr(url.ptr + scheme.len, '/', url.len - scheme.len);
+    const char *query = memchr(url.ptr + scheme.len, '?', url.len - scheme.len);
+    if (query && (!slash || query < slash))
+        slash = query;
+    return slash ? (size_t)(slash - url.ptr) : url.len;
+}
+
+static void set_target(struct http_pool_host *h, struct bytes rest)
+{
+    struct buf target = {0};
+    if (!rest.len || rest.ptr[0] != '/')
+        buf_append_char(&target, '/');
+    buf_append_bytes(&target, rest);
+    buf_append_char(&target, '\0');
+    h->target = target.ptr;
+}
+
+static bool is_safe_target(struct bytes target)
+{
+    for (size_t i = 0; i < target.len; i++)
+        if ((unsigned char)target.ptr[i] <= ' ' || target.ptr[i] == 127)
+            return false;
+    return true;
+}
+
+/* In a list separated by spaces a bare word is a URL that was cut in two, not a host. */
+static bool has_scheme(struct bytes url)
+{
+    return bytes_starts_with(url, BYTES_LITERAL("http://")) || bytes_starts_with(url, BYTES_LITERAL("unix:"));
+}
+
+static int add_host(
+    struct http_pool *p, const struct http_pool_config *config, struct bytes url, char *error, size_t size)
+{
+    struct http_pool_host *h = &p->hosts[p->n];
+    struct url_address address;
+    size_t cut = config->url ? url.len : authority_length(url);
+    char *where = bytes_dup(bytes_of(url.ptr, cut));
+    bool well_formed = config->url || (has_scheme(url) && is_safe_target(url));
+    bool good = well_formed && url_address_parse(where, 80, &address) == 0;
+    if (memchr(url.ptr, '#', url.len)) {
+        snprintf(error, size, "\"%.*s\": what stands behind a # is never sent; one that is meant is %%23",
+            (int)(url.len < 200 ? url.len : 200), url.ptr);
+        good = false;
+    } else if (!good) {
+        snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
+            (int)(url.len < 200 ? url.len : 200), url.ptr);
+    }
+    if (good) {
+        struct http_client_config client = {
+            .base = config->base,
+            .url = where,
+            .max_connections = config->max_connections,
+            .max_reply = config->max_reply,
+            .cut_reply = config->cut_reply,
+            .connect_timeout = config->connect_timeout,
+            .timeout = config->timeout,
+            .auth_token = config->auth_token,
+        };
+        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url)};
+        h->client = config->base ? http_client_new(&client) : NULL;
+        backoff_init(&h->backoff, config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN,
+            p->backoff_max, (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
+        set_target(h, bytes_of(url.ptr + cut, url.len - cut));
+        p->n++;
+        p->n_up++;
+    }
+    free(where);
+    return good ? 0 : -1;
+}
+
+struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size)
+{
+    struct http_pool *p = mem_zalloc(sizeof *p);
+    const char *list = config->urls ? config->urls : "";
+    struct bytes word;
+    bool good = true;
+    p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
+    if (config->url)
+        good = add_host(p, config, bytes_str(config->url), error, error_size) == 0;
+    while (good && bytes_next_word(&list, " ,\t", &word)) {
+        if (p->n == HTTP_POOL_MAX_HOSTS) {
+            snprintf(error, error_size, "more than %d destinations", HTTP_POOL_MAX_HOSTS);
+            good = false;
+        } else {
+            good = add_host(p, config, word, error, error_size) == 0;
+        }
+    }
+    if (good && p->n == 0) {
+        snprintf(error, error_size, "no destination is given");
+        good = false;
+    }
+    if (!good)
+        http_pool_free(&p);
+    return p;
+}
+
+void http_pool_free(struct http_pool **pp)
+{
+    struct http_pool *p = *pp;
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[i];
+        http_client_free(&h->client);
+        if (p->stats)
+            stats_remove_gauges(p->stats, h);
+        free(h->url);
+        free(h->target);
+    }
+    free(p);
+    *pp = NULL;
+}
+
+size_t http_pool_size(const struct http_pool *p)
+{
+    return p->n;
+}
+
+const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
+{
+    assert(i < p->n);
+    return &p->hosts[i];
+}
+
+/* When one that is set aside may be tried. What is spared waits for no more than its backoff when no other is up, counted from
+ * then: the other that fell may be back sooner, and a try at this one is likely to take long. */
+static usec_t tried_from(const struct http_pool_host *h)
+{
+    const struct http_pool *p = h->pool;
+    usec_t spared = h->spared_until;
+    if (p->n_up == 0 && p->fell + h->wait < spared)
+        spared = p->fell + h->wait;
+    return spared > h->aside_until ? spared : h->aside_until;
+}
+
+/* Whether a request has to wait for a probe that is answered. */
+static bool needs_probe(const struct http_pool_host *h)
+{
+    return h->aside_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
+}
+
+static bool may_be_tried(const struct http_pool_host *h, usec_t now)
+{
+    return !h->aside_until || (h->under_way == 0 && now >= tried_from(h) && !needs_probe(h));
+}
+
+/* Also what closes the connection or speaks no HTTP lets no request wait long: there are servers that know no other way to refuse
+ * OPTIONS, and are well otherwise. That says less than an answer does, so the sparing stays. */
+static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct http_pool_host *h = arg;
+    (void)reply;
+    h->probe = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (result == HTTP_CLIENT_TIMEOUT || result == HTTP_CLIENT_REFUSED) {
+        h->probed = PROBE_FAILED;
+        h->aside_until = clock_monotonic() + backoff_failed(&h->backoff);
+        return;
+    }
+    if (result == HTTP_CLIENT_OK && (h->probed == PROBE_FAILED || !h->stalls))
+        h->spared_until = 0;
+    h->probed = PROBE_ANSWERED;
+}
+
+static void probe_when_due(struct http_pool_host *h, usec_t now)
+{
+    if (!needs_probe(h) || h->probe || h->under_way > 0 || now < h->aside_until)
+        return;
+    if (h->probes)
+        stats_add(h->probes, 1);
+    h->probe = http_client_request(h->client,
+        &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
+}
+
+uint64_t http_pool_host_bit(const struct http_pool_host *h)
+{
+    return (uint64_t)1 << (h - h->pool->hosts);
+}
+
+struct http_pool_host *http_pool_next(struct http_pool *p)
+{
+    return http_pool_next_but(p, 0);
+}
+
+struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but)
+{
+    usec_t now = clock_monotonic();
+    for (size_t i = 0; i < p->n; i++)
+        probe_when_due(&p->hosts[i], now);
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
+        if (may_be_tried(h, now) && !(but & http_pool_host_bit(h)))
+            return h;
+    }
+    return NULL;
+}
+
+struct http_pool_host *http_pool_only(struct http_pool *p)
+{
+    assert(p->n == 1);
+    return &p->hosts[0];
+}
+
+usec_t http_pool_wait(const struct http_pool *p)
+{
+    usec_t now = clock_monotonic(), least = p->backoff_max;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct http_pool_host *h = &p->hosts[i];
+        if (may_be_tried(h, now))
+            return 0;
+        usec_t from = tried_from(h);
+        if (from > now && from - now < least)
+            least = from - now;
+    }
+    return least;
+}
+
+const char *http_pool_host_url(const struct http_pool_host *h)
+{
+    return h->url;
+}
+
+const char *http_pool_host_target(const struct http_pool_host *h)
+{
+    return h->target;
+}
+
+bool http_pool_host_has_place(const struct http_pool_host *h)
+{
+    return strstr(h->target, "%s") != NULL;
+}
+
+void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out)
+{
+    const char *target = h->target, *place;
+    buf_clear(out);
+    while ((place = strstr(target, "%s")) != NULL) {
+        buf_append(out, target, (size_t)(place - target));
+        url_encode(message, out);
+        target = place + 2;
+    }
+    buf_append_str(out, target);
+    buf_append_char(out, '\0');
+}
+
+const struct http_pool_host *http_pool_without_place(const struct http_pool *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (!http_pool_host_has_place(&p->hosts[i]))
+            return &p->hosts[i];
+    return NULL;
+}
+
+bool http_pool_is_fault(enum http_client_result result, int status)
+{
+    return result != HTTP_CLIENT_OK || status >= 500 || status == 429;
+}
+
+bool http_pool_is_poison(int status)
+{
+    return status == 400 || status == 413 || status == 422;
+}
+
+void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size)
+{
+    size_t n = reply->body.len < 150 ? reply->body.len : 150;
+    snprintf(out, size, "answered %d %.*s", reply->status, (int)n, n ? reply->body.ptr : "");
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    for (size_t len = strlen(out); len && out[len - 1] == ' '; len--)
+        out[len - 1] = '\0';
+}
+
+/* Seconds; a date is not read. */
+static usec_t retry_after(const struct http_reply_view *reply)
+{
+    uint64_t seconds;
+    if (!bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds))
+        return 0;
+    return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
+}
+
+static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_t asked_for)
+{
+    struct http_pool *p = h->pool;
+    usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
+    if (asked_for > p->backoff_max)
+        asked_for = p->backoff_max;
+    if (!h->aside_until && --p->n_up == 0)
+        p->fell = now;
+    h->silent = silent;
+    if (silent && began >= h->failed_at)
+        h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
+    h->failed_at = now;
+    h->probed = NOT_PROBED;
+    h->wait = asked_for > wait ? asked_for : wait;
+    h->aside_until = now + h->wait;
+    h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
+                                                                            : HTTP_POOL_SPARED_MAX);
+    if (silent)
+        h->watched_until = h->spared_until;
+    if (h->faults)
+        stats_add(h->faults, 1);
+}
+
+static void is_back(struct http_pool_host *h)
+{
+    backoff_succeeded(&h->backoff);
+    h->pool->n_up += h->aside_until != 0;
+    h->aside_until = 0;
+    h->probed = NOT_PROBED;
+}
+
+static void note_outcome(
+    const struct pool_call *call, enum http_client_result result, const struct http_reply_view *reply)
+{
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (http_pool_is_fault(result, reply->status))
+        set_aside(call->host, result == HTTP_CLIENT_TIMEOUT, call->began,
+            result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
+    else
+        is_back(call->host);
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct pool_call call = *(struct pool_call *)arg;
+    free(arg);
+    call.host->under_way--;
+    note_outcome(&call, result, reply);
+    if (call.spec.on_done)
+        call.spec.on_done(result, reply, call.spec.arg);
+}
+
+static void on_headers(const struct http_reply_view *reply, void *arg)
+{
+    struct pool_call *call = arg;
+    call->spec.on_headers(reply, call->spec.arg);
+}
+
+static void on_body(struct http_call *http, struct bytes piece, void *arg)
+{
+    struct pool_call *call = arg;
+    call->spec.on_body(http, piece, call->spec.arg);
+}
+
+struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec)
+{
+    struct pool_call *call = mem_zalloc(sizeof *call);
+    struct http_call_spec mine = *spec;
+    if (h->probe)
+        http_call_cancel(h->probe);
+    *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic()};
+    mine.target = spec->target ? spec->target : h->target;
+    mine.arg = call;
+    mine.on_headers = spec->on_headers ? on_headers : NULL;
+    mine.on_body = spec->on_body ? on_body : NULL;
+    mine.on_done = on_done;
+    h->pool->turn = (size_t)(h - h->pool->hosts) + 1;
+    h->under_way++;
+    if (h->requests)
+        stats_add(h->requests, 1);
+    return http_client_request(h->client, &mine);
+}
+
+static double read_up(void *ctx)
+{
+    return ((struct http_pool_host *)ctx)->aside_until == 0;
+}
+
+static double read_aside(void *ctx)
+{
+    const struct http_pool_host *h = ctx;
+    usec_t from = needs_probe(h) ? h->aside_until : tried_from(h);
+    usec_t left = h->aside_until ? from - clock_monotonic() : 0;
+    return left > 0 ? (double)left / USEC_PER_SEC : 0;
+}
+
+void http_pool_register_stats(struct http_pool *p, struct stats *stats)
+{
+    p->stats = stats;
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[i];
+        struct buf labels = {0};
+        buf_append_str(&labels, "destination=");
+        buf_append_json(&labels, bytes_str(h->url));
+        buf_append_char(&labels, '\0');
+        stats_gauge(stats, "destination_up", labels.ptr, "1 unless it is set aside", read_up, h);
+        stats_gauge(stats, "destination_set_aside_seconds", labels.ptr, "Until it is tried again, or probed",
+            read_aside, h);
+        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests to it");
+        h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
+            "Requests that it did not answer, or with 5xx or 429");
+        h->probes = stats_counter(stats, "destination_probes_total", labels.ptr,
+            "OPTIONS * to it, set aside for not having answered in time");
+        buf_free(&labels);
+    }
+}

@@ -1,0 +1,382 @@
+/* Replies, problems, streams: everything here appends to what the connection will write. */
+#include "http/server/http_internal.h"
+
+#include <assert.h>
+#include <event2/buffer.h>
+#include <stdio.h>
+#include <time.h>
+
+#define HEAD_ROOM 512 /* of a reply, but for the lines that handlers add */
+#define OK_LINE "HTTP/1.1 200 OK\r\n"
+#define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
+
+void http_reply_continue(struct http_request *req)
+{
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    http_conn_write(req->conn, text, sizeof text - 1);
+}
+
+/* The lines that every reply begins with, made anew when the clock's second may be another. */
+static void refresh_top(struct http_server *s, usec_t now)
+{
+    char date[64];
+    struct tm tm;
+    time_t t = (time_t)(clock_wall() / USEC_PER_SEC);
+    gmtime_r(&t, &tm);
+    size_t n = strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+    buf_clear(&s->top);
+    buf_append(&s->top, OK_LINE, sizeof OK_LINE - 1);
+    buf_append_bytes(&s->top, buf_bytes(&s->server_line));
+    buf_append(&s->top, date, n);
+    s->top_common = s->top.len;
+    buf_append(&s->top, PLAIN_TYPE, sizeof PLAIN_TYPE - 1);
+    s->top_at = now;
+}
+
+static void append_type(const char *content_type, struct buf *b)
+{
+    buf_append(b, "Content-Type: ", 14);
+    buf_append_str(b, content_type);
+    buf_append(b, "\r\n", 2);
+}
+
+static void append_status(int status, struct buf *b)
+{
+    buf_append(b, "HTTP/1.1 ", 9);
+    buf_append_u64(b, (uint64_t)status);
+    buf_append_char(b, ' ');
+    buf_append_str(b, http_status_text(status));
+    buf_append(b, "\r\n", 2);
+}
+
+static bool has_no_body(int status)
+{
+    return status == 204 || status == 304;
+}
+
+/* Up to the content's type, which is plain text where none is given. */
+static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
+{
+    if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4)
+        refresh_top(s, now);
+    bool typed = content_type || has_no_body(status);
+    size_t from = status == 200 ? 0 : sizeof OK_LINE - 1, to = typed ? s->top_common : s->top.len;
+    if (status != 200)
+        append_status(status, b);
+    buf_append(b, s->top.ptr + from, to - from);
+    if (content_type && !has_no_body(status))
+        append_type(content_type, b);
+}
+
+static void append_framing(struct http_request *req, int64_t length, struct buf *b)
+{
+    if (length >= 0) {
+        buf_append(b, "Content-Length: ", 16);
+        buf_append_u64(b, (uint64_t)length);
+        buf_append(b, "\r\n", 2);
+    } else if (req->chunked) {
+        buf_append_str(b, "Transfer-Encoding: chunked\r\n");
+    }
+    if (!req->keep_alive)
+        buf_append_str(b, "Connection: close\r\n");
+    else if (req->http10)
+        buf_append_str(b, "Connection: keep-alive\r\n");
+}
+
+/* `length` < 0: not known. The head is what a reply is counted and timed by: a stream may last for days. */
+static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
+{
+    struct http_conn *c = req->conn;
+    struct http_server *s = c->server;
+    usec_t now = clock_monotonic();
+    if (s->draining || !c->message_complete) /* what is left of the body is not parsed */
+        req->keep_alive = false;
+    struct buf *head = http_conn_stage(c, HEAD_ROOM + req->extra.len);
+    size_t before = head->len;
+    append_top(s, status, content_type, now, head);
+    append_framing(req, has_no_body(status) ? -1 : length, head);
+    buf_append_bytes(head, buf_bytes(&req->extra));
+    buf_append(head, "\r\n", 2);
+    c->queued += head->len - before;
+    http_route_count(req, status, now);
+}
+
+/* False when there is nobody to answer any more (on_gone runs). */
+static bool begin_reply(struct http_request *req)
+{
+    assert(req->magic == HTTP_REQUEST_MAGIC);
+    if (req->gone)
+        return false;
+    assert(req->live && req->reply == HTTP_REPLY_NONE);
+    return true;
+}
+
+static void end_reply(struct http_request *req)
+{
+    req->reply = HTTP_REPLY_DONE;
+    http_conn_schedule(req->conn);
+}
+
+/* The rest of the line may follow. Returns where the value begins. */
+static size_t begin_header(struct http_request *req, const char *name)
+{
+    buf_append_str(&req->extra, name);
+    buf_append(&req->extra, ": ", 2);
+    req->has_retry_after |= name[0] == 'R' && strcmp(name, "Retry-After") == 0;
+    return req->extra.len;
+}
+
+/* The value, which begins at `start`, must not end the line early. */
+static void end_header(struct http_request *req, size_t start)
+{
+    struct buf *b = &req->extra;
+    size_t kept = start;
+    for (size_t i = start; i < b->len; i++) {
+        if ((unsigned char)b->ptr[i] >= ' ' && b->ptr[i] != 127)
+            b->ptr[kept++] = b->ptr[i];
+    }
+    b->len = kept;
+    buf_append(b, "\r\n", 2);
+}
+
+void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
+{
+    size_t start = begin_header(req, name);
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&req->extra, fmt, ap);
+    va_end(ap);
+    end_header(req, start);
+}
+
+void http_add_header_line(struct http_request *req, struct bytes line)
+{
+    buf_append_bytes(&req->extra, line);
+}
+
+void http_add_header_text(struct http_request *req, const char *name, const char *value)
+{
+    begin_header(req, name);
+    buf_append_str(&req->extra, value);
+    buf_append(&req->extra, "\r\n", 2);
+}
+
+void http_add_header_u64(struct http_request *req, const char *name, uint64_t value)
+{
+    begin_header(req, name);
+    buf_append_u64(&req->extra, value);
+    buf_append(&req->extra, "\r\n", 2);
+}
+
+void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body)
+{
+    if (!begin_reply(req))
+        return;
+    write_head(req, status, content_type, (int64_t)body.len);
+    if (!req->is_head && !has_no_body(status))
+        http_conn_write(req->conn, body.ptr, body.len);
+    end_reply(req);
+}
+
+void http_reply_buf(struct http_request *req, int status, const char *content_type, struct buf *body)
+{
+    if (begin_reply(req)) {
+        write_head(req, status, content_type, (int64_t)body->len);
+        if (!req->is_head && !has_no_body(status))
+            http_conn_write_buf(req->conn, body);
+        end_reply(req);
+    }
+    buf_clear(body);
+}
+
+void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)
+{
+    struct buf body = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&body, fmt, ap);
+    va_end(ap);
+    http_reply(req, status, content_type, buf_bytes(&body));
+    buf_free(&body);
+}
+
+void http_reply_evbuffer(
+    struct http_request *req, int status, const char *content_type, struct evbuffer *body)
+{
+    if (!begin_reply(req))
+        return;
+    write_head(req, status, content_type, (int64_t)evbuffer_get_length(body));
+    if (!req->is_head && !has_no_body(status))
+        http_conn_write_evbuffer(req->conn, body);
+    evbuffer_drain(body, evbuffer_get_length(body));
+    end_reply(req);
+}
+
+static void append_member(struct buf *b, const char *name, struct bytes value)
+{
+    buf_append_char(b, ',');
+    buf_append_json(b, bytes_str(name));
+    buf_append_char(b, ':');
+    buf_append_json(b, value);
+}
+
+/* `members` is JSON text, or NULL. */
+__attribute__((format(printf, 6, 0))) static void reply_problem(struct http_request *req, int status,
+    const char *code, const char *hint, const char *members, const char *fmt, va_list ap)
+{
+    struct buf detail = {0}, body = {0};
+    buf_vprintf(&detail, fmt, ap);
+    buf_append_str(&body, "{\"type\":\"about:blank\",\"title\":");
+    buf_append_json(&body, bytes_str(http_status_text(status)));
+    buf_printf(&body, ",\"status\":%d", status);
+    append_member(&body, "code", bytes_str(code));
+    append_member(&body, "detail", buf_bytes(&detail));
+    if (hint)
+        append_member(&body, "hint", bytes_str(hint));
+    if (members && *members) {
+        buf_append_char(&body, ',');
+        buf_append_str(&body, members);
+    }
+    buf_append_str(&body, "}\n");
+    if ((status == 503 || status == 429) && !req->has_retry_after)
+        http_add_header(req, "Retry-After", "1");
+    http_reply(req, status, "application/problem+json", buf_bytes(&body));
+    buf_free(&detail);
+    buf_free(&body);
+}
+
+void http_problem(
+    struct http_request *req, int status, const char *code, const char *hint, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    reply_problem(req, status, code, hint, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void http_problem_with(
+    struct http_request *req, int status, const char *code, const char *members, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    reply_problem(req, status, code, NULL, members, fmt, ap);
+    va_end(ap);
+}
+
+void http_stream_start(struct http_request *req, int status, const char *content_type, int64_t content_length)
+{
+    if (!begin_reply(req))
+        return;
+    req->has_length = content_length >= 0;
+    req->length_left = req->has_length ? (uint64_t)content_length : 0;
+    req->chunked = !req->has_length && !req->http10;
+    if (!req->has_length && !req->chunked)
+        req->keep_alive = false;
+    write_head(req, status, content_type, content_length);
+    req->reply = HTTP_REPLY_STREAMING;
+    http_conn_schedule(req->conn);
+}
+
+/* Whether n more bytes are to be written; writes what goes before them. */
+static bool open_piece(struct http_request *req, size_t n)
+{
+    assert(req->magic == HTTP_REQUEST_MAGIC);
+    if (req->gone || n == 0)
+        return false;
+    assert(req->reply == HTTP_REPLY_STREAMING);
+    if (req->has_length) {
+        assert(n <= req->length_left);
+        req->length_left -= n;
+    }
+    if (req->is_head)
+        return false;
+    http_mark_piece(req);
+    req->written += n;
+    if (req->chunked) {
+        char size[24];
+        http_conn_write(req->conn, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
+    }
+    return true;
+}
+
+static void close_piece(struct http_request *req)
+{
+    if (req->chunked)
+        http_conn_write(req->conn, "\r\n", 2);
+    if (http_conn_pending(req->conn) > req->drain_low)
+        req->above_low = true;
+    http_conn_schedule(req->conn);
+}
+
+void http_stream_write(struct http_request *req, struct bytes piece)
+{
+    if (!open_piece(req, piece.len))
+        return;
+    http_conn_write(req->conn, piece.ptr, piece.len);
+    close_piece(req);
+}
+
+void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece)
+{
+    if (!open_piece(req, evbuffer_get_length(piece))) {
+        evbuffer_drain(piece, evbuffer_get_length(piece));
+        return;
+    }
+    http_conn_write_evbuffer(req->conn, piece);
+    close_piece(req);
+}
+
+void http_stream_write_file(
+    struct http_request *req, const struct http_file *file, const struct http_span *spans, size_t n)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += spans[i].len;
+    if (!open_piece(req, all)) {
+        file->done(file->arg);
+        return;
+    }
+    http_conn_write_file(req->conn, file, spans, n);
+    close_piece(req);
+}
+
+void http_stream_end(struct http_request *req)
+{
+    if (req->gone)
+        return;
+    if (req->length_left > 0) {
+        http_stream_abort(req);
+        return;
+    }
+    assert(req->reply == HTTP_REPLY_STREAMING);
+    if (req->chunked && !req->is_head)
+        http_conn_write(req->conn, "0\r\n\r\n", 5);
+    end_reply(req);
+}
+
+void http_stream_abort(struct http_request *req)
+{
+    assert(req->magic == HTTP_REQUEST_MAGIC);
+    if (req->gone)
+        return;
+    req->conn->reset = true;
+    end_reply(req);
+}
+
+void http_stream_break(struct http_request *req)
+{
+    assert(req->magic == HTTP_REQUEST_MAGIC);
+    if (!req->chunked) {
+        http_stream_abort(req);
+        return;
+    }
+    if (req->gone)
+        return;
+    req->keep_alive = false;
+    end_reply(req);
+}
+
+size_t http_stream_pending(const struct http_request *req)
+{
+    return http_conn_pending(req->conn);
+}

@@ -1,0 +1,303 @@
+/* Listening, accepting, time limits, drain. */
+#include "http/server/http_internal.h"
+#include "http/http_socket.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <event2/util.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define ACCEPTS_AT_ONCE 64
+#define ACCEPT_PAUSE_USEC 100000
+#define SWEEP_MIN (10 * USEC_PER_MSEC)
+#define SWEEP_MAX USEC_PER_SEC
+/* Descriptors that connections leave to the daemon's own files: a quarter of all, at most so many. */
+#define RESERVE_MAX 256
+
+struct http_listener {
+    struct http_listener *next;
+    struct http_server *server;
+    int fd;
+    struct event *event;
+};
+
+static void on_scheduled(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    http_conn_run_scheduled(arg);
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct http_server *s = arg;
+    usec_t now = clock_monotonic();
+    struct http_conn *next;
+    for (struct http_conn *c = TAILQ_FIRST(&s->conns); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (!http_conn_is_late(c, now))
+            continue;
+        if (c->over_limit)
+            http_crowd_give_up(c);
+        http_conn_free(c);
+    }
+}
+
+static usec_t least_limit(const struct http_server_config *config)
+{
+    const usec_t limits[] = {
+        config->header_timeout, config->body_timeout, config->write_timeout, config->idle_timeout};
+    usec_t least = 8 * SWEEP_MAX;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (limits[i] > 0 && limits[i] < least)
+            least = limits[i];
+    }
+    return least;
+}
+
+/* Limits are looked at an eighth of the least of them apart, so none is overrun by more. */
+static void start_sweep(struct http_server *s)
+{
+    usec_t every = least_limit(&s->config) / 8;
+    if (every < SWEEP_MIN)
+        every = SWEEP_MIN;
+    struct timeval tv = {.tv_sec = every / USEC_PER_SEC, .tv_usec = every % USEC_PER_SEC};
+    s->sweep_event = event_new(s->config.base, -1, EV_PERSIST, on_sweep, s);
+    event_add(s->sweep_event, &tv);
+}
+
+static double read_connections(void *ctx)
+{
+    return (double)http_server_connections(ctx);
+}
+
+static double read_buffered(void *ctx)
+{
+    return (double)((const struct http_server *)ctx)->buffered;
+}
+
+static void on_accept_again(evutil_socket_t fd, short what, void *arg);
+
+struct http_server *http_server_new(const struct http_server_config *config)
+{
+    struct http_server *s = mem_zalloc(sizeof *s);
+    s->config = *config;
+    s->auth_token = config->auth_token ? mem_strdup(config->auth_token) : NULL;
+    if (config->server_name)
+        buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);
+    s->read_buffer = mem_alloc(HTTP_READ_SIZE);
+    s->now = clock_monotonic();
+    TAILQ_INIT(&s->conns);
+    TAILQ_INIT(&s->scheduled);
+    s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
+    s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
+    http_route_init(s);
+    stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
+    stats_gauge(
+        config->stats, "http_buffered_bytes", NULL, "Bytes held for all clients together", read_buffered, s);
+    s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
+        "Connections closed because they held the most and did not move while max_buffered was used up");
+    s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
+        "Connections past max_connections, or past the descriptors left for them, answered 503 and closed");
+    start_sweep(s);
+    return s;
+}
+
+static void name_peer(const struct sockaddr_storage *from, char out[80])
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    if (from->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const void *)from;
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+        snprintf(out, 80, "%s:%d", host, ntohs(in->sin_port));
+    } else if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const void *)from;
+        inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
+        snprintf(out, 80, "[%s]:%d", host, ntohs(in->sin6_port));
+    } else {
+        snprintf(out, 80, "unix");
+    }
+}
+
+/* How many descriptors there may be. accept gives the lowest number that is free: whatever it gives, all below are in use. */
+static int descriptors_most(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur;
+}
+
+static int reserve_of(int most)
+{
+    return most / 4 < RESERVE_MAX ? most / 4 : RESERVE_MAX;
+}
+
+int http_descriptors_for_files(void)
+{
+    int most = descriptors_most();
+    return most - 2 * reserve_of(most);
+}
+
+size_t http_descriptors_with_files(size_t files)
+{
+    return files < 2 * RESERVE_MAX ? 2 * files : files + 2 * RESERVE_MAX;
+}
+
+int http_descriptors_for_connections(void)
+{
+    int most = descriptors_most();
+    return most - reserve_of(most);
+}
+
+size_t http_descriptors_with_connections(size_t connections)
+{
+    return connections < 3 * RESERVE_MAX ? 4 * connections / 3 : connections + RESERVE_MAX;
+}
+
+static bool is_full(const struct http_server *s)
+{
+    return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
+}
+
+/* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
+static void take_connection(struct http_server *s, int fd, const char *peer)
+{
+    int most = descriptors_most();
+    int reserve = reserve_of(most);
+    if (fd >= most - reserve || is_full(s)) {
+        http_crowd_take(s, fd, peer, fd < most - reserve / 2);
+        return;
+    }
+    http_socket_set_up(fd);
+    http_conn_new(s, fd, peer);
+}
+
+/* Out of descriptors or memory: the connection stays in the backlog, so the socket stays readable; trying
+ * again at once would spin. */
+static void pause_accepting(struct http_server *s)
+{
+    static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
+    for (struct http_listener *l = s->listeners; l; l = l->next)
+        event_del(l->event);
+    event_add(s->accept_again, &pause);
+    if (!s->accept_logged)
+        log_error("cannot accept connections", LOG_S("error", strerror(errno)));
+    s->accept_logged = true;
+}
+
+static void on_accept_again(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct http_server *s = arg;
+    for (struct http_listener *l = s->listeners; l; l = l->next)
+        event_add(l->event, NULL);
+}
+
+static bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
+{
+    (void)what;
+    struct http_listener *l = arg;
+    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof from;
+        char peer[80];
+        int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (is_shortage(errno))
+                pause_accepting(l->server);
+            return;
+        }
+        l->server->accept_logged = false;
+        name_peer(&from, peer);
+        take_connection(l->server, fd, peer);
+    }
+}
+
+int http_server_listen_fd(struct http_server *s, int fd)
+{
+    if (evutil_make_socket_nonblocking(fd) < 0)
+        return -1;
+    struct http_listener *l = mem_zalloc(sizeof *l);
+    l->server = s;
+    l->fd = fd;
+    l->event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
+    l->next = s->listeners;
+    s->listeners = l;
+    return event_add(l->event, NULL);
+}
+
+static void stop_listening(struct http_server *s)
+{
+    struct http_listener *l;
+    while ((l = s->listeners)) {
+        s->listeners = l->next;
+        event_free(l->event);
+        close(l->fd);
+        free(l);
+    }
+    event_del(s->accept_again);
+}
+
+/* Each connection gets a turn, in which it reads once more: a request that has just come is still answered. */
+void http_server_drain(struct http_server *s)
+{
+    struct http_conn *c;
+    s->draining = true;
+    stop_listening(s);
+    TAILQ_FOREACH(c, &s->conns, link)
+    {
+        if (c->state == HTTP_CONN_IDLE) {
+            c->read_once_more = true;
+            http_conn_schedule(c);
+        }
+    }
+}
+
+size_t http_server_connections(const struct http_server *s)
+{
+    return s->n_conns;
+}
+
+void http_server_free(struct http_server **sp)
+{
+    struct http_server *s = *sp;
+    struct http_conn *c;
+    if (!s)
+        return;
+    assert(!s->in_scheduled);
+    *sp = NULL;
+    stop_listening(s);
+    while ((c = TAILQ_FIRST(&s->conns)))
+        http_conn_free(c);
+    stats_remove_gauges(s->config.stats, s);
+    event_free(s->scheduled_event);
+    event_free(s->sweep_event);
+    event_free(s->accept_again);
+    http_route_free(s);
+    buf_free(&s->server_line);
+    buf_free(&s->top);
+    buf_free(&s->spare);
+    buf_free(&s->spare_body);
+    free(s->auth_token);
+    free(s->read_buffer);
+    free(s);
+}

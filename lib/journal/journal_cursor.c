@@ -1,0 +1,219 @@
+#include "journal/journal_internal.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define CURSOR_CHUNK ((size_t)256 << 10)
+
+void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
+{
+    c->fd = fd;
+    c->seed = seed;
+    c->position = SEGMENT_HEADER;
+    c->offset = base;
+    c->in.len = 0;
+    c->in_position = SEGMENT_HEADER;
+    c->verified = 0;
+    c->large.position = 0;
+    if (c->chunk == 0)
+        c->chunk = CURSOR_CHUNK;
+}
+
+enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base)
+{
+    int fd;
+    do
+        fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        c->system = errno;
+        return CURSOR_IO;
+    }
+    cursor_begin(c, fd, seed, base);
+    return CURSOR_FRAME;
+}
+
+void cursor_close(struct cursor *c)
+{
+    if (c->fd >= 0 && !c->borrowed)
+        io->close(c->fd);
+    c->fd = -1;
+    c->borrowed = false;
+    buf_free(&c->in);
+    free(c->large.checksums);
+    c->large.checksums = NULL;
+    c->large.position = 0;
+}
+
+struct cursor *cursor_new(void)
+{
+    struct cursor *c = mem_zalloc(sizeof *c);
+    c->fd = -1;
+    return c;
+}
+
+void cursor_free(struct cursor *c)
+{
+    cursor_close(c);
+    free(c);
+}
+
+void cursor_go(struct cursor *c, const struct place *p)
+{
+    c->position = p->position;
+    c->offset = p->offset;
+}
+
+/* What will be read in its stead may be something else by then. */
+void cursor_rest(struct cursor *c)
+{
+    if (c->in.cap <= CURSOR_KEPT)
+        return;
+    buf_free(&c->in);
+    c->verified = 0;
+}
+
+/* Drops what lies before the cursor. */
+static void keep_from_position(struct cursor *c)
+{
+    uint64_t in_end = c->in_position + c->in.len;
+    if (c->position >= in_end || c->position < c->in_position) {
+        c->in.len = 0;
+    } else if (c->position > c->in_position) {
+        size_t kept = (size_t)(in_end - c->position);
+        memmove(c->in.ptr, c->in.ptr + (c->position - c->in_position), kept);
+        c->in.len = kept;
+    }
+    c->in_position = c->position;
+}
+
+static struct bytes at_position(const struct cursor *c)
+{
+    size_t skip = (size_t)(c->position - c->in_position);
+    return c->in.len > 0 ? bytes_of(c->in.ptr + skip, c->in.len - skip) : BYTES_NONE;
+}
+
+/* Makes `need` bytes from the position on be in memory, or fewer where the file ends. */
+static bool fill(struct cursor *c, size_t need)
+{
+    bool inside = c->position >= c->in_position && c->position <= c->in_position + c->in.len;
+    if (inside && at_position(c).len >= need)
+        return true;
+    keep_from_position(c);
+    size_t want = need > c->chunk ? need : c->chunk;
+    buf_reserve(&c->in, want - c->in.len);
+    while (c->in.len < need) {
+        ssize_t n =
+            io->pread(c->fd, c->in.ptr + c->in.len, want - c->in.len, (off_t)(c->in_position + c->in.len));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            c->system = errno;
+            return false;
+        }
+        if (n == 0)
+            return true;
+        c->in.len += (size_t)n;
+    }
+    return true;
+}
+
+/* A damaged length must not make us ask for memory that the file cannot fill. */
+static bool fits_file(const struct cursor *c, size_t size)
+{
+    struct stat st;
+    return size <= c->chunk || (fstat(c->fd, &st) == 0 && c->position + size <= (uint64_t)st.st_size);
+}
+
+enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
+{
+    size_t size;
+    if (!fill(c, FRAME_HEADER))
+        return CURSOR_IO;
+    switch (frame_measure(at_position(c), &size)) {
+    case FRAME_NONE:
+        return CURSOR_END;
+    case FRAME_OK:
+        break;
+    default:
+        return CURSOR_BAD;
+    }
+    if (!fits_file(c, size))
+        return CURSOR_BAD;
+    if (!fill(c, size))
+        return CURSOR_IO;
+    bool trusted = c->verified == c->position;
+    if (frame_decode(at_position(c), c->seed, c->position, trusted, f) != FRAME_OK || f->offset != c->offset)
+        return CURSOR_BAD;
+    c->verified = c->position;
+    return CURSOR_FRAME;
+}
+
+bool cursor_exceeds(struct cursor *c, size_t n)
+{
+    return fill(c, FRAME_HEADER) && frame_payload_length(at_position(c)) > n;
+}
+
+void cursor_skip(struct cursor *c, const struct frame *f)
+{
+    c->position += frame_size(f->name.len, f->payload.len);
+    c->offset += frame_advance(f);
+}
+
+void cursor_enter(struct cursor *c, const struct frame *f)
+{
+    size_t pieces = (f->payload.len + CURSOR_PIECE - 1) / CURSOR_PIECE;
+    c->large.checksums = mem_realloc(c->large.checksums, (pieces + 1) * sizeof *c->large.checksums);
+    piece_checksums(f->payload, CURSOR_PIECE, c->large.checksums);
+    c->large.position = c->position;
+    c->large.payload_at = (size_t)(f->payload.ptr - at_position(c).ptr);
+    c->large.frame = *f;
+    c->large.frame.name.ptr = c->large.frame.payload.ptr = NULL;
+    c->verified = 0;
+    buf_free(&c->in);
+    c->in_position = c->position;
+}
+
+bool cursor_is_inside(const struct cursor *c)
+{
+    return c->large.position != 0 && c->large.position == c->position;
+}
+
+static enum cursor_status read_whole(struct cursor *c, off_t at, size_t n, struct buf *out)
+{
+    buf_reserve(out, n);
+    while (n > 0) {
+        ssize_t got = io->pread(c->fd, out->ptr + out->len, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            c->system = errno;
+            return got < 0 ? CURSOR_IO : CURSOR_BAD;
+        }
+        out->len += (size_t)got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return CURSOR_FRAME;
+}
+
+/* Whole pieces, of which some is passed over: what stands in them may have changed since the frame was verified. */
+enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
+{
+    size_t first = skip / CURSOR_PIECE, from = first * CURSOR_PIECE;
+    size_t to = (skip + n + CURSOR_PIECE - 1) / CURSOR_PIECE * CURSOR_PIECE;
+    size_t end = to < c->large.frame.payload.len ? to : c->large.frame.payload.len;
+    struct buf pieces = {0};
+    enum cursor_status status =
+        read_whole(c, (off_t)(c->position + c->large.payload_at + from), end - from, &pieces);
+    if (status == CURSOR_FRAME && !pieces_match(buf_bytes(&pieces), CURSOR_PIECE, c->large.checksums + first))
+        status = CURSOR_BAD;
+    if (status == CURSOR_FRAME)
+        buf_append(out, pieces.ptr + (skip - from), n);
+    buf_free(&pieces);
+    return status;
+}

@@ -1,0 +1,333 @@
+#include "journal/journal_format.h"
+
+#include "journal/journal.h"
+#include "base/xxh3.h"
+
+#include <assert.h>
+#include <endian.h>
+
+static const char magic[8] = "MILLRJNL";
+static const char zeros[FRAME_HEADER];
+
+enum header_at {
+    H_MAGIC = 0,
+    H_VERSION = 8,
+    H_FLAGS = 12,
+    H_ID = 16,
+    H_SEQUENCE = 32,
+    H_BASE = SEGMENT_BASE_AT,
+    H_PREVIOUS_END = 48,
+    H_PREVIOUS_SIZE = 56,
+    H_DURABLE = 64,
+    H_CREATED = 72,
+    H_LAST_TIME = 80,
+    H_BOOT = 88,
+    H_REACH = 104,
+    H_SALT = 112,
+    H_CHECKSUM = 120,
+};
+#define H_FLAG_NEVER 1u
+#define H_FLAG_RECYCLED 2u
+
+enum frame_at {
+    F_CHECKSUM = 0,
+    F_LENGTH = 8,
+    F_KIND = 12,
+    F_NAME_LENGTH = 13,
+    F_RESERVED = 14,
+    F_OFFSET = FRAME_OFFSET_AT,
+    F_TIME = 24,
+    F_DURABLE = 32,
+    F_DURABLE_POSITION = 40,
+    F_MARK = 48,
+};
+
+static void put32(char *p, uint32_t n)
+{
+    n = htole32(n);
+    memcpy(p, &n, 4);
+}
+
+static void put64(char *p, uint64_t n)
+{
+    n = htole64(n);
+    memcpy(p, &n, 8);
+}
+
+static uint32_t get32(const char *p)
+{
+    uint32_t n;
+    memcpy(&n, p, 4);
+    return le32toh(n);
+}
+
+static uint64_t get64(const char *p)
+{
+    uint64_t n;
+    memcpy(&n, p, 8);
+    return le64toh(n);
+}
+
+void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEADER])
+{
+    memset(out, 0, SEGMENT_HEADER);
+    memcpy(out + H_MAGIC, magic, sizeof magic);
+    put32(out + H_VERSION, JOURNAL_FORMAT_VERSION);
+    put32(out + H_FLAGS, (h->never ? H_FLAG_NEVER : 0) | (h->recycled ? H_FLAG_RECYCLED : 0));
+    memcpy(out + H_ID, h->id, sizeof h->id);
+    put64(out + H_SEQUENCE, h->sequence);
+    put64(out + H_BASE, h->base);
+    put64(out + H_PREVIOUS_END, h->previous_end);
+    put64(out + H_PREVIOUS_SIZE, h->previous_size);
+    put64(out + H_DURABLE, h->durable);
+    put64(out + H_CREATED, (uint64_t)h->created);
+    put64(out + H_LAST_TIME, (uint64_t)h->last_time);
+    memcpy(out + H_BOOT, h->boot, sizeof h->boot);
+    put64(out + H_REACH, h->reach);
+    put64(out + H_SALT, h->salt);
+    put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
+}
+
+/* An offset that no journal reaches is damage; so arithmetic on those that are accepted does not wrap. */
+static bool offsets_are_sane(const struct segment_header *h)
+{
+    const uint64_t all[] = {h->base, h->previous_end, h->durable, h->reach};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] > JOURNAL_LAST_OFFSET)
+            return false;
+    return true;
+}
+
+enum header_status segment_header_decode(struct bytes file, struct segment_header *out)
+{
+    if (file.len < SEGMENT_HEADER || memcmp(file.ptr, magic, sizeof magic) != 0)
+        return HEADER_DAMAGED;
+    if (get32(file.ptr + H_VERSION) > JOURNAL_FORMAT_VERSION)
+        return HEADER_NEWER;
+    if (get64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
+        return HEADER_DAMAGED;
+    memcpy(out->id, file.ptr + H_ID, sizeof out->id);
+    out->sequence = get64(file.ptr + H_SEQUENCE);
+    out->base = get64(file.ptr + H_BASE);
+    out->previous_end = get64(file.ptr + H_PREVIOUS_END);
+    out->previous_size = get64(file.ptr + H_PREVIOUS_SIZE);
+    out->durable = get64(file.ptr + H_DURABLE);
+    out->created = (usec_t)get64(file.ptr + H_CREATED);
+    out->last_time = (usec_t)get64(file.ptr + H_LAST_TIME);
+    memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
+    out->reach = get64(file.ptr + H_REACH);
+    out->salt = get64(file.ptr + H_SALT);
+    out->never = get32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
+    out->recycled = get32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
+    return offsets_are_sane(out) ? HEADER_OK : HEADER_DAMAGED;
+}
+
+uint64_t segment_seed(const struct segment_header *h)
+{
+    char key[32];
+    memcpy(key, h->id, 16);
+    put64(key + 16, h->sequence);
+    put64(key + 24, h->salt);
+    return XXH3_64bits(key, sizeof key);
+}
+
+static uint64_t frame_checksum(const char *at, size_t size, uint64_t seed, uint64_t position)
+{
+    uint64_t place = seed ^ (position * UINT64_C(0x9E3779B97F4A7C15));
+    return XXH3_64bits_withSeed(at + F_LENGTH, size - F_LENGTH, place);
+}
+
+size_t frame_size(size_t name, size_t payload)
+{
+    return (FRAME_HEADER + name + payload + 7) & ~(size_t)7;
+}
+
+void frame_append(struct buf *b, const struct frame *f, const struct bytes *pieces, size_t n_pieces)
+{
+    size_t size = frame_size(f->name.len, f->payload.len);
+    buf_reserve(b, size);
+    char *at = b->ptr + b->len;
+    memset(at, 0, FRAME_HEADER);
+    put32(at + F_LENGTH, (uint32_t)f->payload.len);
+    at[F_KIND] = (char)f->kind;
+    at[F_NAME_LENGTH] = (char)f->name.len;
+    put64(at + F_OFFSET, f->offset);
+    put64(at + F_TIME, (uint64_t)f->time);
+    put64(at + F_MARK, f->mark);
+    b->len += FRAME_HEADER;
+    buf_append_bytes(b, f->name);
+    for (size_t i = 0; i < n_pieces; i++)
+        buf_append_bytes(b, pieces[i]);
+    size_t used = FRAME_HEADER + f->name.len + f->payload.len;
+    buf_append(b, zeros, size - used);
+}
+
+static size_t whole_size(const char *at)
+{
+    return frame_size((uint8_t)at[F_NAME_LENGTH], get32(at + F_LENGTH));
+}
+
+size_t frame_seal(char *at, const struct frame_place *place)
+{
+    size_t size = whole_size(at);
+    put64(at + F_DURABLE, place->durable);
+    put64(at + F_DURABLE_POSITION, place->durable_position);
+    put64(at + F_CHECKSUM, frame_checksum(at, size, place->seed, place->position));
+    return size;
+}
+
+enum frame_status frame_measure(struct bytes at, size_t *size)
+{
+    size_t there = at.len < FRAME_HEADER ? at.len : FRAME_HEADER;
+    bool has_kind = there > F_KIND && at.ptr[F_KIND] != 0; /* so it is not all zeros */
+    if (!has_kind && (there == 0 || memcmp(at.ptr, zeros, there) == 0))
+        return FRAME_NONE;
+    if (there < FRAME_HEADER)
+        return FRAME_SHORT;
+    uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
+    uint32_t length = get32(at.ptr + F_LENGTH);
+    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_MAX_BYTES || length > JOURNAL_MAX_FRAME)
+        return FRAME_BAD;
+    if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
+        return FRAME_BAD;
+    *size = frame_size(name, length);
+    return FRAME_OK;
+}
+
+size_t frame_payload_length(struct bytes at)
+{
+    return at.len < FRAME_HEADER ? 0 : get32(at.ptr + F_LENGTH);
+}
+
+enum frame_status frame_decode(
+    struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out)
+{
+    size_t size;
+    enum frame_status status = frame_measure(at, &size);
+    if (status != FRAME_OK)
+        return status;
+    if (at.len < size)
+        return FRAME_SHORT;
+    if (!trusted && get64(at.ptr + F_CHECKSUM) != frame_checksum(at.ptr, size, seed, position))
+        return FRAME_BAD;
+    out->kind = (enum frame_kind)at.ptr[F_KIND];
+    out->offset = get64(at.ptr + F_OFFSET);
+    out->time = (usec_t)get64(at.ptr + F_TIME);
+    out->durable = get64(at.ptr + F_DURABLE);
+    out->durable_position = get64(at.ptr + F_DURABLE_POSITION);
+    out->mark = get64(at.ptr + F_MARK);
+    out->name = bytes_of(at.ptr + FRAME_HEADER, (uint8_t)at.ptr[F_NAME_LENGTH]);
+    out->payload = bytes_of(out->name.ptr + out->name.len, get32(at.ptr + F_LENGTH));
+    return FRAME_OK;
+}
+
+static uint64_t next_piece(struct bytes *rest, size_t piece)
+{
+    size_t n = rest->len < piece ? rest->len : piece;
+    uint64_t checksum = XXH3_64bits(rest->ptr, n);
+    *rest = bytes_of(rest->ptr + n, rest->len - n);
+    return checksum;
+}
+
+void piece_checksums(struct bytes payload, size_t piece, uint64_t *out)
+{
+    while (payload.len > 0)
+        *out++ = next_piece(&payload, piece);
+}
+
+bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums)
+{
+    while (bytes.len > 0)
+        if (next_piece(&bytes, piece) != *checksums++)
+            return false;
+    return true;
+}
+
+void table_append_entry(struct buf *b, struct bytes name, uint64_t mark)
+{
+    char number[8];
+    put64(number, mark);
+    buf_append_char(b, (char)name.len);
+    buf_append_bytes(b, name);
+    buf_append(b, number, sizeof number);
+}
+
+bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *bad)
+{
+    *bad = false;
+    if (table->len == 0)
+        return false;
+    size_t length = (uint8_t)table->ptr[0];
+    if (length == 0 || length > NAME_MAX_BYTES || table->len < 1 + length + 8) {
+        *bad = true;
+        return false;
+    }
+    *name = bytes_of(table->ptr + 1, length);
+    *mark = get64(table->ptr + 1 + length);
+    *table = bytes_of(table->ptr + 1 + length + 8, table->len - (1 + length + 8));
+    return true;
+}
+
+void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD])
+{
+    memset(out, 0, OPEN_PAYLOAD);
+    memcpy(out, boot, 16);
+    out[16] = never;
+}
+
+bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
+{
+    if (payload.len != OPEN_PAYLOAD)
+        return false;
+    memcpy(boot, payload.ptr, 16);
+    *never = payload.ptr[16] != 0;
+    return true;
+}
+
+/* A frame whose numbers cannot be right is not worth a checksum. In what a recycled file held before, offsets are
+ * lower; in other bytes a place that passes is one in billions, unless somebody made it so. */
+static bool worth_trying(const char *at, uint64_t position, uint64_t offset)
+{
+    uint64_t its_offset = get64(at + F_OFFSET);
+    return its_offset >= offset && get64(at + F_DURABLE) <= its_offset &&
+           get64(at + F_DURABLE_POSITION) <= position;
+}
+
+static uint64_t last_dirt(struct bytes file, uint64_t from)
+{
+    size_t end = file.len;
+    while (end > from && file.ptr[end - 1] == 0)
+        end--;
+    return end > from ? end - from : 0;
+}
+
+static void saw_frame(struct frames_behind *out, const struct frame *f, uint64_t end)
+{
+    out->end = end;
+    out->durable = f->durable > out->durable ? f->durable : out->durable;
+    out->position = f->durable_position > out->position ? f->durable_position : out->position;
+}
+
+void frames_look_behind(
+    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct frames_behind *out)
+{
+    *out = (struct frames_behind){.dirt = last_dirt(file, from)};
+    uint64_t left = 4 * (uint64_t)file.len + (1 << 20), dirty_end = from + out->dirt;
+    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < dirty_end && at + FRAME_HEADER <= file.len;) {
+        struct frame f;
+        size_t size;
+        struct bytes rest = bytes_of(file.ptr + at, file.len - at);
+        bool worth = rest.ptr[F_KIND] != 0 && worth_trying(rest.ptr, at, offset) &&
+                     frame_measure(rest, &size) == FRAME_OK && size <= rest.len;
+        if (worth && size > left) {
+            out->too_many = true;
+            return;
+        }
+        if (worth)
+            left -= size;
+        if (worth && frame_decode(rest, seed, at, false, &f) == FRAME_OK)
+            saw_frame(out, &f, at += size);
+        else
+            at += 8;
+    }
+}

@@ -1,0 +1,308 @@
+#include "journal/journal_inspect.h"
+
+#include "base/io.h"
+#include "journal/journal_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define LOST_MOST 1024 /* of missing segments, those that may each have begun after a hole */
+
+struct inspection {
+    inspect_fn *fn;
+    void *arg;
+    enum journal_result result;
+    struct segment_header before; /* of the segment before, if it is known */
+    bool has_before, newest;
+    char *path;
+    uint64_t sequence;
+    struct stat file; /* what had the name when looking began */
+};
+
+static void tell(struct inspection *n, struct inspect_event e)
+{
+    e.path = n->path;
+    e.sequence = n->sequence;
+    e.newest = n->newest;
+    bool damaged = e.kind == INSPECT_DAMAGE || e.kind == INSPECT_MISSING || e.kind == INSPECT_LOST;
+    if (e.kind == INSPECT_NEWER)
+        n->result = JOURNAL_NEWER;
+    else if (damaged && n->result == JOURNAL_OK)
+        n->result = JOURNAL_DAMAGED;
+    n->fn(&e, n->arg);
+}
+
+/* Whether the file still has its name. A trimmed segment's goes, or becomes the beginning of another, under a reader. */
+static bool is_there(const struct inspection *n)
+{
+    struct stat now;
+    return stat(n->path, &now) == 0 && now.st_ino == n->file.st_ino && now.st_dev == n->file.st_dev;
+}
+
+static void tell_damage(struct inspection *n, uint64_t position, uint64_t offset, const char *what)
+{
+    if (!is_there(n))
+        return;
+    tell(n,
+        (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
+}
+
+/* Whether this header follows the segment before, as far as that one is known. */
+static void check_follows(struct inspection *n, const struct segment_header *h)
+{
+    if (!n->has_before)
+        return;
+    if (memcmp(h->id, n->before.id, sizeof h->id) != 0)
+        tell_damage(n, 0, h->base, "belongs to another journal");
+    else if (h->sequence != n->before.sequence + 1)
+        tell(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h->previous_end});
+}
+
+struct run_end {
+    uint64_t position, offset;
+    bool zeros, first_is_table;
+};
+
+/* From where `end` says on. */
+static enum cursor_status run_through(
+    struct inspection *n, const struct segment_header *h, struct run_end *end, int *system)
+{
+    struct cursor c = {.fd = -1};
+    struct frame f;
+    enum cursor_status status = cursor_open(&c, n->path, segment_seed(h), h->base);
+    cursor_go(&c, &(struct place){.position = end->position, .offset = end->offset});
+    while (status == CURSOR_FRAME) {
+        status = cursor_peek(&c, &f);
+        bool first = c.position == SEGMENT_HEADER;
+        if (status == CURSOR_FRAME && first != (f.kind == FRAME_TABLE))
+            status = CURSOR_BAD;
+        if (status != CURSOR_FRAME)
+            break;
+        tell(n, (struct inspect_event){
+                    .kind = INSPECT_FRAME, .position = c.position, .offset = c.offset, .frame = &f});
+        cursor_skip(&c, &f);
+    }
+    *end = (struct run_end){c.position, c.offset, status == CURSOR_END, c.position > SEGMENT_HEADER};
+    *system = c.system;
+    cursor_close(&c);
+    return status;
+}
+
+/* What stands behind the last frame. Not through a mapping: who uses the journal may cut the file. */
+static bool look_behind(struct inspection *n, const struct segment_header *h, const struct run_end *end,
+    struct frames_behind *out)
+{
+    struct buf file = {0};
+    bool read = segment_read(n->path, &file) == 0;
+    if (read)
+        frames_look_behind(buf_bytes(&file), end->position, segment_seed(h), end->offset, out);
+    int system = errno;
+    buf_free(&file);
+    errno = system;
+    return read;
+}
+
+static bool more_was_there(const struct frames_behind *behind, const struct run_end *end)
+{
+    return behind->position > end->position || behind->durable > end->offset || behind->too_many;
+}
+
+/* To the end of its frames, and what stands behind it. Who says there that more was synced may have been written since the end
+ * was met: only if that is still the end, it is damage. False: cannot read. */
+static bool find_end(
+    struct inspection *n, const struct segment_header *h, struct run_end *end, struct frames_behind *behind)
+{
+    uint64_t before;
+    *end = (struct run_end){.position = SEGMENT_HEADER, .offset = h->base};
+    do {
+        int system = 0;
+        before = end->position;
+        if (run_through(n, h, end, &system) == CURSOR_IO) {
+            errno = system;
+            return false;
+        }
+        *behind = (struct frames_behind){0};
+        if (!look_behind(n, h, end, behind))
+            return false;
+    } while (end->position > before && more_was_there(behind, end));
+    return true;
+}
+
+/* `next` is the header of the segment after this one, when it is known: it says where this one must end. */
+static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
+    const struct frames_behind *behind, const struct segment_header *next)
+{
+    bool whole = next && next->previous_size == end->position && next->previous_end == end->offset;
+    struct inspect_event e = {.kind = INSPECT_END, .position = end->position, .offset = end->offset};
+    if (!end->first_is_table)
+        tell_damage(n, end->position, end->offset, "no table of producers");
+    else if (next && !whole)
+        tell_damage(n, end->position, end->offset, "its frames end early");
+    else if (!next && more_was_there(behind, end))
+        tell_damage(n, end->position, end->offset, "a later frame says that what stood here was synced");
+    else {
+        bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->dirt));
+        e.kind = clean ? INSPECT_END : INSPECT_TAIL;
+        tell(n, e);
+    }
+}
+
+static bool read_one_header(
+    const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status)
+{
+    char raw[SEGMENT_HEADER], *path = segment_path(dir, sequence, "");
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t got = fd >= 0 ? io->pread(fd, raw, sizeof raw, 0) : -1;
+    int system = errno;
+    if (fd >= 0)
+        io->close(fd);
+    free(path);
+    errno = system;
+    if (got < 0)
+        return false;
+    *status = segment_header_decode(bytes_of(raw, (size_t)got), h);
+    if (*status == HEADER_OK && h->sequence != sequence)
+        *status = HEADER_DAMAGED;
+    return true;
+}
+
+static bool inspect_segment(struct inspection *n, const char *dir, const uint64_t *next_sequence)
+{
+    struct segment_header h, next;
+    enum header_status status, next_status = HEADER_DAMAGED;
+    struct run_end end;
+    struct frames_behind behind;
+    if (stat(n->path, &n->file) != 0 || !read_one_header(dir, n->sequence, &h, &status))
+        return false;
+    if (status != HEADER_OK) {
+        n->has_before = false;
+        if (status == HEADER_NEWER)
+            tell(n, (struct inspect_event){.kind = INSPECT_NEWER});
+        else
+            tell_damage(n, 0, 0, "no segment header");
+        return true;
+    }
+    tell(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
+    check_follows(n, &h);
+    if (next_sequence && !read_one_header(dir, *next_sequence, &next, &next_status))
+        next_status = HEADER_DAMAGED; /* its own turn will tell */
+    if (!find_end(n, &h, &end, &behind))
+        return false;
+    bool known = next_status == HEADER_OK && next.sequence == h.sequence + 1;
+    judge_end(n, &h, &end, &behind, known ? &next : NULL);
+    n->before = h;
+    n->has_before = true;
+    return true;
+}
+
+/* A segment that was trimmed since the names were read is passed over. */
+static void visit(struct inspection *n, const char *dir, const uint64_t *next, char *error, size_t error_size)
+{
+    n->path = segment_path(dir, n->sequence, "");
+    n->newest = next == NULL;
+    if (!inspect_segment(n, dir, next)) {
+        n->has_before = false;
+        if (errno != ENOENT) {
+            snprintf(error, error_size, "%s: cannot read: %s", n->path, strerror(errno));
+            n->result = JOURNAL_IO;
+        }
+    }
+    free(n->path);
+}
+
+/* The names of the segments, and the number of the last one that is missing behind them; 0: none is. A journal in use may begin a
+ * segment, and trim others, between one look and the next: what is missing is so while the same one is named. */
+static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
+{
+    uint64_t *sequences = NULL, named, again, newest;
+    *missing = 0;
+    do {
+        free(sequences);
+        sequences = NULL;
+        if (newest_named(dir, &named) != 0 || !(sequences = segments_list(dir, count)))
+            return NULL;
+        newest = *count ? sequences[*count - 1] : 0;
+        if (newest >= named)
+            return sequences;
+        if (newest_named(dir, &again) != 0)
+            again = 0;
+    } while (again != named);
+    *missing = named;
+    return sequences;
+}
+
+static void tell_lost(struct inspection *n, const char *dir, uint64_t newest, uint64_t last)
+{
+    n->sequence = newest ? newest + 1 : last;
+    n->path = segment_path(dir, n->sequence, "");
+    n->newest = true;
+    tell(n, (struct inspect_event){.kind = INSPECT_LOST, .last = last});
+    free(n->path);
+}
+
+enum journal_result journal_inspect(
+    const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size)
+{
+    struct inspection n = {.fn = fn, .arg = arg};
+    size_t count;
+    uint64_t missing;
+    error[0] = 0;
+    uint64_t *sequences = list_all(dir, &count, &missing);
+    if (!sequences) {
+        snprintf(error, error_size, "%s: %s", dir, strerror(errno));
+        return JOURNAL_IO;
+    }
+    n.result = repair_refuses(dir, error, error_size);
+    bool moved_aside = n.result == JOURNAL_DAMAGED;
+    if (count == 0 && missing == 0 && n.result == JOURNAL_OK) {
+        snprintf(error, error_size, "%s: holds no journal", dir);
+        n.result = JOURNAL_IO;
+    }
+    for (size_t i = 0; i < count && n.result != JOURNAL_IO; i++) {
+        n.sequence = sequences[i];
+        visit(&n, dir, i + 1 < count ? &sequences[i + 1] : NULL, error, error_size);
+    }
+    if (missing && !moved_aside && n.result != JOURNAL_IO)
+        tell_lost(&n, dir, count ? sequences[count - 1] : 0, missing);
+    free(sequences);
+    return n.result;
+}
+
+static void sum_problem(struct inspect_summary *sum, const struct inspect_event *e)
+{
+    if (sum->problems++ == 0) {
+        sum->bad_sequence = e->sequence;
+        sum->bad_position = e->position;
+    }
+    sum->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
+    if (e->kind == INSPECT_LOST)
+        sum->headless += e->last - e->sequence < LOST_MOST ? e->last - e->sequence + 1 : LOST_MOST;
+    sum->newer = sum->newer || e->kind == INSPECT_NEWER;
+}
+
+static void saw_offset(struct inspect_summary *sum, uint64_t offset)
+{
+    if (sum->end < offset)
+        sum->end = offset;
+}
+
+void inspect_sum(struct inspect_summary *sum, const struct inspect_event *e)
+{
+    if (e->kind == INSPECT_HEADER) {
+        if (sum->segments++ == 0)
+            sum->first = e->header->base;
+        saw_offset(sum, e->header->base);
+    } else if (e->kind == INSPECT_FRAME) {
+        uint64_t end = e->offset + frame_advance(e->frame);
+        sum->frames++;
+        sum->bytes += frame_advance(e->frame);
+        saw_offset(sum, end);
+        if (sum->problems == 0)
+            sum->whole = end;
+    } else if (e->kind != INSPECT_END && e->kind != INSPECT_TAIL) {
+        sum_problem(sum, e);
+    }
+}

@@ -1,0 +1,183 @@
+/* Reading without copies: the reader thread verifies frames where they lie and tells where that is; the owner gives out
+ * the file. */
+#include "journal/journal_internal.h"
+
+#include "base/io.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define CHUNK_MOST ((size_t)256 << 10)
+
+unsigned journal_lent_most = 32;
+static atomic_uint lent;
+
+struct journal_file {
+    unsigned refs;
+    int fd;
+    struct segment *segment; /* NULL: gone */
+};
+
+int journal_file_fd(const struct journal_file *f)
+{
+    return f->fd;
+}
+
+struct journal_file *journal_file_hold(struct journal_file *f)
+{
+    assert(f->refs > 0);
+    f->refs++;
+    return f;
+}
+
+void journal_file_release(struct journal_file *f)
+{
+    assert(f->refs > 0);
+    if (--f->refs > 0)
+        return;
+    if (f->segment)
+        f->segment->file = NULL;
+    atomic_fetch_sub(&lent, 1);
+    io->close(f->fd);
+    free(f);
+}
+
+void segment_forget_file(struct segment *s)
+{
+    if (s->file)
+        s->file->segment = NULL;
+    s->file = NULL;
+}
+
+/* The time of its last change, which whoever writes to it cannot help moving on. 0: it cannot be told. */
+static uint64_t stamp_of(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return 0;
+    return (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec;
+}
+
+bool journal_file_is_as(const struct journal_file *f, uint64_t stamp)
+{
+    return stamp != 0 && stamp_of(f->fd) == stamp;
+}
+
+/* On the reader thread. */
+
+struct located *located_new(const struct journal_locate *how)
+{
+    struct located *l = mem_zalloc(sizeof *l);
+    l->how = *how;
+    l->fd = -1;
+    return l;
+}
+
+void located_free(struct located **p)
+{
+    struct located *l = *p;
+    if (!l)
+        return;
+    if (l->fd >= 0)
+        io->close(l->fd);
+    free(l->spans);
+    free(l);
+    *p = NULL;
+}
+
+static void add_span(struct located *l, const struct cursor *c, const struct frame *f, size_t skip)
+{
+    struct bytes payload = bytes_of(f->payload.ptr + skip, f->payload.len - skip);
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 32;
+        l->spans = mem_realloc(l->spans, l->cap * sizeof *l->spans);
+    }
+    l->spans[l->n++] = (struct journal_span){
+        .offset = c->offset + skip,
+        .position = c->position + FRAME_HEADER + f->name.len + skip,
+        .len = payload.len,
+        .count = l->how.count ? l->how.count(payload) : 0,
+    };
+    l->bytes += payload.len;
+}
+
+/* What is still wanted: not what lies behind, which the next read begins with. */
+static size_t chunk_for(const struct job *job)
+{
+    uint64_t left = job->limit - job->cursor->offset;
+    uint64_t wanted = JOURNAL_LOCATED - job->located->bytes;
+    size_t n = (size_t)(left < wanted ? left : wanted) + (JOURNAL_LARGE >> 2);
+    return n < CHUNK_MOST ? n : CHUNK_MOST;
+}
+
+/* The frame at the cursor, from the job's offset on. False: it is to be the first of the next read, or copied. */
+static bool take_frame(struct job *job, const struct frame *f)
+{
+    struct cursor *c = job->cursor;
+    struct located *l = job->located;
+    uint64_t from = job->offset + l->bytes;
+    if (c->offset + frame_advance(f) > from) {
+        if (l->bytes + f->payload.len < (l->n + 1) * JOURNAL_LARGE)
+            return false;
+        if (l->n == 0)
+            job->time = f->time;
+        add_span(l, c, f, (size_t)(from - c->offset));
+    }
+    cursor_skip(c, f);
+    return true;
+}
+
+/* The descriptor comes first: without one nothing can be given out. What is said of the file is from before its bytes were
+ * read, so a change while they are read is noticed too. */
+bool locate_fill(struct job *job, enum cursor_status *status)
+{
+    struct cursor *c = job->cursor;
+    struct located *l = job->located;
+    if (cursor_is_inside(c) || (l->fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0)) < 0)
+        return false;
+    l->stamp = stamp_of(l->fd);
+    while (*status == CURSOR_FRAME && c->offset < job->limit && l->bytes < JOURNAL_LOCATED) {
+        struct frame f;
+        c->chunk = chunk_for(job);
+        *status = cursor_peek(c, &f);
+        if (*status == CURSOR_FRAME && !take_frame(job, &f))
+            break;
+    }
+    if (l->n == 0)
+        buf_reserve(&job->out, l->how.max_bytes);
+    return l->n > 0 || *status != CURSOR_FRAME;
+}
+
+/* On the owner's thread. */
+
+/* Reads that were begun together may lend a few more. */
+bool may_lend(const struct segment *s)
+{
+    return s->file || atomic_load(&lent) < journal_lent_most;
+}
+
+/* The segment has one descriptor for all who send from it. */
+static struct journal_file *lend(struct segment *s, int *fd)
+{
+    s->lent = true;
+    if (s->file)
+        return journal_file_hold(s->file);
+    atomic_fetch_add(&lent, 1);
+    s->file = mem_alloc(sizeof *s->file);
+    *s->file = (struct journal_file){.refs = 1, .fd = *fd, .segment = s};
+    *fd = -1;
+    return s->file;
+}
+
+void locate_answer(struct job *job, struct journal_window *w)
+{
+    struct located *l = job->located;
+    if (!l || l->n == 0 || w->result != JOURNAL_OK)
+        return;
+    w->spans = l->spans;
+    w->n_spans = l->n;
+    w->stamp = l->stamp;
+    w->file = lend(job->segment, &l->fd);
+}

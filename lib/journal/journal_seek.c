@@ -1,0 +1,152 @@
+/* Seeking by time. The headers of the segments say in which one to look: each names the time of the last frame before
+ * it, and times never decrease. In it the reader thread passes frame by frame, from the last place known to be
+ * early enough, a step a job, so that neither the owner nor other readers wait for a segment's length. */
+#include "journal/journal_internal.h"
+
+#include <stdlib.h>
+
+struct journal_seek {
+    struct journal *journal;
+    struct segment *segment; /* held by a reference */
+    struct cursor *cursor;
+    usec_t time;
+    uint64_t limit;  /* committed when it began: what came later is later than what is looked for */
+    struct job *job; /* always one: under way */
+    journal_seek_fn *done;
+    void *arg;
+};
+
+/* On the reader thread. */
+
+static bool is_wanted(const struct frame *f, usec_t time)
+{
+    return f->kind == FRAME_DATA && f->payload.len > 0 && f->time >= time;
+}
+
+/* JOURNAL_OK: job->offset is what was looked for. END: it is not in the segment. */
+static void run_seek(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    enum cursor_status status = job_enter(job);
+    job_begin(job);
+    job->result = JOURNAL_END;
+    while (status == CURSOR_FRAME && c->offset < job->limit && !job->again && job->result == JOURNAL_END) {
+        struct frame f;
+        status = cursor_peek(c, &f);
+        if (status == CURSOR_FRAME && is_wanted(&f, job->time)) {
+            job->offset = f.offset;
+            job->result = JOURNAL_OK;
+        } else if (status == CURSOR_FRAME) {
+            job_pass(job, &f);
+        }
+    }
+    if (status != CURSOR_FRAME)
+        job_read_failed(job, status);
+    cursor_rest(c);
+}
+
+/* On the owner's thread. */
+
+static void deliver_seek(struct job *job);
+
+static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
+{
+    struct job *job = mem_zalloc(sizeof *job);
+    struct segment *s = seek->segment;
+    job->seek = seek;
+    job->run = look ? run_seek : NULL;
+    job->result = JOURNAL_END;
+    job->deliver = deliver_seek;
+    job->cursor = seek->cursor;
+    job->begin = places_by_time(seek->journal, s, seek->time);
+    job->segment = s;
+    job->segment->refs++;
+    job->limit = s->end < seek->limit ? s->end : seek->limit;
+    job->time = seek->time;
+    job->not_before = not_before;
+    seek->job = job;
+    job_submit(seek->journal, job);
+}
+
+/* The last segment before which everything is older. */
+static struct segment *segment_by_time(const struct journal *j, usec_t time)
+{
+    size_t low = j->doomed + 1, high = j->n_segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (j->segments[middle]->last_time < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return j->segments[low - 1];
+}
+
+struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg)
+{
+    struct journal_seek *seek = mem_zalloc(sizeof *seek);
+    *seek = (struct journal_seek){
+        .journal = j, .time = time, .limit = j->committed_end, .done = done, .arg = arg};
+    seek->segment = segment_by_time(j, time);
+    seek->segment->refs++;
+    seek->cursor = cursor_new();
+    j->readers++;
+    submit_seek(seek, time <= j->committed_time, 0);
+    return seek;
+}
+
+static void seek_free(struct journal_seek *seek)
+{
+    seek->journal->readers--;
+    segment_leave(seek->journal, seek->segment);
+    free(seek);
+}
+
+void journal_seek_cancel(struct journal_seek **p)
+{
+    struct journal_seek *seek = *p;
+    if (!seek)
+        return;
+    *p = NULL;
+    seek->job->seek = NULL;
+    seek_free(seek);
+}
+
+/* False when nothing that was committed then is in it. */
+static bool enter_next(struct journal_seek *seek)
+{
+    struct segment *here = seek->segment, *next = segment_after(seek->journal, here);
+    if (!next || next->base >= seek->limit)
+        return false;
+    next->refs++;
+    seek->segment = next;
+    cursor_close(seek->cursor);
+    segment_leave(seek->journal, here);
+    return true;
+}
+
+static void answer_seek(struct journal_seek *seek, const struct job *job)
+{
+    struct journal *j = seek->journal;
+    journal_seek_fn *done = seek->done;
+    void *arg = seek->arg;
+    bool found = job->result == JOURNAL_OK;
+    uint64_t offset = found ? job->offset : seek->limit, earliest = journal_earliest(j);
+    job_tell_failure(job);
+    cursor_free(seek->cursor);
+    seek_free(seek);
+    done(job->failure[0] ? job->result : JOURNAL_OK, offset > earliest ? offset : earliest, arg);
+}
+
+static void deliver_seek(struct job *job)
+{
+    struct journal_seek *seek = job->seek;
+    job_learn(job);
+    segment_leave(job->journal, job->segment);
+    if (!seek)
+        cursor_free(job->cursor);
+    else if (!job->failure[0] && (job->again || (job->result == JOURNAL_END && enter_next(seek))))
+        submit_seek(seek, true, job->not_before);
+    else
+        answer_seek(seek, job);
+}

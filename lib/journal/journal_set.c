@@ -1,0 +1,350 @@
+#include "journal/journal_internal.h"
+
+#include "base/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PENDING_DEFAULT ((size_t)64 << 20)
+#define SPARES_MOST_BYTES ((size_t)8 << 20)
+#define SPARE_MOST_BYTES ((size_t)4 << 20)
+
+const char *journal_strerror(enum journal_result r)
+{
+    static const char *const text[] = {
+        [JOURNAL_OK] = "no error",
+        [JOURNAL_CONFLICT] = "the producer's mark is another",
+        [JOURNAL_TOO_MANY_PRODUCERS] = "too many producers",
+        [JOURNAL_TOO_LARGE] = "too large for one append",
+        [JOURNAL_BUSY] = "too much is waiting to be committed",
+        [JOURNAL_NO_SPACE] = "no space left on the device",
+        [JOURNAL_LATCHED] = "storage failed: no more writes until a restart",
+        [JOURNAL_GONE] = "the offset is no longer there",
+        [JOURNAL_BEYOND] = "the offset is past the end",
+        [JOURNAL_END] = "at the end",
+        [JOURNAL_DAMAGED] = "a segment is damaged",
+        [JOURNAL_NEWER] = "written by a newer version",
+        [JOURNAL_IN_USE] = "in use by another process",
+        [JOURNAL_IO] = "input or output failed",
+        [JOURNAL_LACK] = "out of file descriptors",
+        [JOURNAL_CLOSED] = "the journal is being closed",
+    };
+    return (size_t)r < sizeof text / sizeof *text ? text[r] : "unknown error";
+}
+
+void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system)
+{
+    if (system)
+        snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s: %s", path, what, strerror(system));
+    else
+        snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s", path, what);
+}
+
+bool lacks_descriptors(int system)
+{
+    return system == EMFILE || system == ENFILE;
+}
+
+bool is_lack(int system)
+{
+    return lacks_descriptors(system) || system == ENOMEM;
+}
+
+/* Without a boot id (not Linux, a bare chroot) all zeros: two such sessions count as one boot, which claims
+ * that the page cache survived. So a random one is taken instead: at worst a hole too many. */
+static void kernel_boot_id(uint8_t out[16])
+{
+    char text[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    size_t digits = 0;
+    memset(out, 0, 16);
+    for (ssize_t i = 0; i < n && digits < 32; i++) {
+        const char *hex = "0123456789abcdef", *at = strchr(hex, text[i]);
+        if (at && *at)
+            out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | (at - hex)), digits++;
+    }
+    if (digits < 32 && getentropy(out, 16) != 0)
+        abort();
+}
+
+void (*journal_boot_id)(uint8_t out[16]) = kernel_boot_id;
+
+static size_t batch_bytes(const struct batch *b)
+{
+    return sizeof *b + b->frames.cap + b->capacity * sizeof *b->entries;
+}
+
+struct batch *batch_new(struct journal_set *set, struct journal *j)
+{
+    struct batch *b = set->spare;
+    if (b) {
+        set->spare = b->next;
+        set->spare_bytes -= batch_bytes(b);
+    } else {
+        b = mem_zalloc(sizeof *b);
+    }
+    b->next = NULL;
+    b->journal = j;
+    return b;
+}
+
+static void batch_free(struct batch *b)
+{
+    buf_free(&b->frames);
+    free(b->entries);
+    free(b);
+}
+
+/* Keeps the memory of some, of as many as are under way at once at most: fresh pages cost more than the copying into them. */
+void batch_release(struct journal_set *set, struct batch *b)
+{
+    size_t bytes = batch_bytes(b);
+    if (bytes > SPARE_MOST_BYTES || set->spare_bytes + bytes > SPARES_MOST_BYTES) {
+        batch_free(b);
+        return;
+    }
+    struct buf frames = b->frames;
+    struct entry *entries = b->entries;
+    size_t capacity = b->capacity;
+    buf_clear(&frames);
+    *b = (struct batch){.next = set->spare, .frames = frames, .entries = entries, .capacity = capacity};
+    set->spare = b;
+    set->spare_bytes += bytes;
+}
+
+static void no_notify(void *arg)
+{
+    (void)arg;
+}
+
+static void init_lists(struct journal_set *set)
+{
+    set->dirty_tail = &set->dirty;
+    set->finished_tail = &set->finished;
+    set->jobs_tail = &set->jobs;
+    set->jobs_done_tail = &set->jobs_done;
+    set->to_fill_tail = &set->to_fill;
+    set->written_tail = &set->written;
+    for (size_t i = 0; i < COMMITTERS; i++)
+        set->committers[i].set = set;
+}
+
+static void init_conditions(struct journal_set *set)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_init(&set->committers[i].wake, &monotonic);
+    pthread_cond_init(&set->synced, NULL);
+    pthread_cond_init(&set->reads, &monotonic);
+    pthread_cond_init(&set->fills, &monotonic);
+    pthread_cond_init(&set->progress, NULL);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&set->lock, NULL);
+    pthread_mutex_init(&set->files.lock, NULL);
+}
+
+/* With one only, who waits awake keeps from running whom it waits for. */
+static bool has_processors(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
+}
+
+struct journal_set *journal_set_new(const struct journal_set_config *config)
+{
+    struct journal_set *set = mem_zalloc(sizeof *set);
+    set->config = *config;
+    if (set->config.max_pending == 0)
+        set->config.max_pending = PENDING_DEFAULT;
+    if (!set->config.notify)
+        set->config.notify = no_notify;
+    journal_boot_id(set->boot);
+    set->scrub.cursor.fd = -1;
+    init_lists(set);
+    init_conditions(set);
+    set->awake = has_processors();
+    kernel_open(set);
+    int failed = 0;
+    for (size_t i = 0; i < COMMITTERS; i++)
+        failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
+    if (failed || pthread_create(&set->reader, NULL, reader_main, set) != 0 ||
+        pthread_create(&set->filler, NULL, filler_main, set) != 0) {
+        fprintf(stderr, "millrace: cannot start a thread\n");
+        abort();
+    }
+    return set;
+}
+
+void set_announce(struct journal_set *set, bool was_empty)
+{
+    if (was_empty && set->owner_waits)
+        pthread_cond_broadcast(&set->progress);
+}
+
+void set_call_owner(struct journal_set *set)
+{
+    if (set->called)
+        return;
+    set->called = true;
+    set->config.notify(set->config.notify_arg);
+}
+
+/* What was appended has waited long enough for what comes with it. */
+static void begin_what_gathered(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    struct committer *idle = set_committer_to_call(set);
+    pthread_mutex_unlock(&set->lock);
+    committer_call(idle);
+}
+
+void journal_set_poll(struct journal_set *set)
+{
+    set->called = false;
+    set->polls = true;
+    kernel_poll(set);
+    kernel_commit(set);
+    owner_write(set);
+    begin_what_gathered(set);
+    pthread_mutex_lock(&set->lock);
+    struct batch *finished = set->finished;
+    struct job *jobs = set->jobs_done;
+    set->finished = NULL;
+    set->finished_tail = &set->finished;
+    set->jobs_done = NULL;
+    set->jobs_done_tail = &set->jobs_done;
+    pthread_mutex_unlock(&set->lock);
+    struct batch *answered = set->answered;
+    set->answered = NULL;
+    if (answered) {
+        append_deliver(answered);
+        batch_release(set, answered);
+    }
+    while (finished) {
+        struct batch *b = finished;
+        finished = b->next;
+        append_deliver(b);
+        batch_release(set, b);
+    }
+    while (jobs) {
+        struct job *job = jobs;
+        jobs = job->next;
+        job_deliver(job);
+    }
+    set->polls = false;
+    kernel_commit(set);
+    begin_what_gathered(set);
+}
+
+/* Under the lock. */
+static void call_committers(struct journal_set *set)
+{
+    for (size_t i = 0; i < COMMITTERS; i++)
+        committer_call(&set->committers[i]);
+}
+
+void set_wait(struct journal_set *set)
+{
+    owner_write(set);
+    kernel_commit(set);
+    pthread_mutex_lock(&set->lock);
+    set->hurry = true;
+    call_committers(set);
+    set->owner_waits = true;
+    while (!set->finished && !set->jobs_done && !set->answered)
+        pthread_cond_wait(&set->progress, &set->lock);
+    set->owner_waits = false;
+    set->hurry = false;
+    pthread_mutex_unlock(&set->lock);
+    journal_set_poll(set);
+}
+
+static bool unfinished(const struct journal_set *set)
+{
+    for (const struct journal *j = set->journals; j; j = j->next)
+        if (j->unfinished)
+            return true;
+    return set->answered != NULL;
+}
+
+void journal_set_flush(struct journal_set *set)
+{
+    while (unfinished(set))
+        set_wait(set);
+}
+
+size_t journal_set_pending(const struct journal_set *set)
+{
+    return set->pending_bytes;
+}
+
+uint64_t journal_set_syncs(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    uint64_t syncs = set->syncs;
+    pthread_mutex_unlock(&set->lock);
+    return syncs;
+}
+
+usec_t journal_set_lacked(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    usec_t lacked = set->lacked;
+    pthread_mutex_unlock(&set->lock);
+    return lacked;
+}
+
+static void stop_threads(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    set->stop = true;
+    call_committers(set);
+    pthread_cond_signal(&set->reads);
+    pthread_cond_signal(&set->fills);
+    pthread_mutex_unlock(&set->lock);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_join(set->committers[i].thread, NULL);
+    pthread_join(set->reader, NULL);
+    pthread_join(set->filler, NULL);
+}
+
+void journal_set_free(struct journal_set **p)
+{
+    struct journal_set *set = *p;
+    if (!set)
+        return;
+    *p = NULL;
+    journal_set_flush(set);
+    set->closing = true;
+    while (set->journals) {
+        struct journal *j = set->journals;
+        journal_close(&j);
+    }
+    stop_threads(set);
+    kernel_close(set);
+    while (set->spare) {
+        struct batch *b = set->spare;
+        set->spare = b->next;
+        batch_free(b);
+    }
+    free(set->places);
+    pthread_mutex_destroy(&set->lock);
+    pthread_mutex_destroy(&set->files.lock);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_destroy(&set->committers[i].wake);
+    pthread_cond_destroy(&set->synced);
+    pthread_cond_destroy(&set->reads);
+    pthread_cond_destroy(&set->fills);
+    pthread_cond_destroy(&set->progress);
+    free(set);
+}

@@ -1,0 +1,300 @@
+/* The spare file: what the next segment will begin in. It counts for nothing until segment_create has put a header
+ * with a new salt into it and given it a segment's name, so whatever it holds, and whatever of it a crash leaves,
+ * can do no harm. */
+#include "journal/journal_internal.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define FILL_STEP ((size_t)256 << 10)
+#define FILL_SYNC_EVERY (UINT64_C(4) << 20)
+
+usec_t journal_idle_after = 10 * USEC_PER_MSEC;
+
+enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
+
+/* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause; that one waits for its time is. */
+static bool is_committing(const struct journal_set *set)
+{
+    bool due = set->dirty && set->config.sync_ms == 0;
+    return due || set->writing || set->written || set->syncing;
+}
+
+/* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */
+static enum leave wait_for_idle(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    enum leave leave = LEAVE_NO;
+    pthread_mutex_lock(&set->lock);
+    for (;;) {
+        leave = j->spare.abandon || set->stop ? LEAVE_FOR_GOOD : j->spare.hurry ? LEAVE_AS_IT_IS : LEAVE_NO;
+        if (is_committing(set))
+            j->spare.busy = clock_monotonic();
+        usec_t due = j->spare.busy + journal_idle_after;
+        if (leave != LEAVE_NO || clock_monotonic() >= due)
+            break;
+        struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
+        pthread_cond_timedwait(&set->fills, &set->lock, &until);
+    }
+    pthread_mutex_unlock(&set->lock);
+    return leave;
+}
+
+static void set_allocated(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    j->spare.allocated = true;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+/* 0, or an errno; *filled: how far it came. */
+static int write_zeros(struct journal *j, int fd, uint64_t *filled)
+{
+    static const char zeros[FILL_STEP];
+    for (uint64_t size = 0; size < j->segment_bytes; *filled = size) {
+        uint64_t left = j->segment_bytes - size, step = left < FILL_STEP ? left : FILL_STEP;
+        enum leave leave = wait_for_idle(j);
+        if (leave != LEAVE_NO)
+            return leave == LEAVE_FOR_GOOD ? ECANCELED : 0;
+        if (io_write_all(fd, zeros, step, (off_t)size) != 0)
+            return errno;
+        size += step;
+        if (size % FILL_SYNC_EVERY == 0 && sync_or_eio(io->fdatasync(fd)) != 0)
+            return errno;
+    }
+    return 0;
+}
+
+/* Allocated first, which costs no time: a commit into allocated blocks is already cheaper than one that grows the file.
+ * A file system that cannot do it gets zeros only. */
+static int fill_file(struct journal *j, int fd, uint64_t *filled)
+{
+    if (io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
+        set_allocated(j);
+    else if (errno == ENOSPC || errno == EDQUOT)
+        return errno;
+    int failed = write_zeros(j, fd, filled);
+    if (failed == 0 && sync_or_eio(io->fsync(fd)) != 0)
+        failed = errno;
+    return failed;
+}
+
+/* What came of it: a failure that says nothing of the storage (no room, no descriptors, closing) only means that there
+ * is no spare file. */
+static struct spare make_spare(struct journal *j)
+{
+    struct spare made = {.state = SPARE_REFUSED};
+    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (fd >= 0) {
+        uint64_t filled = 0;
+        int failed = fill_file(j, fd, &filled);
+        io->close(fd);
+        if (failed == 0 && io->rename(fresh, path) == 0)
+            made = (struct spare){.state = SPARE_READY, .size = j->segment_bytes, .filled = filled};
+        else
+            io->unlink(fresh);
+        if (failed && failed != ENOSPC && failed != EDQUOT && failed != ECANCELED)
+            made.failed = failed;
+    }
+    free(fresh);
+    free(path);
+    return made;
+}
+
+/* Under the lock. */
+static struct journal *take_to_fill(struct journal_set *set)
+{
+    struct journal *j = set->to_fill;
+    set->to_fill = j->next_to_fill;
+    if (!set->to_fill)
+        set->to_fill_tail = &set->to_fill;
+    j->spare.state = SPARE_MAKING;
+    return j;
+}
+
+void *filler_main(void *arg)
+{
+    struct journal_set *set = arg;
+    pthread_mutex_lock(&set->lock);
+    for (;;) {
+        while (!set->to_fill && !set->stop)
+            pthread_cond_wait(&set->fills, &set->lock);
+        if (set->stop)
+            break;
+        struct journal *j = take_to_fill(set);
+        pthread_mutex_unlock(&set->lock);
+        struct spare made = make_spare(j);
+        pthread_mutex_lock(&set->lock);
+        made.abandon = j->spare.abandon;
+        made.trimmed = j->spare.trimmed;
+        made.busy = j->spare.busy;
+        j->spare = made;
+        pthread_cond_broadcast(&set->progress);
+    }
+    pthread_mutex_unlock(&set->lock);
+    return NULL;
+}
+
+/* A journal that is being trimmed will have a segment's file to use again: then zeros are a last resort. */
+void spare_ask(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    struct writer *w = &j->writer;
+    pthread_mutex_lock(&set->lock);
+    j->spare.busy = clock_monotonic();
+    uint64_t due = w->recycled || j->spare.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
+    if (w->position >= due && !j->spare.abandon && j->spare.state == SPARE_NONE) {
+        j->spare.state = SPARE_ASKED;
+        j->spare.trimmed = false;
+        j->next_to_fill = NULL;
+        *set->to_fill_tail = j;
+        set->to_fill_tail = &j->next_to_fill;
+        pthread_cond_signal(&set->fills);
+    }
+    pthread_mutex_unlock(&set->lock);
+}
+
+bool spare_is_ready(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    bool is = j->spare.state == SPARE_READY || (j->spare.state == SPARE_MAKING && j->spare.allocated);
+    pthread_mutex_unlock(&j->set->lock);
+    return is;
+}
+
+bool spare_take(struct journal *j, struct spare *out)
+{
+    pthread_mutex_lock(&j->set->lock);
+    while (j->spare.state == SPARE_MAKING && j->spare.allocated) {
+        j->spare.hurry = true;
+        pthread_cond_signal(&j->set->fills);
+        pthread_cond_wait(&j->set->progress, &j->set->lock);
+    }
+    *out = j->spare;
+    if (j->spare.state == SPARE_READY)
+        j->spare.state = SPARE_MAKING;
+    if (j->spare.state == SPARE_REFUSED)
+        j->spare.state = SPARE_NONE;
+    pthread_mutex_unlock(&j->set->lock);
+    return out->state == SPARE_READY;
+}
+
+void spare_gone(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    j->spare.state = SPARE_NONE;
+    pthread_cond_broadcast(&j->set->progress);
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+int spare_failed(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    int failed = j->spare.failed;
+    pthread_mutex_unlock(&j->set->lock);
+    return failed;
+}
+
+void spare_drop(struct journal *j)
+{
+    struct spare gone;
+    if (!spare_take(j, &gone))
+        return;
+    char *path = spare_path(j->dir, "");
+    io->unlink(path);
+    free(path);
+    spare_gone(j);
+}
+
+/* Under the lock. */
+static bool wants_recycled(struct journal *j, const struct segment *s)
+{
+    if (set_never_syncs(j->set) || s->size < j->segment_bytes || j->spare.abandon || s->lent)
+        return false;
+    j->spare.trimmed = true;
+    return j->spare.state == SPARE_NONE || j->spare.state == SPARE_REFUSED;
+}
+
+/* The segment's old name must be gone for good before its bytes are overwritten: hence the directory's sync. */
+int spare_recycle(struct journal *j, const struct segment *s)
+{
+    struct journal_set *set = j->set;
+    pthread_mutex_lock(&set->lock);
+    bool wanted = wants_recycled(j, s);
+    if (wanted)
+        j->spare.state = SPARE_MAKING;
+    pthread_mutex_unlock(&set->lock);
+    if (!wanted)
+        return 0;
+    char *path = spare_path(j->dir, "");
+    bool done = io->rename(s->path, path) == 0 && journal_dir_sync(j) == 0;
+    int system = errno;
+    free(path);
+    pthread_mutex_lock(&set->lock);
+    j->spare.state = done ? SPARE_READY : SPARE_REFUSED;
+    j->spare.recycled = true;
+    j->spare.size = j->spare.filled = s->size;
+    pthread_cond_broadcast(&set->progress);
+    pthread_mutex_unlock(&set->lock);
+    errno = system;
+    return done ? 1 : -1;
+}
+
+void spare_adopt(struct journal *j)
+{
+    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    struct stat st;
+    if (stat(fresh, &st) == 0)
+        io->unlink(fresh);
+    if (stat(path, &st) == 0) {
+        if (!set_never_syncs(j->set) && (uint64_t)st.st_size >= j->segment_bytes)
+            j->spare = (struct spare){.state = SPARE_READY,
+                .recycled = true,
+                .size = (uint64_t)st.st_size,
+                .filled = (uint64_t)st.st_size};
+        else
+            io->unlink(path);
+    }
+    free(fresh);
+    free(path);
+}
+
+/* Under the lock. */
+static void leave_fill_list(struct journal_set *set, struct journal *j)
+{
+    set->to_fill_tail = &set->to_fill;
+    while (*set->to_fill_tail) {
+        if (*set->to_fill_tail == j)
+            *set->to_fill_tail = j->next_to_fill;
+        else
+            set->to_fill_tail = &(*set->to_fill_tail)->next_to_fill;
+    }
+}
+
+void spare_close(struct journal *j)
+{
+    struct journal_set *set = j->set;
+    pthread_mutex_lock(&set->lock);
+    j->spare.abandon = true;
+    pthread_cond_signal(&set->fills);
+    if (j->spare.state == SPARE_ASKED) {
+        leave_fill_list(set, j);
+        j->spare.state = SPARE_NONE;
+    }
+    while (j->spare.state == SPARE_MAKING)
+        pthread_cond_wait(&set->progress, &set->lock);
+    pthread_mutex_unlock(&set->lock);
+}
+
+uint64_t spare_bytes(const struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    uint64_t n = j->spare.state == SPARE_READY ? j->spare.size : 0;
+    pthread_mutex_unlock(&j->set->lock);
+    return n;
+}

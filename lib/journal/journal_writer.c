@@ -1,0 +1,591 @@
+/* A journal's newest file, for whoever has the turn to write and, at its beginning and end, for the owner: frames at its end,
+ * zeros and blocks ahead of them, the next segment when it is full, and what becomes of it when any of that fails.
+ *
+ * Nothing here knows of the other committer but this: both may be at the same journal, one writing and one syncing. So what
+ * the one that syncs looks at (position, end, durable, latched) changes under the lock, and a segment begins when nothing is
+ * being synced (set_wait_for_sync). */
+#include "journal/journal_internal.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define FILL_LEAST (UINT64_C(64) << 10)
+#define FILL_MOST (UINT64_C(4) << 20)
+#define FILL_WORTH                                                                                           \
+    ((size_t)128 << 10) /* bytes a commit, usually, from which on zeros cost more than they save */
+#define USUAL_OF 8      /* commits, about, that say what is usual */
+
+#define RESERVE_STEP ((size_t)4096)     /* what is worth being reserved */
+#define RESERVE_AHEAD ((size_t)4 << 20) /* the most that is reserved beyond what was asked for */
+#define LEFT_SHARE 64                   /* of a segment: what may be left of its file behind its end */
+
+size_t journal_write_piece = (size_t)256 << 10;
+
+static bool is_no_space(int system)
+{
+    return system == ENOSPC || system == EDQUOT;
+}
+
+/* The first failure is the one that is told. */
+static enum journal_result writer_latch(struct journal *j, const char *what, int system)
+{
+    char *path = segment_path(j->dir, j->writer.sequence, "");
+    pthread_mutex_lock(&j->set->lock);
+    if (!j->writer.latched)
+        failure_set(j->writer.failure, path, what, system);
+    j->writer.latched = true;
+    pthread_mutex_unlock(&j->set->lock);
+    free(path);
+    return JOURNAL_LATCHED;
+}
+
+static bool is_latched(struct journal *j)
+{
+    pthread_mutex_lock(&j->set->lock);
+    bool is = j->writer.latched;
+    pthread_mutex_unlock(&j->set->lock);
+    return is;
+}
+
+static void header_for(const struct journal *j, uint64_t base, uint64_t reach, struct segment_header *h)
+{
+    const struct writer *w = &j->writer;
+    *h = (struct segment_header){
+        .sequence = w->sequence + 1,
+        .base = base,
+        .previous_end = w->end,
+        .previous_size = w->position,
+        .durable = w->durable,
+        .reach = reach,
+        .created = clock_wall(),
+        .last_time = w->last_time,
+        .never = set_never_syncs(j->set),
+    };
+    memcpy(h->id, j->id, sizeof h->id);
+    memcpy(h->boot, j->set->boot, sizeof h->boot);
+    if (getentropy(&h->salt, sizeof h->salt) != 0)
+        abort();
+}
+
+/* Blocks beyond the file's end, so that its bytes stay what they are. Only those that are not reserved yet are asked for:
+ * tmpfs, when it cannot allocate all of a range, gives up all of it that was not written. */
+static int allocate(struct writer *w, uint64_t end)
+{
+    uint64_t from = w->reserved > w->position ? w->reserved : w->position;
+    if (io_allocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
+        return -1;
+    w->reserved = end;
+    return 0;
+}
+
+uint64_t writer_left_of_reserve(const struct writer *w)
+{
+    uint64_t end = w->reserved > w->size ? w->reserved : w->size;
+    uint64_t left = end > w->position ? end - w->position : 0;
+    return left < w->wanted ? left : w->wanted;
+}
+
+/* So many bytes behind the last frame, or as much of them as there is. */
+static void reserve_most(struct writer *w, uint64_t bytes)
+{
+    uint64_t end = w->position + bytes, at = w->position;
+    for (uint64_t step = bytes; at < end && step >= RESERVE_STEP;) {
+        uint64_t next = end - at < step ? end : at + step;
+        if (allocate(w, next) == 0)
+            at = next;
+        else
+            step /= 2;
+    }
+}
+
+/* To the segment that begins: before anybody else takes it. */
+static void hand_on(struct writer *w, uint64_t had)
+{
+    w->wanted = had;
+    if (w->size < w->position + had)
+        reserve_most(w, had);
+}
+
+static void writer_enter(struct writer *w, int fd, const struct segment_header *h, uint64_t position)
+{
+    if (w->fd >= 0)
+        io->close(w->fd);
+    w->fd = fd;
+    w->sequence = h->sequence;
+    w->seed = segment_seed(h);
+    w->base = w->end = h->base;
+    w->position = w->size = w->filled = w->durable_position = position;
+    w->reserved = w->found = 0;
+    w->announced = true;
+    w->prepared = w->recycled = false;
+    if (w->durable == h->previous_end)
+        w->durable = h->base;
+}
+
+/* In the spare file if there is one (and nobody took it away), else in a new one. */
+static int create_next(
+    struct journal *j, struct segment_header *h, struct bytes table, struct spare *spare, uint64_t *position)
+{
+    if (spare_take(j, spare)) {
+        h->recycled = spare->recycled;
+        int fd = segment_create(j, h, table, true, position);
+        int system = errno;
+        spare_gone(j);
+        errno = system;
+        if (fd >= 0 || errno != ENOENT)
+            return fd;
+    }
+    *spare = (struct spare){0};
+    h->recycled = false;
+    return segment_create(j, h, table, false, position);
+}
+
+int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
+{
+    struct segment_header h;
+    struct buf table = {0};
+    struct spare spare;
+    struct writer *w = &j->writer;
+    uint64_t position;
+    header_for(j, base, reach, &h);
+    marks_table(&w->marks, &table);
+    int fd = create_next(j, &h, buf_bytes(&table), &spare, &position);
+    buf_free(&table);
+    if (fd < 0)
+        return -1;
+    writer_enter(w, fd, &h, position);
+    w->recycled = h.recycled;
+    w->prepared = spare.size >= j->segment_bytes;
+    if (spare.size > w->size)
+        w->size = spare.size;
+    if (spare.filled > w->filled)
+        w->filled = spare.filled;
+    hand_on(w, w->wanted);
+    *out = segment_new(j->dir, &h);
+    (*out)->size = w->size;
+    newest_tell(j, h.sequence);
+    return 0;
+}
+
+void writer_reserve_again(struct journal *j, uint64_t bytes)
+{
+    struct writer *w = &j->writer;
+    w->reserved = 0;
+    w->no_space = bytes > 0;
+    w->wanted = bytes;
+    reserve_most(w, bytes);
+}
+
+/* Allocates what the batch wants behind it. A file system that cannot do it gets nothing reserved. */
+static enum journal_result reserve_behind(struct journal *j, const struct batch *b)
+{
+    struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
+    if (b->reserve == 0)
+        return JOURNAL_OK;
+    w->no_space = false;
+    w->found = 0;
+    w->wanted = b->reserve;
+    uint64_t more =
+        b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not each append asks */
+    if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
+        return JOURNAL_OK;
+    if (!is_no_space(errno))
+        return JOURNAL_OK;
+    spare_drop(j);
+    if (allocate(w, end) == 0)
+        return JOURNAL_OK;
+    w->no_space = true;
+    return JOURNAL_NO_SPACE;
+}
+
+/* What lies behind the end of the segment that ends here is cut off where it is worth a change of the file's length, which
+ * need not be durable: it holds no frame, cut or not. */
+static bool cut_what_is_left(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
+    if (w->reserved <= w->position && whole <= w->position + FRAME_HEADER + j->segment_bytes / LEFT_SHARE)
+        return true;
+    w->size = w->filled = w->position;
+    return io->ftruncate(w->fd, (off_t)w->position) == 0;
+}
+
+/* Unless the policy is never to sync, all of it is durable before anything stands in the next: so only the newest segment can
+ * have a torn tail. Mostly the last commit's sync was that already. */
+static enum journal_result finish_segment(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    w->wanted = writer_left_of_reserve(w);
+    if (!cut_what_is_left(j))
+        return writer_latch(j, "ftruncate", errno);
+    w->reserved = 0;
+    if (set_never_syncs(j->set))
+        return JOURNAL_OK;
+    if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
+        return writer_latch(j, "fdatasync", errno);
+    w->durable = w->end;
+    return JOURNAL_OK;
+}
+
+/* A segment that grows as it is written is left for one that was filled ahead as soon as that is ready. */
+static bool better_place_ready(struct journal *j)
+{
+    const struct writer *w = &j->writer;
+    return !w->prepared && w->position >= j->segment_bytes / 8 && spare_is_ready(j);
+}
+
+/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own, whose
+ * header, synced before the commit is shown, says how far it reaches: so the hole that a power cut makes always
+ * ends above every offset that was ever shown. */
+static bool passes_hole(const struct journal *j, const struct batch *b)
+{
+    return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
+}
+
+static bool must_roll(struct journal *j, const struct batch *b)
+{
+    if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
+        return false;
+    if (passes_hole(j, b))
+        return true;
+    if (b->reserve == 0 && j->writer.position < j->writer.found)
+        return false;
+    return j->writer.position >= j->segment_bytes || better_place_ready(j);
+}
+
+/* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
+static bool can_stay(const struct journal *j, const struct batch *b, int system)
+{
+    return lacks_descriptors(system) && !passes_hole(j, b);
+}
+
+/* Whether what the batch and its reserve take is to be had beside what is reserved here. */
+static bool finds_room(struct journal *j, const struct batch *b)
+{
+    struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
+    if (w->reserved >= end || allocate(w, end) == 0 || !is_no_space(errno))
+        return true;
+    spare_drop(j);
+    return allocate(w, end) == 0;
+}
+
+static enum journal_result roll_when_due(struct journal *j, struct batch *b)
+{
+    struct writer *w = &j->writer;
+    if (!must_roll(j, b))
+        return JOURNAL_OK;
+    set_wait_for_sync(j->set);
+    if (is_latched(j))
+        return JOURNAL_LATCHED;
+    if (w->no_space && b->reserve && !spare_is_ready(j) && !finds_room(j, b))
+        return JOURNAL_NO_SPACE; /* what is reserved here is not let go of in vain */
+    enum journal_result r = finish_segment(j);
+    if (r != JOURNAL_OK)
+        return r;
+    b->old_size = w->size;
+    if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
+        return JOURNAL_OK;
+    if (can_stay(j, b, errno)) {
+        hand_on(w, w->wanted);
+        return JOURNAL_OK;
+    }
+    if (!is_no_space(errno))
+        return writer_latch(j, "begin a segment after", errno);
+    writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
+    return JOURNAL_NO_SPACE;
+}
+
+/* A session's first frames in a segment that another session made are led by its boot id and policy. */
+static void announce(struct journal *j, struct batch *b)
+{
+    char payload[OPEN_PAYLOAD];
+    open_encode(j->set->boot, set_never_syncs(j->set), payload);
+    struct bytes piece = bytes_of(payload, sizeof payload);
+    struct frame f = {.kind = FRAME_OPEN, .offset = b->start, .time = j->writer.last_time, .payload = piece};
+    struct buf whole = {0};
+    frame_append(&whole, &f, &piece, 1);
+    buf_append_bytes(&whole, buf_bytes(&b->frames));
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].frame != SIZE_MAX)
+            b->entries[i].frame += frame_size(0, OPEN_PAYLOAD);
+    buf_free(&b->frames);
+    b->frames = whole;
+}
+
+/* Seals and writes piece by piece: what was read for its checksum is still in the processor's cache when it is copied. In a
+ * recycled file the frames are followed by as many zeros as end a segment, or what stood there before would look like a
+ * torn frame. The next write overwrites them. */
+static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
+{
+    struct frame_place place = *synced;
+    size_t tail = w->recycled ? FRAME_HEADER : 0;
+    buf_reserve(frames, tail);
+    memset(frames->ptr + frames->len, 0, tail);
+    for (size_t done = 0, at = 0; done < frames->len; done = at) {
+        while (at < frames->len && at - done < journal_write_piece) {
+            place.position = w->position + at;
+            at += frame_seal(frames->ptr + at, &place);
+        }
+        size_t n = at - done + (at == frames->len ? tail : 0);
+        if (io_write_all(w->fd, frames->ptr + done, n, (off_t)(w->position + done)) != 0)
+            return -1;
+    }
+    uint64_t end = w->position + frames->len + tail;
+    w->filled = w->filled < end ? end : w->filled;
+    w->size = w->size < end ? end : w->size;
+    return 0;
+}
+
+/* How far zeros shall reach beyond a batch that ends at `end`. As much again as the segment holds, so that a small journal
+ * stays small. */
+static uint64_t fill_target(const struct journal *j, uint64_t end)
+{
+    uint64_t more = end < FILL_LEAST ? FILL_LEAST : end > FILL_MOST ? FILL_MOST : end;
+    uint64_t target = (end + more) & ~UINT64_C(4095);
+    return target < j->segment_bytes ? target : j->segment_bytes;
+}
+
+/* The running mean of what commits write between two syncs. */
+static void note_commit(struct writer *w, uint64_t bytes)
+{
+    w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
+}
+
+/* Zeros beyond the batch, so that the syncs of the next commits change no metadata. That saves time a commit and costs
+ * time a byte, so large commits are better off without; and a small one now and then among them is no reason for zeros that
+ * they would write over. Failing for want of room is no failure: what was asked is written. */
+static enum journal_result fill_ahead(struct journal *j, uint64_t end)
+{
+    static const char zeros[1 << 16];
+    struct writer *w = &j->writer;
+    if (set_never_syncs(j->set) || w->usual >= FILL_WORTH || w->filled > end + FRAME_HEADER)
+        return JOURNAL_OK;
+    uint64_t target = fill_target(j, end);
+    while (w->filled < target) {
+        uint64_t step = target - w->filled < sizeof zeros ? target - w->filled : sizeof zeros;
+        if (io_write_all(w->fd, zeros, step, (off_t)w->filled) != 0)
+            return is_no_space(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
+        w->filled += step;
+        w->size = w->size < w->filled ? w->filled : w->size;
+    }
+    return JOURNAL_OK;
+}
+
+/* Takes back a write that found no room. What it left behind would be valid frames once the bytes before them are
+ * written again, so the file is cut and the cut made durable before anything else is written. */
+static enum journal_result undo_write(struct journal *j, size_t reserve)
+{
+    struct writer *w = &j->writer;
+    uint64_t had = writer_left_of_reserve(w);
+    if (io->ftruncate(w->fd, (off_t)w->position) != 0)
+        return writer_latch(j, "ftruncate", errno);
+    if (io->fsync(w->fd) != 0)
+        return writer_latch(j, "fsync", errno);
+    w->size = w->filled = w->position;
+    spare_drop(j);
+    writer_reserve_again(j, reserve > had ? reserve : had);
+    return JOURNAL_NO_SPACE;
+}
+
+/* Under JOURNAL_SYNC_NEVER the first commit of a session is synced all the same, so that its announcement
+ * outlives a power cut. Everything before it was synced when the journal was opened. */
+static bool must_sync(const struct journal *j)
+{
+    return !set_never_syncs(j->set) || !j->writer.announced;
+}
+
+static void written(struct journal *j, struct batch *b)
+{
+    struct writer *w = &j->writer;
+    struct frame f;
+    size_t size;
+    for (size_t at = 0; at < b->frames.len; at += size) {
+        struct bytes rest = bytes_of(b->frames.ptr + at, b->frames.len - at);
+        frame_decode(rest, 0, 0, true, &f);
+        size = frame_size(f.name.len, f.payload.len);
+        if (f.name.len)
+            marks_commit(&w->marks, f.name, f.mark);
+    }
+    w->last_time = b->time;
+    w->announced = true;
+    pthread_mutex_lock(&j->set->lock);
+    w->position += b->frames.len;
+    w->end = b->end;
+    b->position = w->position;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+static struct frame_place what_is_synced(struct journal *j)
+{
+    const struct writer *w = &j->writer;
+    pthread_mutex_lock(&j->set->lock);
+    struct frame_place place = {w->seed, 0, w->durable, w->durable_position};
+    pthread_mutex_unlock(&j->set->lock);
+    return place;
+}
+
+static enum journal_result write_frames(struct journal *j, struct batch *b)
+{
+    struct writer *w = &j->writer;
+    b->sync = must_sync(j);
+    if (!w->announced)
+        announce(j, b);
+    enum journal_result r = reserve_behind(j, b);
+    if (r != JOURNAL_OK)
+        return r;
+    struct frame_place synced = what_is_synced(j);
+    if (write_sealed(w, &b->frames, &synced) != 0)
+        return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
+    uint64_t end = w->position + b->frames.len;
+    note_commit(w, end - synced.durable_position);
+    r = fill_ahead(j, end);
+    if (r != JOURNAL_OK)
+        return r;
+    written(j, b);
+    if (!set_never_syncs(j->set) && w->position >= j->segment_bytes / 8)
+        spare_ask(j);
+    return JOURNAL_OK;
+}
+
+bool writer_only_copies(struct journal *j, const struct batch *b)
+{
+    return j->writer.announced && !is_latched(j) && !must_roll(j, b);
+}
+
+bool writer_has_blocks(const struct journal *j, const struct batch *b)
+{
+    const struct writer *w = &j->writer;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER, reach = end + b->reserve;
+    return w->filled > end && (w->size >= reach || w->reserved >= reach);
+}
+
+/* A refused batch halts its journal at once: what would be written behind it relied on it. */
+void writer_write(struct batch *b)
+{
+    struct journal *j = b->journal;
+    int failed = spare_failed(j);
+    if (is_latched(j))
+        b->result = JOURNAL_LATCHED;
+    else if (failed)
+        b->result = writer_latch(j, "fill the next segment's file", failed);
+    else
+        b->result = roll_when_due(j, b);
+    if (b->result == JOURNAL_OK && b->frames.len > 0)
+        b->result = write_frames(j, b);
+    b->size = j->writer.size;
+    pthread_mutex_lock(&j->set->lock);
+    j->halted = b->result != JOURNAL_OK;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+/* Perhaps the sync of one before it covered it. */
+static bool needs_sync(const struct writer *w, const struct batch *b)
+{
+    return b->sync && b->position > w->durable_position;
+}
+
+bool writer_must_sync(struct batch *b, struct cover *covers)
+{
+    const struct writer *w = &b->journal->writer;
+    if (b->result == JOURNAL_OK && w->latched)
+        b->result = JOURNAL_LATCHED;
+    *covers = (struct cover){w->end, w->position};
+    return b->result == JOURNAL_OK && needs_sync(w, b);
+}
+
+void writer_synced(struct batch *b, const struct cover *covers, int failed)
+{
+    struct journal *j = b->journal;
+    struct writer *w = &j->writer;
+    if (failed) {
+        b->result = writer_latch(j, "fdatasync", failed);
+        return;
+    }
+    pthread_mutex_lock(&j->set->lock);
+    w->durable = covers->end;
+    w->durable_position = covers->position;
+    j->set->syncs++;
+    pthread_mutex_unlock(&j->set->lock);
+}
+
+/* What it covers is what was written when it began: the other committer may be writing behind that. One that only repeats
+ * what a sync before it lost fails with it. */
+void writer_sync(struct batch *b)
+{
+    struct journal *j = b->journal;
+    struct cover covers;
+    pthread_mutex_lock(&j->set->lock);
+    bool must = writer_must_sync(b, &covers);
+    pthread_mutex_unlock(&j->set->lock);
+    if (must)
+        writer_synced(b, &covers, io->fdatasync(j->writer.fd) != 0 ? errno : 0);
+}
+
+/* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. What was trimmed and could not be removed
+ * is still there, and no more in the list. */
+static bool sync_filled_segments(struct journal *j)
+{
+    if (set_never_syncs(j->set) && j->unlink_failed)
+        return false;
+    for (size_t i = j->doomed; i + 1 < j->n_segments; i++) {
+        if (j->segments[i]->end <= j->writer.durable)
+            continue;
+        int fd = io->open(j->segments[i]->path, O_RDWR | O_CLOEXEC, 0);
+        bool synced = fd >= 0 && io->fdatasync(fd) == 0;
+        if (fd >= 0)
+            io->close(fd);
+        if (!synced)
+            return false;
+    }
+    return true;
+}
+
+/* What is written and not known to be synced is synced first: so the end-of-session frame says only what is true,
+ * whatever becomes of the sync that is for itself. */
+static bool sync_what_is_written(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    if (!sync_filled_segments(j))
+        return false;
+    if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
+        return false;
+    w->durable = w->end;
+    w->durable_position = w->position;
+    return true;
+}
+
+static void leave_close_frame(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    struct frame f = {.kind = FRAME_CLOSE, .offset = w->end, .time = w->last_time};
+    struct buf b = {0};
+    frame_append(&b, &f, NULL, 0);
+    struct frame_place synced = what_is_synced(j);
+    uint64_t had = writer_left_of_reserve(w),
+             end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
+    buf_free(&b);
+    if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0) {
+        w->size = w->prepared ? w->size : end;
+        w->position = end;
+        w->reserved = 0;
+        hand_on(w, had); /* to the next session */
+        (void)!io->fdatasync(w->fd);
+    }
+}
+
+void writer_close(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    if (!w->latched && w->announced && w->fd >= 0 && sync_what_is_written(j))
+        leave_close_frame(j);
+    if (w->fd >= 0)
+        io->close(w->fd);
+    w->fd = -1;
+    marks_free(&w->marks);
+}

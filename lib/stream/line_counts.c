@@ -1,0 +1,43 @@
+#include "stream/line_counts.h"
+
+#include "base/log.h"
+
+void line_counts_add(struct line_counts *c, enum line_filter_result result)
+{
+    c->read++;
+    switch (result) {
+    case LINE_PASSED:
+        c->passed++;
+        break;
+    case LINE_FILTERED:
+        c->filtered++;
+        break;
+    case LINE_UNDECIDED:
+        c->undecided++;
+        break;
+    case LINE_REFUSED:
+        c->refused++;
+        break;
+    }
+}
+
+void line_counts_add_overlong(struct line_counts *c)
+{
+    c->read++;
+    c->overlong++;
+}
+
+void tell_losses(
+    struct told_losses *told, const struct line_counts *c, const char *whose, usec_t now, bool last)
+{
+    uint64_t undecided = c->undecided - told->counts.undecided, refused = c->refused - told->counts.refused,
+             overlong = c->overlong - told->counts.overlong;
+    bool early = told->at != 0 && now - told->at < LOSSES_TOLD_EVERY && !last;
+    if (early || undecided + refused + overlong == 0)
+        return;
+    log_warn("lines that could not be judged were not passed on", LOG_S("to", whose),
+        LOG_U("no_json_object", refused), LOG_U("over_max_line", overlong),
+        LOG_U("pattern_too_costly", undecided));
+    told->counts = *c;
+    told->at = now;
+}

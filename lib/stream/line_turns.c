@@ -1,0 +1,155 @@
+#include "stream/line_turns.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+/* What came at once. Between two of them there may be a hole, or a line that was too long. */
+struct piece {
+    STAILQ_ENTRY(piece) entry;
+    uint64_t end;
+    size_t done, len;
+    char text[];
+};
+
+struct line_queue {
+    TAILQ_ENTRY(line_queue) entry; /* while lines wait */
+    struct line_queue_config config;
+    STAILQ_HEAD(, piece) pieces;
+    size_t waiting; /* bytes */
+};
+TAILQ_HEAD(line_queue_list, line_queue);
+
+struct line_turns {
+    struct event *turn;
+    struct line_queue_list waiting;
+};
+
+static struct bytes next_line(struct line_queue *q)
+{
+    struct piece *p = STAILQ_FIRST(&q->pieces);
+    const char *at = p->text + p->done, *lf = memchr(at, '\n', p->len - p->done);
+    return bytes_of(at, (size_t)(lf - at));
+}
+
+static void pass_over(struct line_queue *q, size_t bytes)
+{
+    struct piece *p = STAILQ_FIRST(&q->pieces);
+    p->done += bytes;
+    q->waiting -= bytes;
+    if (p->done < p->len)
+        return;
+    STAILQ_REMOVE_HEAD(&q->pieces, entry);
+    free(p);
+}
+
+static void hand_out(struct line_queue *q, usec_t until)
+{
+    do {
+        struct bytes line = next_line(q);
+        q->config.on_line(line, q->config.arg);
+        pass_over(q, line.len + 1);
+    } while (!line_queue_is_empty(q) && clock_monotonic() < until);
+}
+
+static void turn_soon(struct line_turns *t)
+{
+    /* No event_active: the loop would come back here before it looks at anything else. */
+    static const struct timeval now = {0, 0};
+    if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->turn, NULL))
+        evtimer_add(t->turn, &now);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    struct line_turns *t = arg;
+    struct line_queue *q;
+    usec_t now = clock_monotonic(), until = now + LINE_TURN;
+    (void)fd, (void)what;
+    for (; now < until && (q = TAILQ_FIRST(&t->waiting)) != NULL; now = clock_monotonic()) {
+        hand_out(q, until);
+        TAILQ_REMOVE(&t->waiting, q, entry);
+        if (!line_queue_is_empty(q))
+            TAILQ_INSERT_TAIL(&t->waiting, q, entry);
+        q->config.on_turn(q->config.arg);
+    }
+    turn_soon(t);
+}
+
+struct line_turns *line_turns_new(struct event_base *base)
+{
+    struct line_turns *t = mem_zalloc(sizeof *t);
+    t->turn = evtimer_new(base, on_turn, t);
+    TAILQ_INIT(&t->waiting);
+    return t;
+}
+
+void line_turns_free(struct line_turns **tp)
+{
+    if (*tp == NULL)
+        return;
+    event_free((*tp)->turn);
+    free(*tp);
+    *tp = NULL;
+}
+
+struct line_queue *line_queue_new(const struct line_queue_config *config)
+{
+    struct line_queue *q = mem_zalloc(sizeof *q);
+    q->config = *config;
+    STAILQ_INIT(&q->pieces);
+    return q;
+}
+
+void line_queue_free(struct line_queue **qp)
+{
+    if (*qp == NULL)
+        return;
+    line_queue_clear(*qp);
+    free(*qp);
+    *qp = NULL;
+}
+
+void line_queue_add(struct line_queue *q, struct bytes lines, uint64_t end)
+{
+    if (lines.len == 0)
+        return;
+    struct piece *p = mem_alloc(sizeof *p + lines.len);
+    p->end = end;
+    p->done = 0;
+    p->len = lines.len;
+    memcpy(p->text, lines.ptr, lines.len);
+    if (line_queue_is_empty(q))
+        TAILQ_INSERT_TAIL(&q->config.turns->waiting, q, entry);
+    STAILQ_INSERT_TAIL(&q->pieces, p, entry);
+    q->waiting += lines.len;
+    turn_soon(q->config.turns);
+}
+
+void line_queue_clear(struct line_queue *q)
+{
+    struct piece *p;
+    if (!line_queue_is_empty(q))
+        TAILQ_REMOVE(&q->config.turns->waiting, q, entry);
+    while ((p = STAILQ_FIRST(&q->pieces)) != NULL) {
+        STAILQ_REMOVE_HEAD(&q->pieces, entry);
+        free(p);
+    }
+    q->waiting = 0;
+}
+
+bool line_queue_is_empty(const struct line_queue *q)
+{
+    return STAILQ_EMPTY(&q->pieces);
+}
+
+bool line_queue_is_full(const struct line_queue *q)
+{
+    return q->waiting >= LINE_QUEUE_FULL;
+}
+
+uint64_t line_queue_offset(const struct line_queue *q)
+{
+    const struct piece *p = STAILQ_FIRST(&q->pieces);
+    return p->end - (p->len - p->done);
+}

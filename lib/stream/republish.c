@@ -1,0 +1,265 @@
+#include "stream/republish.h"
+
+#include "base/clock.h"
+#include "stream/line_turns.h"
+#include "base/log.h"
+#include "stream/publisher.h"
+#include "stream/stream_client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MARK_EVERY_SECONDS 1
+
+struct republish {
+    struct republish_config config;
+    struct publisher *publisher;
+    struct stream_client *source;
+    struct event *timer;
+    struct line_queue *unfiltered; /* NULL: there is no filter */
+    struct buf passed;             /* filtered, not sent yet */
+    uint64_t first;                /* where the source began, for a destination without a mark */
+    uint64_t mark;                 /* the destination's */
+    uint64_t sending;              /* what the run under way moves it to */
+    bool asked;                    /* the mark is known */
+    bool into_itself;
+    struct republish_numbers numbers;
+    struct told_losses told;
+};
+
+static void follow(struct republish *r, const struct stream_cursor *from);
+
+static bool waits_for_filter(const struct republish *r)
+{
+    return r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered);
+}
+
+static uint64_t reached(const struct republish *r)
+{
+    return waits_for_filter(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
+}
+
+/* Until the mark is known the source waits. */
+static void pause_or_resume(struct republish *r)
+{
+    bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
+    if (full || !r->asked || r->passed.len >= REPUBLISH_RUN)
+        stream_client_pause(r->source);
+    else
+        stream_client_resume(r->source);
+}
+
+static void forget_what_came(struct republish *r)
+{
+    buf_clear(&r->passed);
+    if (r->unfiltered != NULL)
+        line_queue_clear(r->unfiltered);
+}
+
+static void send_now(struct republish *r)
+{
+    r->sending = reached(r);
+    publisher_send(r->publisher, &r->passed, r->mark, r->sending);
+    pause_or_resume(r);
+}
+
+static bool may_send(const struct republish *r)
+{
+    return r->asked && !r->into_itself && !publisher_is_busy(r->publisher);
+}
+
+static void send_what_passed(struct republish *r)
+{
+    if (may_send(r) && r->passed.len > 0)
+        send_now(r);
+}
+
+/* Its lines would be read again, and sent again, without end. */
+static bool is_into_itself(struct republish *r)
+{
+    if (!r->into_itself &&
+        stream_place_is_same(stream_client_place(r->source), publisher_place(r->publisher))) {
+        r->into_itself = true;
+        stream_client_stop(r->source);
+        r->config.on_into_itself(r->config.arg);
+    }
+    return r->into_itself;
+}
+
+static void on_stored(void *arg)
+{
+    struct republish *r = arg;
+    r->mark = r->numbers.offset = r->sending;
+    r->numbers.runs++;
+    if (!is_into_itself(r))
+        send_what_passed(r);
+}
+
+/* Nothing passes: the mark alone. */
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct republish *r = arg;
+    (void)fd, (void)what;
+    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), false);
+    if (may_send(r) && reached(r) > r->mark)
+        send_now(r);
+}
+
+/* The source is asked again also where it stands right: what follows then is of an answer that is newer than the destination's,
+ * not of a connection to a life that may be over, whose place says nothing any more. */
+static void on_mark(bool known, uint64_t mark, void *arg)
+{
+    struct republish *r = arg;
+    struct stream_cursor from = *stream_client_cursor(r->source);
+    if (is_into_itself(r))
+        return;
+    r->asked = true;
+    r->mark = r->numbers.offset = known ? mark : 0;
+    from.offset = r->mark > 0 ? r->mark : r->first;
+    forget_what_came(r);
+    follow(r, &from);
+    r->config.on_change(r->config.arg);
+}
+
+static void ask_mark(struct republish *r)
+{
+    const char *id = stream_client_cursor(r->source)->id;
+    r->asked = false;
+    stream_client_pause(r->source);
+    publisher_ask(r->publisher, r->config.producer != NULL ? r->config.producer : id);
+}
+
+/* What was gathered is of a mark that is no more. */
+static void on_conflict(void *arg)
+{
+    struct republish *r = arg;
+    log_warn("the destination's mark is another than the one this moved it to: asking again");
+    forget_what_came(r);
+    ask_mark(r);
+}
+
+static void on_begin(void *arg)
+{
+    struct republish *r = arg;
+    r->first = reached(r);
+    ask_mark(r);
+}
+
+static void filter_line(struct bytes line, void *arg)
+{
+    struct republish *r = arg;
+    line_counts_add(&r->numbers.lines, line_filter_apply(r->config.filter, line, &r->passed));
+}
+
+static void on_filtered(void *arg)
+{
+    struct republish *r = arg;
+    pause_or_resume(r);
+    send_what_passed(r);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct republish *r = arg;
+    if (r->unfiltered != NULL)
+        line_queue_add(r->unfiltered, lines, stream_client_cursor(r->source)->offset);
+    else
+        buf_append_bytes(&r->passed, lines);
+    pause_or_resume(r);
+    send_what_passed(r);
+}
+
+/* It could not be looked into, so it does not go on. */
+static void on_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    struct republish *r = arg;
+    (void)head;
+    log_warn("a line over max_line is not passed on", LOG_U("bytes", length),
+        LOG_U("end", stream_client_cursor(r->source)->offset));
+    line_counts_add_overlong(&r->numbers.lines);
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct republish *r = arg;
+    (void)before, (void)after;
+    r->numbers.gaps++;
+}
+
+static void on_change(void *arg)
+{
+    struct republish *r = arg;
+    if (!is_into_itself(r))
+        r->config.on_change(r->config.arg);
+}
+
+static void follow(struct republish *r, const struct stream_cursor *from)
+{
+    stream_client_free(&r->source);
+    r->source = stream_client_new(&(struct stream_client_config){.base = r->config.base,
+        .pubsub = r->config.source,
+        .stream = r->config.stream,
+        .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
+        .begin = r->config.begin,
+        .max_line = r->config.max_line,
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = r});
+}
+
+struct republish *republish_new(const struct republish_config *config)
+{
+    struct republish *r = mem_zalloc(sizeof *r);
+    const struct timeval every = {MARK_EVERY_SECONDS, 0};
+    r->config = *config;
+    r->publisher = publisher_new(&(struct publisher_config){.base = config->base,
+        .destination = config->destination,
+        .stream = config->to_stream,
+        .queue = config->to_queue,
+        .on_mark = on_mark,
+        .on_stored = on_stored,
+        .on_conflict = on_conflict,
+        .on_change = on_change,
+        .arg = r});
+    if (config->filter != NULL)
+        r->unfiltered = line_queue_new(&(struct line_queue_config){
+            .turns = config->turns, .on_line = filter_line, .on_turn = on_filtered, .arg = r});
+    follow(r, NULL);
+    r->timer = event_new(config->base, -1, EV_PERSIST, on_timer, r);
+    event_add(r->timer, &every);
+    return r;
+}
+
+void republish_free(struct republish **rp)
+{
+    struct republish *r = *rp;
+    if (r == NULL)
+        return;
+    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
+    event_free(r->timer);
+    stream_client_free(&r->source);
+    line_queue_free(&r->unfiltered);
+    publisher_free(&r->publisher);
+    buf_free(&r->passed);
+    free(r);
+    *rp = NULL;
+}
+
+const char *republish_trouble(const struct republish *r)
+{
+    const char *trouble = publisher_trouble(r->publisher);
+    if (trouble == NULL)
+        trouble = stream_client_trouble(r->source, NULL);
+    if (trouble == NULL && !r->asked)
+        trouble = "asking where the destination has got to";
+    return trouble;
+}
+
+struct republish_numbers republish_numbers(const struct republish *r)
+{
+    return r->numbers;
+}

@@ -1,0 +1,361 @@
+#include "stream/stream_client.h"
+
+#include "base/backoff.h"
+#include "http/client/http_client.h"
+#include "counts/json_fields.h"
+#include "base/line_splitter.h"
+#include "base/log.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define RETRY_FIRST (50 * USEC_PER_MSEC)
+#define RETRY_MOST (2 * USEC_PER_SEC)
+/* A stream that is not made yet: its first line is to be seen within a second. */
+#define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
+#define RETRY_REFUSED (5 * USEC_PER_SEC)
+
+struct stream_client {
+    struct stream_client_config config;
+    struct stream_cursor cursor; /* behind the last line handed out */
+    struct stream_place place;
+    char *stream, *begin;
+    struct http_call *call;
+    struct event *timer;
+    struct backoff backoff;
+    struct line_splitter lines;
+    bool stopped, paused, caught_up, has_target, ignoring, refused;
+    uint64_t target;     /* the end that the first answer told */
+    uint64_t asked_from; /* the cursor when asked */
+    char trouble[256];
+};
+
+static void ask(struct stream_client *c);
+
+static void changed(struct stream_client *c)
+{
+    if (c->config.on_change != NULL)
+        c->config.on_change(c->config.arg);
+}
+
+static void set_trouble(struct stream_client *c, bool refused, const char *text)
+{
+    if (strcmp(c->trouble, text) != 0)
+        log_warn("the stream does not come", LOG_S("stream", c->stream), LOG_S("reason", text));
+    c->refused = refused;
+    snprintf(c->trouble, sizeof c->trouble, "%s", text);
+}
+
+static void clear_trouble(struct stream_client *c)
+{
+    c->trouble[0] = '\0';
+    c->refused = false;
+    backoff_succeeded(&c->backoff);
+}
+
+static void check_caught_up(struct stream_client *c)
+{
+    if (c->has_target && c->cursor.offset >= c->target)
+        c->caught_up = true;
+    changed(c);
+}
+
+static void set_target(struct stream_client *c, uint64_t end)
+{
+    c->target = c->has_target ? c->target : end;
+    c->has_target = true;
+    check_caught_up(c);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    ask(arg);
+}
+
+static void ask_after(struct stream_client *c, usec_t delay)
+{
+    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    if (!c->stopped)
+        evtimer_add(c->timer, &tv);
+}
+
+static void refuse(struct stream_client *c, const char *text)
+{
+    set_trouble(c, true, text);
+    ask_after(c, RETRY_REFUSED);
+}
+
+static void on_lines(void *arg, struct bytes lines)
+{
+    struct stream_client *c = arg;
+    c->cursor.offset += lines.len;
+    c->config.on_lines(lines, c->config.arg);
+}
+
+static void on_overlong(void *arg, struct bytes head, uint64_t length)
+{
+    struct stream_client *c = arg;
+    char text[120];
+    if (c->config.on_overlong != NULL) {
+        c->cursor.offset += length + 1;
+        c->config.on_overlong(head, length, c->config.arg);
+        return;
+    }
+    snprintf(
+        text, sizeof text, "a line of %" PRIu64 " bytes is over max_line (%zu)", length, c->config.max_line);
+    set_trouble(c, true, text);
+    c->ignoring = true;
+    line_splitter_reset(&c->lines);
+}
+
+static void on_body(struct http_call *call, struct bytes piece, void *arg)
+{
+    struct stream_client *c = arg;
+    (void)call;
+    if (c->stopped || c->ignoring)
+        return;
+    line_splitter_feed(&c->lines, piece);
+    if (c->stopped)
+        return;
+    check_caught_up(c);
+    if (c->ignoring && c->call != NULL)
+        http_call_cancel(c->call);
+}
+
+static bool header_number(const struct http_reply_view *reply, const char *name, uint64_t *out)
+{
+    return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
+}
+
+/* Such an answer could go on for ever. */
+static void give_up(struct stream_client *c, struct http_call *call, const char *text)
+{
+    set_trouble(c, true, text);
+    http_call_cancel(call);
+}
+
+static void on_headers(const struct http_reply_view *reply, void *arg)
+{
+    struct stream_client *c = arg;
+    uint64_t start, end;
+    const char *id = http_reply_header(reply, "X-Millrace-Stream-Id");
+    c->ignoring = true;
+    if (reply->status != 200)
+        return;
+    if (strlen(id) != STREAM_ID_TEXT - 1 || !header_number(reply, "X-Millrace-Offset", &start) ||
+        !header_number(reply, "X-Millrace-End", &end)) {
+        give_up(c, reply->call, "its answer does not name stream, offset and end: no pubsub of ours");
+        return;
+    }
+    bool begins = c->cursor.id[0] == '\0';
+    if (begins) {
+        memcpy(c->cursor.id, id, STREAM_ID_TEXT);
+        c->cursor.offset = c->asked_from = start;
+    }
+    if (strcmp(c->cursor.id, id) != 0 || c->cursor.offset != start) {
+        give_up(c, reply->call, "it answered with another stream or offset than asked for");
+        return;
+    }
+    c->ignoring = false;
+    stream_place_read(reply, &c->place);
+    clear_trouble(c);
+    if (begins && c->config.on_begin != NULL)
+        c->config.on_begin(c->config.arg);
+    set_target(c, end);
+}
+
+static uint64_t member_number(struct bytes body, const char *pointer, uint64_t fallback)
+{
+    struct json_doc *doc = json_doc_parse(body);
+    uint64_t n = fallback;
+    if (doc == NULL)
+        return fallback;
+    struct json_value v = json_doc_at(doc, pointer);
+    if (v.type == JSON_STRING && !bytes_to_u64(v.v.string, &n))
+        n = fallback;
+    json_doc_free(&doc);
+    return n;
+}
+
+static void unknown_stream(struct stream_client *c)
+{
+    if (c->cursor.id[0] != '\0') {
+        refuse(c, "pubsub does not know the stream, though it was there before");
+        return;
+    }
+    clear_trouble(c);
+    set_target(c, 0);
+    if (strcmp(c->begin, "latest") == 0) {
+        free(c->begin);
+        c->begin = mem_strdup("earliest");
+    }
+    ask_after(c, RETRY_UNKNOWN);
+}
+
+static void cross(struct stream_client *c, struct bytes body)
+{
+    uint64_t from = c->cursor.offset;
+    uint64_t after = member_number(body, "/after", 0), before = member_number(body, "/before", from);
+    if (after <= from) {
+        refuse(c, "pubsub says that the cursor is gone, but not where the stream goes on");
+        return;
+    }
+    log_warn("crossing a hole in the stream: what was in it is gone", LOG_S("stream", c->stream),
+        LOG_U("from", from), LOG_U("before", before), LOG_U("after", after));
+    c->cursor.offset = after;
+    if (c->config.on_gap != NULL)
+        c->config.on_gap(from, after, c->config.arg);
+    ask_after(c, 0);
+}
+
+static void unexpected(struct stream_client *c, enum http_client_result result, int status)
+{
+    char text[128];
+    if (result == HTTP_CLIENT_OK)
+        snprintf(text, sizeof text, "pubsub answered %d", status);
+    else
+        snprintf(text, sizeof text, "pubsub: %s", http_client_strerror(result));
+    set_trouble(c, false, text);
+    ask_after(c, backoff_failed(&c->backoff));
+}
+
+/* An answer that ended well, or was cut off after lines had come, is asked for again at once. */
+static void asked_again(struct stream_client *c)
+{
+    if (c->refused)
+        ask_after(c, RETRY_REFUSED);
+    else
+        ask_after(c, c->cursor.offset > c->asked_from ? 0 : backoff_failed(&c->backoff));
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct stream_client *c = arg;
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    c->call = NULL;
+    line_splitter_reset(&c->lines);
+    if (c->stopped)
+        return;
+    bool misfit = (status == 410 || status == 416) && c->cursor.id[0] == '\0' && c->config.on_refused != NULL;
+    if (misfit)
+        c->config.on_refused(status, reply->body, c->config.arg);
+    else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused))
+        asked_again(c);
+    else if (status == 404)
+        unknown_stream(c);
+    else if (status == 410)
+        cross(c, reply->body);
+    else if (status == 409)
+        refuse(c, "pubsub has another stream under this name than the one the cursor is of");
+    else if (status == 416)
+        refuse(c, "the stream is shorter than the cursor: it is an old copy");
+    else
+        unexpected(c, result, status);
+    changed(c);
+}
+
+static void ask(struct stream_client *c)
+{
+    struct buf target = {0};
+    if (c->stopped || c->paused || c->call != NULL)
+        return;
+    buf_printf(&target, "/sub?stream=%s&from=", c->stream);
+    if (c->cursor.id[0] == '\0')
+        buf_append_str(&target, c->begin);
+    else
+        buf_printf(&target, "%" PRIu64 "&id=%s", c->cursor.offset, c->cursor.id);
+    buf_append_char(&target, '\0');
+    c->asked_from = c->cursor.offset;
+    struct http_call_spec spec = {.method = "GET",
+        .target = target.ptr,
+        .arg = c,
+        .on_headers = on_headers,
+        .on_body = on_body,
+        .on_done = on_done};
+    c->call = http_client_request(c->config.pubsub, &spec);
+    buf_free(&target);
+}
+
+struct stream_client *stream_client_new(const struct stream_client_config *config)
+{
+    struct stream_client *c = mem_zalloc(sizeof *c);
+    c->config = *config;
+    if (c->config.max_line == 0)
+        c->config.max_line = STREAM_MAX_LINE;
+    c->lines = (struct line_splitter){
+        .max_line = c->config.max_line, .lines = on_lines, .overlong = on_overlong, .arg = c};
+    c->stream = mem_strdup(config->stream);
+    c->begin = mem_strdup(config->begin != NULL ? config->begin : "earliest");
+    c->cursor = config->from;
+    c->timer = evtimer_new(config->base, on_timer, c);
+    backoff_init(&c->backoff, RETRY_FIRST, RETRY_MOST, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
+    ask_after(c, 0);
+    return c;
+}
+
+void stream_client_stop(struct stream_client *c)
+{
+    c->stopped = c->ignoring = true;
+    line_splitter_reset(&c->lines);
+    evtimer_del(c->timer);
+    if (c->call != NULL)
+        http_call_cancel(c->call);
+}
+
+void stream_client_free(struct stream_client **cp)
+{
+    struct stream_client *c = *cp;
+    if (c == NULL)
+        return;
+    stream_client_stop(c);
+    event_free(c->timer);
+    line_splitter_free(&c->lines);
+    free(c->stream);
+    free(c->begin);
+    free(c);
+    *cp = NULL;
+}
+
+void stream_client_pause(struct stream_client *c)
+{
+    if (!c->paused && c->call != NULL)
+        http_call_pause(c->call);
+    c->paused = true;
+}
+
+void stream_client_resume(struct stream_client *c)
+{
+    if (!c->paused)
+        return;
+    c->paused = false;
+    if (c->call != NULL)
+        http_call_resume(c->call);
+    else
+        ask_after(c, 0);
+}
+
+const struct stream_cursor *stream_client_cursor(const struct stream_client *c)
+{
+    return &c->cursor;
+}
+
+const struct stream_place *stream_client_place(const struct stream_client *c)
+{
+    return &c->place;
+}
+
+bool stream_client_is_caught_up(const struct stream_client *c)
+{
+    return c->caught_up;
+}
+
+const char *stream_client_trouble(const struct stream_client *c, bool *refused)
+{
+    if (refused != NULL)
+        *refused = c->refused;
+    return c->trouble[0] != '\0' ? c->trouble : NULL;
+}

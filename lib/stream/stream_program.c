@@ -1,0 +1,78 @@
+#include "stream/stream_program.h"
+
+#include "http/client/http_client.h"
+#include "base/log.h"
+#include "base/url.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <sysexits.h>
+
+#define INTO_ITSELF "a stream cannot go into itself: its lines would be read again, and multiply without end"
+
+static bool is_beginning(const char *text)
+{
+    uint64_t n;
+    return strcmp(text, "earliest") == 0 || strcmp(text, "latest") == 0 ||
+           (text[0] == '@' && bytes_to_u64(bytes_str(text + 1), &n));
+}
+
+int stream_program_check(struct options *o, struct config_error *error)
+{
+    if (options_check_name(o, "stream", error) != 0 || peer_check(o, "pubsub", error) != 0)
+        return -1;
+    if (is_beginning(options_string(o, "from")))
+        return 0;
+    return options_refuse(o, "from", error, "it is neither earliest nor latest nor @UNIXTIME");
+}
+
+static const char *one_loopback(const struct url_address *a)
+{
+    bool loops = strcasecmp(a->host, "localhost") == 0 || strcmp(a->host, "::1") == 0 ||
+                 strncmp(a->host, "127.", 4) == 0;
+    return loops && !a->is_unix ? "localhost" : a->host;
+}
+
+static bool is_same_place(const char *one, const char *other)
+{
+    struct url_address a, b;
+    if (url_address_parse(one, 80, &a) != 0 || url_address_parse(other, 80, &b) != 0 ||
+        a.is_unix != b.is_unix)
+        return false;
+    if (a.is_unix)
+        return strcmp(a.host, b.host) == 0;
+    return a.port == b.port && strcasecmp(one_loopback(&a), one_loopback(&b)) == 0;
+}
+
+int stream_program_check_target(struct options *o, const char *url, struct config_error *error)
+{
+    const char *to = options_text(o, "to_stream");
+    if (to == NULL || strcmp(to, options_string(o, "stream")) != 0 ||
+        (url != NULL && !is_same_place(url, peer_url(o, "pubsub"))))
+        return 0;
+    return options_refuse(o, "to_stream", error, INTO_ITSELF);
+}
+
+void stream_program_fail_into_itself(struct daemon *d)
+{
+    log_error(INTO_ITSELF, LOG_S("stream", options_string(daemon_options(d), "stream")),
+        LOG_S("hint", "the destination is the pubsub that is read, by another of its addresses"));
+    daemon_fail(d, EX_CONFIG);
+}
+
+bool stream_program_begins_at_end(struct daemon *d)
+{
+    return strcmp(options_string(daemon_options(d), "from"), "latest") == 0;
+}
+
+struct http_client *stream_program_connect(struct daemon *d, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    char *token;
+    if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
+        return NULL;
+    struct http_client *client = http_client_new(&(struct http_client_config){
+        .base = daemon_base(d), .url = peer_url(o, "pubsub"), .max_connections = 1, .auth_token = token});
+    free(token);
+    return client;
+}

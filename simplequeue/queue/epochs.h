@@ -1,0 +1,35 @@
+/* epochs: which release was the last under each reader's name, so that of two readers under one name the older
+ * can be told that it has been replaced.
+ *
+ * A reader begins with a release, which gives it an epoch, and shows that epoch when it reserves. Whoever released
+ * later under the same name has another, so what the older one sends from then on is refused.
+ *
+ * 1. Epochs are never 0 and never given twice under one queue id, also not by another start of the daemon: they
+ *    come from the sequence of the queue's lease numbers.
+ * 2. The table holds EPOCHS_MAX names; the one that released longest ago goes. A name that is not in it has no
+ *    current epoch: whoever shows one begins again, which is always safe.
+ * 3. Memory only: after a restart every reader begins again, as its leases are gone too.
+ */
+#ifndef SIMPLEQUEUE_EPOCHS_H
+#define SIMPLEQUEUE_EPOCHS_H
+
+#include "base/bytes.h"
+
+#define EPOCHS_MAX 64
+
+struct epoch {
+    char reader[NAME_MAX_BYTES + 1];
+    uint64_t epoch;
+};
+/* A zeroed one is empty. Owns its memory. */
+struct epochs {
+    struct epoch *at;
+    size_t n;
+};
+void epochs_free(struct epochs *e);
+/* `epoch` is higher than any before. */
+void epochs_begin(struct epochs *e, const char *reader, uint64_t epoch);
+/* 0 when none is known. */
+uint64_t epochs_current(const struct epochs *e, const char *reader);
+
+#endif

@@ -1,0 +1,296 @@
+#include "simplequeue/queue/named_queue_internal.h"
+#include "simplequeue/queue/queue_id.h"
+#include "base/random_id.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if
+ * that is more. No opening gives out so many leases. */
+#define LEASE_STEP (UINT64_C(1) << 36)
+
+const char *queue_strerror(enum queue_result r)
+{
+    static const char *const texts[] = {
+        [QUEUE_OK] = "done",
+        [QUEUE_CONFLICT] = "the producer's mark is another",
+        [QUEUE_TOO_MANY_PRODUCERS] = "the queue knows as many producers as it may",
+        [QUEUE_FULL] = "the queue is full",
+        [QUEUE_MEMORY_FULL] = "all queues together take what max_memory allows",
+        [QUEUE_NEVER_FITS] = "this is more than the queue may hold",
+        [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
+        [QUEUE_TOO_LARGE] = "this is more than one record holds",
+        [QUEUE_OVERLOADED] = "too much is waiting to be committed",
+        [QUEUE_NO_SPACE] = "the disk is full",
+        [QUEUE_LATCHED] = "storage failed",
+        [QUEUE_CLOSED] = "the daemon is stopping",
+        [QUEUE_LEASE_LOST] = "none of these messages is under that lease",
+        [QUEUE_NOTHING] = "there is no such message",
+        [QUEUE_TOO_MANY_QUEUES] = "there are as many queues as there may be",
+        [QUEUE_LOADING] = "the messages are being read from disk",
+        [QUEUE_LACK] = "out of file descriptors",
+    };
+    return texts[r];
+}
+
+const char *named_queue_name(const struct named_queue *q)
+{
+    return q->name;
+}
+
+const char *named_queue_id(const struct named_queue *q)
+{
+    return q->id;
+}
+
+struct queue *named_queue_core(struct named_queue *q)
+{
+    return q->core;
+}
+
+const struct queue *named_queue_core_const(const struct named_queue *q)
+{
+    return q->core;
+}
+
+const struct journal *named_queue_journal(const struct named_queue *q)
+{
+    return q->config.journal;
+}
+
+void named_queue_set_data(struct named_queue *q, void *data)
+{
+    q->data = data;
+}
+
+void *named_queue_data(const struct named_queue *q)
+{
+    return q->data;
+}
+
+struct recovery {
+    struct named_queue *q;
+    struct queue_now now;
+    char *error;
+    size_t error_size;
+    bool failed;
+};
+
+static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reason)
+{
+    snprintf(r->error, r->error_size, "queue %s: the record at offset %llu is damaged: %s", r->q->name,
+        (unsigned long long)offset, reason);
+    r->failed = true;
+    return false;
+}
+
+/* What the messages of a PUT, PUT_LATE or MOVE record were: the texts in one array, the old ids gone. */
+static bool replay_messages(struct recovery *r, struct queue_record *record, uint64_t offset)
+{
+    struct queue *core = r->q->core;
+    struct queue_record_item item;
+    usec_t due = r->now.monotonic + (record->time - r->now.wall);
+    for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
+        if (!queue_restore_add(core, id, &item.message, 1, offset))
+            return recovery_fail(r, offset, "its ids were given before");
+        if (record->type == RECORD_MOVE) {
+            queue_set_tries(core, id, item.tries);
+            queue_restore_remove(core, item.ids);
+        } else if (record->type == RECORD_PUT_LATE) {
+            queue_restore_delay(core, id, due);
+        }
+    }
+    return true;
+}
+
+static void replay_kept(struct recovery *r, struct queue_record *record, uint64_t offset)
+{
+    struct queue *core = r->q->core;
+    struct queue_record_item item;
+    queue_restore_next_id(core, record->id);
+    while (queue_record_next(record, &item)) {
+        struct id_range id = item.ids;
+        struct id_ranges ids = {.at = &id, .n = 1, .count = 1};
+        if (id.first >= record->id || !queue_restore_kept(core, id.first, item.message, item.tries, offset))
+            continue;
+        if (item.kept == KEPT_DELAYED) {
+            queue_restore_delay(core, id.first, r->now.monotonic + (item.time - r->now.wall));
+        } else if (item.kept == KEPT_BURIED && queue_restore_hold(core, id.first, item.tries)) {
+            queue_bury(core, &ids, item.reason, item.time);
+        }
+    }
+}
+
+static void replay_removal(struct recovery *r, struct queue_record *record)
+{
+    struct queue_record_item item;
+    while (queue_record_next(record, &item))
+        queue_restore_remove(r->q->core, item.ids);
+}
+
+static void replay_aside(struct recovery *r, struct queue_record *record)
+{
+    struct queue *core = r->q->core;
+    struct queue_record_item item;
+    struct id_ranges ids = {0};
+    while (queue_record_next(record, &item))
+        if (queue_restore_hold(core, item.ids.first, item.tries))
+            id_ranges_add(&ids, item.ids.first);
+    if (record->type == RECORD_BURY)
+        queue_bury(core, &ids, record->reason, record->time);
+    else
+        queue_delay(core, &ids, r->now.monotonic + (record->time - r->now.wall));
+    id_ranges_free(&ids);
+}
+
+static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    struct recovery *r = arg;
+    struct queue_record record;
+    const char *reason;
+    (void)time;
+    if (payload.len == 0)
+        return true;
+    if (!queue_log_decode(payload, &record, &reason))
+        return recovery_fail(r, offset, reason);
+    r->q->last_record = offset;
+    if (queue_record_is_dense(&record)) {
+        if (record.n && !replay_messages(r, &record, offset))
+            return false;
+    } else if (record.type == RECORD_KEEP) {
+        replay_kept(r, &record, offset);
+    } else if (record.type == RECORD_REMOVE) {
+        replay_removal(r, &record);
+    } else if (record.type == RECORD_OPEN) {
+        queue_restore_lease_base(r->q->core, record.lease_base + LEASE_STEP);
+        r->q->open_record = offset;
+    } else {
+        replay_aside(r, &record);
+    }
+    queue_restore_next_id(r->q->core, record.id);
+    if (r->q->config.limits->max_memory)
+        queue_spill(r->q->core, r->q->config.limits->max_memory);
+    return true;
+}
+
+/* Behind a hole in the journal messages may be lost that were given out: their ids are not given to others, so that
+ * whoever remembers an id of this queue never takes a new message for an old one. The number of holes, which the
+ * journal keeps, counts rather than the last id: what an opening before gave out may be lost with the record of it. */
+static void skip_lost_ids(struct named_queue *q)
+{
+    uint64_t holes = journal_committed_end(q->config.journal) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
+    queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
+}
+
+static void restore_gone(struct id_range range, void *arg)
+{
+    struct named_queue *q = arg;
+    queue_restore_remove(q->core, range);
+    queue_restore_next_id(q->core, range.last + 1);
+}
+
+/* The highest of them may be said nowhere else, so they tell the next id too. */
+static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
+{
+    struct queue_view lowest = {.id = queue_state(q->core)->next_id};
+    queue_next_held(q->core, 0, &lowest);
+    if (!q->config.gone)
+        return true;
+    if (gone_each(q->config.gone, lowest.id, restore_gone, q) != 0) {
+        snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
+{
+    struct journal *j = q->config.journal;
+    struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
+    q->readback = readback_new(j);
+    enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
+    if (r.failed)
+        return false;
+    if (scan == JOURNAL_OK || scan == JOURNAL_END) {
+        if (!recover_gone(q, error, error_size))
+            return false;
+        skip_lost_ids(q);
+        if (q->config.gone) /* what is held has place for its bits again, whatever it lacked before */
+            (void)named_queue_reserve_held(q); /* else it is owed */
+        return true;
+    }
+    const char *why = journal_failure(j);
+    snprintf(error, error_size, "queue %s: %s%s", q->name, why ? why : journal_strerror(scan),
+        scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
+    return false;
+}
+
+void named_queue_append_open(struct named_queue *q)
+{
+    if (q->opening)
+        return;
+    q->opening = true;
+    q->open_missing = false;
+    struct op *o = op_new(q, OP_OPEN, NULL, NULL);
+    buf_clear(&q->record);
+    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
+    if (op_append_record(o, q->opened) == QUEUE_OK)
+        return;
+    q->opening = false;
+    q->open_missing = true;
+    op_free(o);
+}
+
+static void set_id(struct named_queue *q)
+{
+    if (q->config.id && q->config.id[0])
+        snprintf(q->id, sizeof q->id, "%s", q->config.id);
+    else if (q->config.journal)
+        snprintf(q->id, sizeof q->id, "%s", journal_id(q->config.journal));
+    else
+        random_id(q->id);
+    q->config.id = NULL;
+}
+
+struct named_queue *named_queue_open(
+    const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size)
+{
+    struct named_queue *q = mem_zalloc(sizeof *q);
+    q->config = *config;
+    q->move_most = MOVE_MAX_BYTES;
+    snprintf(q->name, sizeof q->name, "%s", config->name);
+    q->core = queue_new(config->shared, 1, 0, q);
+    set_id(q);
+    if (config->journal && !recover(q, now, error, error_size)) {
+        named_queue_free(&q);
+        return NULL;
+    }
+    queue_restore_lease_base(q->core, (uint64_t)now.wall);
+    queue_reset_high_water(q->core);
+    q->lease_base = queue_last_lease(q->core);
+    q->opened = now;
+    named_queue_append_open(q);
+    return q;
+}
+
+void named_queue_free(struct named_queue **qp)
+{
+    struct named_queue *q = *qp;
+    if (!q)
+        return;
+    readback_free(&q->readback);
+    named_queue_resume(q, QUEUE_CLOSED);
+    if (q->config.journal)
+        journal_close(&q->config.journal);
+    gone_free(&q->config.gone);
+    assert(q->under_way == 0);
+    queue_free(&q->core);
+    named_queue_marks_free(q);
+    op_free_spare(q);
+    buf_free(&q->record);
+    free(q->pieces);
+    free(q);
+    *qp = NULL;
+}

@@ -1,0 +1,337 @@
+#include "simplequeue/queue/overflow_log.h"
+
+#include "base/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEVICE_PATIENCE 1000 /* milliseconds */
+
+struct batch {
+    struct batch *next;
+    char *path;
+    struct buf text;
+    overflow_log_done *done;
+    void *arg;
+    char error[512]; /* "": none */
+};
+
+struct batches {
+    struct batch *first, **last;
+};
+
+/* A file that was left with its name and so many bytes safe. */
+struct known {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+};
+
+struct overflow_log {
+    void (*notify)(void *arg);
+    void *notify_arg;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct batches given, written;
+    bool stop;
+    bool latched;       /* invariant 2 */
+    struct known known; /* the thread's: the file written to last */
+};
+
+static void batches_add(struct batches *list, struct batch *b)
+{
+    b->next = NULL;
+    *list->last = b;
+    list->last = &b->next;
+}
+
+static struct batch *batches_take(struct batches *list)
+{
+    struct batch *b = list->first;
+    if (b && !(list->first = b->next))
+        list->last = &list->first;
+    return b;
+}
+
+/* Writing: in the thread. */
+
+static bool is_known(const struct known *k, const struct stat *st)
+{
+    return k && st->st_size > 0 && st->st_dev == k->device && st->st_ino == k->inode &&
+           st->st_size == k->size;
+}
+
+/* Of a file that is there already its maker may have been killed before it was. */
+static int sync_name(const char *path, bool made, const struct stat *st, const struct known *known)
+{
+    if (made)
+        return io_sync_parent(path);
+    return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_settle_name(path);
+}
+
+/* A pipe or a socket would lose what nobody reads, and a block device has no end to append to. */
+static bool may_be_log(const struct stat *st)
+{
+    if (!S_ISREG(st->st_mode) && !S_ISCHR(st->st_mode)) {
+        errno = EOPNOTSUPP;
+        return false;
+    }
+    return true;
+}
+
+/* The file, to be written from st->st_size on; its name is safe. -1 with errno. */
+static int open_file(const char *path, const struct known *known, struct stat *st)
+{
+    int fd =
+        io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* of a device: a file never waits */
+    bool made = fd < 0 && errno == ENOENT;
+    if (made)
+        fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, st) != 0 || !may_be_log(st) || sync_name(path, made, st, known) != 0) {
+        int saved = errno;
+        io->close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static const char *why_not(int why)
+{
+    return why == EOPNOTSUPP ? "this is neither a file nor a character device" : strerror(why);
+}
+
+static void set_error(struct batch *b, int why)
+{
+    snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
+}
+
+/* A line that a kill cut short keeps the next batch from being read as its end. */
+static void end_torn_line(int fd, off_t size, struct buf *text)
+{
+    char last;
+    if (size == 0 || io->pread(fd, &last, 1, size - 1) != 1 || last == '\n')
+        return;
+    struct buf ended = {0};
+    buf_append_char(&ended, '\n');
+    buf_append_bytes(&ended, buf_bytes(text));
+    buf_free(text);
+    *text = ended;
+}
+
+/* Whether it takes something again, soon: a terminal whose output is stopped may never. */
+static bool comes_to_take(int fd)
+{
+    return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_PATIENCE) > 0;
+}
+
+/* It has no offsets, nothing to sync, and takes nothing back. */
+static bool write_to_device(int fd, struct batch *b)
+{
+    for (size_t at = 0; at < b->text.len;) {
+        ssize_t n = write(fd, b->text.ptr + at, b->text.len - at);
+        if (n < 0 && (errno == EINTR || comes_to_take(fd)))
+            continue;
+        if (n <= 0) {
+            set_error(b, n < 0 ? errno : ENOSPC);
+            return false;
+        }
+        at += (size_t)n;
+    }
+    return true;
+}
+
+static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
+{
+    end_torn_line(fd, st->st_size, &b->text);
+    bool wrote = io_write_all(fd, b->text.ptr, b->text.len, st->st_size) == 0;
+    bool known_content = wrote ? io->fdatasync(fd) == 0 : true;
+    if (!wrote || !known_content)
+        set_error(b, errno);
+    if (!wrote)
+        known_content = io->ftruncate(fd, st->st_size) == 0;
+    *known = (struct known){st->st_dev, st->st_ino, st->st_size + (wrote ? (off_t)b->text.len : 0)};
+    return known_content;
+}
+
+/* False when it is not known any more what lies in the file. */
+static bool write_batch(struct batch *b, struct known *known)
+{
+    struct stat st;
+    int fd = open_file(b->path, known, &st);
+    if (fd < 0) {
+        set_error(b, errno);
+        return true;
+    }
+    bool known_content = S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, known);
+    io->close(fd);
+    return known_content;
+}
+
+static void *write_all(void *arg)
+{
+    struct overflow_log *log = arg;
+    struct batch *b;
+    pthread_mutex_lock(&log->lock);
+    for (;;) {
+        while (!log->given.first && !log->stop)
+            pthread_cond_wait(&log->work, &log->lock);
+        if (!(b = batches_take(&log->given)))
+            break;
+        bool latched = log->latched, known = true;
+        pthread_mutex_unlock(&log->lock);
+        if (latched)
+            snprintf(b->error, sizeof b->error, "%s failed before; SIGHUP has it tried again", b->path);
+        else
+            known = write_batch(b, &log->known);
+        pthread_mutex_lock(&log->lock);
+        log->latched = log->latched || !known;
+        batches_add(&log->written, b);
+        log->notify(log->notify_arg);
+    }
+    pthread_mutex_unlock(&log->lock);
+    return NULL;
+}
+
+struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg)
+{
+    struct overflow_log *log = mem_zalloc(sizeof *log);
+    log->notify = notify;
+    log->notify_arg = arg;
+    log->given.last = &log->given.first;
+    log->written.last = &log->written.first;
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_cond_init(&log->work, NULL);
+    int failed = pthread_create(&log->thread, NULL, write_all, log);
+    assert(failed == 0);
+    (void)failed;
+    return log;
+}
+
+void overflow_log_free(struct overflow_log **p)
+{
+    struct overflow_log *log = *p;
+    if (!log)
+        return;
+    pthread_mutex_lock(&log->lock);
+    log->stop = true;
+    pthread_cond_signal(&log->work);
+    pthread_mutex_unlock(&log->lock);
+    pthread_join(log->thread, NULL);
+    overflow_log_poll(log);
+    pthread_cond_destroy(&log->work);
+    pthread_mutex_destroy(&log->lock);
+    free(log);
+    *p = NULL;
+}
+
+int overflow_log_check(const char *path, char *error, size_t error_size)
+{
+    struct stat st;
+    int fd = open_file(path, NULL, &st);
+    if (fd < 0) {
+        snprintf(error, error_size, "the overflow log %s: %s", path, why_not(errno));
+        return -1;
+    }
+    io->close(fd);
+    return 0;
+}
+
+/* Where the file is, or would be made. False when that is nowhere. */
+static bool find_place(const char *path, char place[PATH_MAX])
+{
+    char parent[PATH_MAX];
+    if (realpath(path, place))
+        return true;
+    io_parent_of(path, parent);
+    if (!realpath(parent, place))
+        return false;
+    const char *slash = strrchr(path, '/');
+    size_t len = strlen(place);
+    int n = snprintf(place + len, PATH_MAX - len, "/%s", slash ? slash + 1 : path);
+    return n > 0 && (size_t)n < PATH_MAX - len;
+}
+
+static bool lies_at(const char *place, const char *data_dir, const char *own)
+{
+    char path[PATH_MAX], whole[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", data_dir, own);
+    if (n < 0 || (size_t)n >= sizeof path || !realpath(path, whole))
+        return false;
+    size_t len = strlen(whole);
+    return strncmp(place, whole, len) == 0 && (place[len] == '/' || place[len] == '\0');
+}
+
+int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size)
+{
+    static const char *const own[] = {"lock", "queues"};
+    char place[PATH_MAX];
+    if (!find_place(path, place))
+        return 0; /* what opens it says so */
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!lies_at(place, data_dir, own[i]))
+            continue;
+        snprintf(error, error_size, "the overflow log %s: %s/%s is the daemon's own: give another file", path,
+            data_dir, own[i]);
+        return -1;
+    }
+    return 0;
+}
+
+bool overflow_log_is_device(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISCHR(st.st_mode);
+}
+
+void overflow_log_write(
+    struct overflow_log *log, const char *path, struct buf *text, overflow_log_done *done, void *arg)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    b->path = mem_strdup(path);
+    b->text = *text;
+    b->done = done;
+    b->arg = arg;
+    *text = (struct buf){0};
+    pthread_mutex_lock(&log->lock);
+    batches_add(&log->given, b);
+    pthread_cond_signal(&log->work);
+    pthread_mutex_unlock(&log->lock);
+}
+
+static struct batch *take_written(struct overflow_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    struct batch *b = batches_take(&log->written);
+    pthread_mutex_unlock(&log->lock);
+    return b;
+}
+
+void overflow_log_poll(struct overflow_log *log)
+{
+    struct batch *b;
+    while ((b = take_written(log))) {
+        b->done(b->error[0] ? b->error : NULL, b->arg);
+        buf_free(&b->text);
+        free(b->path);
+        free(b);
+    }
+}
+
+void overflow_log_reopen(struct overflow_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    log->latched = false;
+    pthread_mutex_unlock(&log->lock);
+}

@@ -1,0 +1,80 @@
+#include "simplequeue/queue/put_request.h"
+
+#include <stdlib.h>
+
+#define KEEP 65536 /* records: what one large put needed is not kept for all that follow */
+
+const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put)
+{
+    struct bytes mark, next;
+    if (query->n == 0) {
+        put->producer = BYTES_NONE;
+        return NULL;
+    }
+    bool has_producer = url_query_get(query, "producer", &put->producer);
+    bool has_mark = url_query_get(query, "mark", &mark), has_next = url_query_get(query, "next", &next);
+    if (!has_producer && !has_mark && !has_next) {
+        put->producer = BYTES_NONE;
+        return NULL;
+    }
+    if (!has_producer || !has_mark || !has_next)
+        return "of producer, mark and next not all are given";
+    if (!bytes_is_name(put->producer))
+        return "producer is not a name";
+    if (!bytes_to_u64(mark, &put->mark))
+        return "mark is not a number";
+    if (!bytes_to_u64(next, &put->next))
+        return "next is not a number";
+    return put->mark < put->next ? NULL : "mark is not less than next";
+}
+
+bool put_request_marks(const struct url_query *query, struct queue_put *put)
+{
+    return put_request_marks_fault(query, put) == NULL;
+}
+
+struct first_put first_put_of(const struct queue_put *put)
+{
+    struct first_put first = {.n = put->n, .late = put->delay > 0, .mark = put->mark};
+    for (size_t i = 0; i < put->n; i++)
+        first.bytes += put->messages[i].len;
+    return first;
+}
+
+void records_free(struct records *r)
+{
+    free(r->at);
+    *r = (struct records){0};
+}
+
+static void add_record(struct records *r, struct bytes record)
+{
+    if (r->n == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 64;
+        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
+    }
+    r->at[r->n++] = record;
+}
+
+void records_split(struct records *r, struct bytes data, struct bytes separator)
+{
+    r->n = 0;
+    if (r->cap > KEEP)
+        records_free(r);
+    while (data.len) {
+        const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
+        size_t len = at ? (size_t)(at - data.ptr) : data.len;
+        size_t skip = at ? len + separator.len : len;
+        if (len)
+            add_record(r, bytes_of(data.ptr, len));
+        data = bytes_of(data.ptr + skip, data.len - skip);
+    }
+}
+
+size_t records_longest(const struct records *r)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < r->n; i++)
+        longest = r->at[i].len > longest ? r->at[i].len : longest;
+    return longest;
+}

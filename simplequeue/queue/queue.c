@@ -1,0 +1,763 @@
+#include "simplequeue/queue/queue_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
+                  (int)MESSAGE_READY == (int)STORE_RESTING,
+    "the store knows these states");
+
+void id_ranges_add_range(struct id_ranges *r, struct id_range range)
+{
+    r->count += range.last - range.first + 1;
+    if (r->n && r->at[r->n - 1].last + 1 == range.first) {
+        r->at[r->n - 1].last = range.last;
+        return;
+    }
+    if (r->n == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 4;
+        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
+    }
+    r->at[r->n++] = range;
+}
+
+void id_ranges_add(struct id_ranges *r, uint64_t id)
+{
+    id_ranges_add_range(r, (struct id_range){id, id});
+}
+
+void id_ranges_free(struct id_ranges *r)
+{
+    free(r->at);
+    *r = (struct id_ranges){0};
+}
+
+static void id_heap_put(struct id_heap *h, uint64_t id)
+{
+    if (h->n == h->cap) {
+        h->cap = h->cap ? h->cap * 2 : 64;
+        h->ids = mem_realloc(h->ids, h->cap * sizeof *h->ids);
+    }
+    size_t at = h->n++;
+    for (; at && h->ids[(at - 1) / 2] > id; at = (at - 1) / 2)
+        h->ids[at] = h->ids[(at - 1) / 2];
+    h->ids[at] = id;
+}
+
+static uint64_t id_heap_take(struct id_heap *h)
+{
+    uint64_t least = h->ids[0], moved = h->ids[--h->n];
+    size_t at = 0, child;
+    while ((child = 2 * at + 1) < h->n) {
+        if (child + 1 < h->n && h->ids[child + 1] < h->ids[child])
+            child++;
+        if (h->ids[child] >= moved)
+            break;
+        h->ids[at] = h->ids[child];
+        at = child;
+    }
+    h->ids[at] = moved;
+    return least;
+}
+
+struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t lease_base, void *owner)
+{
+    struct queue *q = mem_zalloc(sizeof *q);
+    q->magic = QUEUE_MAGIC;
+    q->shared = shared;
+    q->owner = owner;
+    q->last_lease = lease_base;
+    q->state.next_id = q->frontier = next_id;
+    q->state.reader = q->reader;
+    heap_node_init(&q->pause.node);
+    q->pause.kind = QUEUE_TIMER_PAUSE;
+    q->pause.queue = q;
+    store_init(&q->store, next_id, &shared->memory);
+    return q;
+}
+
+/* What an owner takes, with its place in the heap. */
+static size_t owner_cost(const void *owner)
+{
+    const struct lease *l = owner;
+    const struct burial *b = owner;
+    switch (*(const enum owner_kind *)owner) {
+    case OWNER_LEASE:
+        return sizeof *l + l->n * sizeof *l->ids + sizeof(void *);
+    case OWNER_DELAY:
+        return sizeof(struct delay) + sizeof(void *);
+    case OWNER_BURIAL:
+        return sizeof *b + b->told.reason.len;
+    }
+    return 0;
+}
+
+static void forget_owner(struct queue *q, void *owner)
+{
+    q->shared->owners -= owner_cost(owner);
+    free(owner);
+}
+
+static void free_owner(struct queue *q, struct message *m)
+{
+    if (!m->owner)
+        return;
+    if (*(enum owner_kind *)m->owner == OWNER_DELAY) {
+        heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
+        q->state.late--;
+        q->state.late_bytes -= m->len;
+    }
+    if (*(enum owner_kind *)m->owner != OWNER_LEASE)
+        forget_owner(q, m->owner);
+    m->owner = NULL;
+}
+
+void queue_free(struct queue **qp)
+{
+    struct queue *q = *qp;
+    if (!q)
+        return;
+    assert(q->magic == QUEUE_MAGIC);
+    uint64_t id = 0;
+    struct message *m;
+    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
+        free_owner(q, m);
+    struct lease *l, *after;
+    HASH_ITER(hh, q->leases, l, after)
+    {
+        heap_remove(&q->shared->deadlines, &l->timer.node);
+        HASH_DEL(q->leases, l);
+        forget_owner(q, l);
+    }
+    q->shared->bytes -= q->state.bytes + q->state.pending_bytes;
+    for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
+        q->shared->messages -= q->state.n[s];
+    store_free(&q->store);
+    free(q->taken.ids);
+    epochs_free(&q->epochs);
+    heap_remove(&q->shared->deadlines, &q->pause.node);
+    q->magic = 0;
+    free(q);
+    *qp = NULL;
+}
+
+const struct queue_state *queue_state(const struct queue *q)
+{
+    return &q->state;
+}
+
+void *queue_owner(const struct queue *q)
+{
+    return q->owner;
+}
+
+uint64_t queue_depth(const struct queue *q)
+{
+    const uint64_t *n = q->state.n;
+    return n[MESSAGE_READY] + n[MESSAGE_LEASED] + n[MESSAGE_BUSY] + n[MESSAGE_DELAYED];
+}
+
+uint64_t queue_last_lease(const struct queue *q)
+{
+    return q->last_lease;
+}
+
+uint64_t queue_lowest_offset(const struct queue *q)
+{
+    return store_lowest_offset(&q->store);
+}
+
+static void set_state(struct queue *q, uint64_t id, struct message *m, enum message_state state)
+{
+    q->state.n[m->state]--;
+    q->state.n[state]++;
+    store_set_state(&q->store, id, m, state);
+}
+
+static void count_delivery(struct message *m)
+{
+    if (m->tries < STORE_TRIES_MAX)
+        m->tries++;
+}
+
+static void make_ready(struct queue *q, uint64_t id, struct message *m)
+{
+    set_state(q, id, m, MESSAGE_READY);
+    m->owner = NULL;
+    if (id < q->frontier)
+        q->frontier = id;
+}
+
+/* It is about to leave the store. */
+static void uncount(struct queue *q, const struct message *m)
+{
+    q->state.n[m->state]--;
+    q->shared->messages--;
+    q->shared->bytes -= m->len;
+    if (m->state == MESSAGE_PENDING)
+        q->state.pending_bytes -= m->len;
+    else
+        q->state.bytes -= m->len;
+}
+
+static void drop(struct queue *q, uint64_t id, const struct message *m)
+{
+    uncount(q, m);
+    store_drop(&q->store, id);
+}
+
+uint64_t queue_next_add(const struct queue *q)
+{
+    return q->store.next_id;
+}
+
+uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
+{
+    uint64_t first = q->store.next_id;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        store_add(&q->store, messages[i], MESSAGE_PENDING);
+        bytes += messages[i].len;
+    }
+    q->state.n[MESSAGE_PENDING] += n;
+    q->state.pending_bytes += bytes;
+    q->shared->bytes += bytes;
+    q->shared->messages += n;
+    return first;
+}
+
+void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset)
+{
+    assert(first_id >= q->state.next_id);
+    uint64_t bytes = store_rest(&q->store, first_id, n, journal_offset);
+    q->state.pending_bytes -= bytes;
+    q->state.bytes += bytes;
+    q->state.n[MESSAGE_PENDING] -= n;
+    q->state.n[MESSAGE_READY] += n;
+    q->state.next_id = first_id + n;
+}
+
+void queue_count_puts(struct queue *q, size_t n)
+{
+    q->state.puts += n;
+}
+
+void queue_add_abort(struct queue *q, uint64_t first_id, size_t n)
+{
+    for (uint64_t id = first_id; id < first_id + n; id++)
+        drop(q, id, store_find(&q->store, id));
+    store_undo(&q->store, q->state.next_id);
+}
+
+struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
+{
+    const struct message *m = store_find(&q->store, id);
+    assert(m);
+    if (tries)
+        *tries = m->tries;
+    return message_bytes(m);
+}
+
+/* The lowest ready message, left where it is. */
+static bool next_ready(struct queue *q, uint64_t *id)
+{
+    if (!store_next_resting(&q->store, q->frontier, id))
+        return false;
+    q->frontier = *id;
+    return true;
+}
+
+/* The same; NULL also when it is away. */
+static struct message *ready_first(struct queue *q, uint64_t *id)
+{
+    return next_ready(q, id) && !queue_is_away(q, *id) ? store_find(&q->store, *id) : NULL;
+}
+
+static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
+{
+    q->frontier = id + 1;
+    set_state(q, id, m, state);
+}
+
+/* The lowest id whose taking is not committed yet; UINT64_MAX when there is none. */
+static uint64_t lowest_taken(struct queue *q)
+{
+    for (; q->taken.n; id_heap_take(&q->taken)) {
+        const struct message *m = store_find(&q->store, q->taken.ids[0]);
+        if (m && m->state == MESSAGE_BUSY)
+            return q->taken.ids[0];
+    }
+    return UINT64_MAX;
+}
+
+/* Ready messages below `before`; none while the queue is paused. */
+static void take(struct queue *q, enum message_state state, size_t max_items, size_t max_bytes,
+    uint64_t before, struct id_ranges *out)
+{
+    uint64_t id;
+    struct message *m;
+    if (q->state.paused_until)
+        return;
+    for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
+        if (n && bytes + m->len > max_bytes)
+            return;
+        bytes += m->len;
+        ready_take(q, id, m, state);
+        if (state == MESSAGE_BUSY) {
+            id_heap_put(&q->taken, id);
+        } else {
+            count_delivery(m);
+            q->state.gets++;
+        }
+        id_ranges_add(out, id);
+    }
+}
+
+void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
+{
+    lowest_taken(q); /* forgets those that are committed, so that the heap holds what is under way */
+    take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
+}
+
+uint64_t queue_bytes_not_ready(struct queue *q)
+{
+    uint64_t bytes = 0, id = 0;
+    struct message *m;
+    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
+        bytes += m->state != MESSAGE_PENDING ? m->len : 0;
+    return bytes;
+}
+
+void queue_count_given(struct queue *q, uint64_t n)
+{
+    q->state.gets += n;
+}
+
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out)
+{
+    uint64_t id;
+    lowest_taken(q);
+    for (size_t n = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
+        if (!away && queue_is_away(q, id))
+            return;
+        ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
+        id_heap_put(&q->taken, id);
+        id_ranges_add(out, id);
+    }
+}
+
+void queue_pause(struct queue *q, usec_t until)
+{
+    queue_resume(q);
+    q->state.paused_until = until;
+    if (until != QUEUE_PAUSE_OPEN)
+        heap_put(&q->shared->deadlines, &q->pause.node, until);
+}
+
+void queue_resume(struct queue *q)
+{
+    q->state.paused_until = 0;
+    heap_remove(&q->shared->deadlines, &q->pause.node);
+}
+
+void queue_note_depth(struct queue *q)
+{
+    if (queue_depth(q) > q->state.depth_high_water)
+        q->state.depth_high_water = queue_depth(q);
+}
+
+void queue_reset_high_water(struct queue *q)
+{
+    q->state.depth_high_water = queue_depth(q);
+}
+
+static struct lease *find_lease(const struct queue *q, uint64_t number)
+{
+    struct lease *l;
+    HASH_FIND(hh, q->leases, &number, sizeof number, l);
+    return l;
+}
+
+/* A lease is forgotten when nothing is under it. */
+static void settle(struct queue *q, struct lease *l)
+{
+    if (l->leased || l->busy)
+        return;
+    heap_remove(&q->shared->deadlines, &l->timer.node);
+    HASH_DEL(q->leases, l);
+    forget_owner(q, l);
+    q->state.leases--;
+}
+
+bool queue_admits(const struct queue *q, const char *reader)
+{
+    return q->state.leases == 0 || strcmp(q->reader, reader) == 0;
+}
+
+static struct lease *lease_new(struct queue *q, const struct id_ranges *ids, usec_t deadline)
+{
+    struct lease *l = mem_alloc(sizeof *l + ids->count * sizeof *l->ids);
+    *l = (struct lease){.kind = OWNER_LEASE, .leased = ids->count};
+    l->timer.kind = QUEUE_TIMER_LEASE;
+    l->timer.queue = q;
+    l->timer.id = ++q->last_lease;
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
+            l->ids[l->n++] = id;
+            store_find(&q->store, id)->owner = l;
+        }
+    q->shared->owners += owner_cost(l);
+    heap_node_init(&l->timer.node);
+    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
+    HASH_ADD(hh, q->leases, timer.id, sizeof l->timer.id, l);
+    q->state.leases++;
+    return l;
+}
+
+uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
+    usec_t deadline, struct id_ranges *out)
+{
+    assert(queue_admits(q, reader) && out->count == 0);
+    take(q, MESSAGE_LEASED, max_items, max_bytes, lowest_taken(q), out);
+    if (out->count == 0)
+        return 0;
+    snprintf(q->reader, sizeof q->reader, "%s", reader);
+    return lease_new(q, out, deadline)->timer.id;
+}
+
+/* The index of the first of the lease's ids at or above `id`. */
+static size_t lease_index(const struct lease *l, uint64_t id)
+{
+    size_t low = 0, high = l->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (l->ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct message *leased_under(struct queue *q, const struct lease *l, uint64_t id)
+{
+    struct message *m = store_find(&q->store, id);
+    return m && m->owner == l && m->state == MESSAGE_LEASED ? m : NULL;
+}
+
+uint64_t queue_hold(
+    struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out)
+{
+    struct lease *l = find_lease(q, lease);
+    uint64_t before = out->count;
+    for (size_t r = 0; l && r < n; r++)
+        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
+            struct message *m = leased_under(q, l, l->ids[i]);
+            if (!m)
+                continue;
+            set_state(q, l->ids[i], m, MESSAGE_BUSY);
+            l->leased--;
+            l->busy++;
+            id_ranges_add(out, l->ids[i]);
+        }
+    return out->count - before;
+}
+
+void queue_bar(struct queue *q, const struct id_ranges *ids)
+{
+    lowest_taken(q);
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++)
+            id_heap_put(&q->taken, id);
+}
+
+uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)
+{
+    struct lease *l = find_lease(q, lease);
+    uint64_t count = 0;
+    for (size_t r = 0; l && r < n; r++)
+        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
+            struct message *m = leased_under(q, l, l->ids[i]);
+            if (!m)
+                continue;
+            make_ready(q, l->ids[i], m);
+            l->leased--;
+            count++;
+        }
+    if (l)
+        settle(q, l);
+    return count;
+}
+
+bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
+{
+    struct lease *l = find_lease(q, lease);
+    if (!l || l->ended || l->leased == 0)
+        return false;
+    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
+    return true;
+}
+
+/* What is leased under it is back in its place; what is busy decides itself later. */
+static uint64_t lease_end(struct queue *q, struct lease *l)
+{
+    uint64_t count = l->leased;
+    for (size_t i = 0; i < l->n && l->leased; i++) {
+        struct message *m = leased_under(q, l, l->ids[i]);
+        if (!m)
+            continue;
+        make_ready(q, l->ids[i], m);
+        l->leased--;
+    }
+    l->ended = true;
+    heap_remove(&q->shared->deadlines, &l->timer.node);
+    settle(q, l);
+    return count;
+}
+
+uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
+{
+    uint64_t count = 0;
+    struct lease *l, *after;
+    *epoch = ++q->last_lease;
+    epochs_begin(&q->epochs, reader, *epoch);
+    if (strcmp(q->reader, reader) != 0)
+        return 0;
+    HASH_ITER(hh, q->leases, l, after)
+    count += lease_end(q, l);
+    return count;
+}
+
+uint64_t queue_epoch(const struct queue *q, const char *reader)
+{
+    return epochs_current(&q->epochs, reader);
+}
+
+void queue_lease_expire(struct queue *q, uint64_t number)
+{
+    struct lease *l = find_lease(q, number);
+    if (l && lease_end(q, l))
+        q->state.expired++;
+}
+
+/* A busy message leaves what it was under: its lease counts one less, a delay or burial is freed. */
+static void leave_owner(struct queue *q, struct message *m)
+{
+    if (m->owner && *(enum owner_kind *)m->owner == OWNER_LEASE) {
+        struct lease *l = m->owner;
+        l->busy--;
+        m->owner = NULL;
+        settle(q, l);
+        return;
+    }
+    free_owner(q, m);
+}
+
+typedef void each_fn(struct queue *q, uint64_t id, struct message *m, void *arg);
+
+static void each_busy(struct queue *q, const struct id_ranges *ids, each_fn *fn, void *arg)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
+            struct message *m = store_find(&q->store, id);
+            assert(m && m->state == MESSAGE_BUSY);
+            fn(q, id, m, arg);
+        }
+}
+
+static void remove_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    (void)arg;
+    leave_owner(q, m);
+    drop(q, id, m);
+}
+
+void queue_remove(struct queue *q, const struct id_ranges *ids)
+{
+    each_busy(q, ids, remove_one, NULL);
+}
+
+static void abort_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    struct lease *l = m->owner;
+    (void)arg;
+    assert(!l || l->kind == OWNER_LEASE);
+    if (l && !l->ended) {
+        set_state(q, id, m, MESSAGE_LEASED);
+        l->busy--;
+        l->leased++;
+        return;
+    }
+    leave_owner(q, m);
+    make_ready(q, id, m);
+}
+
+void queue_abort(struct queue *q, const struct id_ranges *ids)
+{
+    each_busy(q, ids, abort_one, NULL);
+}
+
+static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    leave_owner(q, m);
+    struct delay *d = mem_zalloc(sizeof *d);
+    d->kind = OWNER_DELAY;
+    d->timer.kind = QUEUE_TIMER_DELAY;
+    d->timer.queue = q;
+    d->timer.id = id;
+    heap_node_init(&d->timer.node);
+    heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
+    q->shared->owners += owner_cost(d);
+    q->state.late++;
+    q->state.late_bytes += m->len;
+    m->owner = d;
+    set_state(q, id, m, MESSAGE_DELAYED);
+}
+
+void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due)
+{
+    each_busy(q, ids, delay_one, &due);
+}
+
+void queue_add_commit_delayed(
+    struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due)
+{
+    queue_add_commit(q, first_id, n, journal_offset);
+    for (uint64_t id = first_id; id < first_id + n; id++)
+        delay_one(q, id, store_find(&q->store, id), &due);
+}
+
+static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+{
+    const struct queue_burial *told = arg;
+    leave_owner(q, m);
+    struct burial *b = mem_alloc(sizeof *b + told->reason.len);
+    b->kind = OWNER_BURIAL;
+    memcpy(b->reason, told->reason.ptr ? told->reason.ptr : "", told->reason.len);
+    b->told = (struct queue_burial){told->buried_at, bytes_of(b->reason, told->reason.len)};
+    q->shared->owners += owner_cost(b);
+    m->owner = b;
+    set_state(q, id, m, MESSAGE_BURIED);
+}
+
+void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at)
+{
+    struct queue_burial told = {buried_at, reason};
+    each_busy(q, ids, bury_one, &told);
+}
+
+bool queue_set_aside(struct queue *q, uint64_t id)
+{
+    struct message *m = store_find(&q->store, id);
+    if (!m || (m->state != MESSAGE_DELAYED && m->state != MESSAGE_BURIED))
+        return false;
+    if (m->state == MESSAGE_DELAYED)
+        heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
+    set_state(q, id, m, MESSAGE_BUSY);
+    return true;
+}
+
+void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at)
+{
+    struct message *m = store_find(&q->store, id);
+    assert(m && m->state == MESSAGE_BUSY && m->owner);
+    if (*(enum owner_kind *)m->owner == OWNER_BURIAL) {
+        set_state(q, id, m, MESSAGE_BURIED);
+        return;
+    }
+    heap_put(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node, retry_at);
+    set_state(q, id, m, MESSAGE_DELAYED);
+}
+
+void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries)
+{
+    struct message *m = store_find(&q->store, id);
+    assert(m);
+    m->tries = (tries < STORE_TRIES_MAX ? tries : STORE_TRIES_MAX) & STORE_TRIES_MAX;
+}
+
+bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial)
+{
+    struct message *m;
+    if (q->state.n[MESSAGE_BURIED] == 0)
+        return false;
+    for (; store_next_other(&q->store, from, id, &m); from = *id + 1)
+        if (m->state == MESSAGE_BURIED) {
+            *burial = &((const struct burial *)m->owner)->told;
+            return true;
+        }
+    return false;
+}
+
+bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
+{
+    return store_next_resting(&q->store, from, id);
+}
+
+bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)
+{
+    if (store_find(&q->store, id))
+        return false;
+    store_insert(&q->store, id, message.len, offset);
+    queue_set_tries(q, id, tries);
+    q->state.n[MESSAGE_READY]++;
+    q->state.bytes += message.len;
+    q->shared->bytes += message.len;
+    q->shared->messages++;
+    if (id < q->frontier)
+        q->frontier = id;
+    return true;
+}
+
+bool queue_restore_add(
+    struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset)
+{
+    if (first_id < q->store.next_id)
+        return false;
+    store_skip_to(&q->store, first_id);
+    queue_add(q, messages, n);
+    queue_add_commit(q, first_id, n, offset);
+    return true;
+}
+
+void queue_restore_next_id(struct queue *q, uint64_t next_id)
+{
+    if (next_id <= q->store.next_id)
+        return;
+    store_skip_to(&q->store, next_id);
+    q->state.next_id = next_id;
+}
+
+void queue_restore_lease_base(struct queue *q, uint64_t base)
+{
+    if (base > q->last_lease)
+        q->last_lease = base;
+}
+
+void queue_restore_delay(struct queue *q, uint64_t id, usec_t due)
+{
+    delay_one(q, id, store_find(&q->store, id), &due);
+}
+
+bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)
+{
+    struct message *m = store_find(&q->store, id);
+    if (!m || m->state == MESSAGE_BUSY)
+        return false;
+    set_state(q, id, m, MESSAGE_BUSY);
+    queue_set_tries(q, id, tries);
+    return true;
+}
+
+static void forget(uint64_t id, struct message *m, void *arg)
+{
+    (void)id;
+    free_owner(arg, m);
+    uncount(arg, m);
+}
+
+void queue_restore_remove(struct queue *q, struct id_range range)
+{
+    store_drop_range(&q->store, range.first, range.last, forget, q);
+}

@@ -1,0 +1,286 @@
+#include "simplequeue/queue/queue_log.h"
+
+#include <assert.h>
+#include <endian.h>
+
+#define RECORD_VERSION 1
+#define RECORD_HEAD 16 /* type, version, two zero bytes, u32 items, u64 id */
+
+static void put_u32(struct buf *out, uint64_t n)
+{
+    assert(n <= UINT32_MAX);
+    uint32_t little = htole32((uint32_t)n);
+    buf_append(out, &little, sizeof little);
+}
+
+static void put_u64(struct buf *out, uint64_t n)
+{
+    uint64_t little = htole64(n);
+    buf_append(out, &little, sizeof little);
+}
+
+static uint32_t get_u32(const char *p)
+{
+    uint32_t little;
+    memcpy(&little, p, sizeof little);
+    return le32toh(little);
+}
+
+static uint64_t get_u64(const char *p)
+{
+    uint64_t little;
+    memcpy(&little, p, sizeof little);
+    return le64toh(little);
+}
+
+static struct bytes cut(struct bytes *from, size_t n)
+{
+    struct bytes front = bytes_of(from->ptr, n);
+    *from = bytes_of(from->ptr + n, from->len - n);
+    return front;
+}
+
+static void put_head(struct buf *out, enum queue_record_type type, size_t n, uint64_t id)
+{
+    const char start[4] = {(char)type, RECORD_VERSION, 0, 0};
+    buf_append(out, start, sizeof start);
+    put_u32(out, n);
+    put_u64(out, id);
+}
+
+static void put_lengths(struct buf *out, const struct bytes *messages, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        put_u32(out, messages[i].len);
+}
+
+void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n)
+{
+    put_head(out, RECORD_PUT, n, first_id);
+    put_lengths(out, messages, n);
+}
+
+uint64_t queue_log_put_size(size_t n, uint64_t bytes)
+{
+    return RECORD_HEAD + n * sizeof(uint32_t) + bytes;
+}
+
+void queue_log_put_late(
+    struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due)
+{
+    put_head(out, RECORD_PUT_LATE, n, first_id);
+    put_u64(out, (uint64_t)due);
+    put_lengths(out, messages, n);
+}
+
+void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n)
+{
+    put_head(out, RECORD_MOVE, n, first_id);
+    for (size_t i = 0; i < n; i++) {
+        put_u64(out, items[i].ids.first);
+        put_u32(out, items[i].tries);
+        put_u32(out, items[i].message.len);
+    }
+}
+
+void queue_log_keep(struct buf *out, uint64_t next_id, const struct queue_record_item *items, size_t n)
+{
+    put_head(out, RECORD_KEEP, n, next_id);
+    for (size_t i = 0; i < n; i++) {
+        put_u64(out, items[i].ids.first);
+        put_u32(out, items[i].tries);
+        put_u32(out, items[i].kept);
+        put_u64(out, (uint64_t)items[i].time);
+        put_u32(out, items[i].reason.len);
+        put_u32(out, items[i].message.len);
+    }
+}
+
+void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids)
+{
+    put_head(out, RECORD_REMOVE, ids->n, next_id);
+    for (size_t i = 0; i < ids->n; i++) {
+        put_u64(out, ids->at[i].first);
+        put_u64(out, ids->at[i].last);
+    }
+}
+
+void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base)
+{
+    put_head(out, RECORD_OPEN, 0, next_id);
+    put_u64(out, lease_base);
+}
+
+static void put_tries(struct buf *out, struct queue *q, const struct id_ranges *ids)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
+            uint32_t tries;
+            queue_message(q, id, &tries);
+            put_u64(out, id);
+            put_u32(out, tries);
+        }
+}
+
+void queue_log_delay(struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t due)
+{
+    put_head(out, RECORD_DELAY, ids->count, queue_state(q)->next_id);
+    put_u64(out, (uint64_t)due);
+    put_tries(out, q, ids);
+}
+
+void queue_log_bury(
+    struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t buried_at, struct bytes reason)
+{
+    put_head(out, RECORD_BURY, ids->count, queue_state(q)->next_id);
+    put_u64(out, (uint64_t)buried_at);
+    put_u32(out, reason.len);
+    put_tries(out, q, ids);
+    buf_append_bytes(out, reason);
+}
+
+/* By type: bytes between the head and the items, and bytes of an item in the table. */
+static const struct {
+    size_t fixed, item;
+} layouts[] = {
+    [RECORD_PUT] = {0, 4},
+    [RECORD_REMOVE] = {0, 16},
+    [RECORD_DELAY] = {8, 12},
+    [RECORD_BURY] = {12, 12},
+    [RECORD_MOVE] = {0, 16},
+    [RECORD_OPEN] = {8, 0},
+    [RECORD_PUT_LATE] = {8, 4},
+    [RECORD_KEEP] = {0, 32},
+};
+
+/* Their items end with the message's length. */
+static bool has_messages(enum queue_record_type type)
+{
+    return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;
+}
+
+bool queue_record_is_dense(const struct queue_record *r)
+{
+    return r->type == RECORD_PUT || r->type == RECORD_PUT_LATE || r->type == RECORD_MOVE;
+}
+
+static bool read_kept(struct queue_record *r, struct bytes row, struct queue_record_item *item)
+{
+    uint32_t kind = get_u32(row.ptr + 12), reason = get_u32(row.ptr + 24);
+    if (kind > KEPT_BURIED || reason > r->text.len)
+        return false;
+    item->kept = kind;
+    item->time = (usec_t)get_u64(row.ptr + 16);
+    item->reason = cut(&r->text, reason); /* behind the message, which is cut off already */
+    return true;
+}
+
+static bool read_item(struct queue_record *r, struct queue_record_item *item)
+{
+    struct bytes row = cut(&r->table, layouts[r->type].item);
+    *item = (struct queue_record_item){0};
+    uint32_t length = has_messages(r->type) ? get_u32(row.ptr + row.len - 4) : 0;
+    if (length > r->text.len || (has_messages(r->type) && length == 0))
+        return false;
+    item->message = cut(&r->text, length);
+    if (r->type == RECORD_PUT || r->type == RECORD_PUT_LATE)
+        return true;
+    item->ids.first = item->ids.last = get_u64(row.ptr);
+    if (r->type == RECORD_REMOVE)
+        item->ids.last = get_u64(row.ptr + 8);
+    else
+        item->tries = get_u32(row.ptr + 8);
+    if (r->type == RECORD_KEEP && !read_kept(r, row, item))
+        return false;
+    return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
+}
+
+bool queue_record_next(struct queue_record *r, struct queue_record_item *item)
+{
+    return r->table.len > 0 && read_item(r, item);
+}
+
+/* The items one after the other must end where the record does. */
+static bool check_items(struct queue_record r)
+{
+    struct queue_record_item item;
+    while (r.table.len > 0)
+        if (!read_item(&r, &item))
+            return false;
+    return r.text.len == 0;
+}
+
+static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *reason_length)
+{
+    *reason_length = 0;
+    if (r->type == RECORD_OPEN)
+        r->lease_base = get_u64(fixed.ptr);
+    else if (fixed.len >= 8)
+        r->time = (usec_t)get_u64(fixed.ptr);
+    if (r->type == RECORD_BURY)
+        *reason_length = get_u32(fixed.ptr + 8);
+}
+
+static bool read_head(struct bytes *rest, struct queue_record *out, const char **reason)
+{
+    *reason = "it is shorter than a record's head";
+    if (rest->len < RECORD_HEAD)
+        return false;
+    struct bytes head = cut(rest, RECORD_HEAD);
+    unsigned type = (unsigned char)head.ptr[0];
+    *reason = "its version is not known";
+    if (head.ptr[1] != RECORD_VERSION)
+        return false;
+    *reason = "its type is not known";
+    if (type < RECORD_PUT || type > RECORD_KEEP || head.ptr[2] || head.ptr[3])
+        return false;
+    *out = (struct queue_record){.type = type, .n = get_u32(head.ptr + 4), .id = get_u64(head.ptr + 8)};
+    *reason = "its id is not one";
+    return out->id > 0 && out->id < UINT64_MAX - UINT32_MAX;
+}
+
+static size_t text_length(enum queue_record_type type, const char *table, size_t n)
+{
+    size_t item = layouts[type].item, sum = 0;
+    for (size_t i = 0; has_messages(type) && i < n; i++)
+        sum += get_u32(table + (i + 1) * item - 4) +
+               (type == RECORD_KEEP ? get_u32(table + (i + 1) * item - 8) : 0);
+    return sum;
+}
+
+size_t queue_log_measure(struct bytes start)
+{
+    struct queue_record r;
+    struct bytes rest = start;
+    const char *reason;
+    if (!read_head(&rest, &r, &reason))
+        return start.len < RECORD_HEAD ? 0 : SIZE_MAX;
+    size_t fixed = layouts[r.type].fixed, table = r.n * layouts[r.type].item;
+    if (rest.len < fixed + table)
+        return 0;
+    uint32_t reason_length;
+    read_fixed(&r, cut(&rest, fixed), &reason_length);
+    size_t size = RECORD_HEAD + fixed + table + reason_length + text_length(r.type, rest.ptr, r.n);
+    return size <= start.len ? size : 0;
+}
+
+bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason)
+{
+    struct bytes rest = payload;
+    if (!read_head(&rest, out, reason))
+        return false;
+    size_t fixed = layouts[out->type].fixed, item = layouts[out->type].item;
+    *reason = "it is shorter than its items";
+    if (rest.len < fixed || (item ? out->n > (rest.len - fixed) / item : out->n != 0))
+        return false;
+    uint32_t reason_length;
+    read_fixed(out, cut(&rest, fixed), &reason_length);
+    out->table = cut(&rest, out->n * item);
+    *reason = "its reason does not fit";
+    if (reason_length > rest.len)
+        return false;
+    out->reason = cut(&rest, reason_length);
+    out->text = rest;
+    *reason = "its items do not fit";
+    return check_items(*out);
+}

@@ -1,0 +1,137 @@
+#include "simplequeue/queue/queue_settings.h"
+
+#include "base/log.h"
+#include "simplequeue/server/nng_ingest.h"
+#include "daemon/nng_listen.h"
+#include "daemon/scrubber.h"
+
+const struct option_row settings_rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "where queues are kept; without it they are in memory only"},
+    {.name = "restored",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help = "data_dir is a copy, made to be used beside or instead of its original: give its queues new "
+                "ids, and exit"},
+    {.name = "sync",
+        .type = OPTION_SYNC,
+        .fallback = "0",
+        .unit = "ms",
+        .help = "sync before the reply: 0 each commit, N at most once in so many ms, never"},
+    {.name = "segment_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "64M",
+        .min = 1 << 16,
+        .max = INT64_C(1) << 32,
+        .unit = "bytes",
+        .help = "size of a journal's segment files"},
+    SCRUBBER_SETTING,
+    {.name = "max_depth",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .max = INT64_MAX,
+        .help = "messages in a queue; 0: no bound"},
+    {.name = "max_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "0",
+        .max = INT64_MAX,
+        .unit = "bytes",
+        .help = "bytes of messages in a queue; 0: no bound"},
+    {.name = "max_memory",
+        .type = OPTION_SIZE,
+        .fallback = "1G",
+        .max = INT64_MAX,
+        .unit = "bytes",
+        .help = "what messages of all queues take of memory; with a data directory the rest is on disk only; "
+                "0: no bound"},
+    {.name = "when_full",
+        .type = OPTION_CHOICE,
+        .choices = "reject|overflow",
+        .help =
+            "what a put to a full queue does: is refused, or moves the oldest messages to the overflow log; "
+            "overflow when that is set"},
+    {.name = "overflow_log",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 3000,
+        .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
+    {.name = NNG_INGEST_SETTING,
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 3000,
+        .help = "where batches are taken over nng's REQ/REP: ipc://PATH or tcp://ADDRESS:PORT, several "
+                "separated by commas"},
+    {.name = "max_message",
+        .type = OPTION_SIZE,
+        .fallback = "1M",
+        .min = 1,
+        .max = 16 << 20,
+        .unit = "bytes",
+        .help = "bytes of one message"},
+    {.name = "max_mget",
+        .type = OPTION_INT,
+        .fallback = "10000",
+        .max = 1000000,
+        .help = "messages in one reply; 0: as many as a reply of 16M holds"},
+    {.name = "max_queues",
+        .type = OPTION_INT,
+        .fallback = "1000",
+        .min = 1,
+        .max = 100000,
+        .help = "named queues"},
+    {.name = "mget_item_sep",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 64,
+        .help = "separator between messages in mget; a newline unless given"},
+    {.name = "mput_item_sep",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 64,
+        .help = "separator between messages in mput; a newline unless given"},
+    {0},
+};
+
+static bool overflows(const struct options *o)
+{
+    const char *when_full = options_string(o, "when_full");
+    return when_full ? strcmp(when_full, "overflow") == 0 : options_string(o, "overflow_log") != NULL;
+}
+
+const char *settings_overflow_log(const struct options *o)
+{
+    return overflows(o) ? options_string(o, "overflow_log") : NULL;
+}
+
+struct bytes settings_separator(const struct options *o, const char *name)
+{
+    const char *text = options_string(o, name);
+    return text ? bytes_str(text) : BYTES_LITERAL("\n");
+}
+
+void settings_warn(const struct options *o)
+{
+    static const char *const of_disk[] = {"sync", "segment_bytes", "scrub_rate"};
+    int64_t message = options_int(o, "max_message"), body = options_int(o, "max_body");
+    if (options_is_set(o, "max_message") && message > body)
+        log_warn("no message of max_message can be put: max_body is less",
+            LOG_U("max_message", (uint64_t)message), LOG_U("max_body", (uint64_t)body));
+    for (size_t i = 0; i < sizeof of_disk / sizeof *of_disk && !options_string(o, "data_dir"); i++)
+        if (options_is_set(o, of_disk[i]))
+            log_warn("the setting does nothing without a data_dir", LOG_S("setting", of_disk[i]));
+}
+
+int settings_check(struct options *o, struct config_error *error)
+{
+    const char *urls = options_string(o, NNG_INGEST_SETTING);
+    bool token = options_string(o, "auth_token_file") != NULL;
+    if (options_bool(o, "restored") && !options_string(o, "data_dir"))
+        return options_refuse(o, "restored", error, "it needs a data_dir: the copy");
+    if (urls && nng_listen_check(NNG_INGEST_SETTING, urls, token, error) != 0)
+        return -1;
+    if (overflows(o) && !options_string(o, "overflow_log"))
+        return options_refuse(o, "when_full", error, "overflow needs an overflow_log");
+    return 0;
+}

@@ -1,0 +1,388 @@
+#include "simplequeue/queue/queues.h"
+
+#include "base/io.h"
+#include "base/name_table.h"
+#include "simplequeue/queue/queue_id.h"
+#include "base/random_id.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define DIRECTORY "/queues"
+#define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
+#define SEGMENT_BYTES (UINT64_C(64) << 20)
+#define QUEUE_FILES 3 /* open as long as the queue is: its directory, the newest segment, `gone` */
+#define OWN_FILES 24  /* the daemon's, whatever it holds */
+#define NEW_BYTES                                                                                            \
+    ((uint64_t)128 << 10) /* of disk: a queue's files, and what its first put reserves whatever it puts */
+#define NEW_EACH 128      /* and for each message besides its bytes */
+#define TICK_MOST 1000    /* timers a turn: the rest is due at once in the next */
+
+struct queues {
+    struct queues_config config;
+    char *dir; /* NULL: memory only */
+    struct queue_shared shared;
+    struct journal_set *journals;
+    struct name_table table; /* of struct named_queue */
+    char **found;            /* names yet to be recovered */
+    size_t n_found;
+};
+
+static char *directory_of(const struct queues *qs, const char *name)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", qs->dir, name);
+    char *dir = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return dir;
+}
+
+/* An empty directory is what is left of a queue that found no room for its first file. True when there was one. */
+static bool drop_empty(const struct queues *qs, const char *name)
+{
+    char *dir = directory_of(qs, name);
+    bool dropped = rmdir(dir) == 0;
+    free(dir);
+    return dropped;
+}
+
+/* A link to a directory is none. */
+static bool is_stray(const struct queues *qs, const char *name)
+{
+    struct stat st;
+    char *path = directory_of(qs, name);
+    bool stray = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+    free(path);
+    return stray;
+}
+
+static void note_name(struct queues *qs, const char *name)
+{
+    if (!bytes_is_name(bytes_str(name)) || drop_empty(qs, name))
+        return;
+    if (is_stray(qs, name)) {
+        if (qs->config.on_stray)
+            qs->config.on_stray(name, qs->config.hook_arg);
+        return;
+    }
+    qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
+    qs->found[qs->n_found++] = mem_strdup(name);
+}
+
+static int list_directory(struct queues *qs, char *error, size_t error_size)
+{
+    DIR *d;
+    if (io_make_dirs(qs->dir) != 0 || !(d = opendir(qs->dir))) {
+        snprintf(error, error_size, "%s: %s", qs->dir, strerror(errno));
+        return -1;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(d)))
+        note_name(qs, entry->d_name);
+    closedir(d);
+    return 0;
+}
+
+int queues_check_copy(const char *data_dir, char *error, size_t error_size)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s" DIRECTORY, data_dir);
+    int found = access(path.ptr, F_OK);
+    if (found != 0)
+        snprintf(error, error_size, "restored: the directory is no copy of a queue's data: %s: %s", path.ptr,
+            strerror(errno));
+    buf_free(&path);
+    return found;
+}
+
+struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size)
+{
+    struct queues *qs = mem_zalloc(sizeof *qs);
+    qs->config = *config;
+    if (!config->data_dir)
+        return qs;
+    struct buf dir = {0};
+    buf_printf(&dir, "%s" DIRECTORY, config->data_dir);
+    qs->dir = bytes_dup(buf_bytes(&dir));
+    buf_free(&dir);
+    if (list_directory(qs, error, error_size) != 0) {
+        int why = errno;
+        queues_free(&qs);
+        errno = why;
+        return NULL;
+    }
+    struct journal_set_config set = {.sync_ms = config->sync_ms,
+        .notify = config->notify,
+        .notify_arg = config->notify_arg,
+        .wake_fd = config->wake_fd};
+    qs->journals = journal_set_new(&set);
+    return qs;
+}
+
+void queues_free(struct queues **p)
+{
+    struct queues *qs = *p;
+    if (!qs)
+        return;
+    queues_flush(qs);
+    for (size_t i = 0; i < qs->table.n; i++) {
+        struct named_queue *q = queues_at(qs, i);
+        named_queue_free(&q);
+    }
+    if (qs->journals)
+        journal_set_free(&qs->journals);
+    while (qs->n_found)
+        free(qs->found[--qs->n_found]);
+    free(qs->found);
+    name_table_free(&qs->table);
+    free(qs->dir);
+    heap_free(&qs->shared.deadlines);
+    free(qs);
+    *p = NULL;
+}
+
+static enum queue_result open_journal(
+    struct queues *qs, const char *dir, struct journal **out, char *error, size_t error_size)
+{
+    struct journal_config config = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
+    enum journal_result r = journal_open(qs->journals, &config, out, error, error_size);
+    if (r == JOURNAL_OK)
+        return QUEUE_OK;
+    size_t used = strlen(error);
+    if (r == JOURNAL_DAMAGED && used < error_size)
+        snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
+    if (r == JOURNAL_NO_SPACE)
+        return QUEUE_NO_SPACE;
+    return r == JOURNAL_LACK ? QUEUE_LACK : QUEUE_LATCHED;
+}
+
+/* The id that the queue has apart from its journal's, if any: a copy gets one here. */
+static int own_id(struct queues *qs, const char *dir, const struct journal *j, char id[JOURNAL_ID_TEXT],
+    char *error, size_t error_size)
+{
+    if (!qs->config.restored)
+        return queue_id_read(dir, journal_id(j), id, error, error_size);
+    random_id(id);
+    return queue_id_write(dir, journal_id(j), id, error, error_size);
+}
+
+static int open_beside(struct queues *qs, const char *dir, struct named_queue_config *config,
+    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    bool synced = qs->config.sync_ms != JOURNAL_SYNC_NEVER;
+    if (own_id(qs, dir, config->journal, id, error, error_size) != 0)
+        return -1;
+    config->gone = gone_open(dir, journal_id(config->journal), synced, error, error_size);
+    return config->gone ? 0 : -1;
+}
+
+static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
+    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    char *dir = directory_of(qs, config->name);
+    enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
+    errno = 0;
+    if (r == QUEUE_OK && open_beside(qs, dir, config, id, error, error_size) != 0) {
+        r = errno == EMFILE || errno == ENFILE ? QUEUE_LACK : QUEUE_LATCHED;
+        journal_close(&config->journal);
+    }
+    config->id = id;
+    free(dir);
+    return r;
+}
+
+static struct named_queue *open_queue(struct queues *qs, const char *name, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size)
+{
+    uint64_t segment = qs->config.segment_bytes ? qs->config.segment_bytes : SEGMENT_BYTES;
+    struct named_queue_config config = {
+        .name = name,
+        .shared = &qs->shared,
+        .limits = &qs->config.limits,
+        .trim_step = segment / TRIM_SHARE,
+        .on_ready = qs->config.on_ready,
+        .on_ready_arg = qs->config.hook_arg,
+    };
+    char id[JOURNAL_ID_TEXT] = "";
+    if (qs->dir && (*result = open_directory(qs, &config, id, error, error_size)) != QUEUE_OK)
+        return NULL;
+    struct named_queue *q = named_queue_open(&config, now, error, error_size);
+    *result = q ? QUEUE_OK : QUEUE_LATCHED;
+    if (!q)
+        return NULL;
+    name_table_add(&qs->table, named_queue_name(q), q);
+    if (qs->config.on_new)
+        qs->config.on_new(q, qs->config.hook_arg);
+    return q;
+}
+
+enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size)
+{
+    if (qs->n_found == 0) {
+        queues_flush(qs);
+        return QUEUES_RECOVERED;
+    }
+    enum queue_result result;
+    char *name = qs->found[--qs->n_found];
+    struct named_queue *q = open_queue(qs, name, now, &result, error, error_size);
+    free(name);
+    if (q)
+        return QUEUES_MORE;
+    return result == QUEUE_NO_SPACE || result == QUEUE_LACK ? QUEUES_LACKING : QUEUES_FAILED;
+}
+
+struct named_queue *queues_find(const struct queues *qs, const char *name)
+{
+    return name_table_find(&qs->table, name);
+}
+
+/* With the error. */
+static bool is_moved_away(const struct queues *qs, char *error, size_t error_size)
+{
+    if (!qs->dir || !qs->config.owns || qs->config.owns(qs->config.data_dir))
+        return false;
+    snprintf(error, error_size,
+        "%s is not the directory that was locked at the start: it was moved, or its lock removed",
+        qs->config.data_dir);
+    return true;
+}
+
+struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size)
+{
+    struct named_queue *q = queues_find(qs, name);
+    *result = QUEUE_OK;
+    if (q)
+        return q;
+    if ((*result = queues_may_add(qs, &(struct first_put){0})) != QUEUE_OK)
+        return NULL;
+    if (is_moved_away(qs, error, error_size)) {
+        *result = QUEUE_LATCHED;
+        return NULL;
+    }
+    q = open_queue(qs, name, now, result, error, error_size);
+    if (!q && qs->dir)
+        drop_empty(qs, name);
+    return q;
+}
+
+size_t queues_count(const struct queues *qs)
+{
+    return qs->table.n;
+}
+
+size_t queues_max(const struct queues *qs)
+{
+    return qs->config.max_queues;
+}
+
+size_t queues_room(const struct queues *qs)
+{
+    if (!qs->dir || !qs->config.descriptors)
+        return SIZE_MAX;
+    int files = qs->config.descriptors();
+    return files > OWN_FILES ? (size_t)(files - OWN_FILES) / QUEUE_FILES : 0;
+}
+
+size_t queues_descriptors_for(size_t n)
+{
+    return n * QUEUE_FILES + OWN_FILES;
+}
+
+/* A little more is asked for than the queue would take, so that it is not made only to refuse. */
+static bool disk_has_room(const struct queues *qs, const struct first_put *put)
+{
+    struct statvfs disk;
+    if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0)
+        return true;
+    uint64_t each = put->n * NEW_EACH + put->bytes;
+    return disk.f_blocks == 0 ||
+           (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_BYTES + (put->late ? 2 * each : each);
+}
+
+enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put)
+{
+    enum queue_result fits =
+        named_queue_judge_first(&qs->config.limits, &qs->shared, qs->dir != NULL, put->n, put->bytes);
+    if (fits != QUEUE_OK)
+        return fits;
+    if (queues_count(qs) >= queues_max(qs))
+        return QUEUE_TOO_MANY_QUEUES;
+    if (queues_count(qs) >= queues_room(qs))
+        return QUEUE_LACK;
+    return disk_has_room(qs, put) ? QUEUE_OK : QUEUE_NO_SPACE;
+}
+
+size_t queues_found(const struct queues *qs)
+{
+    return qs->n_found;
+}
+
+struct named_queue *queues_at(const struct queues *qs, size_t i)
+{
+    return name_table_at(&qs->table, i);
+}
+
+const struct queue_limits *queues_limits(const struct queues *qs)
+{
+    return &qs->config.limits;
+}
+
+uint64_t queues_bytes(const struct queues *qs)
+{
+    return qs->shared.bytes;
+}
+
+uint64_t queues_memory(const struct queues *qs)
+{
+    return qs->shared.memory.all;
+}
+
+struct journal_set *queues_journals(struct queues *qs)
+{
+    return qs->journals;
+}
+
+void queues_poll(struct queues *qs)
+{
+    if (qs->journals)
+        journal_set_poll(qs->journals);
+}
+
+void queues_flush(struct queues *qs)
+{
+    if (qs->journals)
+        journal_set_flush(qs->journals);
+}
+
+bool queues_next_deadline(const struct queues *qs, usec_t *deadline)
+{
+    const struct heap_node *first = heap_first(&qs->shared.deadlines);
+    if (first)
+        *deadline = first->priority;
+    return first != NULL;
+}
+
+void queues_tick(struct queues *qs, struct queue_now now)
+{
+    struct heap_node *first;
+    struct named_queue *q = NULL;
+    for (size_t n = 0;
+         n < TICK_MOST && (first = heap_first(&qs->shared.deadlines)) && first->priority <= now.monotonic;
+         n++) {
+        struct queue_timer *timer = (struct queue_timer *)(void *)first;
+        struct named_queue *next = queue_owner(timer->queue);
+        if (q && q != next)
+            named_queue_move_due(q, now);
+        q = next;
+        heap_remove(&qs->shared.deadlines, first);
+        named_queue_timer(q, timer, now);
+    }
+    if (q)
+        named_queue_move_due(q, now);
+}

@@ -1,0 +1,210 @@
+#include "simplequeue/queue/readback.h"
+
+#include "simplequeue/queue/queue_log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define CHUNK ((size_t)512 << 10)
+#define SKIP_MOST (UINT64_C(4) << 20) /* what lies between is read over rather than jumped */
+
+struct readback {
+    struct journal *journal;
+    struct journal_reader *reader; /* NULL: no stream */
+    struct buf in;                 /* payloads from the record at hand on */
+    size_t at;                     /* in it: where the next record begins */
+    struct queue_record record;    /* at hand: its items are being given */
+    bool in_record;
+    uint64_t began;   /* where the stream was opened */
+    uint64_t next_id; /* of the next message of a PUT or MOVE */
+    uint64_t passed;  /* the highest id given in the order of ids */
+    bool busy;
+    struct readback_ask ask;
+};
+
+struct readback *readback_new(struct journal *j)
+{
+    struct readback *r = mem_zalloc(sizeof *r);
+    r->journal = j;
+    return r;
+}
+
+static void close_stream(struct readback *r)
+{
+    journal_reader_close(&r->reader);
+    buf_free(&r->in);
+    r->at = 0;
+    r->in_record = false;
+    r->passed = 0;
+}
+
+void readback_free(struct readback **p)
+{
+    struct readback *r = *p;
+    if (!r)
+        return;
+    close_stream(r);
+    free(r);
+    *p = NULL;
+}
+
+bool readback_is_busy(const struct readback *r)
+{
+    return r->busy;
+}
+
+/* How far into the journal the stream has got. */
+static uint64_t position(const struct readback *r)
+{
+    return journal_reader_offset(r->reader) - (r->in.len - r->at);
+}
+
+void readback_rest(struct readback *r, uint64_t offset)
+{
+    if (r->reader && !r->busy && position(r) < offset)
+        close_stream(r);
+}
+
+static void finish(struct readback *r, const char *failure)
+{
+    r->busy = false;
+    if (failure)
+        close_stream(r);
+    r->ask.done(failure, r->ask.arg);
+}
+
+/* Gives the items of the record at hand; false when `each` has enough. */
+static bool give_items(struct readback *r)
+{
+    struct queue_record_item item;
+    bool dense = queue_record_is_dense(&r->record);
+    while (r->in_record) {
+        if (!queue_record_next(&r->record, &item)) {
+            r->in_record = false;
+            break;
+        }
+        uint64_t id = dense ? r->next_id++ : item.ids.first;
+        if (dense)
+            r->passed = id;
+        if (!r->ask.each(id, item.message, r->ask.arg))
+            return false;
+    }
+    return true;
+}
+
+/* Takes the next whole record; false when more must be read first, with *failure when it is none. */
+static bool next_record(struct readback *r, const char **failure)
+{
+    struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
+    size_t size = queue_log_measure(rest);
+    if (size == 0)
+        return false;
+    const char *reason;
+    if (size == SIZE_MAX || !queue_log_decode(bytes_of(rest.ptr, size), &r->record, &reason)) {
+        *failure = "a record is damaged";
+        return false;
+    }
+    r->at += size;
+    r->next_id = r->record.id;
+    r->in_record = queue_record_is_dense(&r->record) || r->record.type == RECORD_KEEP;
+    return true;
+}
+
+static void forget_front(struct readback *r)
+{
+    if (r->at == 0)
+        return;
+    memmove(r->in.ptr, r->in.ptr + r->at, r->in.len - r->at);
+    r->in.len -= r->at;
+    r->at = 0;
+    if (r->in.len == 0 && r->in.cap > 4 * CHUNK)
+        buf_free(&r->in);
+}
+
+static void read_more(struct readback *r, size_t bytes);
+
+/* Gives what is there; reads more when that was not enough and the journal has not ended. */
+static void go_on(struct readback *r, bool ended)
+{
+    const char *failure = NULL;
+    do {
+        if (!give_items(r)) {
+            finish(r, NULL);
+            return;
+        }
+    } while (next_record(r, &failure));
+    if (failure || ended)
+        finish(r, failure);
+    else
+        read_more(r, CHUNK);
+}
+
+static const char *open_stream(struct readback *r, uint64_t offset)
+{
+    struct journal_edges edges;
+    close_stream(r);
+    r->began = offset;
+    enum journal_result result = journal_reader_open(r->journal, offset, &r->reader, &edges);
+    if (result == JOURNAL_GONE) /* a hole: nothing is in it */
+        result = journal_reader_open(r->journal, edges.after, &r->reader, &edges);
+    return result == JOURNAL_OK ? NULL : journal_strerror(result);
+}
+
+/* The record at hand borrows from the buffer, which may move. */
+static void add_window(struct readback *r, struct bytes data)
+{
+    size_t table = 0, text = 0;
+    if (r->in_record) {
+        table = (size_t)(r->record.table.ptr - r->in.ptr);
+        text = (size_t)(r->record.text.ptr - r->in.ptr);
+    }
+    buf_append_bytes(&r->in, data);
+    if (r->in_record) {
+        r->record.table.ptr = r->in.ptr + table;
+        r->record.text.ptr = r->in.ptr + text;
+    }
+}
+
+static void on_window(const struct journal_window *w, void *arg)
+{
+    struct readback *r = arg;
+    const char *failure = NULL;
+    if (w->result == JOURNAL_GONE)
+        failure = open_stream(r, w->edges.after);
+    else if (w->result != JOURNAL_OK && w->result != JOURNAL_END)
+        failure = journal_failure(r->journal) ? journal_failure(r->journal) : journal_strerror(w->result);
+    else
+        add_window(r, w->data);
+    if (failure)
+        finish(r, failure);
+    else
+        go_on(r, w->result == JOURNAL_END);
+}
+
+static void read_more(struct readback *r, size_t bytes)
+{
+    if (!r->in_record)
+        forget_front(r);
+    journal_reader_read(r->reader, bytes, on_window, r);
+}
+
+/* What is wanted is still to come in the stream there is, and not far. */
+static bool can_go_on(const struct readback *r, const struct readback_ask *ask)
+{
+    return r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
+           ask->offset <= position(r) + SKIP_MOST;
+}
+
+/* What was read before waits for a small reading, so that `done` always comes from the journal's poll. */
+void readback_start(struct readback *r, const struct readback_ask *ask)
+{
+    assert(!r->busy);
+    r->busy = true;
+    r->ask = *ask;
+    bool goes_on = can_go_on(r, ask);
+    const char *failure = goes_on ? NULL : open_stream(r, ask->offset);
+    if (failure)
+        finish(r, failure);
+    else
+        read_more(r, goes_on && r->in_record ? 1 : CHUNK);
+}

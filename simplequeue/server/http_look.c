@@ -1,0 +1,143 @@
+/* Looking at messages without taking them. What is on disk is read on the way. */
+#include "simplequeue/server/queue_app.h"
+
+#include <event2/buffer.h>
+#include <stdlib.h>
+
+struct look {
+    struct app *app;
+    struct named_queue *q;
+    uint64_t from;   /* the next id to look at */
+    size_t n, items; /* given; at most */
+    struct evbuffer *body;
+};
+
+static void look_free(struct look *l)
+{
+    evbuffer_free(l->body);
+    free(l);
+}
+
+/* Whether the message's bytes are there. If not the look goes on later, or its request was answered. What it holds until
+ * then counts as the client's. */
+static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parked_fn *go_on)
+{
+    enum queue_result r = named_queue_prepare_message(l->q, id);
+    l->from = id;
+    if (r == QUEUE_OK)
+        return true;
+    if (r == QUEUE_LOADING) {
+        http_set_aside(req, evbuffer_get_length(l->body));
+        parked_add(&front_of(l->q)->parked, l->app, req, go_on, l);
+        return false;
+    }
+    reply_refused(l->app, req, r, 0);
+    look_free(l);
+    return false;
+}
+
+static void answer(struct look *l, struct http_request *req, const char *type)
+{
+    if (l->q)
+        add_queue_id(req, l->q);
+    http_reply_evbuffer(req, 200, type, l->body);
+    look_free(l);
+}
+
+bool app_may_look(const struct app *app, struct http_request *req)
+{
+    bool stopping = daemon_is_draining(app->daemon);
+    if (app->recovered && !stopping)
+        return true;
+    http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
+    return false;
+}
+
+static struct look *look_new(struct app *app, struct http_request *req, size_t items)
+{
+    char name[NAME_MAX_BYTES + 1];
+    uint64_t from;
+    if (!app_may_look(app, req) || !param_queue(req, name) ||
+        !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
+        return NULL;
+    struct look *l = mem_zalloc(sizeof *l);
+    *l = (struct look){.app = app, .q = queues_find(app->queues, name), .from = from, .items = items};
+    l->body = evbuffer_new();
+    return l;
+}
+
+static void dump_on(struct http_request *req, void *arg)
+{
+    struct look *l = arg;
+    uint64_t id;
+    if (!req) {
+        look_free(l);
+        return;
+    }
+    for (; l->q && queue_next_ready(named_queue_core(l->q), l->from, &id); l->from = id + 1) {
+        if (!at_hand(l, req, id, dump_on))
+            return;
+        struct bytes text = queue_message(named_queue_core(l->q), id, NULL);
+        size_t length = evbuffer_get_length(l->body);
+        if (length && (length + text.len > APP_REPLY_BYTES || !http_has_room(req))) {
+            http_add_header(req, "X-Millrace-Next", "%llu", (unsigned long long)id);
+            break;
+        }
+        evbuffer_add(l->body, text.ptr, text.len);
+        evbuffer_add(l->body, "\n", 1);
+    }
+    answer(l, req, "application/octet-stream");
+}
+
+void http_dump(struct http_request *req, void *ctx)
+{
+    struct look *l = look_new(ctx, req, SIZE_MAX);
+    if (l)
+        dump_on(req, l);
+}
+
+static void add_buried(struct look *l, uint64_t id, const struct queue_burial *b)
+{
+    uint32_t tries;
+    struct buf out = {0};
+    struct bytes text = queue_message(named_queue_core(l->q), id, &tries);
+    buf_printf(&out,
+        "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", l->n++ ? "," : "",
+        (unsigned long long)id, tries, (long long)(b->buried_at / USEC_PER_SEC), text.len);
+    buf_append_json(&out, b->reason);
+    buf_append_str(&out, ",\"message\":");
+    buf_append_json(&out, text);
+    buf_append_char(&out, '}');
+    evbuffer_add(l->body, out.ptr, out.len);
+    buf_free(&out);
+}
+
+static void dead_on(struct http_request *req, void *arg)
+{
+    struct look *l = arg;
+    uint64_t id;
+    const struct queue_burial *burial;
+    if (!req) {
+        look_free(l);
+        return;
+    }
+    while (l->q && l->n < l->items && evbuffer_get_length(l->body) < APP_REPLY_BYTES &&
+           queue_next_buried(named_queue_core(l->q), l->from, &id, &burial)) {
+        if (!at_hand(l, req, id, dead_on))
+            return;
+        add_buried(l, id, burial);
+        l->from = id + 1;
+    }
+    evbuffer_add(l->body, "]}\n", 3);
+    answer(l, req, "application/json");
+}
+
+void http_dead(struct http_request *req, void *ctx)
+{
+    size_t items;
+    struct look *l = param_items(ctx, req, 100, &items) ? look_new(ctx, req, items) : NULL;
+    if (!l)
+        return;
+    evbuffer_add_printf(l->body, "{\"buried\":[");
+    dead_on(req, l);
+}

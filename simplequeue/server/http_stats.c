@@ -1,0 +1,212 @@
+#include "simplequeue/server/queue_app.h"
+
+#include <stdio.h>
+
+#define FIELD(name, expression)                                                                              \
+    static uint64_t read_##name(const struct named_queue *q)                                                 \
+    {                                                                                                        \
+        const struct queue *core = named_queue_core_const(q);                                                \
+        const struct queue_state *s = queue_state(core);                                                     \
+        (void)s;                                                                                             \
+        return expression;                                                                                   \
+    }
+FIELD(puts, s->puts - front_of(q)->puts_before)
+FIELD(gets, s->gets - front_of(q)->gets_before)
+FIELD(all_puts, s->puts)
+FIELD(all_gets, s->gets)
+FIELD(depth, queue_depth(core))
+FIELD(depth_high_water, s->depth_high_water)
+FIELD(bytes, s->bytes)
+FIELD(overflow, stats_read(front_of(q)->overflowed))
+FIELD(rejected, stats_read(front_of(q)->rejected))
+FIELD(ready, s->n[MESSAGE_READY])
+FIELD(leased, s->n[MESSAGE_LEASED] + s->n[MESSAGE_BUSY])
+FIELD(delayed, s->n[MESSAGE_DELAYED])
+FIELD(buried, s->n[MESSAGE_BURIED])
+FIELD(leases, (uint64_t)s->leases)
+FIELD(expired, s->expired)
+FIELD(paused, s->paused_until != 0)
+FIELD(disk_full, named_queue_disk_is_full(q))
+
+/* A queue's numbers, as /stats calls them. */
+static const struct field {
+    const char *name;
+    uint64_t (*read)(const struct named_queue *q);
+} fields[] = {
+    {"puts", read_puts},
+    {"gets", read_gets},
+    {"depth", read_depth},
+    {"depth_high_water", read_depth_high_water},
+    {"bytes", read_bytes},
+    {"overflow", read_overflow},
+    {"ready", read_ready},
+    {"leased", read_leased},
+    {"delayed", read_delayed},
+    {"buried", read_buried},
+    {"leases", read_leases},
+    {"expired", read_expired},
+    {"paused", read_paused},
+    {"rejected", read_rejected},
+    {"disk_full", read_disk_full},
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+#define FIELDS_BITLY 6 /* the first ones have bitly's names, and are at the top level for the default queue */
+
+static void json_fields(struct buf *out, const struct named_queue *q, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name,
+            (unsigned long long)(q ? fields[i].read(q) : 0));
+}
+
+static void json_queue(struct buf *out, const struct named_queue *q)
+{
+    const struct queue_state *s = queue_state(named_queue_core_const(q));
+    const struct journal *j = named_queue_journal(q);
+    buf_printf(out, "\"%s\":{\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"reader\":", named_queue_name(q),
+        named_queue_id(q), (unsigned long long)s->next_id);
+    buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
+    buf_printf(out, ",\"disk_bytes\":%llu,", (unsigned long long)(j ? journal_disk_bytes(j) : 0));
+    json_fields(out, q, FIELDS);
+    buf_append_char(out, '}');
+}
+
+static void json_stats(const struct app *app, struct buf *out)
+{
+    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
+    const struct queue_limits *limits = queues_limits(app->queues);
+    buf_append_char(out, ',');
+    json_fields(out, q, FIELDS_BITLY);
+    buf_printf(out, ",\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
+        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, app->waiting.n);
+    for (size_t i = 0; i < queues_count(app->queues); i++) {
+        buf_append_str(out, i ? "," : "");
+        json_queue(out, queues_at(app->queues, i));
+    }
+    buf_append_char(out, '}');
+}
+
+static void text_stats(const struct app *app, struct buf *out)
+{
+    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
+    for (size_t i = 0; i < FIELDS_BITLY; i++)
+        buf_printf(out, "%s:%llu\n", fields[i].name, (unsigned long long)(q ? fields[i].read(q) : 0));
+    for (size_t i = 0; i < queues_count(app->queues); i++)
+        for (size_t f = 0; f < FIELDS; f++)
+            buf_printf(out, "%s.%s:%llu\n", named_queue_name(queues_at(app->queues, i)), fields[f].name,
+                (unsigned long long)fields[f].read(queues_at(app->queues, i)));
+}
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    const struct app *app = ctx;
+    if (!app || !app->queues)
+        return;
+    (json ? json_stats : text_stats)(app, out);
+}
+
+void app_reset_stats(void *ctx)
+{
+    const struct app *app = ctx;
+    for (size_t i = 0; app && app->queues && i < queues_count(app->queues); i++) {
+        struct named_queue *q = queues_at(app->queues, i);
+        front_of(q)->puts_before = read_all_puts(q);
+        front_of(q)->gets_before = read_all_gets(q);
+        queue_reset_high_water(named_queue_core(q));
+    }
+}
+
+#define GAUGE(name)                                                                                          \
+    static double gauge_##name(void *q)                                                                      \
+    {                                                                                                        \
+        return (double)read_##name(q);                                                                       \
+    }
+GAUGE(depth)
+GAUGE(bytes)
+GAUGE(ready)
+GAUGE(leased)
+GAUGE(delayed)
+GAUGE(buried)
+GAUGE(paused)
+GAUGE(disk_full)
+GAUGE(all_puts)
+GAUGE(all_gets)
+GAUGE(expired)
+
+static double limit_queues(void *arg)
+{
+    const struct queues *qs = ((struct app *)arg)->queues;
+    size_t room = queues_room(qs), max = queues_max(qs);
+    return (double)(room < max ? room : max);
+}
+
+static double limit_depth(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_depth;
+}
+
+static double limit_bytes(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_bytes;
+}
+
+static double limit_memory(void *app)
+{
+    return (double)queues_limits(((struct app *)app)->queues)->max_memory;
+}
+
+static double number_waiting(void *app)
+{
+    return (double)((struct app *)app)->waiting.n;
+}
+
+static double number_syncs(void *arg)
+{
+    return (double)journal_set_syncs(queues_journals(((struct app *)arg)->queues));
+}
+
+void app_register_numbers(struct app *app)
+{
+    struct stats *s = daemon_stats(app->daemon);
+    if (queues_journals(app->queues))
+        stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, app);
+    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, app);
+    stats_gauge(s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, app);
+    stats_gauge(s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, app);
+    stats_gauge(s, "limit_queues", NULL, "max_queues, or for how many there are descriptors if that is less",
+        limit_queues, app);
+    stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, app);
+}
+
+void app_register_queue(struct app *app, struct named_queue *q)
+{
+    static const struct number {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } counters[] = {
+        {"messages_put_total", "messages stored by puts", gauge_all_puts},
+        {"messages_got_total", "messages given out: taken or leased", gauge_all_gets},
+        {"leases_expired_total", "leases that ran out holding messages", gauge_expired},
+    };
+    static const struct number gauges[] = {
+        {"queue_depth", "messages ready, leased and delayed", gauge_depth},
+        {"queue_bytes", "bytes of messages held", gauge_bytes},
+        {"queue_ready", "messages ready", gauge_ready},
+        {"queue_leased", "messages leased", gauge_leased},
+        {"queue_delayed", "messages that become ready later", gauge_delayed},
+        {"queue_buried", "messages put aside", gauge_buried},
+        {"queue_paused", "1: nothing is taken or leased until the pause ends", gauge_paused},
+        {"queue_disk_full", "1: the disk had no room for the last put", gauge_disk_full},
+    };
+    char labels[NAME_MAX_BYTES + 16];
+    snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
+    front_of(q)->overflowed = stats_counter(daemon_stats(app->daemon), "overflowed_total", labels,
+        "messages that went to the overflow log for want of room");
+    front_of(q)->rejected = stats_counter(
+        daemon_stats(app->daemon), "rejected_total", labels, "puts refused because the queue was full");
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(
+            daemon_stats(app->daemon), counters[i].name, labels, counters[i].help, counters[i].read, q);
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
+}

@@ -1,0 +1,121 @@
+#include "simplequeue/server/queue_app.h"
+
+#include <stdlib.h>
+
+#define OCTETS "application/octet-stream"
+
+static void take_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    if (outcome->result == QUEUE_OK)
+        queue_count_given(named_queue_core(p->q), outcome->count);
+    if (p->req && outcome->result != QUEUE_OK) {
+        reply_refused(p->app, p->req, outcome->result, 0);
+    } else if (p->req) {
+        add_queue_id(p->req, p->q);
+        http_reply_buf(p->req, 200, OCTETS, &p->body);
+    }
+    pending_free(p);
+}
+
+/* Each message followed by the separator, but for the last when as many as asked for are there. */
+static void join(
+    struct queue *core, const struct id_ranges *ids, size_t items, struct bytes separator, struct buf *out)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
+            struct bytes text = queue_message(core, id, NULL);
+            buf_append_bytes(out, text);
+            if (++n < items)
+                buf_append_bytes(out, separator);
+        }
+}
+
+struct take {
+    struct app *app;
+    struct named_queue *q;
+    size_t items;           /* asked for */
+    size_t most;            /* so many at once: separators are no more than a reply's bytes either */
+    struct bytes separator; /* the request's; in `kept` while it waits */
+    struct buf kept;
+};
+
+/* The messages are set aside, and gone when the client's reply is written: at most once. */
+static void take_ready(struct take *t, struct http_request *req)
+{
+    struct id_ranges ids = {0};
+    queue_take(named_queue_core(t->q), t->most, APP_REPLY_BYTES, &ids);
+    if (ids.count == 0) {
+        add_queue_id(req, t->q);
+        http_reply(req, 200, OCTETS, BYTES_NONE);
+        return;
+    }
+    struct pending *p = pending_new(t->app, req, t->q);
+    join(named_queue_core(t->q), &ids, t->items, t->separator, &p->body);
+    http_set_aside(req, p->body.len);
+    enum queue_result r = named_queue_remove(t->q, &ids, app_now_of(req), take_done, p);
+    if (r == QUEUE_OK)
+        return;
+    http_on_gone(req, NULL, NULL);
+    pending_free(p);
+    add_queue_id(req, t->q);
+    reply_refused(t->app, req, r, 0);
+}
+
+/* QUEUE_LOADING: not answered yet. */
+static enum queue_result try_take(struct take *t, struct http_request *req)
+{
+    enum queue_result r = named_queue_prepare(t->q, t->most, APP_REPLY_BYTES);
+    if (r == QUEUE_OK)
+        take_ready(t, req);
+    else if (r != QUEUE_LOADING)
+        reply_refused(t->app, req, r, 0);
+    return r;
+}
+
+static void take_on(struct http_request *req, void *arg)
+{
+    struct take *t = arg;
+    if (req && try_take(t, req) == QUEUE_LOADING) {
+        parked_add(&front_of(t->q)->parked, t->app, req, take_on, t);
+        return;
+    }
+    buf_free(&t->kept);
+    free(t);
+}
+
+static void take(struct app *app, struct http_request *req, size_t items, struct bytes separator)
+{
+    char name[NAME_MAX_BYTES + 1];
+    if (!param_queue(req, name))
+        return;
+    struct take t = {.app = app, .q = queues_find(app->queues, name), .items = items, .separator = separator};
+    size_t most = APP_REPLY_BYTES / (separator.len + 1);
+    t.most = items < most ? items : most;
+    if (!t.q) {
+        http_reply(req, 200, OCTETS, BYTES_NONE);
+        return;
+    }
+    if (try_take(&t, req) != QUEUE_LOADING)
+        return;
+    struct take *waits = mem_alloc(sizeof *waits);
+    buf_append_bytes(&t.kept, separator);
+    t.separator = buf_bytes(&t.kept);
+    *waits = t;
+    parked_add(&front_of(t.q)->parked, app, req, take_on, waits);
+}
+
+void http_get(struct http_request *req, void *ctx)
+{
+    take(ctx, req, 1, BYTES_NONE);
+}
+
+void http_mget(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes separator;
+    size_t items;
+    if (param_items(app, req, 1, &items) && param_separator(req, app->mget_separator, &separator))
+        take(app, req, items, separator);
+}

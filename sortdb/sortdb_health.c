@@ -1,0 +1,30 @@
+#include "sortdb/sortdb_health.h"
+
+#include "sortdb/sortdb_app.h"
+
+#include <stdio.h>
+
+static void describe(const struct app *app, char *text, size_t size)
+{
+    char error[GENERATION_ERROR_TEXT];
+    text[0] = '\0';
+    if (app->trouble[0])
+        snprintf(text, size, "reload failed: %.900s", app->trouble);
+    else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
+        snprintf(text, size, "%s", error);
+}
+
+void health_update(struct app *app)
+{
+    char text[GENERATION_ERROR_TEXT];
+    if (!app->generation)
+        return;
+    describe(app, text, sizeof(text));
+    if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
+        return;
+    memcpy(app->health, text, sizeof(text));
+    if (text[0])
+        daemon_set_not_ready(app->daemon, "%s", text);
+    else
+        daemon_set_ready(app->daemon);
+}

@@ -1,0 +1,63 @@
+#include "sortdb/sortdb_settings.h"
+
+#include "daemon/read_protocol.h"
+
+const struct option_row settings_rows[] = {
+    {.name = "archive",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "a directory of the compactor's: its generation in force is served"},
+    {.name = "db_file",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "one file, sorted by LC_ALL=C sort"},
+    {.name = "field_separator",
+        .type = OPTION_STRING,
+        .fallback = "tab",
+        .min = 1,
+        .max = 5,
+        .help = "of db_file: one character, or its name: tab, comma, pipe, space"},
+    {.name = "memory_lock", .type = OPTION_BOOL, .fallback = "false", .help = "keep the files in memory"},
+    READ_PROTOCOL_SETTING,
+    {0},
+};
+
+static bool read_separator(const char *text, char *out)
+{
+    static const struct {
+        const char *name;
+        char separator;
+    } names[] = {{"tab", '\t'}, {"\\t", '\t'}, {"comma", ','}, {"space", ' '}, {"pipe", '|'}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *out = names[i].separator;
+            return true;
+        }
+    }
+    *out = text[0];
+    return text[0] != '\0' && text[1] == '\0' && text[0] != '\n';
+}
+
+int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error)
+{
+    const char *separator = options_string(o, "field_separator");
+    *s = (struct generation_source){.archive = options_string(o, "archive"),
+        .db_file = options_string(o, "db_file"),
+        .lock_memory = options_bool(o, "memory_lock")};
+    if (!s->archive == !s->db_file)
+        return config_fail(error, NULL, 0, "%s: one of archive and db_file says what to serve",
+            s->archive ? "both archive and db_file are set" : "neither archive nor db_file is set");
+    if (!read_separator(separator, &s->separator))
+        return options_refuse(o, "field_separator", error, "%s is not one character", separator);
+    if (s->archive && options_is_set(o, "field_separator") && s->separator != ',')
+        return options_refuse(o, "field_separator", error, "an archive's is always a comma");
+    return 0;
+}
+
+int settings_check(struct options *o, struct config_error *error)
+{
+    struct generation_source source;
+    return settings_read_source(o, &source, error);
+}

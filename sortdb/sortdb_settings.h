@@ -1,0 +1,14 @@
+/* settings: what sortdb can be told, and what of it cannot be. */
+#ifndef MILLRACE_SORTDB_SETTINGS_H
+#define MILLRACE_SORTDB_SETTINGS_H
+
+#include "sortdb/generation.h"
+#include "config/options.h"
+
+extern const struct option_row settings_rows[];
+
+/* What is to be served. Its texts live as long as the options. 0, or -1 with the error. */
+int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error);
+int settings_check(struct options *o, struct config_error *error);
+
+#endif

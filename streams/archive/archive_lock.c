@@ -1,0 +1,154 @@
+#include "streams/archive/archive_lock.h"
+
+#include "base/io.h"
+#include "base/xxh3.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+
+static int fail_system(const char *path, char *error)
+{
+    snprintf(error, ARCHIVE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
+    return -1;
+}
+
+static int make_directory(struct bytes path, char *error)
+{
+    if (path.len == 0)
+        return 0;
+    char *directory = bytes_dup(path);
+    int rc = io_make_dirs(directory) == 0 ? 0 : fail_system(directory, error);
+    free(directory);
+    return rc;
+}
+
+static int lock_file(const char *path, const char *held, char *error)
+{
+    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int rc = fd >= 0 ? io->flock(fd, LOCK_EX | LOCK_NB) : -1;
+    if (rc == 0)
+        return fd;
+    if (errno == EWOULDBLOCK)
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%.400s: %s", path, held);
+    else
+        fail_system(path, error);
+    if (fd >= 0)
+        io->close(fd);
+    return -1;
+}
+
+int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+{
+    const char *slash = strrchr(state_path, '/');
+    struct buf path = {0};
+    buf_printf(&path, "%s.lock", state_path);
+    struct bytes directory = bytes_of(state_path, slash != NULL ? (size_t)(slash - state_path) : 0);
+    int fd = make_directory(directory, error) == 0
+                 ? lock_file(path.ptr, "another process has this state", error)
+                 : -1;
+    buf_free(&path);
+    return fd;
+}
+
+size_t archive_fixed_directory(const char *format)
+{
+    size_t fixed = strcspn(format, "%");
+    while (fixed > 0 && format[fixed - 1] != '/')
+        fixed--;
+    return fixed;
+}
+
+/* However many slashs stand in it. */
+static uint64_t hash_pattern(const char *pattern)
+{
+    struct buf plain = {0};
+    for (; *pattern != '\0'; pattern++)
+        if (*pattern != '/' || pattern[1] != '/')
+            buf_append_char(&plain, *pattern);
+    uint64_t hash = XXH3_64bits(plain.ptr, plain.len);
+    buf_free(&plain);
+    return hash;
+}
+
+/* The same for everybody: the lock outlasts the directory that somebody started in. */
+static char *absolute(const char *state_path, char *error)
+{
+    const char *slash = strrchr(state_path, '/');
+    size_t n = slash != NULL ? (size_t)(slash - state_path) + 1 : 0;
+    char *directory = n > 0 ? bytes_dup(bytes_of(state_path, n)) : mem_strdup(".");
+    char real[PATH_MAX];
+    struct buf path = {0};
+    if (realpath(directory, real) != NULL)
+        buf_printf(&path, "%s/%s", real, state_path + n);
+    else
+        fail_system(directory, error);
+    free(directory);
+    return path.ptr;
+}
+
+/* 0: nobody's file needs its name any more. */
+static int judge_owner(const char *lock, const char *owner, char *error)
+{
+    char why[ARCHIVE_ERROR_TEXT];
+    struct archive_state s;
+    int found = archive_state_read(owner, &s, why);
+    if (found == 0 || (found > 0 && s.n_files == 0)) {
+        archive_state_free(&s);
+        return 0;
+    }
+    if (found < 0)
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%.120s: files of these names are of another archive: %.300s",
+            lock, why);
+    else
+        snprintf(error, ARCHIVE_ERROR_TEXT,
+            "%.120s: files of these names are of the archive of %.150s, which has not finished all of its "
+            "own (stream %.60s)",
+            lock, owner, s.stream);
+    archive_state_free(&s);
+    return -1;
+}
+
+static int write_owner(int fd, const char *lock, const char *owner, char *error)
+{
+    bool done = io->ftruncate(fd, 0) == 0 && io_write_all(fd, owner, strlen(owner), 0) == 0 &&
+                io->fdatasync(fd) == 0 && io_sync_parent(lock) == 0;
+    return done ? 0 : fail_system(lock, error);
+}
+
+static int take_over(int fd, const char *lock, const char *state_path, char *error)
+{
+    char owner[PATH_MAX];
+    char *own = absolute(state_path, error);
+    if (own == NULL)
+        return -1;
+    ssize_t n = io->pread(fd, owner, sizeof owner - 1, 0);
+    owner[n > 0 ? n : 0] = '\0';
+    int rc = n < 0 ? fail_system(lock, error) : 0;
+    if (rc == 0 && strcmp(owner, own) != 0) {
+        rc = n > 0 ? judge_owner(lock, owner, error) : 0;
+        rc = rc == 0 ? write_owner(fd, lock, own, error) : rc;
+    }
+    free(own);
+    return rc;
+}
+
+int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+{
+    size_t fixed = archive_fixed_directory(format);
+    struct buf path = {0};
+    int fd = -1;
+    buf_printf(&path, "%.*s.ps_to_file-names-%016llx.lock", (int)fixed, format,
+        (unsigned long long)hash_pattern(format + fixed));
+    if (make_directory(bytes_of(format, fixed), error) == 0)
+        fd = lock_file(path.ptr, "another process writes files of these names", error);
+    if (fd >= 0 && take_over(fd, path.ptr, state_path, error) != 0) {
+        io->close(fd);
+        fd = -1;
+    }
+    buf_free(&path);
+    return fd;
+}

@@ -1,0 +1,355 @@
+#include "streams/archive/event_time.h"
+
+#include "counts/json_fields.h"
+#include "base/simd.h"
+
+#include <endian.h>
+#include <stdlib.h>
+
+/* What is beyond is no time. */
+#define MOST INT64_C(1000000000000000)
+/* So many digits, a point among them or not, are an int64_t, and a double holds all of them. */
+#define PLAIN_DIGITS 15
+/* Of ten digits so many are compared with those of the line before. */
+#define LIKE_DIGITS 8
+#define LIKE_REST 3 /* two more, and what ends the number */
+#define LIKE_LEAST INT64_C(1000000000)
+#define LIKE_MOST INT64_C(9999999999)
+#define INLINED static inline __attribute__((always_inline))
+
+typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
+
+/* How the member stood in the last line that told its time in ten digits: from the comma or brace before it to the eighth digit.
+ * Lines of one log spell it alike, and for a hundred seconds these digits are the same. */
+struct likeness {
+    char text[64];
+    size_t length;   /* 0: no such line yet */
+    size_t lead;     /* of it before the name's first quote */
+    int64_t hundred; /* what the eight digits tell, times 100 */
+};
+
+enum telling { TOLD, HAS_NONE, UNSURE };
+typedef enum telling glance_fn(struct event_time *e, struct bytes line, int64_t *out);
+typedef const char *last_mark_fn(const struct event_time *e, const char *begin, const char *end);
+
+struct event_time {
+    struct json_fields *fields;
+    char *name;
+    size_t name_length;
+    bool plain;        /* the name can stand in a line in one way only, but for \u */
+    lanes last_letter; /* of a plain name, in each of them */
+    glance_fn *glance; /* by the processor's widest vectors */
+    struct likeness like;
+    int64_t divisor;
+    bool divides; /* told apart from a divisor of 1, whose division the compiler would do as well */
+};
+
+/* A name of ASCII whose bytes need no escape, and have none but \u: a slash may also be written \/. */
+static bool is_plain(const char *name)
+{
+    for (const char *at = name; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~' || strchr("\"\\/", *at) != NULL)
+            return false;
+    return *name != '\0';
+}
+
+/* At a glance, from the end.
+ *
+ * Parsing all of a line costs more than all else that is done with it. Of the members of one name the last counts, so it is
+ * looked for from the line's end on, and what stands before it does not matter. In a JSON object the bytes "NAME" with a brace
+ * or a comma before them and a colon behind are a member's name: in a string a quote has a backslash before it, and behind a
+ * string no letter follows. When only the line's last brace is behind it, it is a member of the line's own object; when no \u
+ * that could spell the name is behind it, it is the last one. A line in which neither these bytes nor such a \u nor another
+ * brace stands has no such member. Whatever is less plain is left to the parser. */
+
+static inline lanes lanes_at(const char *at)
+{
+    lanes v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+static inline lanes equal(lanes v, char c)
+{
+    return (lanes)(v == (lanes){0} + (unsigned char)c);
+}
+
+/* Where in 16 bytes something to look at ends: a brace, \u, or perhaps the name, of which the last letter and the quotes are
+ * compared. Looks at what stands before them, and at nothing behind. */
+static inline lanes marks_at(const struct event_time *e, const char *at)
+{
+    lanes here = lanes_at(at), before = lanes_at(at - 1);
+    return equal(here, '{') | equal(here, '}') | (equal(here, 'u') & equal(before, '\\')) |
+           (equal(here, '"') & (lanes)(before == e->last_letter) &
+               equal(lanes_at(at - e->name_length - 1), '"'));
+}
+
+static bool is_mark(const struct event_time *e, const char *begin, const char *at)
+{
+    if (*at == '{' || *at == '}')
+        return true;
+    if (*at == 'u')
+        return at > begin && at[-1] == '\\';
+    return *at == '"' && (size_t)(at - begin) > e->name_length && at[-1] == (char)e->last_letter[0] &&
+           at[-(ptrdiff_t)e->name_length - 1] == '"';
+}
+
+/* Where in 8 of them, of which one at least is set, the last one is. */
+static inline int last_set(uint64_t eight)
+{
+    return 7 - __builtin_clzll(le64toh(eight)) / 8;
+}
+
+/* -1: none is set. */
+static inline int last_lane(lanes v)
+{
+    uint64_t halves[2];
+    memcpy(halves, &v, sizeof halves);
+    return halves[1] != 0 ? 8 + last_set(halves[1]) : halves[0] != 0 ? last_set(halves[0]) : -1;
+}
+
+/* The last one in [begin, end), of which the byte before is there too; NULL: none. */
+static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
+{
+    size_t reach = sizeof(lanes) + e->name_length + 1;
+    for (; (size_t)(end - begin) >= reach; end -= sizeof(lanes)) {
+        int lane = last_lane(marks_at(e, end - sizeof(lanes)));
+        if (lane >= 0)
+            return end - sizeof(lanes) + lane;
+    }
+    while (end > begin)
+        if (is_mark(e, begin, --end))
+            return end;
+    return NULL;
+}
+
+#ifdef __x86_64__
+/* As marks_at, of 32 bytes. */
+SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
+{
+    __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
+    __m256i brace = simd_equal(here, '{') | simd_equal(here, '}');
+    __m256i escape = simd_equal(here, 'u') & simd_equal(before, '\\');
+    __m256i name =
+        simd_equal(here, '"') & simd_equal(before, (char)e->last_letter[0]) & simd_equal(first, '"');
+    return brace | escape | name;
+}
+
+/* As last_mark, which looks through what is left at the beginning. */
+SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
+{
+    size_t reach = SIMD_STEP + e->name_length + 1;
+    for (; (size_t)(end - begin) >= reach; end -= SIMD_STEP) {
+        uint64_t bits = simd_bits(simd_marks_at(e, end - SIMD_STEP), simd_marks_at(e, end - SIMD_STEP / 2));
+        if (bits != 0)
+            return end - 1 - __builtin_clzll(bits);
+    }
+    return last_mark(e, begin, end);
+}
+#endif
+
+/* \u0074 may be a letter of the name; `at` is the u. */
+static inline bool spells_ascii(const char *at, const char *end)
+{
+    return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
+}
+
+static inline bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static inline const char *skip_space(const char *at, const char *end)
+{
+    while (at < end && is_space(*at))
+        at++;
+    return at;
+}
+
+static inline bool is_digit(const char *at, const char *end)
+{
+    return at < end && *at >= '0' && *at <= '9';
+}
+
+/* All eight are told to be digits, and added up, at once: in pairs, in fours, both fours. */
+static bool read_eight_digits(const char *at, int64_t *out)
+{
+    uint64_t v;
+    memcpy(&v, at, sizeof v);
+    v = le64toh(v);
+    uint64_t high = v & 0xF0F0F0F0F0F0F0F0, carried = (v + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0;
+    if ((high | carried >> 4) != 0x3333333333333333)
+        return false;
+    v = (v & 0x0F0F0F0F0F0F0F0F) * (10 * (1 << 8) + 1) >> 8 & 0x00FF00FF00FF00FF;
+    v = v * (100 * (1 << 16) + 1) >> 16 & 0x0000FFFF0000FFFF;
+    *out = (int64_t)(v * (10000 * (UINT64_C(1) << 32) + 1) >> 32);
+    return true;
+}
+
+/* A number without sign and exponent, and what ends a member. With no more digits than a double tells apart, cutting the
+ * fraction off is what the parser's number comes to as well. */
+static bool read_number(const char *begin, const char *end, int64_t *out)
+{
+    const char *at = begin;
+    int64_t n = 0;
+    if (end - at >= 8 && read_eight_digits(at, &n))
+        at += 8;
+    while (is_digit(at, end) && at - begin <= PLAIN_DIGITS)
+        n = 10 * n + (*at++ - '0');
+    if (at == begin || (*begin == '0' && at - begin > 1))
+        return false;
+    if (at < end && *at == '.') {
+        if (!is_digit(++at, end))
+            return false;
+        while (is_digit(at, end))
+            at++;
+    }
+    if (at - begin > PLAIN_DIGITS)
+        return false;
+    at = skip_space(at, end);
+    *out = n;
+    return at < end && (*at == ',' || *at == '}');
+}
+
+static void remember(
+    struct event_time *e, const char *from, const char *name, const char *digits, int64_t seconds)
+{
+    struct likeness *like = &e->like;
+    size_t length = (size_t)(digits + LIKE_DIGITS - from);
+    bool fits = length <= sizeof like->text && seconds >= LIKE_LEAST && seconds <= LIKE_MOST;
+    like->length = fits ? length : 0;
+    if (!fits)
+        return;
+    memcpy(like->text, from, length);
+    like->lead = (size_t)(name - from);
+    like->hundred = seconds - seconds % 100;
+}
+
+/* The whole of the member is looked at; `name` is its first quote, `behind` is behind its second. */
+static enum telling read_member(
+    struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
+{
+    const char *before = name - 1, *end = line.ptr + line.len; /* the line's first byte is a brace */
+    while (is_space(*before))
+        before--;
+    const char *at = skip_space(behind, end);
+    if ((*before != '{' && *before != ',') || at == end || *at != ':')
+        return UNSURE;
+    at = skip_space(at + 1, end);
+    if (!read_number(at, end, out))
+        return UNSURE;
+    remember(e, before, name, at, *out);
+    return TOLD;
+}
+
+/* Where the same bytes stand as in that line, they mean the same: but for the last two digits, and that the number ends there. */
+INLINED bool is_like_the_last(const struct event_time *e, struct bytes line, const char *name, int64_t *out)
+{
+    const struct likeness *like = &e->like;
+    if ((size_t)(name - line.ptr) < like->lead)
+        return false;
+    const char *from = name - like->lead, *rest = from + like->length;
+    size_t left = (size_t)(line.ptr + line.len - from);
+    if (left < like->length + LIKE_REST || memcmp(from, like->text, like->length) != 0)
+        return false;
+    unsigned tens = (unsigned char)rest[0] - '0', ones = (unsigned char)rest[1] - '0';
+    *out = like->hundred + 10 * tens + ones;
+    return like->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
+}
+
+/* Of a mark the last letter is compared. */
+static inline bool is_name(const struct event_time *e, const char *mark)
+{
+    size_t n = e->name_length;
+    return *mark == '"' && (n == 1 || memcmp(mark - n, e->name, n - 1) == 0);
+}
+
+/* One body for each way to look for marks. */
+INLINED enum telling glance_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
+{
+    if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
+        return UNSURE;
+    const char *begin = line.ptr + 1, *end = line.ptr + line.len, *mark = end - 1;
+    while ((mark = last(e, begin, mark)) != NULL) {
+        const char *name = mark - e->name_length - 1;
+        if (*mark == '"' && is_like_the_last(e, line, name, out))
+            return TOLD;
+        if (is_name(e, mark))
+            return read_member(e, line, name, mark + 1, out);
+        if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
+            return UNSURE;
+    }
+    return HAS_NONE;
+}
+
+static enum telling glance(struct event_time *e, struct bytes line, int64_t *out)
+{
+    return glance_by(last_mark, e, line, out);
+}
+
+#ifdef __x86_64__
+SIMD static enum telling glance_wide(struct event_time *e, struct bytes line, int64_t *out)
+{
+    return glance_by(last_mark_wide, e, line, out);
+}
+#endif
+
+static bool parse(struct event_time *e, struct bytes line, int64_t *out)
+{
+    struct json_value v;
+    const char *reason;
+    if (json_fields_extract(e->fields, line, &v, &reason) != 0)
+        return false;
+    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)MOST)
+        *out = (int64_t)v.v.f64;
+    else if (v.type == JSON_I64 && v.v.i64 >= 0)
+        *out = v.v.i64;
+    else
+        return false;
+    return true;
+}
+
+static glance_fn *widest_glance(void)
+{
+#ifdef __x86_64__
+    if (simd_available())
+        return glance_wide;
+#endif
+    return glance;
+}
+
+struct event_time *event_time_new(const char *field, int64_t divisor)
+{
+    struct event_time *e = mem_zalloc(sizeof *e);
+    e->fields = json_fields_new(&field, 1);
+    e->name = mem_strdup(field);
+    e->name_length = strlen(field);
+    e->plain = is_plain(field);
+    if (e->plain)
+        memset(&e->last_letter, field[e->name_length - 1], sizeof e->last_letter);
+    e->divisor = divisor;
+    e->divides = divisor != 1;
+    e->glance = widest_glance();
+    return e;
+}
+
+void event_time_free(struct event_time **ep)
+{
+    struct event_time *e = *ep;
+    if (e == NULL)
+        return;
+    json_fields_free(&e->fields);
+    free(e->name);
+    free(e);
+    *ep = NULL;
+}
+
+bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
+{
+    int64_t n;
+    enum telling told = e->glance(e, line, &n);
+    if (told == HAS_NONE || (told == UNSURE && !parse(e, line, &n)) || n > MOST)
+        return false;
+    *seconds = e->divides ? n / e->divisor : n;
+    return true;
+}

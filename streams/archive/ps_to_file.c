@@ -1,0 +1,551 @@
+/* ps_to_file: a stream into files, each line once. */
+#include "streams/archive/archive_lock.h"
+#include "streams/archive/event_time.h"
+#include "streams/archive/file_archive.h"
+#include "http/client/http_client.h"
+#include "base/line_ends.h"
+#include "base/log.h"
+#include "daemon/loop_notify.h"
+#include "stream/stream_client.h"
+#include "stream/stream_program.h"
+
+#include <event2/event.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sysexits.h>
+#include <time.h>
+
+#define TICK (250 * USEC_PER_MSEC)
+/* When nothing has come for so long, what came is written. */
+#define QUIET (10 * USEC_PER_MSEC)
+
+static const struct option_row option_rows[] = {
+    STREAM_OPTIONS("the stream that is written", "the longest line that is taken"),
+    {.name = "filename_format",
+        .type = OPTION_STRING,
+        .help = "the files' path, with strftime's conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help = "where it keeps how far it has got (default: .ps_to_file-STREAM.json beside the files)"},
+    {.name = "time_field",
+        .type = OPTION_STRING,
+        .help = "name files by this field of each event, unix seconds; unset: by the time of arrival"},
+    {.name = "time_unit", .type = OPTION_CHOICE, .fallback = "s", .choices = "s|ms", .help = "of time_field"},
+    {.name = "local_time",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "names in the local time zone instead of UTC"},
+    {.name = "compress",
+        .type = OPTION_CHOICE,
+        .fallback = "none",
+        .choices = "none|gzip|zstd",
+        .help = "what finished files are packed with"},
+    {.name = "commit_every",
+        .type = OPTION_DURATION,
+        .fallback = "1s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how often what is written is synced, and with it the cursor"},
+    {.name = "close_after",
+        .type = OPTION_DURATION,
+        .fallback = "10m",
+        .min = 100,
+        .max = 86400000,
+        .unit = "ms",
+        .help = "with time_field: a file is finished when no line came to it for so long"},
+    {.name = "max_open",
+        .type = OPTION_INT,
+        .fallback = "256",
+        .min = 1,
+        .max = 1000,
+        .help = "with time_field: files written at once; the idlest is finished when there would be more, "
+                "which 100 to 300 a "
+                "second can be"},
+    {.name = NULL},
+};
+
+struct writer {
+    struct daemon *daemon;
+    struct file_archive *archive;
+    struct stream_client *stream;
+    struct http_client *pubsub;
+    struct loop_notify *notify;
+    struct event *ticker, *quiet;
+    struct event_time *event_time; /* NULL: by arrival */
+    struct archive_run *runs;      /* of the lines that are being taken */
+    size_t n_runs, room_for_runs;
+    struct archive_span span; /* of the last one */
+    char *state_path;
+    bool draining;
+    uint64_t gaps, untimed;
+};
+
+/* The next conversion of `*format`, which moves behind it: a %, what stands before its letter, and the letter. */
+static struct bytes next_conversion(const char **format)
+{
+    const char *from = strchr(*format, '%');
+    if (from == NULL)
+        return BYTES_NONE;
+    const char *at = from + 1;
+    at += strspn(at, "_-0^#+");
+    at += strspn(at, "0123456789");
+    at += *at == 'E' || *at == 'O';
+    at += *at != '\0';
+    *format = at;
+    return bytes_of(from, (size_t)(at - from));
+}
+
+/* strftime leaves what it does not know as it stands. The format is the user's, and strftime reads no arguments by it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static bool is_known(struct bytes conversion)
+{
+    char *text = bytes_dup(conversion), made[256];
+    struct tm tm;
+    gmtime_r(&(time_t){0}, &tm);
+    size_t n = strftime(made, sizeof made, text, &tm);
+    bool same = bytes_equal(bytes_of(made, n), conversion);
+    free(text);
+    return !same;
+}
+
+/* False: it is too long. */
+static bool make_name(const char *format, char out[PATH_MAX])
+{
+    struct tm tm;
+    gmtime_r(&(time_t){clock_wall() / USEC_PER_SEC}, &tm);
+    return strftime(out, PATH_MAX, format, &tm) > 0;
+}
+#pragma GCC diagnostic pop
+
+/* The first, empty when there is none. */
+static struct bytes unknown_conversion(const char *format)
+{
+    struct bytes conversion;
+    while ((conversion = next_conversion(&format)).len > 0)
+        if (!is_known(conversion))
+            return conversion;
+    return BYTES_NONE;
+}
+
+static bool is_one_name(const char *format)
+{
+    struct bytes conversion;
+    while ((conversion = next_conversion(&format)).len > 0)
+        if (conversion.ptr[conversion.len - 1] != '%')
+            return false;
+    return true;
+}
+
+/* Whether strftime makes the path at some time: as it is, or followed by .1 and so on. */
+static bool is_name_of_format(const char *path, const char *format)
+{
+    struct tm tm = {.tm_year = 0};
+    const char *rest = strptime(path, format, &tm);
+    return rest != NULL &&
+           (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
+}
+
+static bool ends_like_an_archive(const char *path)
+{
+    static const char *const ends[] = {".part", ".gz", ".zst", ".new", ".manifest.json"};
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n >= strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
+/* It is replaced again and again: what it is renamed over is lost. */
+static int check_state(struct options *o, struct config_error *error)
+{
+    const char *state = options_text(o, "state");
+    if (state == NULL)
+        return 0;
+    if (ends_like_an_archive(state) || is_name_of_format(state, options_string(o, "filename_format")))
+        return options_refuse(o, "state", error, "%s may be the name of a file of the archive", state);
+    return 0;
+}
+
+#define LONGEST_END ".manifest.json.new"
+
+static int check_name_length(struct options *o, struct config_error *error)
+{
+    char name[PATH_MAX];
+    if (!make_name(options_string(o, "filename_format"), name))
+        return options_refuse(o, "filename_format", error, "the path is too long");
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += strspn(part, "/");
+        size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(LONGEST_END) : 0);
+        if (n > room)
+            return options_refuse(o, "filename_format", error,
+                "it makes a name of %zu bytes now, and %zu are the most", n, room);
+    }
+    return 0;
+}
+
+/* Each is of files that are named by the event's time. */
+static int check_time_field(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"time_unit", "close_after", "max_open"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_text(o, "time_field") == NULL && options_is_set(o, names[i]))
+            return options_refuse(o, names[i], error, "it means something with time_field only");
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    const char *format = options_string(o, "filename_format");
+    if (format == NULL || *format == '\0')
+        return options_refuse(o, "filename_format", error,
+            "it is needed: say where the files go, as in "
+            "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
+    if (format[strlen(format) - 1] == '/')
+        return options_refuse(o, "filename_format", error, "it ends in /: that is no file");
+    struct bytes unknown = unknown_conversion(format);
+    if (unknown.len > 0)
+        return options_refuse(o, "filename_format", error,
+            "strftime knows no %.*s; a %% of the name itself is written %%%%", (int)unknown.len, unknown.ptr);
+    if (check_name_length(o, error) != 0 || check_state(o, error) != 0 || check_time_field(o, error) != 0)
+        return -1;
+    return stream_program_check(o, error);
+}
+
+/* Beside the files: in the last directory of the path that no conversion can change. */
+static char *default_state_path(const char *format, const char *stream)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format, stream);
+    return path.ptr;
+}
+
+static int64_t now_seconds(void)
+{
+    return clock_wall() / USEC_PER_SEC;
+}
+
+/* Of an event; a line that tells no usable time is filed by its arrival. */
+static int64_t time_of(struct writer *w, struct bytes line)
+{
+    int64_t seconds;
+    if (event_time_of(w->event_time, line, &seconds))
+        return seconds;
+    w->untimed++;
+    return now_seconds();
+}
+
+static void add_run(struct writer *w, struct bytes line, int64_t time)
+{
+    struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
+    if (last != NULL && time >= w->span.first && time <= w->span.last) {
+        last->lines.len += line.len;
+        last->n++;
+        return;
+    }
+    if (w->n_runs == w->room_for_runs) {
+        w->room_for_runs = 2 * w->room_for_runs + 256;
+        w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
+    }
+    w->runs[w->n_runs++] = (struct archive_run){.lines = line, .n = 1, .time = time};
+    w->span = file_archive_span_of(w->archive, time);
+}
+
+/* Returns where the next line begins, whose end is in another block. */
+static const char *add_lines(struct writer *w, const char *line, struct bytes block)
+{
+    uint16_t ends[LINE_ENDS_BLOCK];
+    size_t n = line_ends_find(block, ends);
+    for (size_t i = 0; i < n; i++) {
+        struct bytes without_lf = bytes_of(line, (size_t)(block.ptr + ends[i] - line));
+        add_run(w, bytes_of(line, without_lf.len + 1), time_of(w, without_lf));
+        line += without_lf.len + 1;
+    }
+    return line;
+}
+
+static void take_by_event(struct writer *w, struct bytes lines)
+{
+    const char *line = lines.ptr;
+    w->n_runs = 0;
+    while (lines.len > 0) {
+        size_t n = lines.len < LINE_ENDS_BLOCK ? lines.len : LINE_ENDS_BLOCK;
+        line = add_lines(w, line, bytes_of(lines.ptr, n));
+        lines = bytes_of(lines.ptr + n, lines.len - n);
+    }
+    file_archive_take(w->archive, w->runs, w->n_runs);
+}
+
+static void take_by_arrival(struct writer *w, struct bytes lines)
+{
+    struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
+    file_archive_take(w->archive, &run, 1);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    static const struct timeval quiet = {0, QUIET};
+    struct writer *w = arg;
+    event_add(w->quiet, &quiet);
+    if (w->event_time != NULL)
+        take_by_event(w, lines);
+    else
+        take_by_arrival(w, lines);
+    if (file_archive_is_full(w->archive)) {
+        stream_client_pause(w->stream);
+        loop_notify_wake(w->notify);
+    }
+}
+
+static void on_begin(void *arg)
+{
+    struct writer *w = arg;
+    file_archive_begin(w->archive, stream_client_cursor(w->stream));
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct writer *w = arg;
+    (void)before;
+    w->gaps++;
+    file_archive_gap(w->archive, after);
+}
+
+static void tell_health(struct writer *w)
+{
+    bool final, refused;
+    const char *trouble = file_archive_trouble(w->archive, &final);
+    if (trouble == NULL)
+        trouble = stream_client_trouble(w->stream, &refused);
+    if (trouble != NULL) {
+        daemon_set_not_ready(w->daemon, "%s", trouble);
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0') {
+        daemon_set_ready(w->daemon);
+    }
+}
+
+/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
+ * without an id says so. */
+static void on_change(void *arg)
+{
+    struct writer *w = arg;
+    bool unknown = stream_client_is_caught_up(w->stream) && stream_client_cursor(w->stream)->id[0] == '\0';
+    if (unknown)
+        daemon_tell_starter();
+    if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
+        file_archive_make_state(w->archive);
+    tell_health(w);
+}
+
+static void tick(void *arg)
+{
+    struct writer *w = arg;
+    file_archive_tick(w->archive, clock_wall(), clock_monotonic());
+    if (!evtimer_pending(w->quiet, NULL)) /* a file may have got its name since */
+        file_archive_write(w->archive);
+    if (!file_archive_is_full(w->archive))
+        stream_client_resume(w->stream);
+    tell_health(w);
+}
+
+static void on_ticker(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    tick(arg);
+}
+
+static void on_quiet(evutil_socket_t fd, short what, void *arg)
+{
+    struct writer *w = arg;
+    (void)fd, (void)what;
+    file_archive_write(w->archive);
+}
+
+/* The standard three, the loop's, the log's, those of /metrics and pubsub's. */
+#define OTHER_DESCRIPTORS 24
+
+/* The daemon has raised the limit as far as it may. By arrival one file is open at a time. */
+static int check_descriptors(struct options *o, struct config_error *error)
+{
+    struct rlimit limit;
+    size_t files = (size_t)options_int(o, "max_open");
+    size_t need = file_archive_descriptors(files) + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
+        return 0;
+    return options_refuse(o, "max_open", error,
+        "%zu files at once need %zu descriptors, and no more than %llu are allowed (ulimit -n, LimitNOFILE=)",
+        files, need, (unsigned long long)limit.rlim_cur);
+}
+
+static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
+{
+    static const char *const compressions[] = {"none", "gzip", "zstd"};
+    const char *state = options_string(o, "state"), *compress = options_string(o, "compress");
+    char why[ARCHIVE_ERROR_TEXT];
+    struct file_archive_config config = {.format = options_string(o, "filename_format"),
+        .stream = options_string(o, "stream"),
+        .local_time = options_bool(o, "local_time"),
+        .by_event_time = w->event_time != NULL,
+        .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
+        .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
+        .max_open = (size_t)options_int(o, "max_open"),
+        .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
+        .wake = loop_notify_wake,
+        .arg = w->notify};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(compress, compressions[i]) == 0)
+            config.compression = (enum archive_compression)i;
+    w->state_path = state != NULL ? mem_strdup(state) : default_state_path(config.format, config.stream);
+    config.state_path = w->state_path;
+    struct file_archive *a = file_archive_open(&config, clock_monotonic(), why);
+    if (a == NULL)
+        snprintf(error->text, sizeof error->text, "%s", why);
+    return a;
+}
+
+static int open_stream(struct writer *w, struct options *o, struct config_error *error)
+{
+    bool from_its_beginning = stream_program_begins_at_end(w->daemon) && file_archive_has_state(w->archive);
+    w->pubsub = stream_program_connect(w->daemon, error);
+    if (w->pubsub == NULL)
+        return -1;
+    w->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(w->daemon),
+        .pubsub = w->pubsub,
+        .stream = options_string(o, "stream"),
+        .from = *file_archive_cursor(w->archive),
+        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = w});
+    return 0;
+}
+
+#define NUMBER(name, expression)                                                                             \
+    static double read_##name(void *ctx)                                                                     \
+    {                                                                                                        \
+        struct writer *w = ctx;                                                                              \
+        return (double)(expression);                                                                         \
+    }
+NUMBER(bytes, file_archive_numbers(w->archive).bytes)
+NUMBER(commits, file_archive_numbers(w->archive).commits)
+NUMBER(finished, file_archive_numbers(w->archive).finished)
+NUMBER(open, file_archive_numbers(w->archive).open)
+NUMBER(finishing, file_archive_numbers(w->archive).finishing)
+NUMBER(offset, file_archive_cursor(w->archive)->offset)
+NUMBER(committed, file_archive_committed(w->archive)->offset)
+NUMBER(wants, file_archive_numbers(w->archive).wants)
+NUMBER(wanting, file_archive_numbers(w->archive).wanting)
+NUMBER(gaps, w->gaps)
+NUMBER(untimed, w->untimed)
+
+static void register_stats(struct writer *w)
+{
+    static const struct number {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } counters[] = {
+        {"written_bytes_total", "Bytes taken from the stream since the start", read_bytes},
+        {"commits_total", "Commits of files and cursor", read_commits},
+        {"files_finished_total", "Files that got their last line and their name", read_finished},
+        {"wants_total", "Times that it began to wait for room, descriptors or memory", read_wants},
+        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
+        {"lines_without_time_total", "Lines filed by their arrival for want of a time", read_untimed},
+    };
+    static const struct number gauges[] = {
+        {"files_open", "Files that lines may still come to", read_open},
+        {"files_finishing", "Files that wait to be compressed and named", read_finishing},
+        {"offset_bytes", "Where in the stream the next line is taken from", read_offset},
+        {"committed_offset_bytes", "Where a crash would go on from", read_committed},
+        {"wanting", "1 while it waits for room, descriptors or memory", read_wanting},
+    };
+    struct stats *s = daemon_stats(w->daemon);
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, w);
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        stats_gauge(s, gauges[i].name, NULL, gauges[i].help, gauges[i].read, w);
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct writer *w = mem_zalloc(sizeof *w);
+    const char *field = options_string(o, "time_field");
+    const struct timeval every = {0, TICK};
+    *ctx = w;
+    w->daemon = d;
+    if (field != NULL && *field != '\0')
+        w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
+    w->notify = loop_notify_new(daemon_base(d), tick, w);
+    w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
+    if (w->event_time != NULL && check_descriptors(o, error) != 0)
+        return EX_CONFIG;
+    w->archive = open_archive(w, o, error);
+    if (w->archive == NULL || open_stream(w, o, error) != 0)
+        return EX_CONFIG;
+    w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
+    event_add(w->ticker, &every);
+    register_stats(w);
+    if (is_one_name(options_string(o, "filename_format")))
+        log_warn("filename_format has no conversion: all goes into one file, until SIGHUP begins another",
+            LOG_S("filename_format", options_string(o, "filename_format")));
+    daemon_set_not_ready(d, "asking pubsub for the stream");
+    return 0;
+}
+
+static void hangup(void *ctx)
+{
+    struct writer *w = ctx;
+    file_archive_roll(w->archive);
+    tick(w);
+}
+
+static void drain(void *ctx)
+{
+    struct writer *w = ctx;
+    stream_client_stop(w->stream);
+    if (file_archive_flush(w->archive) != 0)
+        log_error("what came last is not committed: the next start takes it from the stream again");
+    daemon_drained(w->daemon);
+}
+
+static void stop(void *ctx)
+{
+    struct writer *w = ctx;
+    if (w == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(w->daemon), w);
+    stream_client_free(&w->stream);
+    http_client_free(&w->pubsub);
+    file_archive_close(&w->archive);
+    if (w->ticker != NULL)
+        event_free(w->ticker);
+    event_free(w->quiet);
+    loop_notify_free(&w->notify);
+    event_time_free(&w->event_time);
+    free(w->runs);
+    free(w->state_path);
+    free(w);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "ps_to_file",
+        .summary = "writes a stream into files named by time, each line once",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .hangup = hangup,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,92 @@
+#include "streams/filter/hash_key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <nettle/base64.h>
+#include <nettle/hmac.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY_MOST 4096
+#define ID_BYTES 4
+#define TOKEN_BYTES 16
+
+struct hash_key {
+    struct hmac_sha256_ctx hmac; /* ready for the next value: a digest sets it back */
+    char id[2 * ID_BYTES + 1];
+};
+
+struct hash_key *hash_key_of(struct bytes secret)
+{
+    static const char purpose[] = "millrace key id";
+    struct hash_key *k = mem_zalloc(sizeof *k);
+    uint8_t id[ID_BYTES];
+    hmac_sha256_set_key(&k->hmac, secret.len, (const uint8_t *)secret.ptr);
+    hmac_sha256_update(&k->hmac, sizeof purpose - 1, (const uint8_t *)purpose);
+    hmac_sha256_digest(&k->hmac, sizeof id, id);
+    for (size_t i = 0; i < ID_BYTES; i++)
+        snprintf(k->id + 2 * i, 3, "%02x", id[i]);
+    return k;
+}
+
+void hash_key_free(struct hash_key **kp)
+{
+    if (*kp != NULL)
+        explicit_bzero(*kp, sizeof **kp);
+    free(*kp);
+    *kp = NULL;
+}
+
+/* -1 with the reason. */
+static ssize_t read_secret(const char *path, char secret[KEY_MOST], char *error, size_t error_size)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, secret, KEY_MOST) : -1;
+    if (n < 0)
+        snprintf(error, error_size, "%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    while (n > 0 && (secret[n - 1] == '\n' || secret[n - 1] == '\r'))
+        n--;
+    if (n >= 0 && (st.st_mode & S_IRWXO) != 0)
+        snprintf(error, error_size, "%s: others can read the key: chmod 600", path);
+    else if (n >= 0 && n < HASH_KEY_LEAST)
+        snprintf(error, error_size, "%s: a key has at least %d bytes (head -c 32 /dev/urandom | base64)",
+            path, HASH_KEY_LEAST);
+    else
+        return n;
+    return -1;
+}
+
+struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
+{
+    char secret[KEY_MOST];
+    ssize_t n = read_secret(path, secret, error, error_size);
+    struct hash_key *k = n < 0 ? NULL : hash_key_of(bytes_of(secret, (size_t)n));
+    explicit_bzero(secret, sizeof secret);
+    return k;
+}
+
+const char *hash_key_id(const struct hash_key *k)
+{
+    return k->id;
+}
+
+void hash_key_token(struct hash_key *k, struct bytes value, char out[HASH_TOKEN_LENGTH])
+{
+    uint8_t digest[TOKEN_BYTES];
+    char text[BASE64_ENCODE_RAW_LENGTH(TOKEN_BYTES)];
+    struct base64_encode_ctx base64;
+    hmac_sha256_update(&k->hmac, value.len, (const uint8_t *)value.ptr);
+    hmac_sha256_digest(&k->hmac, sizeof digest, digest);
+    base64url_encode_init(&base64);
+    size_t n = base64_encode_update(&base64, text, sizeof digest, digest);
+    base64_encode_final(&base64, text + n);
+    memcpy(out, "h:", 2);
+    memcpy(out + 2, k->id, 8);
+    out[10] = ':';
+    memcpy(out + 11, text, HASH_TOKEN_LENGTH - 11); /* without the padding */
+}

@@ -1,0 +1,319 @@
+#include "streams/filter/line_filter.h"
+
+#include "counts/json_fields.h"
+#include "streams/filter/json_members.h"
+#include "streams/filter/text_pattern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BLANKS " \t"
+#define SEPARATORS "," BLANKS
+
+enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
+
+struct words {
+    char *memory;
+    struct bytes *at;
+    size_t n;
+};
+
+struct line_filter {
+    struct words drop, hash, values;
+    struct hash_key *key;
+    char *prefix;
+    bool has_subject, has_values, has_heartbeat;
+    struct text_pattern *pattern;
+    struct json_fields *fields;
+    size_t n_asked;
+    bool begins[256]; /* with this byte a name may that is dropped or hashed, or one with an escape */
+    struct buf text, name;
+};
+
+static struct words words_of(const char *list, const char *separators)
+{
+    struct words w = {.memory = mem_strdup(list != NULL ? list : "")};
+    char *rest = w.memory, *word;
+    while ((word = strsep(&rest, separators)) != NULL) {
+        if (*word == '\0')
+            continue;
+        w.at = mem_realloc(w.at, (w.n + 1) * sizeof *w.at);
+        w.at[w.n++] = bytes_str(word);
+    }
+    return w;
+}
+
+static void words_free(struct words *w)
+{
+    free(w->memory);
+    free(w->at);
+}
+
+static const char *not_utf8(const struct line_filter_spec *spec)
+{
+    const struct {
+        const char *name, *text;
+    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
+        {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].text != NULL && !bytes_is_utf8(bytes_str(texts[i].text)))
+            return texts[i].name;
+    return NULL;
+}
+
+/* A comma without a name before or behind it: a name was left out, or an expansion was empty. */
+static bool lacks_name(const char *list)
+{
+    const char *at = list;
+    for (bool more = list != NULL && *list != '\0'; more; at++) {
+        size_t n = strcspn(at, ",");
+        if (strspn(at, BLANKS) >= n)
+            return true;
+        at += n;
+        more = *at == ',';
+    }
+    return false;
+}
+
+static bool is_among(const struct words *words, struct bytes text)
+{
+    for (size_t i = 0; i < words->n; i++)
+        if (bytes_equal(text, words->at[i]))
+            return true;
+    return false;
+}
+
+static int check_names(const struct line_filter_spec *spec, char *error)
+{
+    if (lacks_name(spec->drop) || lacks_name(spec->hash)) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s has an empty name: a comma too many",
+            lacks_name(spec->drop) ? "drop" : "hash");
+        return -1;
+    }
+    struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
+    size_t i = 0;
+    while (i < hash.n && !is_among(&drop, hash.at[i]))
+        i++;
+    if (i < hash.n)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s is to be both dropped and hashed", hash.at[i].ptr);
+    bool both = i < hash.n;
+    words_free(&drop);
+    words_free(&hash);
+    return both ? -1 : 0;
+}
+
+static int check_spec(const struct line_filter_spec *spec, char *error)
+{
+    const char *foreign = not_utf8(spec);
+    if (foreign != NULL) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is no UTF-8: nothing in JSON is so called", foreign);
+        return -1;
+    }
+    if (check_names(spec, error) != 0)
+        return -1;
+    bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
+    const char *why = NULL;
+    if (conditions && spec->subject == NULL)
+        why = "values, prefix and pattern are about a subject: say which field";
+    else if (spec->subject != NULL && !conditions)
+        why = "a subject needs values, a prefix or a pattern";
+    else if (spec->hash != NULL && *spec->hash != '\0' && spec->key == NULL)
+        why = "hashing needs a key";
+    if (why != NULL)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s", why);
+    return why != NULL ? -1 : 0;
+}
+
+static void note_beginnings(struct line_filter *f, const struct words *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        f->begins[(unsigned char)words->at[i].ptr[0]] = true;
+}
+
+struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
+{
+    if (check_spec(spec, error) != 0)
+        return NULL;
+    struct line_filter *f = mem_zalloc(sizeof *f);
+    const char *asked[ASKED_FIELDS] = {
+        spec->subject != NULL ? spec->subject : "", spec->heartbeat != NULL ? spec->heartbeat : ""};
+    f->drop = words_of(spec->drop, SEPARATORS);
+    f->hash = words_of(spec->hash, SEPARATORS);
+    f->values = words_of(spec->values, ",");
+    f->key = spec->key;
+    f->has_subject = spec->subject != NULL;
+    f->has_values = spec->values != NULL;
+    f->has_heartbeat = spec->heartbeat != NULL;
+    f->prefix = spec->prefix != NULL ? mem_strdup(spec->prefix) : NULL;
+    f->n_asked = f->has_heartbeat ? HEARTBEAT + 1 : f->has_subject ? SUBJECT + 1 : 0;
+    f->fields = json_fields_new(asked, f->n_asked);
+    note_beginnings(f, &f->drop);
+    note_beginnings(f, &f->hash);
+    f->begins['\\'] = true;
+    if (spec->pattern != NULL &&
+        (f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT)) == NULL)
+        line_filter_free(&f);
+    return f;
+}
+
+void line_filter_free(struct line_filter **fp)
+{
+    struct line_filter *f = *fp;
+    if (f == NULL)
+        return;
+    words_free(&f->drop);
+    words_free(&f->hash);
+    words_free(&f->values);
+    free(f->prefix);
+    text_pattern_free(&f->pattern);
+    json_fields_free(&f->fields);
+    buf_free(&f->text);
+    buf_free(&f->name);
+    free(f);
+    *fp = NULL;
+}
+
+void line_filter_set_key(struct line_filter *f, struct hash_key *key)
+{
+    f->key = key;
+}
+
+static bool text_of(struct line_filter *f, const struct json_value *v, struct bytes *out)
+{
+    buf_clear(&f->text);
+    switch (v->type) {
+    case JSON_STRING:
+        *out = v->v.string;
+        return true;
+    case JSON_BOOL:
+        *out = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
+        return true;
+    case JSON_I64:
+        buf_printf(&f->text, "%lld", (long long)v->v.i64);
+        break;
+    case JSON_U64:
+        buf_printf(&f->text, "%llu", (unsigned long long)v->v.i64);
+        break;
+    default:
+        return false;
+    }
+    *out = buf_bytes(&f->text);
+    return true;
+}
+
+static enum line_filter_result match(struct line_filter *f, struct bytes text)
+{
+    static const enum line_filter_result results[] = {
+        [TEXT_PATTERN_FOUND] = LINE_PASSED,
+        [TEXT_PATTERN_NOT_FOUND] = LINE_FILTERED,
+        [TEXT_PATTERN_UNDECIDED] = LINE_UNDECIDED,
+    };
+    return results[text_pattern_find(f->pattern, text)];
+}
+
+static enum line_filter_result judge(struct line_filter *f, const struct json_value *subject)
+{
+    struct bytes text;
+    if (!f->has_subject)
+        return LINE_PASSED;
+    if (!text_of(f, subject, &text) || (f->has_values && !is_among(&f->values, text)) ||
+        (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
+        return LINE_FILTERED;
+    return f->pattern != NULL ? match(f, text) : LINE_PASSED;
+}
+
+/* What a name means: the usual one has no escapes and is not copied. */
+static struct bytes meant(struct line_filter *f, struct bytes name)
+{
+    if (name.len == 0 || memchr(name.ptr, '\\', name.len) == NULL)
+        return name;
+    buf_clear(&f->name);
+    json_unescape(name, &f->name);
+    return buf_bytes(&f->name);
+}
+
+/* A null stays one: that nothing was there is told by no token. */
+static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
+{
+    char token[HASH_TOKEN_LENGTH];
+    if (bytes_equal_str(value, "null")) {
+        buf_append_bytes(out, value);
+        return;
+    }
+    buf_clear(&f->text);
+    if (value.ptr[0] == '"')
+        json_unescape(bytes_of(value.ptr + 1, value.len - 2), &f->text);
+    else
+        buf_append_bytes(&f->text, value);
+    hash_key_token(f->key, buf_bytes(&f->text), token);
+    buf_append_char(out, '"');
+    buf_append(out, token, sizeof token);
+    buf_append_char(out, '"');
+}
+
+enum edit { KEEP, DROP, HASH };
+
+static enum edit edit_of(struct line_filter *f, struct bytes name)
+{
+    if (name.len == 0 || !f->begins[(unsigned char)name.ptr[0]])
+        return KEEP;
+    name = meant(f, name);
+    if (is_among(&f->drop, name))
+        return DROP;
+    return is_among(&f->hash, name) ? HASH : KEEP;
+}
+
+static void append_run(struct buf *out, const char *begin, const char *end)
+{
+    if (begin != NULL)
+        buf_append(out, begin, (size_t)(end - begin));
+}
+
+/* What stays is appended in runs, as it stands. A member brings what stands before it, comma and spaces; only the first that
+ * is kept leaves them when others that stood before it are gone. */
+static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
+{
+    struct json_members members = json_members_of(line);
+    struct json_member m;
+    const char *run = line.ptr; /* NULL: behind a member that is gone */
+    const char *behind = members.at;
+    bool any = false;
+    while (json_members_next(&members, &m)) {
+        const char *gap = behind;
+        enum edit edit = edit_of(f, m.name);
+        behind = m.whole.ptr + m.whole.len;
+        if (edit == DROP) {
+            append_run(out, run, gap);
+            run = NULL;
+            continue;
+        }
+        if (run == NULL)
+            run = any ? gap : m.whole.ptr;
+        any = true;
+        if (edit == HASH) {
+            append_run(out, run, m.value.ptr);
+            append_token(f, m.value, out);
+            run = behind;
+        }
+    }
+    append_run(out, run != NULL ? run : behind, line.ptr + line.len);
+}
+
+enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
+{
+    struct json_value asked[ASKED_FIELDS] = {{.type = JSON_MISSING}, {.type = JSON_MISSING}};
+    const char *reason;
+    bool edits = f->drop.n + f->hash.n > 0;
+    if (json_fields_extract(f->fields, line, asked, &reason) != 0)
+        return LINE_REFUSED;
+    bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
+    enum line_filter_result verdict = beats ? LINE_PASSED : judge(f, &asked[SUBJECT]);
+    if (verdict != LINE_PASSED)
+        return verdict;
+    if (edits)
+        append_rest(f, line, out);
+    else
+        buf_append_bytes(out, line);
+    buf_append_char(out, '\n');
+    return LINE_PASSED;
+}

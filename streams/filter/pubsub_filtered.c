@@ -1,0 +1,483 @@
+/* pubsub_filtered: a stream without what must not be seen: fields dropped or hashed, lines kept by their content. */
+#include "streams/filter/filtered_sub.h"
+#include "http/client/http_client.h"
+#include "http/client/http_pool.h"
+#include "stream/line_turns.h"
+#include "base/log.h"
+#include "stream/republish.h"
+#include "stream/stream_client.h"
+#include "stream/stream_program.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const struct option_row option_rows[] = {
+    STREAM_OPTIONS("the stream that is filtered", "a longer line does not pass"),
+    {.name = "to_stream",
+        .type = OPTION_STRING,
+        .help = "re-publish what passes to this stream, each line once; unset: serve /sub only"},
+    {.name = "to_pubsub_url",
+        .type = OPTION_STRING,
+        .help = "where that stream's pubsub is (default: pubsub_url); one, for it keeps how far it has got"},
+    {.name = "to_pubsub_token_file",
+        .type = OPTION_STRING,
+        .help = "the token that one asks for (default: pubsub_token_file, when it is the same pubsub)"},
+    {.name = "publish_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "30s",
+        .min = 10,
+        .max = 600000,
+        .unit = "ms",
+        .help = "for that pubsub's answer"},
+    {.name = "producer",
+        .type = OPTION_STRING,
+        .help = "the producer's name there (default: the id of the filtered stream)"},
+    {.name = "drop", .type = OPTION_STRING, .help = "fields to take out, separated by commas"},
+    {.name = "hash", .type = OPTION_STRING, .help = "fields whose values are replaced by keyed hashes"},
+    {.name = "hash_key_file",
+        .type = OPTION_STRING,
+        .help = "the file with their key: 16 bytes or more, not for others to read"},
+    {.name = "filter_subject", .type = OPTION_STRING, .help = "the field that decides which lines pass"},
+    {.name = "filter_values", .type = OPTION_STRING, .help = "it is one of these, separated by commas"},
+    {.name = "filter_prefix", .type = OPTION_STRING, .help = "it begins with this"},
+    {.name = "filter_pattern", .type = OPTION_STRING, .help = "this PCRE2 pattern is found in it"},
+    {.name = "heartbeat",
+        .type = OPTION_STRING,
+        .fallback = "_heartbeat_",
+        .help = "lines with this field always pass; empty: there are none"},
+    {.name = "dry_run",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .min = 0,
+        .max = 1000000,
+        .flags = OPTION_COMMAND_LINE,
+        .alone = "10",
+        .help = "print so many lines before and after, and exit"},
+    {.name = NULL},
+};
+
+struct program {
+    struct daemon *daemon;
+    struct hash_key *key;
+    struct line_filter *filter;
+    struct line_turns *turns;
+    struct http_client *source;
+    struct http_pool *destination; /* of one: the mark is there */
+    struct republish *republish;   /* NULL: none asked for */
+    struct filtered_subs *subs;
+    struct stream_client *sample; /* --dry-run */
+    int64_t to_show;
+};
+
+static int make_filter(
+    struct options *o, struct hash_key **key, struct line_filter **filter, struct config_error *error)
+{
+    char why[LINE_FILTER_ERROR_TEXT];
+    const char *key_file = options_text(o, "hash_key_file");
+    *key = NULL;
+    if (key_file != NULL && options_text(o, "hash") == NULL)
+        return options_refuse(o, "hash_key_file", error,
+            "no field is hashed with it: say which in hash, or leave the key out; as it is all would be "
+            "published in clear");
+    if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
+        return options_refuse(o, "hash_key_file", error, "%s", why);
+    struct line_filter_spec spec = {.drop = options_text(o, "drop"),
+        .hash = options_text(o, "hash"),
+        .key = *key,
+        .subject = options_text(o, "filter_subject"),
+        .values = options_text(o, "filter_values"),
+        .prefix = options_text(o, "filter_prefix"),
+        .pattern = options_text(o, "filter_pattern"),
+        .heartbeat = options_text(o, "heartbeat")};
+    *filter = line_filter_new(&spec, why);
+    if (*filter != NULL)
+        return 0;
+    hash_key_free(key);
+    return config_fail(error, NULL, 0, "the filter: %s", why);
+}
+
+static int check_names(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"to_stream", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_check_name(o, names[i], error) != 0)
+            return -1;
+    return 0;
+}
+
+/* What would have no effect was meant for something else. */
+static int check_unused(struct options *o, struct config_error *error)
+{
+    static const char *const of_republish[] = {
+        "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
+    for (size_t i = 0; i < sizeof of_republish / sizeof *of_republish; i++)
+        if (options_is_set(o, of_republish[i]))
+            return options_refuse(o, of_republish[i], error, "nothing is re-published without to_stream");
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    struct url_address address;
+    struct hash_key *key;
+    struct line_filter *filter;
+    const char *to = options_text(o, "to_stream"), *to_url = options_text(o, "to_pubsub_url");
+    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
+        return -1;
+    if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
+        return options_refuse(o, "to_pubsub_url", error, "it is no address (http://HOST:PORT or unix:PATH)");
+    if (stream_program_check_target(o, to_url, error) != 0 || (to == NULL && check_unused(o, error) != 0))
+        return -1;
+    if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
+        return options_refuse(
+            o, "to_stream", error, "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
+    if (make_filter(o, &key, &filter, error) != 0)
+        return -1;
+    line_filter_free(&filter);
+    hash_key_free(&key);
+    return 0;
+}
+
+#define LONG_SHOWN ((size_t)200) /* bytes of a line over max_line */
+
+static void show(const char *mark, struct bytes text)
+{
+    printf("%s ", mark);
+    fwrite(text.ptr, 1, text.len, stdout);
+    putchar('\n');
+}
+
+static void show_line(struct program *p, struct bytes line)
+{
+    struct buf after = {0};
+    show("-", line);
+    switch (line_filter_apply(p->filter, line, &after)) {
+    case LINE_PASSED:
+        show("+", bytes_of(after.ptr, after.len - 1));
+        break;
+    case LINE_FILTERED:
+        puts("  (does not pass the filter)");
+        break;
+    case LINE_UNDECIDED:
+        puts("  (the pattern took too many steps: does not pass)");
+        break;
+    case LINE_REFUSED:
+        puts("  (no JSON object: does not pass)");
+        break;
+    }
+    buf_free(&after);
+}
+
+static void end_sample(struct program *p)
+{
+    p->to_show = 0;
+    fflush(stdout);
+    stream_client_stop(p->sample);
+    daemon_begin_stop(p->daemon);
+}
+
+static void on_sample(struct bytes lines, void *arg)
+{
+    struct program *p = arg;
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end && p->to_show > 0) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        show_line(p, bytes_of(at, (size_t)(lf - at)));
+        at = lf + 1;
+        if (--p->to_show == 0)
+            end_sample(p);
+    }
+}
+
+static void on_long_sample(struct bytes head, uint64_t length, void *arg)
+{
+    struct program *p = arg;
+    if (p->to_show == 0)
+        return;
+    show("-", bytes_of(head.ptr, head.len < LONG_SHOWN ? head.len : LONG_SHOWN));
+    printf("  (%" PRIu64 " bytes: over max_line, does not pass)\n", length);
+    if (--p->to_show == 0)
+        end_sample(p);
+}
+
+static void fail_sample(struct program *p, const char *why, int status)
+{
+    log_error("nothing to show", LOG_S("why", why));
+    p->to_show = 0;
+    stream_client_stop(p->sample);
+    daemon_fail(p->daemon, status);
+}
+
+/* It is looked at once: what does not come at once is not waited for. */
+static void on_sample_change(void *arg)
+{
+    struct program *p = arg;
+    const char *trouble = stream_client_trouble(p->sample, NULL);
+    if (p->to_show == 0)
+        return;
+    if (trouble != NULL)
+        fail_sample(p, trouble, EX_TEMPFAIL);
+    else if (stream_client_is_caught_up(p->sample) && stream_client_cursor(p->sample)->id[0] == '\0')
+        fail_sample(p, "there is no such stream", EX_NOINPUT);
+    else if (stream_client_is_caught_up(p->sample))
+        end_sample(p);
+}
+
+static void on_change(void *arg)
+{
+    struct program *p = arg;
+    const char *trouble = p->republish != NULL ? republish_trouble(p->republish) : NULL;
+    if (trouble != NULL) {
+        daemon_set_not_ready(p->daemon, "%s", trouble);
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(p->daemon)) {
+        daemon_set_ready(p->daemon);
+    }
+}
+
+static void on_into_itself(void *arg)
+{
+    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+}
+
+#define NUMBER(member)                                                                                       \
+    static double read_##member(void *ctx)                                                                   \
+    {                                                                                                        \
+        return (double)republish_numbers(((struct program *)ctx)->republish).member;                         \
+    }
+NUMBER(runs)
+NUMBER(gaps)
+NUMBER(offset)
+
+#define LINES(member)                                                                                        \
+    static double read_##member(void *ctx)                                                                   \
+    {                                                                                                        \
+        return (double)republish_numbers(((struct program *)ctx)->republish).lines.member;                   \
+    }                                                                                                        \
+    static double read_sub_##member(void *ctx)                                                               \
+    {                                                                                                        \
+        return (double)filtered_subs_lines(((struct program *)ctx)->subs)->member;                           \
+    }
+LINES(read)
+LINES(passed)
+LINES(filtered)
+LINES(undecided)
+LINES(refused)
+LINES(overlong)
+
+static double read_subscribers(void *ctx)
+{
+    return (double)filtered_subs_count(((struct program *)ctx)->subs);
+}
+
+struct row {
+    const char *name, *help;
+    stats_gauge_fn *read;
+};
+
+static void register_rows(struct program *p, const struct row *rows)
+{
+    for (const struct row *r = rows; r->name != NULL; r++)
+        stats_counter_read(daemon_stats(p->daemon), r->name, NULL, r->help, r->read, p);
+}
+
+static void register_stats(struct program *p)
+{
+    static const struct row of_subs[] = {
+        {"sub_lines_read_total", "Lines that came for answers of /sub, for each of its own", read_sub_read},
+        {"sub_lines_passed_total", "Of those, lines that were sent", read_sub_passed},
+        {"sub_lines_filtered_total", "Of those, lines for which a condition did not hold", read_sub_filtered},
+        {"sub_lines_undecided_total",
+            "Of those, lines for which a pattern took too many steps, which were not sent",
+            read_sub_undecided},
+        {"sub_lines_refused_total", "Of those, lines that are no JSON object and were not sent",
+            read_sub_refused},
+        {"sub_lines_overlong_total", "Of those, lines over max_line, which were not sent", read_sub_overlong},
+        {NULL, NULL, NULL},
+    };
+    static const struct row of_republish[] = {
+        {"lines_read_total", "Lines that came from the stream", read_read},
+        {"lines_passed_total", "Lines that were passed on", read_passed},
+        {"lines_filtered_total", "Lines for which a condition did not hold", read_filtered},
+        {"lines_undecided_total", "Lines for which the pattern took too many steps, which were not passed on",
+            read_undecided},
+        {"lines_refused_total", "Lines that are no JSON object and were not passed on", read_refused},
+        {"lines_overlong_total", "Lines over max_line, which were not passed on", read_overlong},
+        {"runs_stored_total", "Publishes that were stored", read_runs},
+        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
+        {NULL, NULL, NULL},
+    };
+    struct stats *s = daemon_stats(p->daemon);
+    stats_gauge(s, "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
+    register_rows(p, of_subs);
+    if (p->republish == NULL)
+        return;
+    register_rows(p, of_republish);
+    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is filtered and stored", read_offset, p);
+}
+
+static void serve_sub(struct http_request *req, void *ctx)
+{
+    filtered_sub_answer(((struct program *)ctx)->subs, req);
+}
+
+static const struct http_route routes[] = {
+    {.path = "/sub",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .handler = serve_sub,
+        .params = "stream from follow multipart filter_subject filter_pattern",
+        .help = "the filtered stream, and no other: stream, from, follow, filter_subject and filter_pattern"},
+    {.path = NULL},
+};
+
+static void start_sample(struct program *p, struct options *o)
+{
+    p->to_show = options_int(o, "dry_run");
+    p->sample = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
+        .pubsub = p->source,
+        .stream = options_string(o, "stream"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_lines = on_sample,
+        .on_overlong = on_long_sample,
+        .on_change = on_sample_change,
+        .arg = p});
+}
+
+static int start_republish(struct program *p, struct options *o, struct config_error *error)
+{
+    const char *to_url = options_text(o, "to_pubsub_url");
+    const char *token_file = options_text(o, "to_pubsub_token_file");
+    char *token;
+    if (token_file == NULL && to_url == NULL)
+        token_file = options_text(o, "pubsub_token_file");
+    if (daemon_read_token(token_file, &token, error) != 0)
+        return EX_CONFIG;
+    p->destination = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                       .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
+                                       .max_connections = 1,
+                                       .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
+                                       .auth_token = token},
+        error->text, sizeof error->text);
+    free(token);
+    if (p->destination == NULL)
+        return EX_CONFIG;
+    http_pool_register_stats(p->destination, daemon_stats(p->daemon));
+    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+        .source = p->source,
+        .destination = p->destination,
+        .stream = options_string(o, "stream"),
+        .to_stream = options_text(o, "to_stream"),
+        .producer = options_text(o, "producer"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .filter = p->filter,
+        .turns = p->turns,
+        .on_change = on_change,
+        .on_into_itself = on_into_itself,
+        .arg = p});
+    return 0;
+}
+
+static int open_source(struct program *p, struct options *o, struct config_error *error)
+{
+    char *token;
+    p->source = stream_program_connect(p->daemon, error);
+    if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
+        return -1;
+    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(p->daemon),
+        .pubsub_url = peer_url(o, "pubsub"),
+        .auth_token = token,
+        .stream = options_string(o, "stream"),
+        .heartbeat = options_text(o, "heartbeat"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .filter = p->filter,
+        .turns = p->turns});
+    free(token);
+    return 0;
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct program *p = mem_zalloc(sizeof *p);
+    *ctx = p;
+    p->daemon = d;
+    if (make_filter(o, &p->key, &p->filter, error) != 0)
+        return EX_CONFIG;
+    p->turns = line_turns_new(daemon_base(d));
+    if (open_source(p, o, error) != 0)
+        return EX_CONFIG;
+    if (options_int(o, "dry_run") > 0)
+        start_sample(p, o);
+    else if (options_text(o, "to_stream") != NULL && start_republish(p, o, error) != 0)
+        return EX_CONFIG;
+    register_stats(p);
+    on_change(p);
+    return 0;
+}
+
+/* Each line is hashed once, when it is filtered, and its token names its key: so another key may take over between two lines, as it
+ * may between two lives. */
+static void hangup(void *ctx)
+{
+    struct program *p = ctx;
+    const char *path = options_text(daemon_options(p->daemon), "hash_key_file");
+    char why[LINE_FILTER_ERROR_TEXT];
+    if (p->key == NULL)
+        return;
+    struct hash_key *key = hash_key_read(path, why, sizeof why);
+    if (key == NULL) {
+        log_error("the hash key cannot be read again: the one before is used on", LOG_S("why", why));
+        return;
+    }
+    log_info(
+        "the hash key was read again", LOG_S("id", hash_key_id(key)), LOG_S("before", hash_key_id(p->key)));
+    line_filter_set_key(p->filter, key);
+    hash_key_free(&p->key);
+    p->key = key;
+}
+
+static void drain(void *ctx)
+{
+    struct program *p = ctx;
+    filtered_subs_end(p->subs);
+    daemon_drained(p->daemon);
+}
+
+static void stop(void *ctx)
+{
+    struct program *p = ctx;
+    if (p == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(p->daemon), p);
+    stream_client_free(&p->sample);
+    republish_free(&p->republish);
+    filtered_subs_free(&p->subs);
+    line_turns_free(&p->turns);
+    http_client_free(&p->source);
+    http_pool_free(&p->destination);
+    line_filter_free(&p->filter);
+    hash_key_free(&p->key);
+    free(p);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "pubsub_filtered",
+        .summary = "filters a stream: drops and hashes fields, keeps lines by their content",
+        .options = option_rows,
+        .default_port = -1,
+        .routes = routes,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .hangup = hangup,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,158 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "streams/filter/text_pattern.h"
+
+#include <pcre2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/param.h>
+
+/* In a step's 1024ths. */
+#define STEP 1024
+#define STEP_OF_BYTE 64
+
+struct effort {
+    PCRE2_SIZE at;  /* what was got to */
+    size_t needs;   /* of the item that is tried from there */
+    uint64_t spent; /* 1024ths of steps */
+};
+
+struct text_pattern {
+    pcre2_code *code;
+    pcre2_match_data *match;
+    pcre2_match_context *context;
+    const char *text; /* the pattern, while it is made */
+    size_t *needs;    /* by place in the pattern: what the item there may pass over before it fails */
+    uint64_t of_byte; /* what a byte costs that is passed over */
+    struct effort effort;
+};
+
+/* Called before each item. One that did not fail has passed over what it needs. */
+static int count(pcre2_callout_block *block, void *arg)
+{
+    struct text_pattern *p = arg;
+    struct effort *e = &p->effort;
+    PCRE2_SIZE from = e->at, to = block->current_position;
+    uint64_t bytes = from < to ? to - from : from - to;
+    if (bytes < e->needs)
+        bytes = MAX(bytes, MIN(e->needs, block->subject_length - from));
+    e->at = to;
+    e->needs = p->needs[block->pattern_position];
+    e->spent += STEP + bytes * p->of_byte;
+    return e->spent > (uint64_t)TEXT_PATTERN_STEPS * STEP ? PCRE2_ERROR_CALLOUT : 0;
+}
+
+/* \1 may compare all that is left; so may \X, which is as long as the text likes. */
+static bool has_no_length(const char *item, size_t n)
+{
+    return (n > 1 && item[0] == '\\' && (strchr("gkX", item[1]) || (item[1] >= '1' && item[1] <= '9'))) ||
+           (n > 3 && memcmp(item, "(?P=", 4) == 0);
+}
+
+/* The largest number behind a {, as in a{300}. What is in a group is counted by itself. */
+static size_t repeats(const char *item, size_t n)
+{
+    size_t most = 0;
+    if (n == 0 || *item == ')')
+        return 0;
+    for (const char *end = item + n; (item = memchr(item, '{', (size_t)(end - item))) != NULL;) {
+        size_t times = 0;
+        while (++item < end && *item >= '0' && *item <= '9')
+            times = MIN(times * 10 + (size_t)(*item - '0'), TEXT_PATTERN_LONGEST);
+        most = MAX(most, times);
+    }
+    return most;
+}
+
+/* Called for each item, once. A lookbehind goes back before its first item is tried. */
+static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
+{
+    struct text_pattern *p = arg;
+    const char *item = p->text + block->pattern_position;
+    size_t n = block->next_item_length;
+    uint32_t back = 0;
+    if (*item == '(') /* there are many ways to write one */
+        pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
+    p->needs[block->pattern_position] =
+        has_no_length(item, n) ? TEXT_PATTERN_LONGEST : MAX(back, repeats(item, n));
+    return 0;
+}
+
+/* What a verb lifts, PCRE2's compiler or a limit, is not for strangers; and a script run is looked through again for each end that
+ * is tried. */
+static bool has_refused_verb(const char *pattern)
+{
+    static const char *const runs[] = {"(*sr:", "(*script_run:", "(*asr:", "(*atomic_script_run:"};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        if (strstr(pattern, runs[i]) != NULL)
+            return true;
+    return strncmp(pattern, "(*", 2) == 0;
+}
+
+struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size)
+{
+    int code;
+    PCRE2_SIZE at;
+    unsigned char why[120];
+    /* Patterns come from strangers too: one that is no UTF-8 must not be read as if it were, and \C would leave the
+     * matcher inside a character. */
+    const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
+    if (has_refused_verb(pattern)) {
+        snprintf(error, error_size, "the pattern begins with (* or holds a script run");
+        return NULL;
+    }
+    struct text_pattern *p = mem_zalloc(sizeof *p);
+    p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code, &at, NULL);
+    if (p->code == NULL) {
+        pcre2_get_error_message(code, why, sizeof why);
+        snprintf(error, error_size, "the pattern is wrong at character %zu: %s", at + 1, (char *)why);
+        text_pattern_free(&p);
+        return NULL;
+    }
+    pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+    p->needs = mem_zalloc((strlen(pattern) + 1) * sizeof *p->needs);
+    p->text = pattern;
+    pcre2_callout_enumerate(p->code, note_needs, p);
+    p->of_byte = STEP_OF_BYTE + strlen(pattern);
+    p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
+    p->context = pcre2_match_context_create(NULL);
+    pcre2_set_callout(p->context, count, p);
+    pcre2_set_match_limit(p->context, TEXT_PATTERN_STEPS);
+    return p;
+}
+
+void text_pattern_free(struct text_pattern **pp)
+{
+    struct text_pattern *p = *pp;
+    if (p == NULL)
+        return;
+    pcre2_code_free(p->code);
+    pcre2_match_data_free(p->match);
+    pcre2_match_context_free(p->context);
+    free(p->needs);
+    free(p);
+    *pp = NULL;
+}
+
+static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcre2_match_data *match)
+{
+    p->effort = (struct effort){.at = 0};
+    return pcre2_match(
+        p->code, (PCRE2_SPTR)text.ptr, text.len, 0, PCRE2_NO_UTF_CHECK | options, match, p->context);
+}
+
+/* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none
+ * judges it. That keeps up to 20 MB with its match data, so these are for once. */
+enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
+{
+    if (text.len > TEXT_PATTERN_LONGEST)
+        return TEXT_PATTERN_UNDECIDED;
+    int rc = find(p, text, 0, p->match);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
+        pcre2_match_data *match = pcre2_match_data_create_from_pattern(p->code, NULL);
+        rc = find(p, text, PCRE2_NO_JIT, match);
+        pcre2_match_data_free(match);
+    }
+    return rc >= 0                     ? TEXT_PATTERN_FOUND
+           : rc == PCRE2_ERROR_NOMATCH ? TEXT_PATTERN_NOT_FOUND
+                                       : TEXT_PATTERN_UNDECIDED;
+}

@@ -1,0 +1,558 @@
+/* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
+#include "streams/archive/archive_lock.h"
+#include "http/client/http_client.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "streams/forward/poster.h"
+#include "base/reject_file.h"
+#include "stream/republish.h"
+#include "stream/stream_client.h"
+#include "stream/stream_program.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const struct option_row option_rows[] = {
+    STREAM_OPTIONS("the stream that is read", "the longest line that is taken"),
+    {.name = "destination",
+        .type = OPTION_STRING,
+        .help = HTTP_POOL_URLS_HELP "a %s in the target stands for a line, escaped: then a request has one"},
+    {.name = "destination_token_file",
+        .type = OPTION_STRING,
+        .help = "sent as Authorization: Bearer to each"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help = "the file in which it keeps how far the destinations have got"},
+    {.name = "method",
+        .type = OPTION_CHOICE,
+        .fallback = "POST",
+        .choices = "POST|GET",
+        .help = "of requests"},
+    {.name = "content_type",
+        .type = OPTION_STRING,
+        .fallback = "application/x-ndjson",
+        .help = "of posted lines"},
+    {.name = "batch",
+        .type = OPTION_INT,
+        .fallback = "100",
+        .min = 1,
+        .max = 1000000,
+        .help = "lines a request"},
+    {.name = "batch_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "1M",
+        .min = 1,
+        .max = 64 << 20,
+        .unit = "bytes",
+        .help = "a batch is full with so many"},
+    {.name = "gather",
+        .type = OPTION_DURATION,
+        .fallback = "0",
+        .min = 0,
+        .max = 60000,
+        .unit = "ms",
+        .help = "how long lines may wait for a full batch"},
+    {.name = "parallel",
+        .type = OPTION_INT,
+        .fallback = "1",
+        .min = 1,
+        .max = 256,
+        .help = "requests under way at once; with more than one lines may arrive out of order"},
+    {.name = "timeout",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 10,
+        .max = 600000,
+        .unit = "ms",
+        .help = "for an answer"},
+    {.name = "skip_refused",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help =
+            "leave out each line that every destination which is up answers with 400, 413 or 422, instead of "
+            "trying it until it is taken"},
+    {.name = "poison_limit",
+        .type = OPTION_INT,
+        .fallback = "100",
+        .max = 1000000,
+        .help =
+            "with skip_refused: lines refused in a row that are left out; then it waits as for a failure; 0: "
+            "no bound"},
+    {.name = "rejects",
+        .type = OPTION_STRING,
+        .help = "with skip_refused: the file that such lines are appended to"},
+    {.name = "commit_every",
+        .type = OPTION_DURATION,
+        .fallback = "1s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "how often the state is stored"},
+    {.name = "to_stream",
+        .type = OPTION_STRING,
+        .help = "instead: this stream of our own pubsub, each line once"},
+    {.name = "to_queue",
+        .type = OPTION_STRING,
+        .help = "instead: this queue of our own simplequeue, each line once"},
+    {.name = "to_url",
+        .type = OPTION_STRING,
+        .help = "where that pubsub or simplequeue is; one, for it keeps how far it has got"},
+    {.name = "to_token_file", .type = OPTION_STRING, .help = "the token that it asks for"},
+    {.name = "producer",
+        .type = OPTION_STRING,
+        .help = "the producer's name there (default: the id of the stream that is read)"},
+    {.name = NULL},
+};
+
+struct program {
+    struct daemon *daemon;
+    struct http_client *source;
+    struct http_pool *pool;      /* of strangers, or of one of our own */
+    struct republish *republish; /* into our own; else the rest */
+    struct poster *poster;
+    struct stream_client *stream;
+    struct archive_state state; /* only its cursor is used: there are no files */
+    const char *state_path;
+    int state_lock;      /* -1: none */
+    const char *rejects; /* NULL: such lines are only logged */
+    struct event *committer;
+    bool state_found; /* by this start, or stored since */
+    bool state_failed;
+};
+
+static bool is_get(struct options *o)
+{
+    return strcmp(options_string(o, "method"), "GET") == 0;
+}
+
+static int check_names(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"to_stream", "to_queue", "producer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (options_check_name(o, names[i], error) != 0)
+            return -1;
+    return 0;
+}
+
+/* What would have no effect was meant for something else: the first of them that is set. */
+static int refuse_settings(
+    struct options *o, const char *const *names, const char *why, struct config_error *error)
+{
+    for (; *names != NULL; names++)
+        if (options_is_set(o, *names))
+            return options_refuse(o, *names, error, "%s", why);
+    return 0;
+}
+
+static int check_refusals(struct options *o, struct config_error *error)
+{
+    static const char *const names[] = {"rejects", "poison_limit", NULL};
+    const char *rejects = options_text(o, "rejects");
+    if (!options_bool(o, "skip_refused"))
+        return refuse_settings(o, names, "nothing is left out without skip_refused", error);
+    if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state")))
+        return options_refuse(o, "rejects", error, "it is the state file, which is replaced all the time");
+    return 0;
+}
+
+static int check_places(struct options *o, const struct http_pool *pool, struct config_error *error)
+{
+    bool place = strstr(options_text(o, "destination"), "%s") != NULL;
+    if (is_get(o) && http_pool_without_place(pool) != NULL)
+        return options_refuse(
+            o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
+    if (place && options_is_set(o, "batch") && options_int(o, "batch") > 1)
+        return options_refuse(o, "batch", error, "a %%s in the destination takes one line: leave batch out");
+    return 0;
+}
+
+static int check_destination(struct options *o, struct config_error *error)
+{
+    static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
+    char why[300];
+    struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
+    struct http_pool *pool = http_pool_new(&config, why, sizeof why);
+    if (pool == NULL)
+        return options_refuse(o, "destination", error, "%s", why);
+    int rc = check_places(o, pool, error);
+    http_pool_free(&pool);
+    if (rc != 0 || refuse_settings(o, of_our_own, "it is for to_stream and to_queue", error) != 0)
+        return -1;
+    if (options_text(o, "state") == NULL)
+        return options_refuse(o, "state", error,
+            "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
+    if (check_refusals(o, error) != 0)
+        return -1;
+    if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
+        return options_refuse(o, "content_type", error, "it is no header");
+    return 0;
+}
+
+static int check(struct options *o, struct config_error *error)
+{
+    static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
+        "batch", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
+        "commit_every", NULL};
+    struct url_address address;
+    int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
+               (options_text(o, "to_queue") != NULL);
+    const char *to = options_text(o, "to_url");
+    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
+        return -1;
+    if (ways != 1)
+        return options_refuse(
+            o, "destination", error, "say where to: one of --destination, --to_stream and --to_queue");
+    if (options_text(o, "destination") != NULL)
+        return check_destination(o, error);
+    if (refuse_settings(o, of_strangers,
+            "it is for destination: ours keeps how far it has got, and gets runs", error) != 0)
+        return -1;
+    if (to == NULL || url_address_parse(to, 80, &address) != 0)
+        return options_refuse(o, "to_url", error, "say where: http://HOST:PORT or unix:PATH");
+    return stream_program_check_target(o, to, error);
+}
+
+static void tell_health(struct program *p)
+{
+    const char *trouble = NULL;
+    if (p->republish != NULL)
+        trouble = republish_trouble(p->republish);
+    else if (p->state_failed)
+        trouble = "the state cannot be stored";
+    else if (poster_trouble(p->poster) != NULL)
+        trouble = poster_trouble(p->poster);
+    else
+        trouble = stream_client_trouble(p->stream, NULL);
+    if (trouble != NULL) {
+        daemon_set_not_ready(p->daemon, "%s", trouble);
+        daemon_tell_starter();
+    } else if (!daemon_is_draining(p->daemon)) {
+        daemon_set_ready(p->daemon);
+    }
+}
+
+static void write_state(struct program *p);
+static void end_drain(struct program *p);
+
+/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
+ * without an id says so. */
+static void remember_beginning(struct program *p)
+{
+    bool unknown = p->stream != NULL && stream_client_is_caught_up(p->stream) &&
+                   stream_client_cursor(p->stream)->id[0] == '\0';
+    if (unknown && stream_program_begins_at_end(p->daemon) && !p->state_found)
+        write_state(p);
+}
+
+static void on_change(void *arg)
+{
+    struct program *p = arg;
+    remember_beginning(p);
+    tell_health(p);
+    if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
+        end_drain(p);
+}
+
+/* A state that cannot be stored is trouble, and tried again with the next: lines go on meanwhile, and would be delivered
+ * again after a crash. */
+static void write_state(struct program *p)
+{
+    bool failed = archive_state_write(p->state_path, &p->state) != 0;
+    if (failed && !p->state_failed)
+        log_error(
+            "cannot store how far it has got", LOG_S("file", p->state_path), LOG_S("why", strerror(errno)));
+    p->state_failed = failed;
+    p->state_found = p->state_found || !failed;
+}
+
+static void commit(struct program *p)
+{
+    uint64_t cursor = poster_cursor(p->poster);
+    const char *id = stream_client_cursor(p->stream)->id;
+    if (*id == '\0' ||
+        (cursor == p->state.cursor.offset && p->state.cursor.id[0] != '\0' && !p->state_failed))
+        return;
+    memcpy(p->state.cursor.id, id, STREAM_ID_TEXT);
+    p->state.cursor.offset = cursor;
+    write_state(p);
+}
+
+static void end_drain(struct program *p)
+{
+    commit(p);
+    daemon_drained(p->daemon);
+}
+
+static void on_commit(evutil_socket_t fd, short what, void *arg)
+{
+    struct program *p = arg;
+    (void)fd, (void)what;
+    commit(p);
+    tell_health(p);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct program *p = arg;
+    poster_take(p->poster, lines, stream_client_cursor(p->stream)->offset);
+    if (poster_is_full(p->poster))
+        stream_client_pause(p->stream);
+}
+
+static void on_room(void *arg)
+{
+    struct program *p = arg;
+    if (p->stream != NULL)
+        stream_client_resume(p->stream);
+}
+
+static void on_begin(void *arg)
+{
+    struct program *p = arg;
+    poster_pass_over(p->poster, stream_client_cursor(p->stream)->offset);
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct program *p = arg;
+    (void)before;
+    poster_pass_over(p->poster, after);
+}
+
+static bool on_refused(struct bytes line, void *arg)
+{
+    const char *path = ((struct program *)arg)->rejects;
+    bool stored = reject_file_add(path, bytes_of(line.ptr, line.len - 1)) == 0;
+    if (!stored)
+        log_warn("cannot store a line that is refused", LOG_S("file", path), LOG_S("why", strerror(errno)));
+    return stored;
+}
+
+static void on_into_itself(void *arg)
+{
+    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+}
+
+/* Also a stranger may turn out to be the pubsub that is read: one batch of each of those under way has gone in by then. */
+static void on_delivered(const struct http_reply_view *reply, void *arg)
+{
+    struct program *p = arg;
+    struct stream_place place;
+    stream_place_read(reply, &place);
+    if (stream_place_is_same(&place, stream_client_place(p->stream)))
+        on_into_itself(p);
+}
+
+static int read_state(struct program *p, struct options *o, struct config_error *error)
+{
+    char why[ARCHIVE_ERROR_TEXT];
+    p->state_path = options_text(o, "state");
+    p->state_lock = archive_lock_state(p->state_path, why);
+    if (p->state_lock < 0)
+        return options_refuse(o, "state", error, "%s", why);
+    int found = archive_state_read(p->state_path, &p->state, why);
+    if (found < 0)
+        return options_refuse(o, "state", error, "%s", why);
+    if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
+        return options_refuse(o, "state", error, "%s is of another stream", p->state_path);
+    p->state_found = found > 0;
+    snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
+    return 0;
+}
+
+static void open_stream(struct program *p, struct options *o)
+{
+    bool from_its_beginning = stream_program_begins_at_end(p->daemon) && p->state_found;
+    p->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
+        .pubsub = p->source,
+        .stream = options_string(o, "stream"),
+        .from = p->state.cursor,
+        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_gap = on_gap,
+        .on_change = on_change,
+        .arg = p});
+}
+
+static int start_poster(struct program *p, struct options *o, struct config_error *error)
+{
+    char why[300], *token;
+    bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
+    if (read_state(p, o, error) != 0 ||
+        daemon_read_token(options_text(o, "destination_token_file"), &token, error) != 0)
+        return EX_CONFIG;
+    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                .urls = options_text(o, "destination"),
+                                .max_connections = (int)options_int(o, "parallel"),
+                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+                                .max_reply = HTTP_POOL_STRANGERS_REPLY,
+                                .cut_reply = true,
+                                .auth_token = token},
+        why, sizeof why);
+    free(token);
+    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
+    p->rejects = options_text(o, "rejects");
+    p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
+                               .pool = p->pool,
+                               .get = is_get(o),
+                               .batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch"),
+                               .batch_bytes = (size_t)options_int(o, "batch_bytes"),
+                               .parallel = (size_t)options_int(o, "parallel"),
+                               .gather = options_int(o, "gather") * USEC_PER_MSEC,
+                               .skip_refused = options_bool(o, "skip_refused"),
+                               .poison_limit = (uint64_t)options_int(o, "poison_limit"),
+                               .on_refused = p->rejects != NULL ? on_refused : NULL,
+                               .content_type = options_string(o, "content_type"),
+                               .on_delivered = on_delivered,
+                               .on_room = on_room,
+                               .on_change = on_change,
+                               .arg = p},
+        p->state.cursor.offset);
+    open_stream(p, o);
+    int64_t every = options_int(o, "commit_every");
+    const struct timeval tv = {every / 1000, every % 1000 * 1000};
+    p->committer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, on_commit, p);
+    event_add(p->committer, &tv);
+    return 0;
+}
+
+static int start_republish(struct program *p, struct options *o, struct config_error *error)
+{
+    char *token;
+    if (daemon_read_token(options_text(o, "to_token_file"), &token, error) != 0)
+        return EX_CONFIG;
+    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
+                                .url = options_text(o, "to_url"),
+                                .max_connections = 1,
+                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+                                .auth_token = token},
+        error->text, sizeof error->text);
+    free(token);
+    if (p->pool == NULL)
+        return EX_CONFIG;
+    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
+    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+        .source = p->source,
+        .destination = p->pool,
+        .stream = options_string(o, "stream"),
+        .to_stream = options_text(o, "to_stream"),
+        .to_queue = options_text(o, "to_queue"),
+        .producer = options_text(o, "producer"),
+        .begin = options_string(o, "from"),
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_change = on_change,
+        .on_into_itself = on_into_itself,
+        .arg = p});
+    return 0;
+}
+
+#define NUMBER(name, expression)                                                                             \
+    static double read_##name(void *ctx)                                                                     \
+    {                                                                                                        \
+        struct program *p = ctx;                                                                             \
+        return (double)(expression);                                                                         \
+    }
+NUMBER(lines, poster_numbers(p->poster).lines)
+NUMBER(batches, poster_numbers(p->poster).batches)
+NUMBER(failures, poster_numbers(p->poster).failures)
+NUMBER(refused, poster_numbers(p->poster).refused)
+NUMBER(refuses_all, poster_numbers(p->poster).refuses_all)
+NUMBER(offset, p->republish != NULL ? republish_numbers(p->republish).offset : poster_cursor(p->poster))
+
+static void register_stats(struct program *p)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } counters[] = {
+        {"lines_delivered_total", "Lines that were answered well", read_lines},
+        {"batches_delivered_total", "Requests that were answered well", read_batches},
+        {"tries_failed_total", "Requests that were not", read_failures},
+        {"lines_refused_total", "Lines that were left out because the destination refused them",
+            read_refused},
+    };
+    struct stats *s = daemon_stats(p->daemon);
+    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
+    if (p->poster == NULL)
+        return;
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
+    stats_gauge(s, "refuses_all", NULL,
+        "1 while more than poison_limit lines in a row are refused, and no more is left out",
+        read_refuses_all, p);
+}
+
+static int start(struct daemon *d, void **ctx, struct config_error *error)
+{
+    struct options *o = daemon_options(d);
+    struct program *p = mem_zalloc(sizeof *p);
+    *ctx = p;
+    p->daemon = d;
+    p->state_lock = -1;
+    p->source = stream_program_connect(d, error);
+    if (p->source == NULL)
+        return EX_CONFIG;
+    int status =
+        options_text(o, "destination") == NULL ? start_republish(p, o, error) : start_poster(p, o, error);
+    if (status != 0)
+        return status;
+    register_stats(p);
+    daemon_set_not_ready(d, "asking pubsub for the stream");
+    return 0;
+}
+
+/* What is under way with strangers is waited for, so that a stop repeats nothing; what became of it at our own is found
+ * out by the next life. */
+static void drain(void *ctx)
+{
+    struct program *p = ctx;
+    if (p->poster == NULL) {
+        daemon_drained(p->daemon);
+        return;
+    }
+    stream_client_stop(p->stream);
+    poster_stop(p->poster);
+    if (poster_is_idle(p->poster))
+        end_drain(p);
+    else
+        commit(p);
+}
+
+static void stop(void *ctx)
+{
+    struct program *p = ctx;
+    if (p == NULL)
+        return;
+    stats_remove_gauges(daemon_stats(p->daemon), p);
+    if (p->committer != NULL)
+        event_free(p->committer);
+    republish_free(&p->republish);
+    stream_client_free(&p->stream);
+    http_pool_free(&p->pool);
+    poster_free(&p->poster);
+    http_client_free(&p->source);
+    archive_state_free(&p->state);
+    if (p->state_lock >= 0)
+        io->close(p->state_lock);
+    free(p);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "ps_to_http",
+        .summary = "posts a stream's lines to HTTP servers, or into another stream or a queue of ours",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

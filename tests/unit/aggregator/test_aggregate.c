@@ -1,0 +1,772 @@
+/* aggregate and its chain of slices: sealed, cleared, stopped at every step, and opened beside an archive. */
+#include "aggregator/aggregate.h"
+#include "base/io.h"
+#include "support/make_slice.h"
+#include "counts/manifest.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define ID "0123456789abcdef0123456789abcdef"
+#define LINE "{\"t\":1331923249,\"l\":\"a\",\"c\":\"US\"}"
+#define LENGTH sizeof LINE /* with its LF */
+#define SLICES 60
+#define PLAIN "[input]\ntime = t\n[total u]\nkey = l\n"
+#define MORE PLAIN "[subtotal c.u]\nkey = c\n"
+#define OTHER "[input]\ntime = t\n[total u]\nkey = c\n"
+
+static char dir[64], error[SLICE_ERROR_TEXT];
+static struct counters *counters;
+static const char *archive;
+static char retired[64];        /* of the manifest */
+static const char *no_room_for; /* the file that cannot be written, by its name */
+
+static void read_counters(const char *text)
+{
+    struct config *config = NULL;
+    struct config_error e;
+    if (counters)
+        counters_free(&counters);
+    assert_int_equal(config_parse("test.conf", bytes_str(text), &config, &e), 0);
+    assert_int_equal(counters_read(config, &counters, &e), 0);
+    config_free(&config);
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-aggregate-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    archive = NULL;
+    no_room_for = NULL;
+    retired[0] = '\0';
+    io = &io_system;
+    read_counters(PLAIN);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[128];
+    (void)state;
+    counters_free(&counters);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static void notify(void *arg)
+{
+    (void)arg;
+}
+
+static enum slice_result try_open(struct aggregate **a)
+{
+    static const char *const streams[] = {"clicks"};
+    const struct aggregate_config c = {.dir = dir,
+        .archive = archive,
+        .counters = counters,
+        .streams = streams,
+        .n_streams = 1,
+        .flush_interval = USEC_PER_SEC,
+        .max_memory = 64 << 20,
+        .max_sealed = SLICES,
+        .notify = notify};
+    return aggregate_open(&c, 1000 * USEC_PER_SEC, a, error);
+}
+
+static struct aggregate *open_good(void)
+{
+    struct aggregate *a;
+    if (try_open(&a) != SLICE_OK)
+        fail_msg("%s", error);
+    return a;
+}
+
+static void refused(enum slice_result expected, const char *reason)
+{
+    struct aggregate *a;
+    assert_int_equal(try_open(&a), expected);
+    if (!strstr(error, reason))
+        fail_msg("%s: %s", reason, error);
+}
+
+static void take(struct aggregate *a, int lines)
+{
+    if (aggregate_cursor(a, 0)->id[0] == '\0')
+        aggregate_begin_stream(a, 0, ID, 0);
+    for (int i = 0; i < lines; i++)
+        aggregate_take_line(a, 0, BYTES_LITERAL(LINE));
+}
+
+static enum slice_result seal(struct aggregate *a)
+{
+    bool busy;
+    enum slice_result r;
+    while ((r = aggregate_seal(a, 0, 0, &busy, error)) == SLICE_OK && busy) {
+        usleep(100);
+        aggregate_poll(a, 0);
+    }
+    return r;
+}
+
+static void seal_good(struct aggregate *a)
+{
+    if (seal(a) != SLICE_OK)
+        fail_msg("%s", error);
+}
+
+/* The count of the one user after slice `after`; -1 when that cannot be answered. */
+static long count_after(struct aggregate *a, uint64_t after)
+{
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    if (aggregate_layers(a, after, &layers) != AGGREGATE_AFTER_OK)
+        return -1;
+    assert_int_equal(reads_get(&layers, BYTES_LITERAL("u|a"), &answer), 0);
+    buf_append_char(&answer.lines, '\0');
+    const char *colon = strrchr(answer.lines.ptr, ':');
+    long n = colon ? strtol(colon + 1, NULL, 10) : 0;
+    reads_answer_free(&answer);
+    return n;
+}
+
+static void put_manifest(uint64_t through, uint64_t end)
+{
+    char name[MANIFEST_NAME_TEXT], path[200];
+    struct manifest_file file = {.name = "shard-0-of-1.csv"};
+    struct manifest_stream stream = {.name = "clicks", .id = ID, .end = end};
+    char text[] = "total u key = l\n";
+    const struct manifest m = {.generation = through,
+        .through = through,
+        .counters = text,
+        .retired = retired,
+        .shards = 1,
+        .files = &file,
+        .streams = &stream,
+        .n_streams = 1};
+    struct buf out = {0};
+    manifest_print(&m, &out);
+    manifest_directory_name(through, name);
+    mkdir(in_dir("archive"), 0755);
+    snprintf(path, sizeof path, "%s/archive/%s", dir, name);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/archive/%s/manifest.json", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fwrite(out.ptr, 1, out.len, f);
+    fclose(f);
+    unlink(in_dir("archive/current"));
+    assert_int_equal(symlink(name, in_dir("archive/current")), 0);
+    buf_free(&out);
+    static char at[128];
+    snprintf(at, sizeof at, "%s", in_dir("archive"));
+    archive = at;
+}
+
+static void the_next_begins_where_it_ended(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    struct aggregate_numbers numbers;
+    take(a, 3);
+    assert_int_equal(count_after(a, 0), 3);
+    seal_good(a);
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_int_equal(count_after(a, 0), 3);
+    assert_int_equal(count_after(a, 1), 0);
+    assert_int_equal(count_after(a, 2), -1);
+    take(a, 2);
+    assert_int_equal(count_after(a, 0), 5);
+    assert_int_equal(count_after(a, 1), 2);
+    const struct sealed_slice *s = sealed_find(aggregate_sealed(a), 1);
+    assert_int_equal(s->state.cursors[0].offset, 3 * LENGTH);
+    assert_int_equal(access(in_dir("slices/0000000001.db-wal"), F_OK), -1);
+    assert_null(sealed_find(aggregate_sealed(a), 2));
+    aggregate_numbers(a, &numbers);
+    assert_int_equal(numbers.slice.events, 2);
+    assert_int_equal(numbers.total.events, 5);
+    aggregate_close(&a);
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_int_equal(aggregate_cursor(a, 0)->offset, 3 * LENGTH);
+    assert_int_equal(count_after(a, 0), 3);
+    take(a, 2);
+    seal_good(a);
+    seal_good(a);
+    assert_int_equal(count_after(a, 1), 2);
+    assert_int_equal(count_after(a, 2), 0);
+    aggregate_close(&a);
+}
+
+static void sealing_takes_what_is_being_flushed(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    take(a, 3);
+    aggregate_flush(a, 0);
+    take(a, 4);
+    seal_good(a);
+    assert_int_equal(count_after(a, 0), 7);
+    assert_int_equal(count_after(a, 1), 0);
+    aggregate_close(&a);
+}
+
+static void found_between_its_two_steps(void **state)
+{
+    (void)state;
+    static const char *const next[] = {
+        "slices/0000000002.db", "slices/0000000002.db-wal", "slices/0000000002.db-shm"};
+    for (int only_begun = 0; only_begun < 2; only_begun++) {
+        struct aggregate *a = open_good();
+        take(a, 5);
+        seal_good(a);
+        aggregate_close(&a);
+        for (int i = 0; i < 3; i++)
+            unlink(in_dir(next[i]));
+        if (only_begun)
+            fclose(fopen(in_dir(next[0]), "w"));
+        a = open_good();
+        assert_int_equal(aggregate_open_slice(a), 2);
+        assert_int_equal(aggregate_cursor(a, 0)->offset, 5 * LENGTH);
+        assert_int_equal(count_after(a, 0), 5);
+        aggregate_close(&a);
+        tear_down(NULL);
+        set_up(NULL);
+    }
+}
+
+/* Seals without end; says how many lines are in sealed slices for sure, when a seal is over. */
+static void seal_until_killed(int out)
+{
+    struct aggregate *a = open_good();
+    for (;;) {
+        take(a, 1 + (int)(random() % 50));
+        if (random() % 2)
+            aggregate_flush(a, 0);
+        take(a, (int)(random() % 50));
+        seal_good(a);
+        uint64_t at[2] = {aggregate_open_slice(a), aggregate_cursor(a, 0)->offset / LENGTH};
+        if (write(out, at, sizeof at) != sizeof at)
+            _exit(1);
+    }
+}
+
+static void killed_anywhere_it_is_open_or_sealed(void **state)
+{
+    (void)state;
+    uint64_t at[2] = {1, 0};
+    for (int round = 0; (round < 20 && at[0] < 200) || (at[0] == 1 && round < 500); round++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            srandom((unsigned)getpid());
+            seal_until_killed(pipes[1]);
+        }
+        close(pipes[1]);
+        usleep((useconds_t)(random() % (round < 20 ? 60000 : 600000)));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        while (read(pipes[0], at, sizeof at) == sizeof at)
+            ;
+        close(pipes[0]);
+        struct aggregate *a = open_good();
+        assert_in_range(aggregate_open_slice(a), at[0], at[0] + 1);
+        assert_true(aggregate_cursor(a, 0)->offset >= at[1] * LENGTH);
+        assert_int_equal(count_after(a, 0), aggregate_cursor(a, 0)->offset / LENGTH);
+        at[0] = aggregate_open_slice(a);
+        aggregate_close(&a);
+    }
+    assert_true(at[0] > 1);
+}
+
+static void without_a_next_slice_nothing_is_lost(void **state)
+{
+    (void)state;
+    bool latched;
+    struct aggregate *a = open_good();
+    take(a, 5);
+    assert_int_equal(mkdir(in_dir("slices/0000000002.db"), 0755), 0);
+    assert_int_equal(seal(a), SLICE_FAILED);
+    assert_non_null(aggregate_failure(a, &latched));
+    assert_true(latched && aggregate_is_full(a));
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_poll(a, 0);
+    assert_false(aggregate_tick(a, 9 * USEC_PER_SEC));
+    assert_int_equal(seal(a), SLICE_FAILED);
+    aggregate_close(&a);
+    assert_int_equal(rmdir(in_dir("slices/0000000002.db")), 0);
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_close(&a);
+}
+
+static pthread_t loop_thread;
+static size_t written_by_loop; /* into the first slice's file, its log apart */
+
+static ssize_t pwrite_with_room(int fd, const void *p, size_t n, off_t at)
+{
+    char link[64], path[128] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, path, sizeof path - 1);
+    const char *name = len > 0 ? strrchr(path, '/') : NULL;
+    if (name && strcmp(name + 1, "0000000001.db") == 0 && pthread_equal(pthread_self(), loop_thread))
+        written_by_loop += n;
+    if (name && no_room_for && strcmp(name + 1, no_room_for) == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return pwrite(fd, p, n, at);
+}
+
+/* SQLite's writes pass through here; what it opened before too. */
+static void watch_writes(bool on)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    static const char *const calls[] = {"pwrite", "pwrite64"};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            vfs->xSetSystemCall(vfs, calls[i], on ? (sqlite3_syscall_ptr)pwrite_with_room : NULL), SQLITE_OK);
+}
+
+static void begins_the_next_when_room_returns(void **state)
+{
+    (void)state;
+    bool latched;
+    struct aggregate_numbers numbers;
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 5);
+    no_room_for = "0000000002.db";
+    seal_good(a); /* slice 1 is ended and settled: it may be archived, which makes room */
+    assert_non_null(aggregate_failure(a, &latched));
+    assert_false(latched);
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_non_null(sealed_find(aggregate_sealed(a), 1));
+    assert_int_equal(count_after(a, 0), 5);
+    take(a, 3);
+    assert_int_equal(count_after(a, 0), 8);
+    assert_int_equal(count_after(a, 1), 3);
+    aggregate_numbers(a, &numbers);
+    assert_int_equal(numbers.total.events, 8);
+    assert_int_equal(seal(a), SLICE_FULL);
+    aggregate_flush(a, USEC_PER_SEC);
+    aggregate_tick(a, 9 * USEC_PER_SEC);
+    assert_true(aggregate_is_turning(a));
+    no_room_for = NULL;
+    aggregate_tick(a, 9 * USEC_PER_SEC + 1);
+    assert_true(aggregate_is_turning(a)); /* not yet due */
+    aggregate_tick(a, 19 * USEC_PER_SEC);
+    assert_null(aggregate_failure(a, &latched));
+    assert_int_equal(count_after(a, 1), 3);
+    seal_good(a);
+    assert_int_equal(count_after(a, 0), 8);
+    aggregate_numbers(a, &numbers);
+    assert_int_equal(numbers.total.events, 8);
+    aggregate_close(&a);
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 3);
+    assert_int_equal(count_after(a, 1), 3);
+    assert_int_equal(count_after(a, 0), 8);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+static void settles_when_room_returns(void **state)
+{
+    (void)state;
+    bool latched;
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 5);
+    no_room_for = "0000000001.db"; /* the log has room, what it is folded into has not */
+    assert_int_equal(seal(a), SLICE_FULL);
+    assert_true(aggregate_is_turning(a));
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_int_equal(count_after(a, 0), -1);
+    assert_non_null(aggregate_failure(a, &latched));
+    assert_false(latched);
+    take(a, 2);
+    aggregate_close(&a);
+    no_room_for = NULL;
+    a = open_good(); /* a start with room heals it too */
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+static void settles_without_a_restart(void **state)
+{
+    (void)state;
+    bool latched;
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 5);
+    no_room_for = "0000000001.db";
+    assert_int_equal(seal(a), SLICE_FULL);
+    take(a, 2);
+    no_room_for = NULL;
+    aggregate_tick(a, 9 * USEC_PER_SEC);
+    assert_null(aggregate_failure(a, &latched));
+    assert_int_equal(count_after(a, 0), 7);
+    seal_good(a);
+    assert_int_equal(count_after(a, 1), 2);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+/* The loop stops for the last batch, not for all that the log holds. */
+static void the_writer_folds_a_long_log_before_the_loop_seals(void **state)
+{
+    (void)state;
+    enum { LINES = 150000 };
+    char line[64];
+    loop_thread = pthread_self();
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 1);
+    for (int i = 1; i < LINES; i++) {
+        int n = snprintf(line, sizeof line, "{\"t\":1331923249,\"l\":\"u%d\"}", i);
+        aggregate_take_line(a, 0, bytes_of(line, (size_t)n));
+    }
+    written_by_loop = 0;
+    seal_good(a);
+    struct stat st;
+    assert_int_equal(stat(in_dir("slices/0000000001.db"), &st), 0);
+    assert_true(st.st_size > 2 << 20);
+    if (written_by_loop > 1 << 20)
+        fail_msg("the loop wrote %zu of %lld bytes", written_by_loop, (long long)st.st_size);
+    assert_int_equal(count_after(a, 0), 1);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+/* More than any reader would wait for is refused, with everything as it was. */
+static void many_slices_are_read_and_one_more_is_refused(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= SLICES; n++) {
+        take(a, 1);
+        seal_good(a);
+    }
+    take(a, 1);
+    assert_int_equal(seal(a), SLICE_FULL);
+    assert_non_null(strstr(error, "wait to be cleared"));
+    assert_int_equal(count_after(a, 0), SLICES + 1);
+    assert_int_equal(count_after(a, SLICES), 1);
+    aggregate_close(&a);
+    read_counters(MORE); /* though it is one more, what was counted under other counters ends */
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), SLICES + 2);
+    assert_int_equal(count_after(a, 0), SLICES + 1);
+    aggregate_close(&a);
+}
+
+static void only_what_is_archived_is_cleared(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= 3; n++) {
+        take(a, n);
+        seal_good(a);
+    }
+    assert_int_equal(aggregate_clear(a, 4, error), AGGREGATE_CLEAR_OPEN);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    aggregate_close(&a);
+    put_manifest(2, 3 * LENGTH);
+    a = open_good();
+    assert_int_equal(aggregate_clear(a, 3, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_non_null(strstr(error, "through slice 2"));
+    assert_int_equal(count_after(a, 0), 6);
+    assert_int_equal(aggregate_clear(a, 2, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(aggregate_clear(a, 2, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(count_after(a, 1), -1);
+    assert_int_equal(count_after(a, 2), 3);
+    assert_int_equal(access(in_dir("slices/0000000002.db"), F_OK), -1);
+    aggregate_close(&a);
+    a = open_good();
+    assert_int_equal(count_after(a, 1), -1);
+    assert_int_equal(count_after(a, 2), 3);
+    aggregate_close(&a);
+}
+
+static struct io_ops noting;
+static bool archive_synced;
+
+static int noting_fsync(int fd)
+{
+    char link[64], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    assert_true(readlink(link, path, sizeof path - 1) > 0);
+    archive_synced = archive_synced || strcmp(path, archive) == 0;
+    return io_system.fsync(fd);
+}
+
+static int noting_unlink(const char *path)
+{
+    if (strstr(path, "/slices/"))
+        assert_true(archive_synced);
+    return io_system.unlink(path);
+}
+
+/* A compactor may have been killed before what it put in force was durable, and somebody else asks. */
+static void the_archive_is_durable_before_anything_is_cleared(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    take(a, 1);
+    seal_good(a);
+    aggregate_close(&a);
+    put_manifest(1, LENGTH);
+    noting = io_system;
+    noting.fsync = noting_fsync;
+    noting.unlink = noting_unlink;
+    io = &noting;
+    archive_synced = false;
+    a = open_good();
+    assert_true(archive_synced);
+    archive_synced = false;
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_true(archive_synced);
+    assert_int_equal(access(in_dir("slices/0000000001.db"), F_OK), -1);
+    aggregate_close(&a);
+    io = &io_system;
+}
+
+static _Atomic unsigned log_syncs;
+
+/* In the place of the C library's, also for SQLite. */
+int fdatasync(int fd)
+{
+    char link[64], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    log_syncs += n > 4 && strcmp(path + n - 4, "-wal") == 0;
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void commit_and_be_killed(void)
+{
+    struct aggregate *a = open_good();
+    take(a, 5);
+    aggregate_flush(a, 0);
+    while (!aggregate_is_clean(a)) {
+        usleep(100);
+        aggregate_poll(a, 0);
+    }
+    kill(getpid(), SIGKILL);
+}
+
+/* It may have been killed in the middle of the commit, with the log written and not synced. The keeper tells pubsub of the
+ * cursors at once, which then deletes what is before them. */
+static void what_a_killed_life_committed_is_durable_before_it_is_told(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        commit_and_be_killed();
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    assert_int_equal(access(in_dir("slices/0000000001.db-wal"), F_OK), 0);
+    log_syncs = 0;
+    struct aggregate *a = open_good();
+    assert_int_equal(aggregate_committed(a, 0)->offset, 5 * LENGTH);
+    assert_true(log_syncs > 0);
+    aggregate_close(&a);
+}
+
+static void it_begins_behind_the_archive(void **state)
+{
+    (void)state;
+    put_manifest(3, 7 * LENGTH);
+    struct aggregate *a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 4);
+    assert_int_equal(aggregate_cursor(a, 0)->offset, 7 * LENGTH);
+    assert_string_equal(aggregate_cursor(a, 0)->id, ID);
+    take(a, 2);
+    seal_good(a);
+    aggregate_close(&a);
+    a = open_good();
+    assert_int_equal(count_after(a, 3), 2);
+    aggregate_close(&a);
+    put_manifest(3, 6 * LENGTH);
+    refused(SLICE_FOREIGN, "slice 4 begins in stream clicks");
+    put_manifest(4, 8 * LENGTH);
+    refused(SLICE_FOREIGN, "slice 5 begins in stream clicks");
+    unlink(in_dir("slices/0000000005.db"));
+    refused(SLICE_FOREIGN, "slice 4 ends in stream clicks");
+    put_manifest(4, 9 * LENGTH);
+    a = open_good();
+    aggregate_close(&a);
+    put_manifest(2, 0);
+    refused(SLICE_FOREIGN, "goes through slice 2, but the oldest");
+    put_manifest(6, 0);
+    refused(SLICE_FOREIGN, "goes through slice 6 already");
+}
+
+/* While it runs somebody puts another pipeline's archive in place of its own. */
+static void another_archive_clears_nothing(void **state)
+{
+    (void)state;
+    put_manifest(0, 0);
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= 3; n++) {
+        take(a, n);
+        seal_good(a);
+    }
+    put_manifest(2, 4 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_non_null(strstr(error, "do not belong together"));
+    put_manifest(4, 6 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 3, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_non_null(strstr(error, "never sealed"));
+    assert_int_equal(count_after(a, 0), 6);
+    put_manifest(2, 3 * LENGTH);
+    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    aggregate_close(&a);
+}
+
+static void copy_slice(const char *from, const char *to)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -f %s/%s* && cp -a %s/%s %s/%s", dir, to, dir, from, dir, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void an_old_copy_among_the_slices_is_refused(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    take(a, 2);
+    seal_good(a);
+    aggregate_close(&a);
+    copy_slice("slices/0000000002.db", "old"); /* open, with nothing in it */
+    a = open_good();
+    take(a, 3);
+    seal_good(a);
+    take(a, 1);
+    aggregate_close(&a);
+    copy_slice("slices/0000000002.db", "good");
+    copy_slice("old", "slices/0000000002.db");
+    refused(SLICE_FOREIGN, "never sealed");
+    change_slice(in_dir("slices/0000000002.db"), "INSERT INTO meta VALUES('sealed', 1)");
+    refused(SLICE_FOREIGN, "slice 3 in ");
+    copy_slice("good", "slices/0000000002.db");
+    change_slice(in_dir("slices/0000000002.db"), "UPDATE begins SET offset = 0");
+    refused(SLICE_FOREIGN, "does not begin where slice 1 ends");
+    copy_slice("good", "slices/0000000002.db");
+    a = open_good();
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_close(&a);
+}
+
+static void a_gap_is_refused(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= 3; n++)
+        seal_good(a);
+    aggregate_close(&a);
+    unlink(in_dir("slices/0000000002.db"));
+    refused(SLICE_FOREIGN, "slice 2 is missing");
+}
+
+static void rejected_once(void)
+{
+    FILE *f = fopen(in_dir("rejects/0000000001.ndjson"), "a");
+    assert_non_null(f);
+    fputs("what was written and not recorded\n", f);
+    fclose(f);
+}
+
+static void what_the_old_counters_counted_is_sealed(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct aggregate *a = open_good();
+    take(a, 3);
+    aggregate_flush(a, 0);
+    aggregate_close(&a);
+    rejected_once();
+    read_counters(MORE);
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 2);
+    assert_int_equal(count_after(a, 0), 3);
+    assert_int_equal(stat(in_dir("rejects/0000000001.ndjson"), &st), 0);
+    assert_int_equal(st.st_size, 0);
+    take(a, 2);
+    seal_good(a);
+    assert_int_equal(count_after(a, 0), 5);
+    aggregate_close(&a);
+    a = open_good();
+    assert_int_equal(aggregate_open_slice(a), 3);
+    aggregate_close(&a);
+    read_counters(OTHER);
+    refused(SLICE_DIFFERENT, "total u key = l");
+}
+
+static void another_key_under_a_name_is_refused(void **state)
+{
+    (void)state;
+    put_manifest(3, 7 * LENGTH);
+    read_counters(OTHER);
+    refused(SLICE_DIFFERENT, "total u key = l");
+    assert_int_equal(access(in_dir("slices/0000000004.db"), F_OK), -1);
+    read_counters(PLAIN "[total h]\nkey = h\n");
+    snprintf(retired, sizeof retired, "total h key = host(u)\n"); /* in the archive, though not at its end */
+    put_manifest(3, 7 * LENGTH);
+    refused(SLICE_DIFFERENT, "total h key = host(u)");
+    snprintf(retired, sizeof retired, "total h key = h\n");
+    put_manifest(3, 7 * LENGTH);
+    struct aggregate *a = open_good();
+    aggregate_close(&a);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_next_begins_where_it_ended),
+        TEST(sealing_takes_what_is_being_flushed),
+        TEST(found_between_its_two_steps),
+        TEST(killed_anywhere_it_is_open_or_sealed),
+        TEST(without_a_next_slice_nothing_is_lost),
+        TEST(begins_the_next_when_room_returns),
+        TEST(settles_when_room_returns),
+        TEST(settles_without_a_restart),
+        TEST(the_writer_folds_a_long_log_before_the_loop_seals),
+        TEST(many_slices_are_read_and_one_more_is_refused),
+        TEST(only_what_is_archived_is_cleared),
+        TEST(the_archive_is_durable_before_anything_is_cleared),
+        TEST(what_a_killed_life_committed_is_durable_before_it_is_told),
+        TEST(it_begins_behind_the_archive),
+        TEST(another_archive_clears_nothing),
+        TEST(an_old_copy_among_the_slices_is_refused),
+        TEST(a_gap_is_refused),
+        TEST(what_the_old_counters_counted_is_sealed),
+        TEST(another_key_under_a_name_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

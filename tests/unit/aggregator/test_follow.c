@@ -1,0 +1,90 @@
+/* What following a stream rests on: lines out of pieces, and until when all is counted. */
+#include "aggregator/completeness.h"
+#include "base/line_splitter.h"
+#include "aggregator/rejects.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static struct buf seen;
+
+/* Whatever the runs are, their lines. */
+static void on_lines(void *arg, struct bytes run)
+{
+    (void)arg;
+    assert_int_equal(run.ptr[run.len - 1], '\n');
+    for (size_t i = 0; i < run.len; i++)
+        buf_append_char(&seen, run.ptr[i] == '\n' ? '|' : run.ptr[i]);
+}
+
+static void on_overlong(void *arg, struct bytes head, uint64_t length)
+{
+    (void)arg;
+    buf_printf(&seen, "(%.*s %u)|", (int)head.len, head.ptr, (unsigned)length);
+}
+
+static void lines_come_out_however_they_are_cut(void **state)
+{
+    (void)state;
+    struct bytes text = BYTES_LITERAL("one\n\nthree\nfourfive\nsix\nunfinished");
+    for (size_t cut = 1; cut <= text.len; cut++) {
+        struct line_splitter s = {.max_line = 5, .lines = on_lines, .overlong = on_overlong};
+        buf_clear(&seen);
+        for (size_t at = 0; at < text.len; at += cut)
+            line_splitter_feed(&s, bytes_of(text.ptr + at, at + cut < text.len ? cut : text.len - at));
+        assert_true(bytes_equal_str(buf_bytes(&seen), "one||three|(fourf 8)|six|"));
+        line_splitter_reset(&s);
+        line_splitter_feed(&s, BYTES_LITERAL("new\n"));
+        assert_true(bytes_equal_str(buf_bytes(&seen), "one||three|(fourf 8)|six|new|"));
+        line_splitter_free(&s);
+    }
+    buf_free(&seen);
+}
+
+static void complete_until_moves_on_under_lag_and_never_falls(void **state)
+{
+    (void)state;
+    struct completeness *c = completeness_new(2);
+    uint64_t at[2] = {0, 0};
+    assert_int_equal(completeness_until(c, at), 0);
+    completeness_told(c, 100, (uint64_t[]){10, 0});
+    completeness_told(c, 101, (uint64_t[]){20, 5});
+    completeness_told(c, 102, (uint64_t[]){30, 5});
+    assert_int_equal(completeness_until(c, at), 0);
+    at[0] = 10;
+    assert_int_equal(completeness_until(c, at), 100);
+    at[0] = 30;
+    assert_int_equal(completeness_until(c, at), 100);
+    at[1] = 5;
+    assert_int_equal(completeness_until(c, at), 102);
+    assert_int_equal(completeness_end(c, 0), 30);
+    completeness_told(c, 90, (uint64_t[]){0, 0});
+    assert_int_equal(completeness_until(c, at), 102);
+    completeness_free(&c);
+}
+
+static void rejects_show_every_byte(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    rejects_format(&out, BYTES_LITERAL("s"), 7, "why", 3, BYTES_LITERAL("a\"b"));
+    assert_true(bytes_equal_str(buf_bytes(&out),
+        "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"bytes\":3,\"line\":\"a\\\"b\"}\n"));
+    buf_clear(&out);
+    rejects_format(&out, BYTES_LITERAL("s"), 7, "why", 2, BYTES_LITERAL("a\xff"));
+    buf_append_char(&out, '\0');
+    assert_non_null(strstr(out.ptr, ",\"hex\":\"61ff\"}"));
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_come_out_however_they_are_cut),
+        cmocka_unit_test(complete_until_moves_on_under_lag_and_never_falls),
+        cmocka_unit_test(rejects_show_every_byte),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

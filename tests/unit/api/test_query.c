@@ -1,0 +1,173 @@
+/* What the parameters of a request mean, and what they must not. */
+#include "api/query.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+static const char text[] = "[input]\ntime = t\n"
+                           "[total all]\nkey = \"all\"\nlabel = feed\n"
+                           "[total u]\nkey = l\nlabel = user\n"
+                           "[subtotal c.u]\nkey = c\nlabel = country\n"
+                           "[subtotal c.all]\nkey = c\nlabel = country\n";
+#define NOW INT64_C(1332637200) /* 25 March 2012, 01:00 UTC */
+#define DAY INT64_C(86400)
+
+static struct counters *counters;
+static struct config *config;
+static struct url_query params;
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct config_error error;
+    return config_parse("test.conf", bytes_str(text), &config, &error) ||
+           counters_read(config, &counters, &error);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    counters_free(&counters);
+    config_free(&config);
+    return 0;
+}
+
+static int parse(enum query_kind kind, const char *query, struct query *q, struct query_error *e)
+{
+    const struct query_context context = {.counters = counters, .max_rows = 1000, .now = NOW};
+    url_query_free(&params);
+    assert_int_equal(url_query_parse(bytes_str(query), &params), 0);
+    return query_parse(&context, kind, &params, q, e);
+}
+
+static struct query good(enum query_kind kind, const char *query)
+{
+    struct query q;
+    struct query_error e;
+    if (parse(kind, query, &q, &e))
+        fail_msg("%s: %s", query, e.detail);
+    return q;
+}
+
+static struct query_error bad(enum query_kind kind, const char *query)
+{
+    struct query q;
+    struct query_error e;
+    if (parse(kind, query, &q, &e) == 0)
+        fail_msg("%s was taken", query);
+    return e;
+}
+
+static void counters_are_named_by_ns_or_label(void **state)
+{
+    (void)state;
+    struct query q = good(QUERY_SERIES, "ns=u&key=bitly");
+    assert_string_equal(q.total->ns, "u");
+    assert_true(bytes_equal_str(q.key, "bitly"));
+    q = good(QUERY_SERIES, "user=nasa%20gov");
+    assert_true(bytes_equal_str(q.key, "nasa gov"));
+    q = good(QUERY_BREAKDOWN, "ns=c.u&key=bitly");
+    assert_string_equal(q.sub->ns, "c.u");
+    q = good(QUERY_BREAKDOWN, "user=bitly&by=country");
+    assert_string_equal(q.sub->ns, "c.u");
+    q = good(QUERY_SERIES, "user=bitly&by=country&sub=US");
+    assert_true(bytes_equal_str(q.sub_key, "US"));
+}
+
+static void a_constant_needs_no_key(void **state)
+{
+    (void)state;
+    assert_true(bytes_equal_str(good(QUERY_SERIES, "ns=all").key, "all"));
+    assert_true(bytes_equal_str(good(QUERY_SERIES, "feed=").key, "all"));
+    assert_true(bytes_equal_str(good(QUERY_BREAKDOWN, "feed=&by=country").key, "all"));
+    assert_string_equal(bad(QUERY_SERIES, "ns=u").code, "missing-parameter");
+    assert_string_equal(bad(QUERY_SERIES, "user=").code, "missing-parameter");
+}
+
+static void unknown_counters_are_answered_with_the_known(void **state)
+{
+    (void)state;
+    static const char *const unknown[] = {"ns=x&key=k", "usr=bitly", "user=bitly&by=city", "ns=c.x&key=k"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        struct query_error e = bad(QUERY_BREAKDOWN, unknown[i]);
+        assert_int_equal(e.status, 404);
+        assert_string_equal(e.code, "unknown-counter");
+        assert_non_null(strstr(e.hint, i == 2 ? "country" : "user"));
+    }
+}
+
+static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *meant;
+        int status;
+    } slips[] = {{"user=k&timezon=UTC", "timezone", 400}, {"user=k&unti=day", "unit", 400},
+        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Limit=5", "limit", 400}, {"usr=k", "user", 404},
+        {"user=k&fed=1", "feed", 404}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 404},
+        {"user=k&%00unit=day", NULL, 404}, {"user=k&=5", NULL, 404}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
+        char meant[64] = "";
+        struct query_error e = bad(QUERY_SERIES, slips[i].query);
+        if (slips[i].meant)
+            snprintf(meant, sizeof meant, "did you mean %s?", slips[i].meant);
+        if (e.status != slips[i].status || !strstr(e.detail, meant) ||
+            (!slips[i].meant && strstr(e.detail, "mean")))
+            fail_msg("%s: %d %s", slips[i].query, e.status, e.detail);
+        assert_string_equal(e.code, e.status == 400 ? "bad-parameter" : "unknown-counter");
+        assert_non_null(strstr(e.hint, "u user"));
+    }
+}
+
+static void the_span_is_the_last_units_or_from_and_to(void **state)
+{
+    (void)state;
+    const int64_t today = NOW - 3600;
+    struct query q = good(QUERY_SERIES, "user=k");
+    assert_int_equal(q.from, today - 29 * DAY);
+    assert_int_equal(q.to, today + DAY);
+    q = good(QUERY_SERIES, "user=k&units=2&unit_reference_ts=1332547200");
+    assert_int_equal(q.from, 1332547200 - DAY);
+    assert_int_equal(q.to, 1332547200 + DAY);
+    q = good(QUERY_SERIES, "user=k&from=10&to=7200&unit=hour");
+    assert_int_equal(q.from, 10);
+    assert_int_equal(q.to, 7200);
+    q = good(QUERY_SERIES, "user=k&units=3&hour_offset=-5");
+    assert_int_equal(q.to, today + 5 * 3600); /* it is still yesterday there */
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"user=k&unit=year", "user=k&units=0", "user=k&units=1x",
+        "user=k&from=5&to=5", "user=k&from=7&to=5", "user=k&from=-1", "user=k&to=99999999999999999999",
+        "user=k&timezone=Mars/Base", "user=k&timezone=../../etc/passwd", "user=k&timezone=UTC&hour_offset=1",
+        "user=k&hour_offset=15", "user=k&week_start=someday", "user=k&limit=3", "user=k&format=xml",
+        "user=k&user=j", "user=k&feed=all", "user=k&key=j", "user=k&sub=US", "user=k&from=0&units=4",
+        "user=k&from=0&unit_reference_ts=4", "user=k&unit=hour&from=0&to=4000000000", "user=k&units=1001"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct query_error e = bad(QUERY_SERIES, refused[i]);
+        assert_int_equal(e.status, 400);
+        assert_string_equal(e.code, "bad-parameter");
+    }
+    assert_string_equal(bad(QUERY_SERIES, "").code, "missing-parameter");
+    assert_string_equal(bad(QUERY_BREAKDOWN, "user=k").code, "missing-parameter");
+    assert_string_equal(bad(QUERY_SERIES, "user=k&by=country").code, "missing-parameter");
+    assert_string_equal(bad(QUERY_BREAKDOWN, "user=k&by=country&limit=0").code, "bad-parameter");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_are_named_by_ns_or_label),
+        cmocka_unit_test(a_constant_needs_no_key),
+        cmocka_unit_test(unknown_counters_are_answered_with_the_known),
+        cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
+        cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    url_query_free(&params);
+    return failed;
+}

@@ -1,0 +1,150 @@
+#include "support/cm.h"
+#include "base/bytes.h"
+#include <stdlib.h>
+
+static void test_order(void **state)
+{
+    (void)state;
+    assert_true(bytes_compare(bytes_str("a"), bytes_str("b")) < 0);
+    assert_true(bytes_compare(bytes_str("a"), bytes_str("ab")) < 0);
+    assert_true(bytes_compare(bytes_str("\x80"), bytes_str("a")) > 0);
+    assert_true(bytes_compare(bytes_of("a\0b", 3), bytes_of("a\0c", 3)) < 0);
+    assert_int_equal(bytes_compare(BYTES_NONE, bytes_str("")), 0);
+    assert_true(bytes_starts_with(bytes_str("abc"), bytes_str("ab")));
+    assert_false(bytes_starts_with(bytes_str("ab"), bytes_str("abc")));
+}
+
+static void test_numbers(void **state)
+{
+    static const char *const bad[] = {"", "-", "+1", " 1", "1 ", "1x", "18446744073709551616", "0x10", "1e3"};
+    uint64_t u = 7;
+    int64_t i = 7;
+    (void)state;
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        assert_false(bytes_to_u64(bytes_str(bad[n]), &u));
+        assert_false(bytes_to_i64(bytes_str(bad[n]), &i));
+    }
+    assert_int_equal(u, 7);
+    assert_true(bytes_to_u64(bytes_str("18446744073709551615"), &u) && u == UINT64_MAX);
+    assert_true(bytes_to_i64(bytes_str("-9223372036854775808"), &i) && i == INT64_MIN);
+    assert_false(bytes_to_i64(bytes_str("9223372036854775808"), &i));
+    assert_false(bytes_to_i64(bytes_str("-9223372036854775809"), &i));
+}
+
+static void test_sizes(void **state)
+{
+    uint64_t n;
+    (void)state;
+    assert_true(bytes_to_size(bytes_str("0"), &n) && n == 0);
+    assert_true(bytes_to_size(bytes_str("64K"), &n) && n == 65536);
+    assert_true(bytes_to_size(bytes_str("2GiB"), &n) && n == UINT64_C(2) << 30);
+    assert_true(bytes_to_size(bytes_str("3mb"), &n) == false);
+    assert_true(bytes_to_size(bytes_str("3mB"), &n) && n == 3 << 20);
+    assert_false(bytes_to_size(bytes_str("99999999999T"), &n));
+    assert_false(bytes_to_size(bytes_str("K"), &n));
+    assert_false(bytes_to_size(bytes_str("1X"), &n));
+}
+
+static void test_names(void **state)
+{
+    char longest[NAME_MAX_BYTES + 2];
+    (void)state;
+    memset(longest, 'a', sizeof longest);
+    assert_true(bytes_is_name(bytes_str("clicks-2012_03.A")));
+    assert_true(bytes_is_name(bytes_of(longest, NAME_MAX_BYTES)));
+    assert_false(bytes_is_name(bytes_of(longest, NAME_MAX_BYTES + 1)));
+    assert_false(bytes_is_name(bytes_str("")));
+    assert_false(bytes_is_name(bytes_str(".")));
+    assert_false(bytes_is_name(bytes_str("..")));
+    assert_false(bytes_is_name(bytes_str("a/b")));
+    assert_false(bytes_is_name(bytes_of("a\0b", 3)));
+    assert_false(bytes_is_name(bytes_str("\xC3\xA9")));
+}
+
+static void test_buffer(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++) {
+        buf_append_u64(&b, i);
+        buf_append_char(&b, '\0');
+    }
+    buf_append_u64(&b, UINT64_MAX);
+    assert_int_equal(b.len, 10 * 2 + 90 * 3 + 900 * 4 + 20);
+    buf_clear(&b);
+    buf_printf(&b, "%s-%d", "x", 12);
+    assert_true(bytes_equal_str(buf_bytes(&b), "x-12"));
+    buf_free(&b);
+    assert_null(b.ptr);
+}
+
+static void expect_json(struct bytes in, const char *out)
+{
+    struct buf b = {0};
+    buf_append_json(&b, in);
+    buf_append_char(&b, '\0');
+    assert_string_equal(b.ptr, out);
+    buf_free(&b);
+}
+
+static void test_json_text(void **state)
+{
+    (void)state;
+    expect_json(bytes_str("plain"), "\"plain\"");
+    expect_json(bytes_of("\"\\\n\0\x7f", 5), "\"\\\"\\\\\\n\\u0000\\u007f\"");
+    expect_json(bytes_str("\xC3\xA9\xF0\x9F\x98\x80"), "\"\xC3\xA9\xF0\x9F\x98\x80\"");
+    /* A lone continuation, an overlong slash, a surrogate, past U+10FFFF, a sequence cut short. */
+    expect_json(bytes_str("\x80"), "\"\xEF\xBF\xBD\"");
+    expect_json(bytes_str("\xC0\xAF"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    expect_json(bytes_str("\xED\xA0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    expect_json(bytes_str("\xF4\x90\x80\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    expect_json(bytes_str("a\xE2\x82"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+static void test_words(void **state)
+{
+    static const char *const want[] = {"a", "b/c", "d"};
+    const char *list = " ,a, \tb/c,,d ", *none = NULL;
+    struct bytes word;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(bytes_next_word(&list, " ,\t", &word));
+        assert_true(bytes_equal_str(word, want[i]));
+    }
+    assert_false(bytes_next_word(&list, " ,\t", &word));
+    assert_false(bytes_next_word(&list, " ,\t", &word));
+    assert_false(bytes_next_word(&none, " ,\t", &word));
+}
+
+static void test_counts_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_count_lines(BYTES_LITERAL("a\n\nb\n\0\nc")), 4);
+    assert_int_equal(bytes_count_lines(BYTES_NONE), 0);
+}
+
+/* More than a lane of a vector counts to, and ends that fill none. */
+static void test_counts_many_lines(void **state)
+{
+    enum { MOST = 10000 };
+    char *text = malloc(MOST);
+    (void)state;
+    assert_non_null(text);
+    memset(text, '\n', MOST);
+    for (size_t n = 0; n <= MOST; n = 2 * n + 1)
+        assert_int_equal(bytes_count_lines(bytes_of(text, n)), n);
+    assert_int_equal(bytes_count_lines(bytes_of(text + 1, MOST - 1)), MOST - 1);
+    for (size_t i = 0; i < MOST; i += 2)
+        text[i] = 'x';
+    assert_int_equal(bytes_count_lines(bytes_of(text, MOST)), MOST / 2);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_counts_many_lines),
+        cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

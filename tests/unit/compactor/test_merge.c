@@ -1,0 +1,390 @@
+/* merge: counts add up, whatever is merged with what first; order, shards and damage. */
+#include "support/make_slice.h"
+#include "compactor/merge.h"
+#include "counts/records.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <cmocka.h>
+
+#define COUNTERS "total u key = l\n"
+
+static char dir[64], error[COMPACT_ERROR_TEXT];
+static struct merge_report report;
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-merge-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static char *path_of(const char *name)
+{
+    static char path[2][128];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
+    return path[turn];
+}
+
+static void write_file(const char *name, struct bytes text)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    assert_non_null(f);
+    fwrite(text.ptr, 1, text.len, f);
+    fclose(f);
+}
+
+static void read_file(const char *name, struct buf *out)
+{
+    FILE *f = fopen(path_of(name), "rb");
+    size_t n;
+    assert_non_null(f);
+    do {
+        buf_reserve(out, 4096);
+        n = fread(out->ptr + out->len, 1, 4096, f);
+        out->len += n;
+    } while (n);
+    fclose(f);
+}
+
+static struct manifest_file facts_of(struct bytes text)
+{
+    struct manifest_file f = {.bytes = text.len, .xxh3 = XXH3_64bits(text.ptr, text.len)};
+    for (size_t i = 0; i < text.len; i++)
+        f.records += text.ptr[i] == '\n';
+    return f;
+}
+
+static struct record_source *open_text(const char *name, const char *text)
+{
+    struct record_source *s = NULL;
+    struct manifest_file f = facts_of(bytes_str(text));
+    write_file(name, bytes_str(text));
+    assert_int_equal(record_source_open_shard(path_of(name), &f, &s, error), COMPACT_OK);
+    return s;
+}
+
+/* Merges and closes the sources into shard-K-of-SHARDS.csv. */
+static enum compact_result merge_into(uint32_t shards, struct record_source **sources, size_t n)
+{
+    struct shard_writer *writers[8] = {0};
+    struct manifest_file file;
+    for (uint32_t k = 0; k < shards; k++) {
+        char name[MANIFEST_NAME_TEXT];
+        manifest_file_name(k, shards, name);
+        unlink(path_of(name));
+        assert_int_equal(shard_writer_open(dir, k, shards, &writers[k], error), COMPACT_OK);
+    }
+    struct merge_spec spec = {.sources = sources, .n_sources = n, .writers = writers, .shards = shards};
+    enum compact_result r = merge_run(&spec, &report, error);
+    for (uint32_t k = 0; k < shards; k++) {
+        if (r == COMPACT_OK)
+            assert_int_equal(shard_writer_finish(writers[k], &file, error), COMPACT_OK);
+        shard_writer_close(&writers[k]);
+    }
+    for (size_t i = 0; i < n; i++)
+        record_source_close(&sources[i]);
+    return r;
+}
+
+/* Merges texts into one; *out is replaced. */
+static enum compact_result merge_texts(const char *const *texts, size_t n, struct buf *out)
+{
+    struct record_source *sources[8];
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "in-%zu", i);
+        sources[i] = open_text(name, texts[i]);
+    }
+    enum compact_result r = merge_into(1, sources, n);
+    buf_clear(out);
+    if (r == COMPACT_OK)
+        read_file("shard-0-of-1.csv", out);
+    return r;
+}
+
+static void assert_text(const struct buf *got, const char *expected)
+{
+    if (!bytes_equal_str(buf_bytes(got), expected))
+        fail_msg("got:\n%.*sinstead of:\n%s", (int)got->len, got->ptr, expected);
+}
+
+static void counts_of_one_key_add_up(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    const char *const texts[] = {
+        "c.u|jehiah.c41l,JP:1 US:4\nu|a!x,c413:1\nu|a,c413:1\nu|jehiah,c413:2 c41l:5\n",
+        "c.u|jehiah.c41l,:7 JP:2 ZA:1\nu|jehiah,c412:1 c413:1\n", "",
+        "u|a,c413:18446744073709551614\nu|a-,c413:1\nu|jehiah,w0110:1\n"};
+    assert_int_equal(merge_texts(texts, 4, &out), COMPACT_OK);
+    assert_text(&out,
+        "c.u|jehiah.c41l,:7 JP:3 US:4 ZA:1\nu|a!x,c413:1\nu|a,c413:18446744073709551615\nu|a-,c413:1\n"
+        "u|jehiah,c412:1 c413:3 c41l:5 w0110:1\n");
+    assert_int_equal(report.records, 5);
+    assert_int_equal(report.collisions, 0);
+    buf_free(&out);
+}
+
+static void the_smaller_text_of_a_lookup_is_kept_and_told(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    /* as they are the texts are ordered \x01 < A; escaped it is the other way round */
+    const char *const texts[] = {
+        "lookup|h0aMB8AuNw4=,A\n", "lookup|h0aMB8AuNw4=,\\x01\n", "lookup|h0aMB8AuNw4=,B\n"};
+    assert_int_equal(merge_texts(texts, 3, &out), COMPACT_OK);
+    assert_text(&out, "lookup|h0aMB8AuNw4=,\\x01\n");
+    assert_int_equal(report.collisions, 2);
+    assert_string_equal(report.collision, "lookup|h0aMB8AuNw4=");
+    assert_int_equal(merge_texts((const char *const[]){texts[0], texts[0]}, 2, &out), COMPACT_OK);
+    assert_int_equal(report.collisions, 0);
+    buf_free(&out);
+}
+
+static void what_is_damaged_is_refused(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    static const char *const bad[] = {"u|b,c413:1\nu|a,c413:1\n", /* order */
+        "u|a,c413:1\nu|a,c413:1\n",                               /* a key twice */
+        "u|a,c413:1\nu|a!x,c413:1\n",                             /* key order is not line order */
+        "u|a,c413:1", "u|a\n", "\n", "nothing,c413:1\n", "c.u|a.c4,US:1\n", "u|a.b,c413:1\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(merge_texts(&bad[i], 1, &out), COMPACT_DAMAGED);
+    static const char *const pairs[][2] = {{"u|a,c413:x\n", "u|a,c413:1\n"}, {"u|a,c413\n", "u|a,c413:1\n"},
+        {"u|a,c413:18446744073709551615\n", "u|a,c413:1\n"},
+        {"lookup|h0aMB8AuNw4=,\\q\n", "lookup|h0aMB8AuNw4=,x\n"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_int_equal(merge_texts(pairs[i], 2, &out), COMPACT_DAMAGED);
+    buf_free(&out);
+}
+
+static void a_shard_must_be_what_its_manifest_says(void **state)
+{
+    (void)state;
+    struct bytes text = BYTES_LITERAL("u|a,c413:1\nu|b,c413:1\n");
+    struct manifest_file good = facts_of(text), changed[3] = {good, good, good};
+    changed[0].records++;
+    changed[1].bytes--;
+    changed[2].xxh3 ^= 1;
+    write_file("in", text);
+    for (int i = 0; i < 4; i++) {
+        struct record_source *s = NULL;
+        const struct manifest_file *f = i < 3 ? &changed[i] : &good;
+        assert_int_equal(record_source_open_shard(path_of("in"), f, &s, error), COMPACT_OK);
+        assert_int_equal(merge_into(1, &s, 1), i < 3 ? COMPACT_DAMAGED : COMPACT_OK);
+    }
+}
+
+static void lines_longer_than_any_buffer(void **state)
+{
+    (void)state;
+    struct buf text = {0}, out = {0};
+    for (int line = 0; line < 3; line++) {
+        buf_printf(&text, "c.u|k%d.c413,", line);
+        for (int i = 0; i < 400000; i++)
+            buf_printf(&text, "%s%06d:1", i ? " " : "", i);
+        buf_append_char(&text, '\n');
+    }
+    buf_append_char(&text, '\0');
+    assert_int_equal(
+        merge_texts((const char *const[]){text.ptr, "c.u|k1.c413,000001:1\n"}, 2, &out), COMPACT_OK);
+    assert_int_equal(out.len, text.len - 1);
+    assert_non_null(memmem(out.ptr, out.len, " 000001:2 ", 10));
+    buf_free(&text);
+    buf_free(&out);
+}
+
+static void rows_of_a_slice_are_records(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    static const struct slice_row rows[] = {{"u|jehiah,c413", 2, NULL}, {"u|jehiah,c41l", 5, NULL},
+        {"u|jehiah!,c413", 1, NULL}, {"u|jehiah-,c413", 1, NULL}, {"c.u|jehiah.c413,US", 2, NULL},
+        {"c.u|jehiah.c413,", 1, NULL}, {"u|x\tno", 1, NULL}, {NULL, 0, NULL}};
+    static const struct slice_row texts[] = {
+        {"lookup|h0aMB8AuNw4=,", 0, "a, b\\c\n"}, {"u|a,c413", 1, NULL}, {NULL, 0, NULL}};
+    struct record_source *s[2];
+    make_slice(path_of("1.db"), 1, COUNTERS, rows);
+    assert_int_equal(record_source_open_slice(path_of("1.db"), SLICE_COUNTS, &s[0], error), COMPACT_OK);
+    assert_int_equal(merge_into(1, s, 1), COMPACT_DAMAGED); /* the row without a separator */
+    make_slice(path_of("2.db"), 2, COUNTERS, texts);
+    assert_int_equal(record_source_open_slice(path_of("2.db"), SLICE_COUNTS, &s[0], error), COMPACT_OK);
+    assert_int_equal(record_source_open_slice(path_of("2.db"), SLICE_LOOKUPS, &s[1], error), COMPACT_OK);
+    assert_int_equal(merge_into(1, s, 2), COMPACT_OK);
+    read_file("shard-0-of-1.csv", &out);
+    assert_text(&out, "lookup|h0aMB8AuNw4=,a, b\\\\c\\x0a\nu|a,c413:1\n");
+    buf_clear(&out);
+    make_slice(path_of("3.db"), 3, COUNTERS,
+        (const struct slice_row[]){rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], {NULL, 0, NULL}});
+    assert_int_equal(record_source_open_slice(path_of("3.db"), SLICE_COUNTS, &s[0], error), COMPACT_OK);
+    assert_int_equal(merge_into(1, s, 1), COMPACT_OK);
+    read_file("shard-0-of-1.csv", &out);
+    assert_text(
+        &out, "c.u|jehiah.c413,:1 US:2\nu|jehiah!,c413:1\nu|jehiah,c413:2 c41l:5\nu|jehiah-,c413:1\n");
+    buf_free(&out);
+}
+
+static void a_slice_with_a_log_is_not_sealed(void **state)
+{
+    (void)state;
+    struct record_source *s;
+    struct slice_facts f;
+    make_slice(
+        path_of("1.db"), 1, COUNTERS, (const struct slice_row[]){{"u|a,c413", 1, NULL}, {NULL, 0, NULL}});
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_OK);
+    assert_int_equal(f.number, 1);
+    assert_int_equal(f.n_streams, 1);
+    assert_int_equal(f.streams[0].end, 1000);
+    assert_string_equal(f.streams[0].id, "c0ffee");
+    slice_facts_free(&f);
+    write_file("1.db-wal", BYTES_LITERAL(""));
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_OK);
+    slice_facts_free(&f);
+    write_file("1.db-wal", BYTES_LITERAL("frames"));
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_TRY_AGAIN);
+    assert_int_equal(record_source_open_slice(path_of("1.db"), SLICE_COUNTS, &s, error), COMPACT_TRY_AGAIN);
+    write_file("2.db",
+        BYTES_LITERAL("not a database, but as long as a header of one would be, and a bit longer than "
+                      "that, to be sure"));
+    assert_int_equal(slice_facts_read(path_of("2.db"), &f, error), COMPACT_DAMAGED);
+    assert_int_equal(slice_facts_read(path_of("3.db"), &f, error), COMPACT_REFUSED);
+}
+
+/* The law: merging is adding, in any order. */
+
+#define KEYS 60
+
+/* A text of some of the keys with random counts, which are added to the model as well. */
+static void random_text(unsigned *seed, uint64_t model[KEYS][3], struct buf *out)
+{
+    static const char *const hours[] = {"c413", "c41l", "w0110"};
+    buf_clear(out);
+    for (int k = 0; k < KEYS; k++) {
+        size_t start = out->len;
+        if (rand_r(seed) % 3 == 0)
+            continue;
+        buf_printf(out, "u|common%03d,", k);
+        bool any = false;
+        for (int h = 0; h < 3; h++) {
+            unsigned n = (unsigned)rand_r(seed) % 4;
+            model[k][h] += n;
+            if (n)
+                buf_printf(out, "%s%s:%u", any ? " " : "", hours[h], n);
+            any = any || n;
+        }
+        if (any)
+            buf_append_char(out, '\n');
+        else
+            out->len = start;
+    }
+    buf_append_char(out, '\0');
+}
+
+static void print_model(uint64_t model[KEYS][3], struct buf *out)
+{
+    static const char *const hours[] = {"c413", "c41l", "w0110"};
+    for (int k = 0; k < KEYS; k++) {
+        bool any = false;
+        for (int h = 0; h < 3; h++) {
+            if (!model[k][h])
+                continue;
+            if (any)
+                buf_append_char(out, ' ');
+            else
+                buf_printf(out, "u|common%03d,", k);
+            buf_printf(out, "%s:%llu", hours[h], (unsigned long long)model[k][h]);
+            any = true;
+        }
+        if (any)
+            buf_append_char(out, '\n');
+    }
+    buf_append_char(out, '\0');
+}
+
+static void the_order_of_merging_does_not_matter(void **state)
+{
+    (void)state;
+    for (unsigned round = 1; round <= 20; round++) {
+        unsigned seed = round;
+        uint64_t model[KEYS][3] = {{0}};
+        struct buf texts[4] = {{0}}, expected = {0}, out = {0}, half = {0};
+        const char *all[4];
+        for (int i = 0; i < 4; i++) {
+            random_text(&seed, model, &texts[i]);
+            all[3 - i] = texts[i].ptr;
+        }
+        print_model(model, &expected);
+        assert_int_equal(merge_texts(all, 4, &out), COMPACT_OK);
+        assert_text(&out, expected.ptr);
+        assert_int_equal(merge_texts(all, 2, &half), COMPACT_OK);
+        buf_append_char(&half, '\0');
+        assert_int_equal(merge_texts((const char *const[]){all[2], half.ptr, all[3]}, 3, &out), COMPACT_OK);
+        assert_text(&out, expected.ptr);
+        for (int i = 0; i < 4; i++)
+            buf_free(&texts[i]);
+        buf_free(&expected);
+        buf_free(&out);
+        buf_free(&half);
+    }
+}
+
+static void shards_merge_back_into_one(void **state)
+{
+    (void)state;
+    unsigned seed = 9;
+    uint64_t model[KEYS][3] = {{0}};
+    struct buf text = {0}, out = {0};
+    struct record_source *s[4] = {0};
+    random_text(&seed, model, &text);
+    s[0] = open_text("in", text.ptr);
+    assert_int_equal(merge_into(4, s, 1), COMPACT_OK);
+    for (uint32_t k = 0; k < 4; k++) {
+        char name[MANIFEST_NAME_TEXT];
+        manifest_file_name(k, 4, name);
+        struct buf shard = {0};
+        read_file(name, &shard);
+        assert_true(shard.len > 0);
+        struct manifest_file f = facts_of(buf_bytes(&shard));
+        assert_int_equal(record_source_open_shard(path_of(name), &f, &s[k], error), COMPACT_OK);
+        buf_free(&shard);
+    }
+    assert_int_equal(merge_into(1, s, 4), COMPACT_OK);
+    read_file("shard-0-of-1.csv", &out);
+    assert_text(&out, text.ptr);
+    buf_free(&text);
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(counts_of_one_key_add_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_smaller_text_of_a_lookup_is_kept_and_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_damaged_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_shard_must_be_what_its_manifest_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lines_longer_than_any_buffer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rows_of_a_slice_are_records, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_slice_with_a_log_is_not_sealed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_order_of_merging_does_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(shards_merge_back_into_one, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

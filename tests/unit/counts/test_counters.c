@@ -1,0 +1,367 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "counts/counters.h"
+
+#define INPUT "[input]\ntime = t\n"
+#define SAMPLE                                                                                               \
+    "[subtotal c.u]\nkey = c\nlabel = country\n"                                                             \
+    "[input]\ntime = t\nskip_if = _heartbeat_\n"                                                             \
+    "[total u]\nkey = l\nlabel = user\nmax_keys = 10\n"                                                      \
+    "[total all]\nkey = \"all\"\n"                                                                           \
+    "[subtotal r.u]\nkey = host(r)\n"
+
+static struct counters *read_text(const char *text, struct config_error *error)
+{
+    struct config *config = NULL;
+    struct counters *c = NULL;
+    memset(error, 0, sizeof *error);
+    if (config_parse("test.conf", bytes_str(text), &config, error) != 0)
+        return NULL;
+    if (counters_read(config, &c, error) != 0)
+        assert_null(c);
+    config_free(&config);
+    return c;
+}
+
+static struct counters *must_read(const char *text)
+{
+    struct config_error error;
+    struct counters *c = read_text(text, &error);
+    if (!c)
+        fail_msg("%s", error.text);
+    return c;
+}
+
+static void refuse(const char *text, const char *expected)
+{
+    struct config_error error;
+    struct counters *c = read_text(text, &error);
+    assert_null(c);
+    if (!strstr(error.text, expected))
+        fail_msg("'%s' does not say '%s'", error.text, expected);
+}
+
+static void test_reads_what_is_configured(void **state)
+{
+    struct counters *c = must_read(SAMPLE);
+    (void)state;
+    assert_string_equal(c->time_field, "t");
+    assert_string_equal(c->skip_if, "_heartbeat_");
+    assert_false(c->time_in_ms);
+    assert_int_equal(c->n_totals, 2);
+    assert_int_equal(c->n_subtotals, 2);
+    assert_string_equal(c->totals[0].ns, "u");
+    assert_int_equal(c->totals[0].max_keys, 10);
+    assert_int_equal(c->totals[0].kind, COUNTER_FIELD);
+    assert_int_equal(c->totals[1].kind, COUNTER_CONSTANT);
+    assert_string_equal(c->totals[1].field, "all");
+    assert_string_equal(c->totals[1].label, "all");
+    assert_string_equal(c->subtotals[0].label, "country");
+    assert_string_equal(c->subtotals[1].label, "r");
+    assert_int_equal(c->subtotals[1].kind, COUNTER_HOST);
+    assert_string_equal(c->subtotals[1].field, "r");
+    assert_string_equal(c->subtotals[1].key_text, "host(r)");
+    assert_int_equal(c->subtotals[1].total, 0);
+    assert_ptr_equal(counters_find(c, BYTES_LITERAL("c.u")), &c->subtotals[0]);
+    assert_null(counters_find(c, BYTES_LITERAL("c")));
+    assert_ptr_equal(counters_find_total_label(c, BYTES_LITERAL("user")), &c->totals[0]);
+    assert_ptr_equal(counters_find_sub_label(c, &c->totals[0], BYTES_LITERAL("country")), &c->subtotals[0]);
+    assert_null(counters_find_sub_label(c, &c->totals[1], BYTES_LITERAL("country")));
+    counters_free(&c);
+    assert_null(c);
+}
+
+static void test_text_is_canonical(void **state)
+{
+    struct counters *a = must_read(SAMPLE), *b;
+    (void)state;
+    assert_string_equal(a->text, "input skip_if = _heartbeat_\ninput time = t\ninput time_unit = s\n"
+                                 "subtotal c.u key = c\nsubtotal r.u key = host(r)\n"
+                                 "total all key = \"all\"\ntotal u key = l\ntotal u max_keys = 10\n");
+    b = must_read("[total all]\nkey = \"all\"\nlabel = other\n[total u]\nmax_keys = 10\nkey = l\n"
+                  "[subtotal r.u]\nkey = host(r)\n[subtotal c.u]\nkey = c\n"
+                  "[input]\ntime_unit = s\nskip_if = _heartbeat_\ntime = t\n");
+    assert_string_equal(a->text, b->text);
+    counters_free(&a);
+    counters_free(&b);
+}
+
+static void test_refusals_name_the_line(void **state)
+{
+    static const struct {
+        const char *text, *error;
+    } wrong[] = {
+        {"[total u]\nkey = l\n", "[input]"},
+        {INPUT, "nothing is counted"},
+        {"[input]\nskip_if = x\n[total u]\nkey = l\n", "test.conf:1: [input] needs time"},
+        {INPUT "time_unit = us\n[total u]\nkey = l\n", "test.conf:3: time_unit"},
+        {INPUT "tine = t\n[total u]\nkey = l\n", "test.conf:3: [input] has no setting 'tine'"},
+        {INPUT "[total u]\nkey = l\nlable = x\n", "test.conf:5: "},
+        {INPUT "[total u]\nlabel = x\n", "test.conf:3: "},
+        {INPUT "[total U]\nkey = l\n", "test.conf:3: [total U]"},
+        {INPUT "[total lookup]\nkey = l\n", "test.conf:3: [total lookup]"},
+        {INPUT "[total]\nkey = l\n", "test.conf:3: "},
+        {INPUT "[total a_1234567890_wxyz]\nkey = l\n", "test.conf:3: "},
+        {INPUT "[total u]\nkey = \"\"\n", "test.conf:4: a key is"},
+        {INPUT "[total u]\nkey = \"a\n", "test.conf:4: a key is"},
+        {INPUT "[total u]\nkey = host()\n", "test.conf:4: a key is"},
+        {INPUT "[total u]\nkey = port(u)\n", "test.conf:4: a key is"},
+        {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: a label"},
+        {INPUT "[total u]\nkey = l\nmax_keys = -1\n", "test.conf:5: max_keys"},
+        {INPUT "[total u]\nkey = l\n[subtotal c]\nkey = c\n", "test.conf:5: [subtotal c]"},
+        {INPUT "[total u]\nkey = l\n[subtotal c.v]\nkey = c\n", "there is no [total v]"},
+        {INPUT "[total u]\nkey = l\n[subtotal c.c.u]\nkey = c\n", "test.conf:5: "},
+        {INPUT "[total u]\nkey = l\n[total v]\nkey = m\nlabel = u\n",
+            "test.conf:7: label 'u' is also that of [total u] on line 3"},
+        {INPUT "[total u]\nkey = l\n[subtotal c.u]\nkey = c\nlabel = x\n[subtotal d.u]\nkey = c\nlabel = x\n",
+            "test.conf:10: label 'x' is also that of [subtotal c.u] on line 5"},
+        {INPUT "[total u]\nkey = l\n[total u]\nkey = m\n", "test.conf:"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refuse(wrong[i].text, wrong[i].error);
+}
+
+static void test_one_label_in_two_totals_is_fine(void **state)
+{
+    struct counters *c = must_read(
+        INPUT "[total u]\nkey = l\n[total h]\nkey = h\n[subtotal c.u]\nkey = c\n[subtotal c.h]\nkey = c\n");
+    (void)state;
+    assert_int_equal(c->n_subtotals, 2);
+    counters_free(&c);
+}
+
+static void test_hosts(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"", "None"},
+        {"direct", "direct"},
+        {"http://", "None"},
+        {"http:///path", "None"},
+        {"http://?q", "None"},
+        {"http://www.Example.COM/a?b#c", "www.example.com"},
+        {"http://example.com:8080", "example.com"},
+        {"http://user:pw@example.com:80/", "example.com"},
+        {"http://a@b@c/", "c"},
+        {"http://c/a@b", "c"},
+        {"http://[2001:DB8::1]:80/", "[2001:db8::1]"},
+        {"http://[::1", "[::1]"},
+        {"http://[", "[]"},
+        {"http://u@[A]b:1", "[a]"},
+        {"http://:80", "None"},
+        {"http://@", "None"},
+        {"HTTP://A", "a"},
+        {"a+b-c.1://X", "x"},
+        {"1a://X", "1a://X"},
+        {"://X", "://X"},
+        {"http:/X", "http:/X"},
+        {"http//X", "http//X"},
+        {"mailto:A@B", "mailto:A@B"},
+        {"http:", "http:"},
+        {"ht tp://X", "ht tp://X"},
+        {"http://EX\xc3\x84MPLE\xff/", "ex\xc3\x84mple\xff"},
+        {"http://a b\n/", "a b\n"},
+        {"http://@[X{~`", "[x{~`]"},
+    };
+    struct buf space = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct bytes got = counters_host(bytes_str(pairs[i][0]), &space);
+        if (!bytes_equal_str(got, pairs[i][1]))
+            fail_msg("host(%s) is %.*s, not %s", pairs[i][0], (int)got.len, got.ptr, pairs[i][1]);
+    }
+    buf_free(&space);
+}
+
+struct fixture {
+    struct counters *c;
+    struct counters_reader *r;
+};
+
+static int open_sample(void **state)
+{
+    static struct fixture f;
+    f.c = must_read(SAMPLE);
+    f.r = counters_reader_new(f.c);
+    *state = &f;
+    return 0;
+}
+
+static int close_sample(void **state)
+{
+    struct fixture *f = *state;
+    counters_reader_free(&f->r);
+    counters_free(&f->c);
+    return 0;
+}
+
+static void assert_key(struct bytes got, const char *expected)
+{
+    if (!bytes_equal_str(got, expected))
+        fail_msg("%.*s is not %s", (int)got.len, got.ptr, expected);
+}
+
+static void test_values_as_keys(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"", "None"},
+        {",\"l\":null", "None"},
+        {",\"l\":\"\"", "None"},
+        {",\"l\":\"bitly\"", "bitly"},
+        {",\"l\":-0", "0"},
+        {",\"l\":-7", "-7"},
+        {",\"l\":18446744073709551615", "18446744073709551615"},
+        {",\"l\":true", "true"},
+        {",\"l\":false", "false"},
+        {",\"l\":1,\"l\":\"last\"", "last"},
+        {",\"l\":[],\"l\":2", "2"},
+        {",\"\\u006c\":3", "3"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char line[128];
+        struct counters_event e;
+        int n = snprintf(line, sizeof line, "{\"t\":1331923247%s,\"r\":\"http://A:1/\"}", pairs[i][0]);
+        assert_int_equal(counters_extract(f->r, bytes_of(line, (size_t)n), &e), COUNTERS_EVENT);
+        assert_int_equal(e.hour, 1331920800);
+        assert_key(e.total_keys[0], pairs[i][1]);
+        assert_key(e.total_keys[1], "all");
+        assert_key(e.sub_keys[0], "None");
+        assert_key(e.sub_keys[1], "a");
+    }
+}
+
+static void test_times(void **state)
+{
+    static const struct {
+        const char *time;
+        int64_t hour; /* 0: rejected */
+    } times[] = {
+        {"946684800", 946684800},
+        {"946684799", 0},
+        {"946684799.9", 0},
+        {"5995814399", 5995810800},
+        {"5995814399.9", 5995810800},
+        {"5995814400", 0},
+        {"1.331923247e9", 1331920800},
+        {"1331924399.999999", 1331920800},
+        {"18446744073709551615", 0},
+        {"-1331923247", 0},
+        {"1e300", 0},
+        {"-1e300", 0},
+        {"0", 0},
+        {"\"1331923247\"", 0},
+        {"null", 0},
+        {"true", 0},
+        {"[1331923247]", 0},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        char line[64];
+        struct counters_event e;
+        int n = snprintf(line, sizeof line, "{\"t\":%s}", times[i].time);
+        enum counters_verdict v = counters_extract(f->r, bytes_of(line, (size_t)n), &e);
+        assert_int_equal(v, times[i].hour ? COUNTERS_EVENT : COUNTERS_REJECTED);
+        assert_int_equal(e.hour, times[i].hour);
+    }
+}
+
+static void check_reason(struct fixture *f, struct bytes line, const char *reason)
+{
+    struct counters_event e;
+    assert_int_equal(counters_extract(f->r, line, &e), COUNTERS_REJECTED);
+    assert_string_equal(e.reason, reason);
+}
+
+static void test_reasons(void **state)
+{
+    struct fixture *f = *state;
+    check_reason(f, BYTES_LITERAL("[1]"), "not an object");
+    check_reason(f, BYTES_LITERAL("{}"), "field t is missing: no time");
+    check_reason(f, BYTES_LITERAL("{\"t\":\"1\"}"), "field t is no number: no time");
+    check_reason(f, BYTES_LITERAL("{\"t\":1}"), "field t is a time outside 2000 to 2159");
+    check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"l\":[]}"), "field l is an array");
+    check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"c\":{}}"), "field c is an object");
+    check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"r\":1.0}"), "field r is a number that is no integer");
+}
+
+/* Damage rejects before a heartbeat is seen; a heartbeat is skipped before its time is. */
+static void test_skips(void **state)
+{
+    struct fixture *f = *state;
+    struct counters_event e;
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{\"_heartbeat_\":1}"), &e), COUNTERS_SKIPPED);
+    assert_int_equal(
+        counters_extract(f->r, BYTES_LITERAL("{\"_heartbeat_\":null,\"l\":[]}"), &e), COUNTERS_SKIPPED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{\"_heartbeat_\":1"), &e), COUNTERS_REJECTED);
+    assert_int_equal(
+        counters_extract(f->r, BYTES_LITERAL("{\"x\":{\"_heartbeat_\":1}}"), &e), COUNTERS_REJECTED);
+}
+
+static void test_milliseconds(void **state)
+{
+    struct counters *c = must_read("[input]\ntime = t\ntime_unit = ms\n[total u]\nkey = l\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    (void)state;
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"t\":1331923247999}"), &e), COUNTERS_EVENT);
+    assert_int_equal(e.hour, 1331920800);
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"t\":5995814399999.9}"), &e), COUNTERS_EVENT);
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"t\":5995814400000}"), &e), COUNTERS_REJECTED);
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"t\":1331923247}"), &e), COUNTERS_REJECTED);
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
+static void test_conflicts(void **state)
+{
+    (void)state;
+    const char *before = "input time = t\nsubtotal c.u key = c\ntotal u key = l\ntotal u max_keys = 9\n";
+    assert_int_equal(counters_conflict(before, before).len, 0);
+    assert_int_equal(counters_conflict(before, "input time = x\ntotal u key = l\ntotal v key = h\n").len, 0);
+    assert_int_equal(counters_conflict(before, "subtotal c.u key = c\ntotal u key = l\n").len, 0);
+    assert_int_equal(counters_conflict("", before).len, 0);
+    struct bytes line = counters_conflict(before, "subtotal c.u key = cc\ntotal u key = l\n");
+    assert_true(bytes_equal_str(line, "subtotal c.u key = c"));
+    assert_true(bytes_equal_str(counters_conflict(before, "total u key = h"), "total u key = l"));
+    assert_int_equal(counters_conflict("input skip_if = a key = b\n", "input skip_if = a key = c\n").len, 0);
+}
+
+static void test_what_is_missing(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    const char *before = "input time = t\nsubtotal c.u key = c\ntotal u key = l\ntotal u max_keys = 9\n";
+    counters_append_missing(before, before, &out);
+    counters_append_missing("", before, &out);
+    counters_append_missing(before, "subtotal c.u key = x\ntotal u key = h\n", &out);
+    assert_int_equal(out.len, 0);
+    counters_append_missing(before, "total uu key = l\nsubtotal c.u key = c", &out);
+    counters_append_missing(before, "", &out);
+    assert_true(bytes_equal_str(buf_bytes(&out), "total u key = l\nsubtotal c.u key = c\ntotal u key = l\n"));
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_what_is_configured),
+        cmocka_unit_test(test_text_is_canonical),
+        cmocka_unit_test(test_refusals_name_the_line),
+        cmocka_unit_test(test_one_label_in_two_totals_is_fine),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test_setup_teardown(test_values_as_keys, open_sample, close_sample),
+        cmocka_unit_test_setup_teardown(test_times, open_sample, close_sample),
+        cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
+        cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
+        cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_what_is_missing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

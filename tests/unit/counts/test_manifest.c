@@ -1,0 +1,143 @@
+/* manifest: what is printed is parsed; what is no manifest is refused by name; which generation is in force. */
+#include "counts/manifest.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char error[MANIFEST_ERROR_TEXT];
+
+static struct manifest sample(void)
+{
+    static struct manifest_stream streams[] = {{"clicks", "0123456789abcdef0123456789abcdef", 1ull << 60}};
+    static struct manifest_file files[] = {
+        {"shard-0-of-2.csv", 3, 99, 0xabc}, {"shard-1-of-2.csv", 0, 0, UINT64_MAX}};
+    static char counters[] = "total u key = l\n\"quoted\"\n", retired[] = "total h key = host(u)\n";
+    return (struct manifest){.generation = 7,
+        .through = 12,
+        .made = 1353283200,
+        .counters = counters,
+        .retired = retired,
+        .shards = 2,
+        .files = files,
+        .streams = streams,
+        .n_streams = 1};
+}
+
+static void what_is_printed_is_parsed(void **state)
+{
+    (void)state;
+    struct manifest m = sample(), got;
+    struct buf text = {0}, again = {0};
+    manifest_print(&m, &text);
+    assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
+    manifest_print(&got, &again);
+    assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
+    assert_int_equal(got.streams[0].end, 1ull << 60);
+    assert_int_equal(got.files[1].xxh3, UINT64_MAX);
+    assert_string_equal(got.counters, m.counters);
+    assert_string_equal(got.retired, m.retired);
+    assert_true(manifest_content(&got) == manifest_content(&m));
+    got.files[0].xxh3++;
+    assert_false(manifest_content(&got) == manifest_content(&m));
+    got.files[0].xxh3--;
+    manifest_free(&got);
+    buf_free(&text);
+    buf_free(&again);
+}
+
+/* The sample's text with `from` replaced by `to` must be refused. */
+static enum manifest_result changed(const char *from, const char *to)
+{
+    struct manifest m = sample(), got;
+    struct buf text = {0}, out = {0};
+    manifest_print(&m, &text);
+    buf_append_char(&text, '\0');
+    char *at = strstr(text.ptr, from);
+    assert_non_null(at);
+    buf_append(&out, text.ptr, (size_t)(at - text.ptr));
+    buf_append_str(&out, to);
+    buf_append_str(&out, at + strlen(from));
+    enum manifest_result r = manifest_parse(buf_bytes(&out), &got, error);
+    manifest_free(&got);
+    buf_free(&text);
+    buf_free(&out);
+    return r;
+}
+
+static void what_is_no_manifest_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":1", "\"format\":0"},
+        {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
+        {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"}, {"\"shards\":2", "\"shards\":3"},
+        {"\"shards\":2", "\"shards\":99999999"}, {"shard-1-of-2.csv", "shard-0-of-2.csv"},
+        {"shard-1-of-2.csv", "../shard-1-of-2.csv"}, {"0000000000000abc", "0000000000000ABC"},
+        {"0000000000000abc", "abc"}, {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
+        {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
+    assert_int_equal(changed("\"format\":1", "\"format\":2"), MANIFEST_NEWER);
+    assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
+    assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_OK); /* as it was written before */
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void the_generation_in_force_is_what_current_names(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/millrace-manifest-XXXXXX", path[128], file[160];
+    struct manifest m = sample(), got;
+    struct buf text = {0};
+    uint64_t generation;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_ABSENT);
+    snprintf(path, sizeof path, "%s/current", dir);
+    assert_int_equal(symlink("000000000007", path), 0);
+    assert_int_equal(manifest_current(dir, &generation, error), MANIFEST_OK);
+    assert_int_equal(generation, 7);
+    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
+    snprintf(path, sizeof path, "%s/000000000007", dir);
+    mkdir(path, 0777);
+    manifest_print(&m, &text);
+    buf_append_char(&text, '\0');
+    snprintf(file, sizeof file, "%s/manifest.json", path);
+    write_file(file, text.ptr);
+    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_OK);
+    manifest_free(&got);
+    char *number = strstr(text.ptr, "\"generation\":7");
+    number[strlen("\"generation\":")] = '8';
+    write_file(file, text.ptr);
+    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
+    unlink(file);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/current", dir);
+    unlink(path);
+    assert_int_equal(symlink("7", path), 0);
+    assert_int_equal(manifest_current(dir, &generation, error), MANIFEST_BAD);
+    unlink(path);
+    rmdir(dir);
+    buf_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_printed_is_parsed),
+        cmocka_unit_test(what_is_no_manifest_is_refused),
+        cmocka_unit_test(the_generation_in_force_is_what_current_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,701 @@
+/* http_pool against servers in the same loop that answer what the test says. The clock is the test's: the pool's times pass when
+ * it says so, however long a machine takes. Only time limits of requests are the machine's, and short where nobody answers, so
+ * that a machine that stands still makes nobody else late. */
+#include "support/cm.h"
+#include "http/client/http_pool.h"
+#include "http/server/http_server.h"
+#include "daemon/listen.h"
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SERVERS 3
+
+static usec_t now;
+
+usec_t clock_monotonic(void)
+{
+    return now;
+}
+
+usec_t clock_wall(void)
+{
+    return now;
+}
+
+struct world {
+    struct event_base *base;
+    struct stats *stats;
+    struct server {
+        struct http_server *http;
+        int answer; /* 0: it never does */
+        const char *retry_after;
+        usec_t takes;   /* its handler, on the test's clock */
+        usec_t silence; /* on the test's clock: until a request is over that is not answered */
+        unsigned asked;
+        char url[64];
+    } servers[SERVERS];
+    struct http_pool *pool;
+    unsigned done, timeouts;
+    int status;
+    enum http_client_result result;
+};
+
+static void answer(struct http_request *req, void *ctx)
+{
+    struct server *s = ctx;
+    s->asked++;
+    now += s->takes;
+    if (s->answer && s->retry_after)
+        http_add_header(req, "Retry-After", "%s", s->retry_after);
+    if (s->answer)
+        http_reply(req, s->answer, NULL, BYTES_NONE);
+}
+
+static const struct http_route routes[] = {
+    {.path = "/", .methods = HTTP_GET_, .handler = answer, .flags = HTTP_ROUTE_PREFIX}, {0}};
+
+/* `timeout`: of probes. */
+static void open_pool_of(struct world *w, usec_t timeout, int max_connections)
+{
+    char urls[256], error[200];
+    snprintf(urls, sizeof urls, "%s, %s %s", w->servers[0].url, w->servers[1].url, w->servers[2].url);
+    struct http_pool_config config = {.base = w->base,
+        .urls = urls,
+        .max_connections = max_connections,
+        .timeout = timeout,
+        .backoff_min = 20 * USEC_PER_MSEC,
+        .backoff_max = 160 * USEC_PER_MSEC};
+    w->pool = http_pool_new(&config, error, sizeof error);
+    assert_non_null(w->pool);
+    http_pool_register_stats(w->pool, w->stats);
+}
+
+static void open_pool(struct world *w, usec_t timeout)
+{
+    http_pool_free(&w->pool);
+    open_pool_of(w, timeout, 1);
+}
+
+static int set_up(void **state)
+{
+    static struct world w;
+    char error[200];
+    signal(SIGPIPE, SIG_IGN);
+    now = USEC_PER_SEC;
+    w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
+    for (size_t i = 0; i < SERVERS; i++) {
+        struct server *s = &w.servers[i];
+        struct http_server_config config = {.base = w.base,
+            .stats = w.stats,
+            .ctx = s,
+            .routes = routes,
+            .max_body = 1000,
+            .max_connections = 1000,
+            .server_name = "test"};
+        int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+        struct listen_name name;
+        assert_true(fd >= 0);
+        listen_name(fd, &name);
+        snprintf(s->url, sizeof s->url, "http://127.0.0.1:%d/in?n=%zu", name.port, i);
+        s->answer = 200;
+        s->http = http_server_new(&config);
+        assert_int_equal(http_server_listen_fd(s->http, fd), 0);
+    }
+    open_pool(&w, PATIENCE);
+    *state = &w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    http_pool_free(&w->pool);
+    for (size_t i = 0; i < SERVERS; i++)
+        http_server_free(&w->servers[i].http);
+    stats_free(&w->stats);
+    event_base_free(w->base);
+    return 0;
+}
+
+static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct world *w = arg;
+    w->done++;
+    w->timeouts += result == HTTP_CLIENT_TIMEOUT;
+    w->result = result;
+    w->status = reply->status;
+}
+
+#define NO_ANSWER (20 * USEC_PER_MSEC) /* the time limit of what is not answered; of the machine's clock */
+
+static struct server *server_of(struct world *w, const struct http_pool_host *h)
+{
+    size_t i = 0;
+    while (http_pool_at(w->pool, i) != h)
+        i++;
+    return &w->servers[i];
+}
+
+static struct server *begin_request(struct world *w, struct http_pool_host *h)
+{
+    struct server *s = server_of(w, h);
+    http_pool_request(
+        h, &(struct http_call_spec){
+               .method = "GET", .arg = w, .on_done = on_done, .timeout = s->answer ? PATIENCE : NO_ANSWER});
+    return s;
+}
+
+/* One request, to its end; false when all hosts are set aside. */
+static bool ask(struct world *w)
+{
+    struct http_pool_host *h = http_pool_next(w->pool);
+    unsigned before = w->done;
+    if (!h)
+        return false;
+    struct server *s = begin_request(w, h);
+    now += s->answer ? 0 : s->silence;
+    while (w->done == before)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    return true;
+}
+
+static double number_of(struct world *w, size_t i, const char *name)
+{
+    struct buf metrics = {0};
+    char row[128];
+    stats_print_metrics(w->stats, &metrics);
+    buf_append_char(&metrics, '\0');
+    snprintf(row, sizeof row, "millrace_test_destination_%s{destination=\"%s\"} ", name, w->servers[i].url);
+    const char *at = strstr(metrics.ptr, row);
+    assert_non_null(at);
+    double value = strtod(at + strlen(row), NULL);
+    buf_free(&metrics);
+    return value;
+}
+
+static double number_of_third(struct world *w, const char *name)
+{
+    return number_of(w, 2, name);
+}
+
+static void those_that_refused_are_left_out(void **state)
+{
+    struct world *w = *state;
+    uint64_t but = 0;
+    for (size_t i = 0; i < SERVERS; i++) {
+        const struct http_pool_host *h = http_pool_next_but(w->pool, but);
+        assert_ptr_equal(h, http_pool_at(w->pool, i));
+        but |= http_pool_host_bit(h);
+    }
+    assert_null(http_pool_next_but(w->pool, but));
+    assert_non_null(http_pool_next(w->pool));
+    w->servers[0].answer = 503; /* set aside: not that one either */
+    ask(w);
+    assert_null(http_pool_next_but(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
+}
+
+static void turns_are_taken(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 9; i++)
+        assert_true(ask(w));
+    for (size_t i = 0; i < SERVERS; i++) {
+        assert_int_equal(w->servers[i].asked, 3);
+        assert_string_equal(http_pool_host_url(http_pool_at(w->pool, i)), w->servers[i].url);
+    }
+    assert_string_equal(http_pool_host_target(http_pool_at(w->pool, 2)), "/in?n=2");
+}
+
+static void one_that_fails_is_set_aside_and_comes_back(void **state)
+{
+    struct world *w = *state;
+    w->servers[1].answer = 500;
+    for (int i = 0; i < 6; i++)
+        assert_true(ask(w));
+    assert_int_equal(w->servers[1].asked, 1);
+    assert_true(number_of(w, 1, "up") == 0);
+    w->servers[1].answer = 200;
+    now += 20 * USEC_PER_MSEC;
+    for (int i = 0; i < 3; i++)
+        assert_true(ask(w));
+    assert_int_equal(w->servers[1].asked, 2);
+    unsigned before = w->servers[1].asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(w->servers[1].asked, before + 3);
+}
+
+static void all_are_set_aside_for_longer_and_longer(void **state)
+{
+    struct world *w = *state;
+    usec_t longest = 0, end = now + USEC_PER_SEC;
+    for (size_t i = 0; i < SERVERS; i++)
+        w->servers[i].answer = i ? 503 : 0;
+    while (now < end) {
+        if (ask(w))
+            continue;
+        usec_t wait = http_pool_wait(w->pool);
+        longest = wait > longest ? wait : longest;
+        now += wait;
+    }
+    assert_in_range(longest, 20 * USEC_PER_MSEC, 160 * USEC_PER_MSEC);
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_in_range(
+            number_of(w, i, "requests_total"), 9, 15); /* waits of 10 to 20 ms that double up to 80 to 160 */
+}
+
+/* How much of that time went by with the third, whose tries take so long and fail. */
+static usec_t lost_to_the_third(struct world *w, usec_t takes, usec_t seconds)
+{
+    unsigned asked = w->servers[2].asked;
+    usec_t end = now + seconds * USEC_PER_SEC;
+    w->servers[2].answer = 503;
+    w->servers[2].takes = takes;
+    while (now < end) {
+        assert_true(ask(w));
+        now += 100 * USEC_PER_MSEC;
+    }
+    return (w->servers[2].asked - asked) * takes;
+}
+
+static void one_that_takes_long_to_fail_costs_the_others_little(void **state)
+{
+    struct world *w = *state;
+    assert_in_range(lost_to_the_third(w, 2 * USEC_PER_SEC, 420), 18 * USEC_PER_SEC, 22 * USEC_PER_SEC);
+    assert_in_range(lost_to_the_third(w, 10 * USEC_PER_SEC, 700), 90 * USEC_PER_SEC, 110 * USEC_PER_SEC);
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+    unsigned asked = w->servers[2].asked;
+    for (usec_t back = now; w->servers[2].asked == asked; now += 100 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, HTTP_POOL_SPARED_MAX);
+    }
+}
+
+static void it_is_not_spared_when_no_other_is_up(void **state)
+{
+    struct world *w = *state;
+    lost_to_the_third(w, 10 * USEC_PER_SEC, 12);
+    w->servers[0].answer = w->servers[1].answer = 503;
+    w->servers[2].answer = 200;
+    w->servers[2].takes = 0;
+    unsigned asked = w->servers[2].asked;
+    usec_t fell = now;
+    for (int i = 0; i < 2; i++)
+        assert_true(ask(w));
+    assert_false(ask(w));
+    while (w->servers[2].asked == asked) {
+        if (!ask(w))
+            now += http_pool_wait(w->pool);
+        assert_in_range(now - fell, 0, 160 * USEC_PER_MSEC);
+    }
+    assert_in_range(now - fell, 10 * USEC_PER_MSEC, 160 * USEC_PER_MSEC);
+}
+
+static void when_all_fail_slowly_none_is_spared(void **state)
+{
+    struct world *w = *state;
+    lost_to_the_third(w, 10 * USEC_PER_SEC, 12);
+    for (size_t i = 0; i < 2; i++) {
+        w->servers[i].answer = 503;
+        w->servers[i].takes = 10 * USEC_PER_SEC;
+    }
+    for (int i = 0; i < 20; i++) {
+        if (ask(w))
+            continue;
+        assert_in_range(http_pool_wait(w->pool), 1, 160 * USEC_PER_MSEC);
+        now += http_pool_wait(w->pool);
+    }
+}
+
+static void fall_silent(struct world *w)
+{
+    w->servers[2].answer = 0;
+    w->servers[2].silence = 10 * USEC_PER_SEC;
+}
+
+/* The third accepts connections, as its kernel does, and never reads a byte. Returns its socket. */
+static int make_third_silent(struct world *w)
+{
+    char error[200];
+    struct listen_name name;
+    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    assert_true(fd >= 0);
+    listen_name(fd, &name);
+    snprintf(w->servers[2].url, sizeof w->servers[2].url, "http://127.0.0.1:%d/in?n=2", name.port);
+    http_server_free(&w->servers[2].http);
+    open_pool(w, NO_ANSWER);
+    fall_silent(w);
+    return fd;
+}
+
+static struct http_server *serve_third(struct world *w, int fd)
+{
+    struct http_server_config config = {.base = w->base,
+        .stats = w->stats,
+        .ctx = &w->servers[2],
+        .routes = routes,
+        .max_body = 1000,
+        .max_connections = 1000,
+        .server_name = "test"};
+    struct http_server *http = http_server_new(&config);
+    assert_int_equal(http_server_listen_fd(http, fd), 0);
+    w->servers[2].answer = 200;
+    return http;
+}
+
+/* What the next connection to it has sent; "" when there was none. */
+static void read_next(int fd, char *text, size_t size)
+{
+    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    ssize_t n = c >= 0 ? recv(c, text, size - 1, MSG_DONTWAIT) : 0;
+    text[n > 0 ? n : 0] = '\0';
+    if (c >= 0)
+        close(c);
+}
+
+/* Others are asked until the third was probed so often. */
+static void ask_until_probed(struct world *w, double probes)
+{
+    for (usec_t end = 0; number_of_third(w, "probes_total") < probes; now += 10 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_true(is_early(&end));
+    }
+}
+
+/* One request, and no other as long as it answers none. */
+static void one_that_never_answers_is_probed_beside_the_others(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    char text[500];
+    ask_until_probed(w, 5);
+    assert_int_equal(w->timeouts, 1);
+    assert_true(number_of_third(w, "requests_total") == 1);
+    assert_true(number_of_third(w, "up") == 0);
+    assert_in_range(number_of_third(w, "set_aside_seconds") * 1000, 0, 160);
+    read_next(fd, text, sizeof text);
+    assert_non_null(strstr(text, "GET /in?n=2 HTTP/1.1\r\n"));
+    for (int i = 0; i < 4; i++) {
+        read_next(fd, text, sizeof text);
+        assert_non_null(strstr(text, "OPTIONS * HTTP/1.1\r\n"));
+    }
+    close(fd);
+}
+
+/* With the first probe that is answered, long before the time is over for which it was to be spared. */
+static void with_an_answered_probe_it_has_its_share(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    struct server *third = &w->servers[2];
+    ask_until_probed(w, 2);
+    third->http = serve_third(w, fd);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
+    }
+    assert_int_equal(w->timeouts, 1);
+    unsigned before = third->asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(third->asked, before + 3);
+}
+
+/* Its server answers OPTIONS by itself. */
+static void one_that_answers_probes_and_no_requests_is_spared_as_before(void **state)
+{
+    struct world *w = *state;
+    fall_silent(w);
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
+        assert_true(ask(w));
+    assert_in_range(w->timeouts, 10, 12); /* twice at first, then once in 70 s */
+    assert_in_range(number_of_third(w, "probes_total"), 9, 12);
+}
+
+/* The third is asked once, which takes ten seconds and is not answered. */
+static void stall_once(struct world *w)
+{
+    fall_silent(w);
+    while (w->timeouts == 0)
+        assert_true(ask(w));
+    w->servers[2].answer = 200;
+}
+
+/* It is well before its first probe. */
+static void one_that_stalled_once_has_its_share_soon(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, USEC_PER_SEC);
+    }
+    unsigned before = w->servers[2].asked;
+    for (int i = 0; i < 9; i++)
+        ask(w);
+    assert_int_equal(w->servers[2].asked, before + 3);
+}
+
+/* Every other time it answers so. */
+static void stall_in_turns(struct world *w, int answer)
+{
+    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
+        bool stalls = (unsigned)number_of_third(w, "requests_total") % 2 == 0;
+        w->servers[2].answer = stalls ? 0 : answer;
+        assert_true(ask(w));
+    }
+}
+
+/* Every other request: a probe ends the sparing once in the time for which it was to be spared. */
+static void one_that_stalls_again_and_again_is_spared(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    stall_in_turns(w, 200);
+    assert_in_range(w->timeouts, 14, 20);
+}
+
+/* A 503 at once is no reason to forget the stall before it. */
+static void one_that_stalls_and_refuses_in_turns_is_spared(void **state)
+{
+    struct world *w = *state;
+    stall_once(w);
+    stall_in_turns(w, 503);
+    assert_in_range(w->timeouts, 5, 25);
+}
+
+/* The second was begun before anybody knew. */
+static void requests_that_stall_together_are_one_stall(void **state)
+{
+    struct world *w = *state;
+    http_pool_free(&w->pool);
+    open_pool_of(w, PATIENCE, 4);
+    fall_silent(w);
+    for (int i = 0; i < 6; i++)
+        begin_request(w, http_pool_next(w->pool));
+    now += w->servers[2].silence;
+    while (w->done < 6)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    assert_int_equal(w->timeouts, 2);
+    w->servers[2].answer = 200;
+    for (usec_t end = now + 5 * USEC_PER_SEC; now < end && number_of_third(w, "up") == 0;
+         now += USEC_PER_MSEC)
+        assert_true(ask(w));
+    assert_true(number_of_third(w, "up") == 1);
+}
+
+/* However long they take to fail: on the test's clock none of it passes. */
+static void probes_wait_for_the_backoff(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    ask_until_probed(w, 2);
+    for (usec_t end = 0; number_of_third(w, "set_aside_seconds") == 0 && is_early(&end);)
+        assert_true(ask(w)); /* until the probe has failed */
+    for (int i = 0; i < 100; i++)
+        assert_true(ask(w));
+    assert_true(number_of_third(w, "probes_total") == 2);
+    now += 160 * USEC_PER_MSEC;
+    assert_true(ask(w));
+    assert_true(number_of_third(w, "probes_total") == 3);
+    close(fd);
+}
+
+/* Also the only connection there may be: when no other is up any more a request does not wait for the probe. */
+static void a_probe_gives_way_to_a_request(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w), held[2];
+    open_pool(w, PATIENCE);
+    ask_until_probed(w, 1);
+    for (int i = 0; i < 2; i++)
+        held[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC); /* the first request's, and the probe's */
+    w->servers[2].http = serve_third(w, fd);
+    w->servers[0].answer = w->servers[1].answer = 503;
+    usec_t fell = now, began = machine_clock();
+    while (number_of_third(w, "up") == 0) {
+        if (!ask(w))
+            now += http_pool_wait(w->pool);
+        assert_in_range(now - fell, 0, 320 * USEC_PER_MSEC);
+    }
+    assert_in_range(machine_clock() - began, 0, PATIENCE * 2 / 3);
+    for (int i = 0; i < 2; i++)
+        close(held[i]);
+}
+
+/* Of a server that knows no OPTIONS: what it says before it closes. */
+static const char *to_options;
+
+static void on_rude_bytes(evutil_socket_t c, short what, void *arg)
+{
+    char text[500];
+    ssize_t n = recv(c, text, sizeof text, 0);
+    const char *reply = n > 0 && text[0] == 'O' ? to_options : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    (void)what, (void)arg;
+    if (n > 0)
+        (void)send(c, reply, strlen(reply), MSG_NOSIGNAL);
+    close(c);
+}
+
+static void on_rude_connection(evutil_socket_t fd, short what, void *arg)
+{
+    struct world *w = arg;
+    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    (void)what;
+    if (c >= 0)
+        event_base_once(w->base, c, EV_READ, on_rude_bytes, w, NULL);
+}
+
+static void is_used_again_that_answers_probes_with(struct world *w, const char *text)
+{
+    int fd = make_third_silent(w);
+    to_options = text;
+    ask_until_probed(w, 2);
+    w->servers[2].answer = 200;
+    struct event *rude = event_new(w->base, fd, EV_READ | EV_PERSIST, on_rude_connection, w);
+    event_add(rude, NULL);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, 2 * HTTP_POOL_SPARED_MAX);
+    }
+    event_free(rude);
+    close(fd);
+}
+
+static void one_that_closes_on_probes_is_used_again(void **state)
+{
+    is_used_again_that_answers_probes_with(*state, "");
+}
+
+static void one_that_answers_probes_with_no_http_is_used_again(void **state)
+{
+    is_used_again_that_answers_probes_with(*state, "ERROR\r\n");
+}
+
+static void other_refusals_are_answers(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < SERVERS; i++)
+        w->servers[i].answer = 404;
+    for (int i = 0; i < 6; i++)
+        assert_true(ask(w));
+    assert_int_equal(w->status, 404);
+    assert_false(http_pool_is_fault(HTTP_CLIENT_OK, 404));
+    assert_true(http_pool_is_fault(HTTP_CLIENT_OK, 429));
+    assert_true(http_pool_is_fault(HTTP_CLIENT_TIMEOUT, 0));
+}
+
+static void retry_after_is_heeded_up_to_the_bound(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < SERVERS; i++) {
+        w->servers[i].answer = 429;
+        w->servers[i].retry_after = "3000";
+    }
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_true(ask(w));
+    assert_false(ask(w));
+    assert_int_equal(http_pool_wait(w->pool), 160 * USEC_PER_MSEC);
+}
+
+static void what_is_no_url_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", " , ", "http://", "https://x/", "http://a:99999/", "http://a/ok http://b:x/"};
+    char error[200];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        error[0] = '\0';
+        assert_null(http_pool_new(&(struct http_pool_config){.urls = bad[i]}, error, sizeof error));
+        assert_true(error[0] != '\0');
+    }
+    struct http_pool *p = http_pool_new(
+        &(struct http_pool_config){.urls = "http://a?x=1 unix:/tmp/s http://b"}, error, sizeof error);
+    assert_string_equal(http_pool_host_target(http_pool_at(p, 0)), "/?x=1");
+    assert_string_equal(http_pool_host_target(http_pool_at(p, 1)), "/");
+    assert_int_equal(http_pool_size(p), 3);
+    http_pool_free(&p);
+}
+
+/* An address, also without its scheme, and no list. */
+static void one_is_named_as_a_client_s_server_is(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "http://a b", "http://a,b", "http://a/x"};
+    char error[200];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_null(http_pool_new(&(struct http_pool_config){.url = bad[i]}, error, sizeof error));
+    struct http_pool *p = http_pool_new(&(struct http_pool_config){.url = "a:80"}, error, sizeof error);
+    assert_ptr_equal(http_pool_only(p), http_pool_next(p));
+    assert_int_equal(http_pool_size(p), 1);
+    http_pool_free(&p);
+}
+
+/* One request to it, to its end. */
+static void ask_only(struct world *w)
+{
+    unsigned before = w->done;
+    http_pool_request(http_pool_only(w->pool),
+        &(struct http_call_spec){.method = "GET", .target = "/in", .arg = w, .on_done = on_done});
+    while (w->done == before)
+        event_base_loop(w->base, EVLOOP_ONCE);
+}
+
+static void the_only_one_has_its_last_word_though_it_is_set_aside(void **state)
+{
+    struct world *w = *state;
+    struct http_pool_config config = {.base = w->base, .url = w->servers[0].url, .max_connections = 1};
+    char error[200];
+    http_pool_free(&w->pool);
+    w->servers[0].answer = 503;
+    *strrchr(w->servers[0].url, '/') = '\0';
+    w->pool = http_pool_new(&config, error, sizeof error);
+    ask_only(w);
+    assert_null(http_pool_next(w->pool));
+    assert_in_range(http_pool_wait(w->pool), 25 * USEC_PER_MSEC, 50 * USEC_PER_MSEC);
+    w->servers[0].answer = 200;
+    ask_only(w);
+    assert_int_equal(w->status, 200);
+    assert_int_equal(http_pool_wait(w->pool), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(turns_are_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(those_that_refused_are_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_fails_is_set_aside_and_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_are_set_aside_for_longer_and_longer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_takes_long_to_fail_costs_the_others_little, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_not_spared_when_no_other_is_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(when_all_fail_slowly_none_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_never_answers_is_probed_beside_the_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(with_an_answered_probe_it_has_its_share, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalled_once_has_its_share_soon, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalls_again_and_again_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalls_and_refuses_in_turns_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_stall_together_are_one_stall, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_that_answers_probes_with_no_http_is_used_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
+        cmocka_unit_test(what_is_no_url_is_refused),
+        cmocka_unit_test(one_is_named_as_a_client_s_server_is),
+        cmocka_unit_test_setup_teardown(
+            the_only_one_has_its_last_word_though_it_is_set_aside, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

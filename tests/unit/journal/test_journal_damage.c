@@ -1,0 +1,589 @@
+/* What an opening cuts, what it refuses, and what readers never serve. */
+#include "support/journal_fixture.h"
+#include "journal/journal_inspect.h"
+#include "support/power.h"
+#include "support/shell.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_a_tail_is_cut_anywhere(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "kept");
+    journal_set_free(&f->set);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    char *path = last_segment_path(f);
+    journal_set_free(&f->set);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    off_t before = st.st_size;
+    for (off_t cut = before + 1; cut < before + 100; cut++) {
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        put(f, "torn away");
+        journal_set_free(&f->set);
+        assert_int_equal(truncate(path, cut), 0);
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        uint64_t end = journal_committed_end(f->j);
+        assert_true(end == 4);
+        journal_set_free(&f->set);
+        assert_int_equal(truncate(path, before), 0);
+    }
+    free(path);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_content(f, "kept");
+}
+
+static uint8_t pretended_boot;
+
+static void pretend_boot(uint8_t out[16])
+{
+    memset(out, pretended_boot, 16);
+}
+
+static void test_never_makes_a_hole_only_after_a_reboot(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_edges edges;
+    struct journal_reader *r;
+    struct seen s = {0};
+    void (*kernel)(uint8_t *) = journal_boot_id;
+    journal_boot_id = pretend_boot;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    reopen(f);
+    put(f, "one");
+    open_killed_copy(f);
+    assert_int_equal(journal_committed_end(f->j), 3);
+    put(f, "two");
+    pretended_boot = 1;
+    open_killed_copy(f);
+    assert_int_equal(journal_committed_end(f->j), JOURNAL_HOLE);
+    put(f, "three");
+    pretended_boot = 2;
+    reopen(f);
+    assert_int_equal(journal_committed_end(f->j), JOURNAL_HOLE + 5);
+    assert_content(f, "onetwothree");
+    assert_int_equal(journal_reader_open(f->j, 7, &r, &edges), JOURNAL_GONE);
+    assert_true(edges.before == 6 && edges.after == JOURNAL_HOLE);
+    assert_int_equal(journal_reader_open(f->j, 6, &r, &edges), JOURNAL_OK);
+    wait_read(f, r, 100, &s);
+    assert_int_equal(s.w.result, JOURNAL_GONE);
+    journal_reader_close(&r);
+    journal_boot_id = kernel;
+}
+
+static void test_damage_below_the_durable_offset_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "first");
+    put(f, "second");
+    struct answer a;
+    append(f, "p", 0, 1, "", &a);
+    journal_set_flush(f->set);
+    append(f, "p", 1, 2, "", &a);
+    journal_set_flush(f->set);
+    put(f, "third");
+    char *path = last_segment_path(f);
+    off_t end = (off_t)f->j->writer.position - 64 - 8;
+    journal_set_free(&f->set);
+    for (off_t at = 0; at < end; at++) {
+        flip(path, at);
+        enum journal_result r = try_open(f);
+        if (r == JOURNAL_OK)
+            print_message("byte %ld was not missed\n", (long)at);
+        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_NEWER && at >= 8 && at < 12));
+        assert_non_null(strstr(f->error, ".seg"));
+        flip(path, at);
+    }
+    free(path);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_content(f, "firstsecondthird");
+}
+
+static void write_file_of(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Every name, size, time and byte of the directory. */
+static char *portrait(struct fixture *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s.portrait", f->dir);
+    shell("cd %s && (stat -c '%%n %%s %%Y %%Z' * . ; cat * | md5sum) >%s", f->dir, path);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = mem_zalloc(65536);
+    assert_true(fread(text, 1, 65535, file) > 0);
+    fclose(file);
+    unlink(path);
+    return text;
+}
+
+static void test_a_newer_version_is_left_untouched(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    char *path = last_segment_path(f), tail[128];
+    off_t torn = (off_t)f->j->writer.position - 20;
+    journal_set_free(&f->set);
+    assert_int_equal(truncate(path, torn), 0); /* it would be cut, were it ours */
+    FILE *file = fopen(path, "r+");
+    fseek(file, 8, SEEK_SET);
+    fputc(2, file);
+    fclose(file);
+    snprintf(tail, sizeof tail, "%s/spare.new", f->dir);
+    write_file_of(tail, "left over");
+    char *before = portrait(f);
+    assert_int_equal(try_open(f), JOURNAL_NEWER);
+    assert_non_null(strstr(f->error, path));
+    char *after = portrait(f);
+    assert_string_equal(after, before);
+    free(before);
+    free(after);
+    free(path);
+}
+
+static void test_a_missing_segment_and_a_strange_one_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    char *second = mem_strdup(f->j->segments[1]->path), away[128];
+    journal_set_free(&f->set);
+    snprintf(away, sizeof away, "%s/away", f->dir);
+    assert_int_equal(rename(second, away), 0);
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    assert_non_null(strstr(f->error, "missing"));
+    write_file_of(second, "this is no segment at all, but it stands where one should be standing, "
+                          "and is long enough to have had a header, if only it had wanted one");
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    assert_non_null(strstr(f->error, second));
+    assert_int_equal(rename(away, second), 0);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    free(second);
+}
+
+static bool same_bytes(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    (void)time;
+    uint64_t *next = arg;
+    assert_int_equal(offset, *next);
+    for (size_t i = 0; i < payload.len; i++)
+        assert_int_equal((unsigned char)payload.ptr[i], (unsigned char)((offset + i) * 7));
+    *next = offset + payload.len;
+    return true;
+}
+
+static void check_served(const struct journal_window *w, void *arg)
+{
+    struct seen *s = arg;
+    s->calls++;
+    s->w = *w;
+    for (size_t i = 0; i < w->data.len; i++)
+        assert_int_equal((unsigned char)w->data.ptr[i], (unsigned char)((w->offset + i) * 7));
+}
+
+static void assert_found_by_readers(struct fixture *f, const char *path)
+{
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    uint64_t next = 0;
+    assert_int_equal(journal_scan(f->j, 0, same_bytes, &next), JOURNAL_DAMAGED);
+    assert_non_null(strstr(journal_failure(f->j), path));
+    assert_non_null(strstr(journal_failure(f->j), "at byte"));
+    f->j->failure[0] = 0;
+    assert_int_equal(journal_reader_open(f->j, 0, &r, &edges), JOURNAL_OK);
+    do {
+        int before = s.calls;
+        journal_reader_read(r, 100, check_served, &s);
+        while (s.calls == before)
+            set_wait(f->set);
+    } while (s.w.result == JOURNAL_OK);
+    assert_int_equal(s.w.result, JOURNAL_DAMAGED);
+    assert_non_null(strstr(journal_failure(f->j), path));
+    journal_reader_close(&r);
+}
+
+static void test_a_flipped_bit_is_found_and_never_served(void **state)
+{
+    struct fixture *f = *state;
+    char bytes[150];
+    segment_bytes = 512;
+    reopen(f);
+    for (uint64_t at = 0; at < 4500; at += sizeof bytes) {
+        struct bytes piece = bytes_of(bytes, sizeof bytes);
+        struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+        struct answer answer;
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (char)((at + i) * 7);
+        assert_int_equal(journal_append(f->j, &a, 1, on_commit, &answer, NULL), JOURNAL_OK);
+        journal_set_flush(f->set);
+    }
+    size_t n = f->j->n_segments - 1;
+    assert_true(n > 5);
+    char **paths = mem_alloc(n * sizeof *paths);
+    for (size_t i = 0; i < n; i++)
+        paths[i] = mem_strdup(f->j->segments[i]->path);
+    journal_set_free(&f->set);
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        assert_int_equal(stat(paths[i], &st), 0);
+        for (off_t at = (off_t)(i % 3); at < st.st_size; at += 3) {
+            flip(paths[i], at);
+            enum journal_result r = try_open(f);
+            if (r == JOURNAL_OK)
+                assert_found_by_readers(f, paths[i]);
+            else
+                assert_true(strstr(f->error, paths[i]) && (r == JOURNAL_DAMAGED || r == JOURNAL_NEWER));
+            journal_set_free(&f->set);
+            flip(paths[i], at);
+        }
+        free(paths[i]);
+    }
+    free(paths);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+}
+
+/* A window that has room for one frame has seen the next one; what it saw is not what the next window reads. */
+static void test_what_is_read_again_is_verified_again(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    char text[5001];
+    memset(text, 'x', 5000);
+    text[5000] = 0;
+    put(f, text);
+    uint64_t first_end = f->j->writer.position;
+    put(f, text);
+    for (size_t room = 5000; room <= 9999; room += 4999) {
+        assert_int_equal(journal_reader_open(f->j, 0, &r, &edges), JOURNAL_OK);
+        wait_read(f, r, room, &s);
+        assert_true(s.w.result == JOURNAL_OK && s.w.data.len == 5000);
+        flip(f->j->segments[0]->path, (off_t)first_end + 1000);
+        wait_read(f, r, room, &s);
+        assert_int_equal(s.w.result, JOURNAL_DAMAGED);
+        flip(f->j->segments[0]->path, (off_t)first_end + 1000);
+        journal_reader_close(&r);
+    }
+    buf_free(&s.data);
+}
+
+/* Header and table were synced before anything could be shown: there is no tear that explains damage to them, though nothing
+ * stands behind that says so. */
+static void test_a_segments_beginning_is_never_a_tear(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    segment_bytes = 4096;
+    reopen(f);
+    assert_int_equal(append(f, "producer", 0, 7, "", &a), JOURNAL_OK);
+    for (size_t n = f->j->n_segments; f->j->n_segments < n + 1;)
+        fill_segments(f, 1, 1);
+    char *path = last_segment_path(f);
+    journal_set_free(&f->set);
+    off_t table_end = (off_t)(SEGMENT_HEADER + frame_size(0, 1 + strlen("producer") + 8));
+    assert_int_equal(truncate(path, table_end), 0);
+    for (off_t at = 0; at < table_end; at++) {
+        flip(path, at);
+        enum journal_result r = try_open(f);
+        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_NEWER && at >= 8 && at < 12));
+        assert_non_null(strstr(f->error, path));
+        flip(path, at);
+    }
+    for (off_t size = table_end - 1; size >= 0; size -= 7) {
+        assert_int_equal(truncate(path, size), 0);
+        assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    }
+    free(path);
+}
+
+static void note_event(const struct inspect_event *e, void *arg)
+{
+    struct inspect_event *lost = arg;
+    if (e->kind == INSPECT_LOST)
+        *lost = *e;
+    lost->path = NULL;
+}
+
+/* The directory without its segments from number `from` on. */
+static void assert_missing_from(struct fixture *f, uint64_t from, uint64_t last)
+{
+    char *first = segment_path(f->dir, from > 1 ? from : last, "");
+    struct inspect_event lost = {0};
+    char *before = portrait(f);
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    assert_true(strstr(f->error, first) && strstr(f->error, "missing"));
+    assert_int_equal(journal_inspect(f->dir, note_event, &lost, f->error, sizeof f->error), JOURNAL_DAMAGED);
+    assert_true(lost.sequence == (from > 1 ? from : last) && lost.last == last);
+    char *after = portrait(f);
+    assert_string_equal(after, before);
+    free(before);
+    free(after);
+    free(first);
+}
+
+/* Whether it has the same end as before. */
+static bool opens_whole(struct fixture *f, uint64_t end)
+{
+    bool whole = try_open(f) == JOURNAL_OK && journal_committed_end(f->j) == end;
+    journal_set_free(&f->set);
+    return whole;
+}
+
+/* What is left looks like a shorter journal, and would give out offsets again. */
+static void test_newest_segments_that_were_deleted_are_missed(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    uint64_t end = journal_committed_end(f->j), last = journal_last_segment(f->j)->sequence;
+    journal_set_free(&f->set);
+    assert_true(last > 3);
+    shell("mkdir %s.away", f->dir);
+    for (uint64_t from = last; from >= 1; from--) {
+        char *path = segment_path(f->dir, from, "");
+        shell("mv %s %s.away", path, f->dir);
+        free(path);
+        assert_missing_from(f, from, last);
+    }
+    shell("mv %s.away/* %s && rmdir %s.away", f->dir, f->dir, f->dir);
+    assert_true(opens_whole(f, end));
+}
+
+/* A journal of which a power cut took what was in the second segment, under JOURNAL_SYNC_NEVER, and left those behind it. */
+static void leave_a_torn_segment(struct fixture *f)
+{
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 1024;
+    reopen(f);
+    fill_segments(f, 8, 1);
+    assert_true(f->j->n_segments > 4);
+    char *torn = mem_strdup(f->j->segments[1]->path);
+    kill_into_copy(f);
+    assert_int_equal(truncate(torn, SEGMENT_HEADER + 300), 0);
+    free(torn);
+    shell("rm -rf %s.torn && cp -r %s %s.torn", f->dir, f->dir, f->dir);
+}
+
+/* A power cut at any operation of an opening that leaves segments off makes no journal of which some seem to be missing. */
+static void test_segments_that_are_left_off_are_not_missed(void **state)
+{
+    struct fixture *f = *state;
+    unsigned seed = 1;
+    bool cut = true;
+    leave_a_torn_segment(f);
+    for (unsigned at = 1; cut; at++) {
+        shell("rm -r %s && cp -r %s.torn %s", f->dir, f->dir, f->dir);
+        power_on(at % 2 ? POWER_CUT : POWER_CUT_ALL, at / 2 + 1);
+        assert_true(try_open(f) == JOURNAL_OK || power_is_cut());
+        cut = power_is_cut();
+        journal_set_free(&f->set);
+        power_off(&seed);
+        if (try_open(f) != JOURNAL_OK)
+            fail_msg("operation %u: %s", at / 2 + 1, f->error);
+        journal_set_free(&f->set);
+    }
+    shell("rm -r %s.torn", f->dir);
+}
+
+/* One of before they were named, and a copy of the segments alone. */
+static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state)
+{
+    struct fixture *f = *state;
+    segment_bytes = 4096;
+    reopen(f);
+    fill_segments(f, 20, 1);
+    uint64_t last = journal_last_segment(f->j)->sequence, end = journal_committed_end(f->j), named;
+    journal_set_free(&f->set);
+    shell("rm %s/*.newest", f->dir);
+    assert_true(opens_whole(f, end));
+    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    shell("mv %s/*.newest %s/0000000000000001.newest", f->dir, f->dir);
+    assert_true(opens_whole(f, end));
+    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    shell("rm %s/*.newest %s/%016llx.seg", f->dir, f->dir, (unsigned long long)last);
+    assert_int_equal(try_open(f), JOURNAL_OK); /* a limit: nothing tells of it */
+}
+
+/* One commit of three frames, of which a tear took the first: the others are intact, and would follow upon what comes to
+ * stand in its place. */
+static void test_what_was_cut_is_told_and_does_not_come_back(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a[3];
+    put(f, "kept");
+    uint64_t from = f->j->writer.position;
+    journal_gather_most = SIZE_MAX;
+    settle_committers(f);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(append(f, "p", (uint64_t)i, (uint64_t)i + 1, "lost", &a[i]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    uint64_t end = f->j->writer.position;
+    char *path = last_segment_path(f);
+    kill_into_copy(f);
+    flip(path, (off_t)from + 20);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_true(
+        journal_cut_bytes(f->j) <= end - from && journal_cut_bytes(f->j) + 8 > end - from); /* padding */
+    assert_int_equal(journal_committed_end(f->j), 4);
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    f->j->writer.announced = true; /* so that the next frame is as long as the one that was lost */
+    assert_int_equal(append(f, "q", 0, 1, "next", &a[0]), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(f->j->writer.position, from + (end - from) / 3);
+    open_killed_copy(f);
+    assert_content(f, "keptnext");
+    assert_int_equal(journal_mark(f->j, bytes_str("p"), NULL), 0);
+    assert_int_equal(journal_cut_bytes(f->j), 0);
+    free(path);
+}
+
+static struct io_ops counting;
+static uint64_t bytes_read;
+
+static ssize_t counting_pread(int fd, void *p, size_t n, off_t at)
+{
+    ssize_t got = pread(fd, p, n, at);
+    bytes_read += got > 0 ? (uint64_t)got : 0;
+    return got;
+}
+
+/* Under `never` all that may not be synced is verified, unless the newest segment ends in a close frame. */
+static void test_a_clean_end_vouches_for_all_before_it(void **state)
+{
+    struct fixture *f = *state;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 50000;
+    reopen(f);
+    fill_segments(f, 520, 1);
+    assert_true(f->j->n_segments > 10);
+    counting = io_system;
+    counting.pread = counting_pread;
+    bytes_read = 0;
+    io = &counting;
+    open_killed_copy(f);
+    assert_true(bytes_read > 500000);
+    fill_segments(f, 1, 1);
+    journal_set_free(&f->set);
+    bytes_read = 0;
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_true(bytes_read < 150000);
+    io = &io_system;
+}
+
+static bool is_there(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    (void)offset, (void)time, (void)arg;
+    return payload.len > 0;
+}
+
+static int no_unlink(const char *path)
+{
+    (void)path;
+    errno = EIO;
+    return -1;
+}
+
+/* Nobody synced it, so what a power cut took of it was promised by nobody, and is no damage. */
+static void test_a_clean_end_vouches_for_nothing_that_could_not_be_removed(void **state)
+{
+    struct fixture *f = *state;
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = 50000;
+    reopen(f);
+    fill_segments(f, 120, 1);
+    assert_true(f->j->n_segments > 2);
+    char *trimmed = mem_strdup(f->j->segments[0]->path);
+    counting = io_system;
+    counting.unlink = no_unlink;
+    io = &counting;
+    journal_trim(f->j, journal_committed_end(f->j));
+    settle(f);
+    assert_int_equal(f->j->n_segments, 1);
+    journal_set_free(&f->set);
+    io = &io_system;
+    assert_int_equal(truncate(trimmed, 20000), 0);
+    free(trimmed);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_int_equal(journal_scan(f->j, journal_earliest(f->j), is_there, NULL), JOURNAL_OK);
+}
+
+static struct seen until_damage(struct fixture *f, size_t window, off_t flip_at, const char *path)
+{
+    struct journal_reader *r;
+    struct seen s = {0};
+    assert_int_equal(journal_reader_open(f->j, 0, &r, NULL), JOURNAL_OK);
+    wait_read(f, r, window, &s);
+    assert_int_equal(s.w.result, JOURNAL_OK);
+    flip(path, flip_at);
+    while (s.w.result == JOURNAL_OK)
+        wait_read(f, r, window, &s);
+    flip(path, flip_at);
+    journal_reader_close(&r);
+    return s;
+}
+
+/* It does not fit the window: verified whole, then read again piece by piece, while the disk may change. */
+static void test_a_large_frame_is_verified_to_its_last_byte(void **state)
+{
+    struct fixture *f = *state;
+    size_t size = 5 * CURSOR_PIECE + 777;
+    char *text = mem_alloc(size + 1);
+    for (size_t i = 0; i < size; i++)
+        text[i] = (char)('a' + i % 26);
+    text[size] = 0;
+    off_t payload = (off_t)(f->j->writer.position + FRAME_HEADER);
+    put(f, text);
+    char *path = last_segment_path(f);
+    static const size_t windows[] = {1000, CURSOR_PIECE, CURSOR_PIECE + 1, 3 * CURSOR_PIECE};
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+        for (size_t at = windows[w]; at < size; at += at < 3 * CURSOR_PIECE ? 11003 : 977) {
+            struct seen s = until_damage(f, windows[w], payload + (off_t)at, path);
+            assert_int_equal(s.w.result, JOURNAL_DAMAGED);
+            assert_true(s.data.len <= at && s.data.len + windows[w] + CURSOR_PIECE > at);
+            assert_memory_equal(s.data.ptr, text, s.data.len);
+            assert_non_null(strstr(journal_failure(f->j), path));
+            buf_free(&s.data);
+            f->j->failure[0] = 0;
+        }
+    assert_content(f, text);
+    free(path);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_what_is_read_again_is_verified_again),
+        T(test_a_segments_beginning_is_never_a_tear),
+        T(test_what_was_cut_is_told_and_does_not_come_back),
+        T(test_a_clean_end_vouches_for_all_before_it),
+        T(test_a_clean_end_vouches_for_nothing_that_could_not_be_removed),
+        T(test_a_large_frame_is_verified_to_its_last_byte),
+        T(test_a_tail_is_cut_anywhere),
+        T(test_never_makes_a_hole_only_after_a_reboot),
+        T(test_damage_below_the_durable_offset_is_refused),
+        T(test_a_newer_version_is_left_untouched),
+        T(test_a_missing_segment_and_a_strange_one_are_refused),
+        T(test_a_flipped_bit_is_found_and_never_served),
+        T(test_newest_segments_that_were_deleted_are_missed),
+        T(test_segments_that_are_left_off_are_not_missed),
+        T(test_a_journal_without_a_newest_name_opens_and_gets_one),
+    };
+    log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

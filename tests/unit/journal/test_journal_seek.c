@@ -1,0 +1,376 @@
+/* Finding a place in a journal, by time and by offset: what is found, and that nobody waits for a segment's length. */
+#include "support/journal_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LINE ((size_t)1000)
+
+static size_t bytes_read;
+static struct io_ops counting;
+
+static ssize_t count_pread(int fd, void *p, size_t n, off_t at)
+{
+    ssize_t got = io_system.pread(fd, p, n, at);
+    if (got > 0)
+        __atomic_add_fetch(&bytes_read, (size_t)got, __ATOMIC_RELAXED);
+    return got;
+}
+
+static size_t read_so_far(void)
+{
+    return __atomic_load_n(&bytes_read, __ATOMIC_RELAXED);
+}
+
+static void count_reads(void)
+{
+    counting = io_system;
+    counting.pread = count_pread;
+    io = &counting;
+    bytes_read = 0;
+}
+
+/* Steps of a few frames and places every few, so that small files have many. */
+static int setup_small(void **state)
+{
+    journal_step_bytes = 10 * LINE;
+    journal_places_apart = 3 * LINE;
+    return setup(state);
+}
+
+static int teardown_small(void **state)
+{
+    journal_step_bytes = (uint64_t)1 << 20;
+    journal_places_apart = (uint64_t)512 << 10;
+    return teardown(state);
+}
+#define SMALL(f) cmocka_unit_test_setup_teardown(f, setup_small, teardown_small)
+
+/* Numbered lines of LINE bytes, `batch` of them an append; line i at the time 1,000 + i. */
+static void fill(struct fixture *f, size_t lines, size_t batch)
+{
+    char *text = mem_alloc(LINE * batch + 1);
+    struct bytes piece = bytes_of(text, LINE * batch);
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+    struct answer answer = {0};
+    for (size_t i = 0; i < lines; i += batch) {
+        for (size_t k = 0; k < batch; k++)
+            snprintf(text + k * LINE, LINE + 1, "%-999zu\n", i + k);
+        assert_int_equal(journal_append(f->j, &a, (usec_t)(1000 + i), on_commit, &answer, NULL), JOURNAL_OK);
+        if (i / batch % 16 == 0)
+            journal_set_flush(f->set);
+    }
+    journal_set_flush(f->set);
+    free(text);
+}
+
+static void assert_line_at(struct fixture *f, size_t line)
+{
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    assert_int_equal(journal_reader_open(f->j, line * LINE, &r, &edges), JOURNAL_OK);
+    wait_read(f, r, 10, &s);
+    assert_int_equal(s.w.result, JOURNAL_OK);
+    assert_int_equal(s.w.offset, line * LINE);
+    assert_int_equal(strtoull(s.data.ptr, NULL, 10), line);
+    journal_reader_close(&r);
+    buf_free(&s.data);
+}
+
+static void open_with(struct fixture *f, size_t bytes)
+{
+    sync_ms = JOURNAL_SYNC_NEVER;
+    segment_bytes = bytes;
+    reopen(f);
+}
+
+static void test_the_first_frame_at_or_after_a_time(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset;
+    segment_bytes = 4096;
+    reopen(f);
+    assert_int_equal(seek_time(f, 5, &offset), JOURNAL_OK);
+    assert_int_equal(offset, 0);
+    fill_segments(f, 40, 1000);
+    for (usec_t t = 990; t < 1045; t++) {
+        uint64_t expected = t < 1000 ? 0 : t < 1040 ? (uint64_t)(t - 1000) * 1000 : 40000;
+        assert_int_equal(seek_time(f, t, &offset), JOURNAL_OK);
+        assert_int_equal(offset, expected);
+    }
+}
+
+/* Marks that move without a payload are no place to begin at, even when they are all that a segment holds. */
+static void test_marks_alone_are_passed(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset;
+    struct answer a;
+    segment_bytes = 512;
+    reopen(f);
+    put(f, "one");
+    for (uint64_t mark = 0; mark < 40; mark++) {
+        struct journal_append move = {.producer = BYTES_LITERAL("p"), .mark = mark, .next = mark + 1};
+        assert_int_equal(journal_append(f->j, &move, 2000 + (usec_t)mark, on_commit, &a, NULL), JOURNAL_OK);
+        journal_set_flush(f->set);
+    }
+    assert_int_equal(seek_time(f, 2001, &offset), JOURNAL_OK);
+    assert_int_equal(offset, 3);
+    struct bytes piece = BYTES_LITERAL("two");
+    struct journal_append late = {.pieces = &piece, .n_pieces = 1};
+    assert_int_equal(journal_append(f->j, &late, 3000, on_commit, &a, NULL), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_true(f->j->n_segments > 3);
+    for (usec_t t = 1001; t <= 3000; t++) {
+        assert_int_equal(seek_time(f, t, &offset), JOURNAL_OK);
+        assert_int_equal(offset, 3);
+    }
+}
+
+/* Whatever is known of where frames begin: from appending, nothing, or from those who looked before. */
+static void test_what_is_known_does_not_change_what_is_found(void **state)
+{
+    struct fixture *f = *state;
+    open_with(f, 100 * LINE);
+    fill(f, 1000, 2);
+    assert_true(places_known(f->j->segments[3]) > 0);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 1000; i += 7) {
+            uint64_t offset, line = i * 389 % 1000;
+            assert_int_equal(seek_time(f, 1000 + (usec_t)line, &offset), JOURNAL_OK);
+            assert_int_equal(offset, (line + 1) / 2 * 2 * LINE);
+            assert_line_at(f, line);
+        }
+        assert_true(places_known(f->j->segments[3]) > 0);
+        reopen(f);
+        assert_int_equal(places_known(f->j->segments[3]), 0);
+    }
+}
+
+static void test_damage_on_the_way_is_named(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset;
+    open_with(f, 100 * LINE);
+    fill(f, 300, 1);
+    reopen(f);
+    assert_int_equal(f->j->n_segments, 4);
+    flip(f->j->segments[1]->path, 50 * (off_t)LINE);
+    uint64_t last =
+        f->j->segments[2]->base / LINE - 1; /* how appends fell into frames decides where segments end */
+    assert_int_equal(seek_time(f, 1000 + (usec_t)last, &offset), JOURNAL_DAMAGED);
+    assert_non_null(strstr(journal_failure(f->j), f->j->segments[1]->path));
+    assert_non_null(strstr(journal_failure(f->j), "damaged at byte"));
+    assert_int_equal(seek_time(f, 1000 + 250, &offset), JOURNAL_OK);
+    assert_int_equal(offset, 250 * LINE);
+}
+
+static void not_called(enum journal_result r, uint64_t offset, void *arg)
+{
+    (void)r, (void)offset, (void)arg;
+    fail_msg("a seek that was cancelled has answered");
+}
+
+static void no_window(const struct journal_window *w, void *arg)
+{
+    (void)w, (void)arg;
+    fail_msg("a reader that was closed has answered");
+}
+
+static void test_one_that_is_given_up_says_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct journal_edges edges;
+    open_with(f, 300 * LINE);
+    fill(f, 400, 1);
+    for (int polls = 0; polls < 5; polls++) {
+        reopen(f);
+        struct journal_seek *seek = journal_seek_time(f->j, 1270, not_called, NULL);
+        assert_int_equal(journal_reader_open(f->j, 270 * LINE, &r, &edges), JOURNAL_OK);
+        journal_reader_read(r, 10, no_window, NULL);
+        for (int i = 0; i < polls; i++)
+            set_wait(f->set);
+        journal_reader_close(&r);
+        journal_seek_cancel(&seek);
+        assert_null(seek);
+        settle(f);
+        assert_int_equal(f->j->segments[0]->refs, 0);
+    }
+}
+
+static void on_found(enum journal_result r, uint64_t offset, void *arg)
+{
+    assert_int_equal(r, JOURNAL_OK);
+    *(uint64_t *)arg = offset;
+}
+
+static void test_what_is_trimmed_meanwhile_is_not_found(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset = UINT64_MAX;
+    open_with(f, 100 * LINE);
+    fill(f, 300, 1);
+    char *path = mem_strdup(f->j->segments[0]->path);
+    reopen(f);
+    journal_seek_time(f->j, 1050, on_found, &offset);
+    assert_int_equal(journal_trim(f->j, 200 * LINE), JOURNAL_OK);
+    assert_int_equal(access(path, F_OK), 0);
+    while (offset == UINT64_MAX)
+        set_wait(f->set);
+    assert_int_equal(offset, journal_earliest(f->j));
+    assert_true(offset > 50 * LINE);
+    settle(f);
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+}
+
+#define LONG_LINES ((size_t)16000)
+#define STEP ((size_t)1 << 20)
+
+/* A segment of 16 MB of which nothing is known. */
+static void open_a_long_segment(struct fixture *f)
+{
+    open_with(f, 2 * LONG_LINES * LINE);
+    fill(f, LONG_LINES, 10);
+    assert_int_equal(f->j->n_segments, 1);
+    reopen(f);
+    count_reads();
+}
+
+static void on_flag(const struct journal_window *w, void *arg)
+{
+    assert_int_equal(w->result, JOURNAL_OK);
+    *(bool *)arg = true;
+}
+
+/* The most that was read, for anybody, from when one asked for the journal's first bytes until it had them. */
+static size_t most_waited_for(struct fixture *f, const volatile bool *over)
+{
+    size_t most = 0;
+    struct journal_edges edges;
+    while (!*over) {
+        struct journal_reader *other;
+        bool read = false;
+        size_t before = read_so_far();
+        assert_int_equal(journal_reader_open(f->j, 0, &other, &edges), JOURNAL_OK);
+        journal_reader_read(other, 100, on_flag, &read);
+        while (!read)
+            set_wait(f->set);
+        journal_reader_close(&other);
+        most = read_so_far() - before > most ? read_so_far() - before : most;
+    }
+    return most;
+}
+
+static bool time_is_found;
+
+static void on_time(enum journal_result r, uint64_t offset, void *arg)
+{
+    assert_int_equal(r, JOURNAL_OK);
+    *(uint64_t *)arg = offset;
+    time_is_found = true;
+}
+
+static void test_others_read_while_one_looks_for_a_time(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset;
+    open_a_long_segment(f);
+    time_is_found = false;
+    journal_seek_time(f->j, 1000 + 15900, on_time, &offset);
+    size_t most = most_waited_for(f, &time_is_found);
+    print_message("most read while another waits: %zu of %zu bytes\n", most, read_so_far());
+    assert_int_equal(offset, 15900 * LINE);
+    assert_true(read_so_far() > LONG_LINES * LINE * 9 / 10);
+    assert_true(most <= 4 * STEP);
+}
+
+static void test_others_read_while_one_opens_far_inside(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct journal_edges edges;
+    bool over = false;
+    open_a_long_segment(f);
+    assert_int_equal(journal_reader_open(f->j, 15905 * LINE, &r, &edges), JOURNAL_OK);
+    journal_reader_read(r, 10, on_flag, &over);
+    size_t most = most_waited_for(f, &over);
+    print_message("most read while another waits: %zu of %zu bytes\n", most, read_so_far());
+    assert_true(read_so_far() > LONG_LINES * LINE * 9 / 10);
+    assert_true(most <= 4 * STEP);
+    journal_reader_close(&r);
+}
+
+/* Who comes second, or after the appends of this session, passes a step's worth at most. */
+static void test_what_was_passed_once_is_known(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t offset;
+    open_a_long_segment(f);
+    assert_int_equal(seek_time(f, 1000 + 15900, &offset), JOURNAL_OK);
+    for (size_t line = 0; line < LONG_LINES; line += 1597) {
+        bytes_read = 0;
+        assert_line_at(f, line);
+        assert_int_equal(seek_time(f, 1000 + (usec_t)line, &offset), JOURNAL_OK);
+        assert_true(read_so_far() <= 3 * STEP);
+    }
+    fill(f, LONG_LINES, 10);
+    bytes_read = 0;
+    assert_int_equal(
+        seek_time(f, 1000 + 15980, &offset), JOURNAL_OK); /* of the first ones, times do not go back */
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    assert_int_equal(journal_reader_open(f->j, (LONG_LINES + 9007) * LINE, &r, &edges), JOURNAL_OK);
+    wait_read(f, r, 10, &s);
+    assert_int_equal(strtoull(s.data.ptr, NULL, 10), 9007);
+    assert_true(read_so_far() <= 4 * STEP);
+    journal_reader_close(&r);
+    buf_free(&s.data);
+}
+
+/* Places are kept of so many segments, and so many of each. */
+static void test_what_is_known_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    size_t segments = 0, places = 0, most = 0;
+    open_with(f, 20 * LINE);
+    fill(f, 40 * (PLACES_SEGMENTS + 100), 1);
+    for (size_t i = 0; i < f->j->n_segments; i++) {
+        size_t n = places_known(f->j->segments[i]);
+        segments += n > 0;
+        places += n;
+    }
+    assert_true(f->j->n_segments > PLACES_SEGMENTS + 50);
+    assert_true(segments > PLACES_SEGMENTS / 2 && segments <= PLACES_SEGMENTS);
+    assert_true(places >= segments && places_known(f->j->segments[0]) == 0);
+    assert_line_at(f, 3);
+    assert_line_at(f, 19);
+    open_with(f, 16 * PLACES_MOST * 3 * LINE);
+    fill(f, 16 * PLACES_MOST * 3, 1);
+    for (size_t i = 0; i < f->j->n_segments; i++)
+        if (places_known(f->j->segments[i]) > most)
+            most = places_known(f->j->segments[i]);
+    assert_true(most >= PLACES_MOST / 4 && most < PLACES_MOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_the_first_frame_at_or_after_a_time),
+        SMALL(test_marks_alone_are_passed),
+        SMALL(test_what_is_known_does_not_change_what_is_found),
+        SMALL(test_damage_on_the_way_is_named),
+        SMALL(test_one_that_is_given_up_says_nothing),
+        SMALL(test_what_is_trimmed_meanwhile_is_not_found),
+        T(test_others_read_while_one_looks_for_a_time),
+        T(test_others_read_while_one_opens_far_inside),
+        T(test_what_was_passed_once_is_known),
+        SMALL(test_what_is_known_is_bounded),
+    };
+    log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+#include "support/cm.h"
+
+#include "pubsub/pubsub_settings.h"
+
+static const struct option_row daemons_rows[] = {
+    {.name = "auth_token_file", .type = OPTION_STRING, .help = "a row that every daemon has"},
+    {.name = NULL},
+};
+static const struct options_spec spec = {
+    .program = "pubsub", .summary = "test", .rows = {daemons_rows, settings_rows, NULL}};
+
+/* `more` is NULL, or one argument beside a data directory. */
+static struct options *parse(const char *first, const char *more)
+{
+    struct options *o;
+    char *argv[] = {(char *)(uintptr_t) "pubsub", (char *)(uintptr_t)first, (char *)(uintptr_t)more, NULL};
+    assert_int_equal(options_parse(&spec, more ? 3 : first ? 2 : 1, argv, &o), OPTIONS_OK);
+    return o;
+}
+
+static void good(const char *more)
+{
+    struct config_error error = {""};
+    struct options *o = parse("--data-dir=d", more);
+    if (settings_check(o, &error) != 0)
+        fail_msg("%s: %s", more, error.text);
+    options_free(&o);
+}
+
+static void bad(const char *first, const char *more, const char *want)
+{
+    struct config_error error = {""};
+    struct options *o = parse(first, more);
+    assert_int_equal(settings_check(o, &error), -1);
+    if (!strstr(error.text, want))
+        fail_msg("%s lacks %s", error.text, want);
+    options_free(&o);
+}
+
+static void a_place_is_needed(void **state)
+{
+    (void)state;
+    good(NULL);
+    bad(NULL, NULL, "data_dir is not set");
+    bad("--data-dir=", NULL, "data_dir is not set");
+}
+
+static void streams_are_names(void **state)
+{
+    (void)state;
+    good("--streams=");
+    good("--streams= clicks,  raw\tx.y-z ,");
+    bad("--data-dir=d", "--streams=clicks,a/b", "--streams: streams: \"a/b\" is no name");
+    bad("--data-dir=d", "--streams=..", "\"..\" is no name");
+}
+
+static void the_tap_listens_somewhere(void **state)
+{
+    (void)state;
+    good("--nng-publish=ipc:///run/tap,tcp://127.0.0.1:7000");
+    bad("--data-dir=d", "--nng-publish=http://x", "tcp://ADDRESS:PORT or ipc://PATH");
+}
+
+static void bounds_fit_together(void **state)
+{
+    (void)state;
+    good("--disk-limit=192M");
+    bad("--data-dir=d", "--disk-limit=191M", "three times segment_bytes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_place_is_needed),
+        cmocka_unit_test(streams_are_names),
+        cmocka_unit_test(the_tap_listens_somewhere),
+        cmocka_unit_test(bounds_fit_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,848 @@
+#include "support/cm.h"
+#include "readers/reader_plan.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct plan_config usual = {
+    .marks = true,
+    .lines = true,
+    .ahead = true,
+    .lease = 10 * USEC_PER_SEC,
+    .backoff_min = 10 * USEC_PER_MSEC,
+    .backoff_max = USEC_PER_SEC,
+    .seed = 7,
+};
+
+static void backoff_grows_to_its_bound_and_forgets(void **state)
+{
+    (void)state;
+    struct backoff b;
+    backoff_init(&b, 100, 1000, 3);
+    static const usec_t bases[] = {100, 200, 400, 800, 1000, 1000, 1000};
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+        usec_t wait = backoff_failed(&b);
+        assert_in_range(wait, bases[i] / 2, bases[i]);
+    }
+    backoff_succeeded(&b);
+    assert_in_range(backoff_failed(&b), 50, 100);
+}
+
+static void backoff_of_two_differs(void **state)
+{
+    (void)state;
+    struct backoff a, b;
+    backoff_init(&a, 1000000, 64000000, 1);
+    backoff_init(&b, 1000000, 64000000, 2);
+    int same = 0;
+    for (int i = 0; i < 20; i++)
+        same += backoff_failed(&a) == backoff_failed(&b);
+    assert_int_not_equal(same, 20);
+}
+
+static void a_batch_is_read_as_framed(void **state)
+{
+    (void)state;
+    struct batch b;
+    assert_true(batch_parse(BYTES_LITERAL("5 1 3\na\nb\n7 2 0\n\n8 1 1\n\0\n"), 9, &b));
+    assert_int_equal(b.n, 3);
+    assert_true(bytes_equal(b.messages[0].text, BYTES_LITERAL("a\nb")));
+    assert_int_equal(b.messages[1].tries, 2);
+    assert_int_equal(b.messages[1].text.len, 0);
+    assert_true(bytes_equal(b.messages[2].text, BYTES_LITERAL("\0")));
+    batch_free(&b);
+    static const char *const bad[] = {"5 1 3\nab\n", "5 1 2\nab", "5 1\n", "x 1 1\na\n", "5 1 99\na\n",
+        "5 1 1\na\n5 1 1\na\n", "99999999999999999999999 1 1\na\n", "5 1 18446744073709551615\na\n"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(batch_parse(bytes_str(bad[i]), 1, &b));
+}
+
+static void acks_are_ranges(void **state)
+{
+    (void)state;
+    struct batch b;
+    struct buf out = {0};
+    assert_true(
+        batch_parse(BYTES_LITERAL("1 1 1\na\n2 1 1\na\n3 1 1\na\n5 1 1\na\n6 1 1\na\n9 1 1\na\n"), 4, &b));
+    assert_false(batch_append_done(&b, &out));
+    for (size_t i = 0; i < b.n; i++)
+        b.messages[i].state = i == 1 ? MESSAGE_BURIED : MESSAGE_DONE;
+    assert_true(batch_append_done(&b, &out));
+    assert_true(bytes_equal_str(buf_bytes(&out), "4:1,3,5-6,9"));
+    buf_free(&out);
+    batch_free(&b);
+}
+
+#define LATER (100 * USEC_PER_SEC) /* until when a stop tries to acknowledge */
+
+static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
+{
+    return plan_next(p, lane, now);
+}
+
+static void expect(struct plan *p, enum plan_lane lane, usec_t now, enum plan_action action)
+{
+    assert_int_equal(next(p, lane, now).action, action);
+}
+
+static void give(struct plan *p, const char *queue, const char *framed, usec_t now)
+{
+    struct batch b;
+    assert_true(batch_parse(bytes_str(framed), 1, &b));
+    plan_reserved(p, bytes_str(queue), &b, now);
+}
+
+static void reserve(struct plan *p, const char *framed)
+{
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    give(p, "q", framed, 0);
+}
+
+static void expect_run(
+    struct plan *p, usec_t now, size_t first, size_t count, uint64_t mark, uint64_t next_mark)
+{
+    struct plan_step s = next(p, PLAN_DESTINATION, now);
+    assert_int_equal(s.action, PLAN_DELIVER);
+    assert_int_equal(s.first, first);
+    assert_int_equal(s.count, count);
+    assert_int_equal(s.mark, mark);
+    assert_int_equal(s.next, next_mark);
+}
+
+/* Released and fenced. */
+static struct plan *begun(const struct plan_config *config, uint64_t next_id, uint64_t mark)
+{
+    struct plan *p = plan_new(config);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), next_id, 5);
+    assert_int_equal(plan_epoch(p), 5);
+    if (!config->marks)
+        return p;
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, mark);
+    if (mark >> PLAN_FENCE_BITS > next_id)
+        return p;
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect_run(p, 0, 0, 0, mark, mark ? mark + 1 : PLAN_MARK(1, 1));
+    plan_delivered(p);
+    return p;
+}
+
+static void fails(struct plan *p, enum plan_lane lane, usec_t now)
+{
+    plan_faulted(p, lane, now, -1);
+}
+
+static void what_is_under_the_mark_is_only_acknowledged(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 9, PLAN_MARK(5, 0));
+    reserve(p, "3 1 1\na\n4 1 1\nb\n5 1 1\nc\n6 1 1\nd\n");
+    expect_run(p, 0, 2, 2, PLAN_MARK(5, 1), PLAN_MARK(7, 0));
+    plan_delivered(p);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_true(s.wait);
+    assert_true(bytes_equal_str(plan_acks(p), "1:3-6"));
+    plan_free(&p);
+}
+
+static void the_next_batch_is_reserved_meanwhile(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n");
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_false(s.wait);
+    give(p, "q", "3 1 1\nc\n", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    plan_delivered(p);
+    expect_run(p, 0, 0, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
+    s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1-2"));
+    plan_delivered(p); /* while those acks are on their way */
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    give(p, "q", "", 0);
+    assert_true(bytes_equal_str(plan_acks(p), "1:3"));
+    plan_free(&p);
+}
+
+static void acks_that_came_due_meanwhile_did_not_ride(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_delivered(p);
+    give(p, "q", "", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_free(&p);
+}
+
+static void nothing_ahead_sends_the_acks_alone(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    reserve(p, "2 1 1\nb\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_delivered(p);
+    reserve(p, ""); /* took the acks of 1 along */
+    assert_int_equal(plan_acks(p).len, 0);
+    expect_run(p, 0, 0, 1, PLAN_MARK(2, 0), PLAN_MARK(3, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* it is not asked again and again */
+    plan_delivered(p);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_true(s.action == PLAN_RESERVE && s.wait);
+    plan_free(&p);
+}
+
+static void a_fault_repeats_the_same_run_later(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n");
+    for (int i = 0; i < 5; i++) {
+        expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+        fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC); /* long ago: no pause left */
+    }
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    fails(p, PLAN_DESTINATION, 0);
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    expect_run(p, s.until, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    plan_faulted(p, PLAN_DESTINATION, 0, 77); /* the destination knows how long */
+    assert_int_equal(next(p, PLAN_DESTINATION, 0).until, 77);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_RELEASE); /* the lease is over */
+    plan_free(&p);
+}
+
+static void leases_are_extended_while_the_destination_takes_its_time(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    reserve(p, "");
+    for (usec_t now = 0; now < 10 * usual.lease;) {
+        struct plan_step s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_PAUSE);
+        assert_true(s.until > now && s.until < now + usual.lease / 2);
+        now = s.until;
+        s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_TOUCH);
+        assert_int_equal(s.lease, 1);
+        plan_touched(p);
+    }
+    plan_delivered(p);
+    plan_free(&p);
+}
+
+static void a_lost_lease_starts_over_once_the_run_is_answered(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    expect(p, PLAN_QUEUE, usual.lease / 2, PLAN_TOUCH);
+    plan_lease_lost(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    plan_free(&p);
+}
+
+static void a_gap_starts_over_unless_fresh(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
+    reserve(p, "5 1 1\na\n8 1 1\nb\n"); /* right after the release a gap means that messages are gone */
+    expect_run(p, 0, 0, 2, PLAN_MARK(3, 1), PLAN_MARK(9, 0));
+    plan_delivered(p);
+    reserve(p, "9 1 1\nc\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(9, 0), PLAN_MARK(10, 0));
+    plan_delivered(p);
+    reserve(p, "11 1 1\nd\n"); /* 10 may be with another process of this name */
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+static void another_queue_under_the_same_address_starts_over(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    give(p, "other", "9 1 1\na\n", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+static void an_old_copy_is_looked_at_twice(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 4, PLAN_MARK(9, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 12, 6); /* it had only moved on meanwhile */
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_free(&p);
+    p = begun(&usual, 4, PLAN_MARK(9, 0));
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 8, 6);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    plan_free(&p);
+}
+
+static void marks_that_are_not_ours_or_at_their_end_stop_it(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t mark;
+        enum plan_action end;
+    } ends[] = {{17, PLAN_FOREIGN_MARK}, {PLAN_MARK(3, (1 << PLAN_FENCE_BITS) - 1), PLAN_MARKS_USED_UP}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct plan *p = plan_new(&usual);
+        expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 20, 1);
+        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+        plan_asked(p, ends[i].mark);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        expect(p, PLAN_QUEUE, 0, ends[i].end);
+        plan_free(&p);
+    }
+    struct plan *p = begun(&usual, 20, 0);
+    reserve(p, "17592186044415 1 1\na\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_MARKS_USED_UP);
+    plan_free(&p);
+}
+
+/* Somebody fenced between our question and our fence, or our own fence came through and its answer was lost: either way
+ * the mark is asked again, and only a fence that was stored counts. */
+static void a_fence_counts_only_when_it_was_stored(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 9, 1);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 0));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 0), PLAN_MARK(4, 1));
+    plan_conflict(p, 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 1));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 1), PLAN_MARK(4, 2));
+    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(4, 2));
+    expect_run(p, 0, 0, 0, PLAN_MARK(4, 2), PLAN_MARK(4, 3));
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_free(&p);
+}
+
+static void nothing_is_buried_while_a_delivery_may_still_arrive(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_refused(p, "413");
+    reserve(p, "");
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_free(&p);
+}
+
+static void one_conflict_after_another_slows_down(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    usec_t now = 0;
+    for (int i = 0; i < 8; i++) {
+        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
+        give(p, "q", "1 1 1\na\n", now);
+        expect_run(p, now, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+        plan_conflict(p, now);
+        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        struct plan_step s = next(p, PLAN_DESTINATION, now);
+        if (s.action == PLAN_PAUSE) {
+            now = s.until;
+            s = next(p, PLAN_DESTINATION, now);
+        }
+        assert_int_equal(s.action, PLAN_ASK);
+        plan_asked(p, 0);
+        next(p, PLAN_DESTINATION, now);
+        plan_delivered(p);
+    }
+    assert_in_range(now, usual.backoff_min * 60, usual.backoff_min * 130);
+    plan_free(&p);
+}
+
+static void the_superseded_one_waits_longer_each_time(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    usec_t now = 0;
+    for (int i = 0; i < 6; i++) {
+        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
+        plan_superseded(p, now);
+        struct plan_step s = next(p, PLAN_QUEUE, now);
+        assert_int_equal(s.action, PLAN_PAUSE);
+        assert_in_range(s.until - now, usual.backoff_min / 2 << i, usual.backoff_min << i);
+        now = s.until;
+        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        expect(p, PLAN_DESTINATION, now, PLAN_ASK);
+        plan_asked(p, 0);
+        next(p, PLAN_DESTINATION, now);
+        plan_delivered(p);
+    }
+    plan_free(&p);
+}
+
+static void poison_is_buried_before_what_follows_is_delivered(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 0\n\n4 1 1\nd\n");
+    reserve(p, "");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_delivered(p);
+    for (size_t i = 1; i <= 2; i++) {
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        struct plan_step s = next(p, PLAN_QUEUE, 0);
+        assert_int_equal(s.action, PLAN_BURY);
+        assert_int_equal(s.first, i);
+        plan_buried(p);
+    }
+    expect_run(p, 0, 3, 1, PLAN_MARK(2, 0), PLAN_MARK(5, 0));
+    plan_delivered(p);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1,4"));
+    plan_free(&p);
+}
+
+/* A destination that refuses every run which holds message `bad`. */
+static unsigned tries_to_find(size_t n, size_t bad)
+{
+    struct plan_config config = usual;
+    config.ahead = false;
+    struct plan *p = begun(&config, 1, 0);
+    struct buf framed = {0};
+    for (size_t i = 1; i <= n; i++)
+        buf_printf(&framed, "%zu 1 1\nx\n", i);
+    buf_append_char(&framed, '\0');
+    reserve(p, framed.ptr);
+    buf_free(&framed);
+    unsigned tries = 0;
+    size_t buried = SIZE_MAX;
+    for (struct plan_step s; (s = next(p, PLAN_QUEUE, 0)).action != PLAN_RESERVE; tries++) {
+        if (s.action == PLAN_BURY) {
+            buried = s.first;
+            assert_string_equal(plan_batch(p)->messages[s.first].reason, "413 line-too-large");
+            plan_buried(p);
+            continue;
+        }
+        s = next(p, PLAN_DESTINATION, 0);
+        if (s.first <= bad && bad < s.first + s.count)
+            plan_refused(p, "413 line-too-large");
+        else
+            plan_delivered(p);
+    }
+    assert_int_equal(buried, bad);
+    assert_int_equal(plan_mark(p) >> PLAN_FENCE_BITS, bad < n - 1 ? n + 1 : n > 1 ? n : 1);
+    plan_free(&p);
+    return tries;
+}
+
+static void halving_finds_the_poison(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 33; n++)
+        for (size_t bad = 0; bad < n; bad++)
+            assert_in_range(tries_to_find(n, bad), 1, 14);
+    assert_in_range(tries_to_find(1000, 777), 1, 24);
+}
+
+static void runs_are_bounded(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.max_bytes = 6;
+    config.max_items = 3;
+    struct plan *p = begun(&config, 1, 0);
+    reserve(p, "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n5 1 0\n\n");
+    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    plan_delivered(p);
+    expect_run(p, 0, 2, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
+    plan_delivered(p);
+    expect_run(p, 0, 3, 1, PLAN_MARK(4, 0), PLAN_MARK(5, 0));
+    plan_free(&p);
+}
+
+/* With many messages in hand. */
+static struct plan *paced(uint64_t rate, size_t max_items)
+{
+    struct plan_config config = usual;
+    config.rate = rate;
+    config.backoff_min = 1;
+    config.lease = 1000 * USEC_PER_SEC;
+    config.max_items = max_items;
+    struct plan *p = begun(&config, 1, 0);
+    struct buf framed = {0};
+    for (int i = 1; i <= 20000; i++)
+        buf_printf(&framed, "%d 1 1\nx\n", i);
+    buf_append_char(&framed, '\0');
+    reserve(p, framed.ptr);
+    buf_free(&framed);
+    return p;
+}
+
+/* What the destination sees from `*now` until `end`, when each timer is `late` and each answer takes `trip`. A third of the
+ * tries fail, some are waited out for `pause`. Never more than the rate and what the bucket holds, from any moment on. */
+static size_t sent_until(
+    struct plan *p, double rate, usec_t *now, usec_t end, usec_t late, usec_t trip, usec_t pause)
+{
+    size_t sent = 0, tries = 0;
+    double behind = 0;
+    while (*now < end) {
+        struct plan_step s = next(p, PLAN_DESTINATION, *now);
+        if (s.action == PLAN_PAUSE) {
+            *now = s.until + late;
+            continue;
+        }
+        double due = (double)*now * rate / USEC_PER_SEC;
+        behind = tries == 0 || (double)sent - due < behind ? (double)sent - due : behind;
+        sent += s.count;
+        assert_true((double)sent - due - behind <= rate / 10 + 1.001);
+        *now += trip;
+        if (++tries % 3 == 0)
+            plan_faulted(p, PLAN_DESTINATION, *now, tries % 30 == 0 ? pause : 0);
+        else
+            plan_delivered(p);
+    }
+    return sent;
+}
+
+static void the_rate_is_reached_and_kept_by_tries_too(void **state)
+{
+    static const uint64_t rates[] = {3, 20, 100, 500, 2000};
+    (void)state;
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        for (size_t most = 1; most <= 1000; most += 999) {
+            struct plan *p = paced(rates[i], most);
+            usec_t now = USEC_PER_SEC;
+            size_t sent = sent_until(p, (double)rates[i], &now, 5 * USEC_PER_SEC, 2 * USEC_PER_MSEC, 200, 0);
+            assert_in_range(sent, 4 * rates[i] - rates[i] / 20 - 1, 4 * rates[i] + rates[i] / 10 + 1);
+            plan_free(&p);
+        }
+}
+
+static void the_rate_holds_after_a_pause(void **state)
+{
+    (void)state;
+    struct plan *p = paced(100, 1);
+    usec_t now = USEC_PER_SEC;
+    size_t sent = sent_until(p, 100, &now, 11 * USEC_PER_SEC, 0, 100, 700 * USEC_PER_MSEC);
+    assert_in_range(sent, 300, 900);
+    plan_free(&p);
+}
+
+static void stopping_acknowledges_and_releases(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n");
+    reserve(p, "");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p, LATER);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* until the lease is to be extended */
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_released(p, BYTES_LITERAL("q"), 3, 9);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static void stopping_fences_what_was_left_without_an_answer(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p, LATER);
+    fails(p, PLAN_DESTINATION, 0);
+    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    fails(p, PLAN_DESTINATION, 0); /* once: it must come to an end */
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static struct plan_step expect_nack(struct plan *p, uint64_t lease, uint64_t from, uint64_t to)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_NACK);
+    assert_int_equal(s.lease, lease);
+    assert_int_equal(s.from, from);
+    assert_int_equal(s.to, to);
+    return s;
+}
+
+/* Stopped with one message of three with the destination, and two in a second lease. */
+static struct plan *stopped_in_a_run(void)
+{
+    struct plan_config config = usual;
+    struct batch second;
+    config.marks = false;
+    config.max_items = 1;
+    struct plan *p = begun(&config, 6, 0);
+    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 1\nd\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
+    plan_reserved(p, BYTES_LITERAL("q"), &second, 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_stop(p, LATER);
+    expect_nack(p, 1, 2, 3);
+    return p;
+}
+
+static void stopping_gives_back_what_was_not_begun(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
+    plan_nacked(p);
+    expect_nack(p, 2, 4, 5);
+    plan_nacked(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    struct plan_step s = next(p, PLAN_QUEUE, usual.lease / 2);
+    assert_true(s.action == PLAN_TOUCH && s.lease == 1);
+    plan_touched(p);
+    plan_delivered(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+static void a_lease_lost_in_a_stop_is_left(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
+    plan_lease_lost(p);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, usual.lease, PLAN_ACK);
+    plan_free(&p);
+}
+
+/* The lane's next try, which is not before a pause. */
+static usec_t tried_again(struct plan *p, usec_t now, enum plan_action action)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, now);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    assert_in_range(s.until, now + 1, now + usual.backoff_max);
+    expect(p, PLAN_QUEUE, s.until, action);
+    return s.until;
+}
+
+/* Whatever fails meanwhile: a run that is done is acknowledged. */
+static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
+{
+    (void)state;
+    struct plan *p = stopped_in_a_run();
+    fails(p, PLAN_QUEUE, 0);
+    tried_again(p, 0, PLAN_NACK);
+    plan_nacked(p);
+    expect_nack(p, 2, 4, 5);
+    plan_nacked(p);
+    usec_t now = usual.lease / 2;
+    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
+    plan_delivered(p);
+    now = tried_again(p, now, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_ACK);
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
+    fails(p, PLAN_QUEUE, now);
+    expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+static void expect_unacknowledged(struct plan *p, const char *expected)
+{
+    struct buf ids = {0};
+    plan_unacknowledged(p, &ids);
+    assert_true(bytes_equal_str(buf_bytes(&ids), expected));
+    buf_free(&ids);
+}
+
+/* Of three messages of one lease the first is done, the second with the destination. */
+static void a_stop_acknowledges_at_once_what_is_done(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    config.max_items = 1;
+    struct plan *p = begun(&config, 6, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n");
+    reserve(p, "");
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_delivered(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    expect_unacknowledged(p, "1");
+    plan_stop(p, LATER);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
+    plan_delivered(p); /* while that is on its way */
+    expect_unacknowledged(p, "1,2");
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    plan_acknowledged(p);
+    expect_unacknowledged(p, "2");
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    assert_true(bytes_equal_str(plan_acks(p), "1:2"));
+    plan_acknowledged(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    plan_free(&p);
+}
+
+static void a_stop_gives_acks_up_in_the_end(void **state)
+{
+    (void)state;
+    for (int hurried = 0; hurried < 2; hurried++) {
+        struct plan *p = stopped_in_a_run();
+        plan_nacked(p);
+        expect_nack(p, 2, 4, 5);
+        plan_nacked(p);
+        plan_delivered(p);
+        expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+        fails(p, PLAN_QUEUE, 0);
+        expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+        if (hurried)
+            plan_stop(p, 0);
+        usec_t now = hurried ? 0 : LATER;
+        expect(p, PLAN_QUEUE, now, PLAN_ACK); /* once more */
+        fails(p, PLAN_QUEUE, now);
+        expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
+        expect_unacknowledged(p, "1");
+        plan_free(&p);
+    }
+}
+
+/* There the mark tells what is done: nobody has to wait for a queue that is gone. */
+static void with_marks_a_stop_tries_to_acknowledge_once(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p, LATER);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+/* The queue was away for a moment: a long run shall not lose its lease for that. */
+static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    struct plan *p = begun(&config, 1, 0);
+    reserve(p, "1 1 1\na\n");
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    usec_t now = usual.lease / 2;
+    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
+    fails(p, PLAN_QUEUE, now);
+    now = tried_again(p, now, PLAN_TOUCH);
+    plan_touched(p);
+    assert_int_equal(next(p, PLAN_QUEUE, now).until, now + usual.lease / 3);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, now, PLAN_ACK);
+    plan_free(&p);
+}
+
+static void without_marks_nothing_is_asked_or_fenced(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.marks = false;
+    struct plan *p = begun(&config, 9, 0);
+    reserve(p, "3 1 1\na\n");
+    reserve(p, "8 1 1\nb\n"); /* another process has those between */
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_true(s.action == PLAN_DELIVER && s.count == 1);
+    plan_faulted(p, PLAN_DESTINATION, 0, 0);
+    next(p, PLAN_DESTINATION, 0);
+    plan_refused(p, "bad");
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_buried(p);
+    s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(plan_batch(p)->messages[s.first].id, 8);
+    plan_delivered(p);
+    plan_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backoff_grows_to_its_bound_and_forgets),
+        cmocka_unit_test(backoff_of_two_differs),
+        cmocka_unit_test(a_batch_is_read_as_framed),
+        cmocka_unit_test(acks_are_ranges),
+        cmocka_unit_test(what_is_under_the_mark_is_only_acknowledged),
+        cmocka_unit_test(the_next_batch_is_reserved_meanwhile),
+        cmocka_unit_test(acks_that_came_due_meanwhile_did_not_ride),
+        cmocka_unit_test(nothing_ahead_sends_the_acks_alone),
+        cmocka_unit_test(a_fault_repeats_the_same_run_later),
+        cmocka_unit_test(leases_are_extended_while_the_destination_takes_its_time),
+        cmocka_unit_test(a_lost_lease_starts_over_once_the_run_is_answered),
+        cmocka_unit_test(a_gap_starts_over_unless_fresh),
+        cmocka_unit_test(another_queue_under_the_same_address_starts_over),
+        cmocka_unit_test(an_old_copy_is_looked_at_twice),
+        cmocka_unit_test(marks_that_are_not_ours_or_at_their_end_stop_it),
+        cmocka_unit_test(a_fence_counts_only_when_it_was_stored),
+        cmocka_unit_test(nothing_is_buried_while_a_delivery_may_still_arrive),
+        cmocka_unit_test(one_conflict_after_another_slows_down),
+        cmocka_unit_test(the_superseded_one_waits_longer_each_time),
+        cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
+        cmocka_unit_test(halving_finds_the_poison),
+        cmocka_unit_test(runs_are_bounded),
+        cmocka_unit_test(the_rate_is_reached_and_kept_by_tries_too),
+        cmocka_unit_test(the_rate_holds_after_a_pause),
+        cmocka_unit_test(stopping_acknowledges_and_releases),
+        cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
+        cmocka_unit_test(stopping_gives_back_what_was_not_begun),
+        cmocka_unit_test(a_lease_lost_in_a_stop_is_left),
+        cmocka_unit_test(a_stop_tries_again_what_the_queue_does_not_answer),
+        cmocka_unit_test(a_stop_acknowledges_at_once_what_is_done),
+        cmocka_unit_test(a_stop_gives_acks_up_in_the_end),
+        cmocka_unit_test(with_marks_a_stop_tries_to_acknowledge_once),
+        cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
+        cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

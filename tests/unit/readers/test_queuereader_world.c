@@ -1,0 +1,526 @@
+/* A world in which everything fails, for the plans of readers that share one name.
+ *
+ * A model of a queue (ids, leases that run out, epochs, buried ones) and of a stream with its mark. Several readers are
+ * forgotten and started again at any time; a mover takes messages over by the same rules and delays, buries and gives
+ * them back; buried ones are kicked. A request is done at once, later, or never; its answer comes at once or later (the
+ * reader was paused), or is lost, perhaps before the request is done. Whatever happens each good message must be in the
+ * stream once, and each bad one buried. */
+#include "support/cm.h"
+#include "readers/reader_plan.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MESSAGES 40
+#define MAX_IDS 4000
+#define READERS 3
+#define MAX_REQUESTS 400
+#define STEP 1000 /* microseconds */
+#define LEASE 60  /* steps */
+
+enum state { READY, LEASED, BURIED, GONE };
+struct slot {
+    enum state state;
+    int payload;
+    uint64_t lease;
+};
+
+struct request {
+    enum plan_action action;
+    int reader; /* -1: it is no more */
+    enum plan_lane lane;
+    struct plan *plan;
+    uint64_t lease, id, epoch, mark, next;
+    int payloads[MESSAGES * 2];
+    size_t n;
+    char acks[400];
+    long do_at, tell_at; /* -1: never done */
+    bool done, faulty;   /* faulty: what is told is a fault */
+    enum { ANSWER_OK, ANSWER_DUPLICATE, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_LOST, ANSWER_STALE } answer;
+    char framed[2000];
+    uint64_t next_id;
+};
+
+struct world {
+    long now;
+    struct slot slots[MAX_IDS]; /* by id */
+    uint64_t next_id, sequence, epoch;
+    struct {
+        uint64_t number;
+        long ends;
+    } leases[MAX_IDS];
+    size_t n_leases;
+    uint64_t mark;
+    int stored[MESSAGES]; /* how often, by payload */
+    int order[MESSAGES * 2];
+    size_t n_order;
+    bool bad[MESSAGES];
+    int put;
+    struct plan *plans[READERS];
+    size_t n_readers;
+    bool busy[READERS][PLAN_LANES];
+    long asleep[READERS];
+    struct request *requests[MAX_REQUESTS];
+    unsigned trouble; /* percent */
+    bool moves;
+    struct {
+        int stage;
+        uint64_t epoch, mark, lease;
+    } mover;
+};
+
+static const struct plan_config config = {
+    .marks = true,
+    .lines = true,
+    .ahead = true,
+    .lease = LEASE * STEP,
+    .backoff_min = 2 * STEP,
+    .backoff_max = 20 * STEP,
+};
+
+static unsigned dice(void)
+{
+    return (unsigned)(rand() % 100);
+}
+
+static uint64_t add(struct world *w, int payload)
+{
+    assert_true(w->next_id < MAX_IDS);
+    w->slots[w->next_id] = (struct slot){READY, payload, 0};
+    return w->next_id++;
+}
+
+static void end_lease(struct world *w, uint64_t number)
+{
+    for (uint64_t id = 1; id < w->next_id; id++)
+        if (w->slots[id].state == LEASED && w->slots[id].lease == number)
+            w->slots[id].state = READY;
+}
+
+static void expire(struct world *w)
+{
+    for (size_t i = 0; i < w->n_leases;) {
+        if (w->leases[i].ends > w->now) {
+            i++;
+            continue;
+        }
+        end_lease(w, w->leases[i].number);
+        w->leases[i] = w->leases[--w->n_leases];
+    }
+}
+
+static uint64_t release(struct world *w)
+{
+    while (w->n_leases)
+        end_lease(w, w->leases[--w->n_leases].number);
+    return w->epoch = ++w->sequence;
+}
+
+static uint64_t reserve(struct world *w, size_t most, struct buf *framed)
+{
+    uint64_t lease = ++w->sequence;
+    for (uint64_t id = 1; id < w->next_id && most; id++)
+        if (w->slots[id].state == READY) {
+            w->slots[id].state = LEASED;
+            w->slots[id].lease = lease;
+            if (framed)
+                buf_printf(framed, "%d 1 3\n%03d\n", (int)id, w->slots[id].payload);
+            most--;
+        }
+    w->leases[w->n_leases].number = lease;
+    w->leases[w->n_leases++].ends = w->now + LEASE;
+    return lease;
+}
+
+static bool is_under(const struct world *w, uint64_t id, uint64_t lease)
+{
+    return id < w->next_id && w->slots[id].state == LEASED && w->slots[id].lease == lease;
+}
+
+/* "LEASE:A-B,C"; false when none of them is under it. */
+static bool acknowledge(struct world *w, const char *text)
+{
+    char *at;
+    uint64_t lease = strtoull(text, &at, 10);
+    bool any = false;
+    while (*at) {
+        uint64_t first = strtoull(at + 1, &at, 10), last = first;
+        if (*at == '-')
+            last = strtoull(at + 1, &at, 10);
+        for (uint64_t id = first; id <= last; id++)
+            if (is_under(w, id, lease)) {
+                w->slots[id].state = GONE;
+                any = true;
+            }
+    }
+    return any;
+}
+
+static bool touch(struct world *w, uint64_t lease)
+{
+    for (size_t i = 0; i < w->n_leases; i++)
+        if (w->leases[i].number == lease) {
+            w->leases[i].ends = w->now + LEASE;
+            return true;
+        }
+    return false;
+}
+
+static void kick(struct world *w)
+{
+    for (uint64_t id = 1; id < w->next_id; id++)
+        if (w->slots[id].state == BURIED) {
+            w->slots[id].state = GONE;
+            add(w, w->slots[id].payload);
+            return;
+        }
+}
+
+/* With a mover about it also refuses good ones now and then (an engineer tries limits): those are buried, and kicked
+ * later. */
+static bool refuses(const struct world *w, int payload)
+{
+    return w->bad[payload] || (w->moves && w->now < 4000 && dice() < 15);
+}
+
+static int publish(struct world *w, uint64_t mark, uint64_t next, const int *payloads, size_t n)
+{
+    if (w->mark >= next)
+        return ANSWER_DUPLICATE;
+    if (w->mark != mark)
+        return ANSWER_CONFLICT;
+    for (size_t i = 0; i < n; i++)
+        if (refuses(w, payloads[i]))
+            return ANSWER_REFUSED;
+    for (size_t i = 0; i < n; i++) {
+        w->stored[payloads[i]]++;
+        w->order[w->n_order++ % (MESSAGES * 2)] = payloads[i];
+    }
+    w->mark = next;
+    return ANSWER_OK;
+}
+
+static void do_reserve(struct world *w, struct request *r)
+{
+    if (r->epoch != w->epoch) {
+        r->answer = ANSWER_STALE;
+    } else if (*r->acks && !acknowledge(w, r->acks)) {
+        r->answer = ANSWER_LOST;
+    } else {
+        struct buf framed = {0};
+        r->lease = reserve(w, 1 + dice() % 8, &framed);
+        snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
+        buf_free(&framed);
+    }
+}
+
+static void do_request(struct world *w, struct request *r)
+{
+    r->done = true;
+    switch (r->action) {
+    case PLAN_RELEASE:
+        r->epoch = release(w);
+        r->next_id = w->next_id;
+        break;
+    case PLAN_RESERVE:
+        do_reserve(w, r);
+        break;
+    case PLAN_ACK:
+        acknowledge(w, r->acks);
+        break;
+    case PLAN_TOUCH:
+        r->answer = touch(w, r->lease) ? ANSWER_OK : ANSWER_LOST;
+        break;
+    case PLAN_BURY:
+        r->answer = is_under(w, r->id, r->lease) ? ANSWER_OK : ANSWER_LOST;
+        if (r->answer == ANSWER_OK)
+            w->slots[r->id].state = BURIED;
+        break;
+    case PLAN_ASK:
+        r->mark = w->mark;
+        break;
+    default:
+        r->answer = publish(w, r->mark, r->next, r->payloads, r->n);
+    }
+}
+
+static void tell_reserved(struct world *w, const struct request *r)
+{
+    struct batch b;
+    if (r->answer == ANSWER_STALE) {
+        plan_superseded(r->plan, w->now * STEP);
+    } else if (r->answer == ANSWER_LOST) {
+        plan_lease_lost(r->plan);
+    } else {
+        assert_true(batch_parse(bytes_str(r->framed), r->lease, &b));
+        plan_reserved(r->plan, BYTES_LITERAL("q"), &b, w->now * STEP);
+    }
+}
+
+static void tell_delivered(const struct world *w, const struct request *r)
+{
+    if (r->answer == ANSWER_OK)
+        plan_delivered(r->plan);
+    else if (r->answer == ANSWER_REFUSED)
+        plan_refused(r->plan, "400");
+    else
+        plan_conflict(r->plan, w->now * STEP);
+}
+
+static void tell(struct world *w, const struct request *r)
+{
+    w->busy[r->reader][r->lane] = false;
+    if (r->faulty)
+        plan_faulted(r->plan, r->lane, w->now * STEP, -1);
+    else if (r->action == PLAN_RELEASE)
+        plan_released(r->plan, BYTES_LITERAL("q"), r->next_id, r->epoch);
+    else if (r->action == PLAN_RESERVE)
+        tell_reserved(w, r);
+    else if (r->action == PLAN_ACK)
+        plan_acknowledged(r->plan);
+    else if (r->action == PLAN_ASK)
+        plan_asked(r->plan, r->mark);
+    else if (r->action == PLAN_DELIVER)
+        tell_delivered(w, r);
+    else if (r->answer == ANSWER_LOST)
+        plan_lease_lost(r->plan);
+    else if (r->action == PLAN_TOUCH)
+        plan_touched(r->plan);
+    else
+        plan_buried(r->plan);
+}
+
+/* When it is done and when it is answered. */
+static void draw_fate(const struct world *w, struct request *r)
+{
+    long later = w->now + 1 + rand() % (3 * LEASE);
+    bool trouble = dice() < w->trouble;
+    unsigned way = trouble ? dice() % 4 : 4;
+    r->do_at = way == 0 ? -1 : way == 1 || way == 2 ? later : w->now;
+    r->faulty = way == 0 || way == 1 || way == 3;
+    r->tell_at = way == 2 ? later + rand() % LEASE : w->now + (trouble ? rand() % LEASE : 0);
+}
+
+static void make_request(struct world *w, int reader, enum plan_lane lane, const struct plan_step *s)
+{
+    size_t free_place = 0;
+    while (w->requests[free_place])
+        assert_true(++free_place < MAX_REQUESTS);
+    struct request *r = w->requests[free_place] = calloc(1, sizeof *r);
+    struct plan *p = w->plans[reader];
+    const struct batch *b = plan_batch(p);
+    *r = (struct request){.action = s->action, .reader = reader, .lane = lane, .plan = p};
+    r->lease = s->action == PLAN_BURY ? b->lease : s->lease;
+    r->id = s->action == PLAN_BURY ? b->messages[s->first].id : 0;
+    r->epoch = plan_epoch(p);
+    r->mark = s->mark;
+    r->next = s->next;
+    for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
+        r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
+    struct bytes acks = plan_acks(p);
+    snprintf(r->acks, sizeof r->acks, "%.*s", (int)acks.len, acks.len ? acks.ptr : "");
+    w->busy[reader][lane] = true;
+    draw_fate(w, r);
+}
+
+/* True when it is over: the request may be forgotten. */
+static bool go_on(struct world *w, struct request *r)
+{
+    if (!r->done && r->do_at >= 0 && r->do_at <= w->now)
+        do_request(w, r);
+    if (r->reader >= 0 && r->tell_at <= w->now && w->asleep[r->reader] <= w->now && (r->done || r->faulty)) {
+        tell(w, r);
+        r->reader = -1;
+    }
+    return r->reader < 0 && (r->done || r->do_at < 0);
+}
+
+static void requests_go_on(struct world *w)
+{
+    for (size_t i = 0; i < MAX_REQUESTS; i++)
+        if (w->requests[i] && go_on(w, w->requests[i])) {
+            free(w->requests[i]);
+            w->requests[i] = NULL;
+        }
+}
+
+static void start_reader(struct world *w, size_t i)
+{
+    struct plan_config mine = config;
+    mine.seed = (uint64_t)rand() + 1;
+    w->plans[i] = plan_new(&mine);
+    w->busy[i][0] = w->busy[i][1] = false;
+    w->asleep[i] = w->now;
+}
+
+static void kill_reader(struct world *w, size_t i)
+{
+    for (size_t r = 0; r < MAX_REQUESTS; r++)
+        if (w->requests[r] && w->requests[r]->plan == w->plans[i])
+            w->requests[r]->reader = -1;
+    plan_free(&w->plans[i]);
+    start_reader(w, i);
+}
+
+static void step_reader(struct world *w, size_t i)
+{
+    for (enum plan_lane lane = 0; lane < PLAN_LANES; lane++) {
+        if (w->busy[i][lane] || w->asleep[i] > w->now)
+            continue;
+        struct plan_step s = plan_next(w->plans[i], lane, w->now * STEP);
+        assert_true(s.action <= PLAN_PAUSE);
+        if (s.action < PLAN_WAIT)
+            make_request(w, (int)i, lane, &s);
+    }
+}
+
+static void move_leased(struct world *w)
+{
+    for (uint64_t id = 1; id < w->next_id; id++) {
+        if (!is_under(w, id, w->mover.lease) || id < w->mover.mark >> PLAN_FENCE_BITS)
+            continue;
+        unsigned way = dice();
+        w->slots[id].state = way < 30 ? GONE : way < 60 ? BURIED : READY;
+        if (way < 30)
+            add(w, w->slots[id].payload); /* delayed */
+    }
+}
+
+/* A reader by the rules, one request a turn, that moves what it reserves instead of delivering it. */
+static void step_mover(struct world *w)
+{
+    uint64_t id = w->mover.mark >> PLAN_FENCE_BITS;
+    switch (w->mover.stage++) {
+    case 0:
+        w->mover.epoch = release(w);
+        break;
+    case 1:
+        w->mover.mark = w->mark;
+        break;
+    case 2:
+        if (publish(w, w->mover.mark, PLAN_MARK(id ? id : 1, w->mover.mark % (1 << PLAN_FENCE_BITS) + 1),
+                NULL, 0))
+            w->mover.stage = 1;
+        break;
+    case 3:
+        w->mover.stage = w->mover.epoch == w->epoch ? 4 : 0;
+        if (w->mover.stage)
+            w->mover.lease = reserve(w, 1 + dice() % 6, NULL);
+        break;
+    default:
+        move_leased(w);
+        w->mover.stage = 0;
+    }
+}
+
+static bool is_settled(const struct world *w)
+{
+    if (w->put < MESSAGES)
+        return false;
+    for (uint64_t id = 1; id < w->next_id; id++) {
+        const struct slot *s = &w->slots[id];
+        if (s->state == READY || s->state == LEASED || (s->state == BURIED && !w->bad[s->payload]))
+            return false;
+    }
+    return true;
+}
+
+static void check(const struct world *w, unsigned seed)
+{
+    for (int i = 0; i < MESSAGES; i++)
+        if (w->stored[i] != !w->bad[i])
+            fail_msg("seed %u: message %d is stored %d times", seed, i, w->stored[i]);
+    for (size_t i = 1; !w->moves && i < w->n_order; i++)
+        if (w->order[i - 1] >= w->order[i])
+            fail_msg("seed %u: %d stands before %d", seed, w->order[i - 1], w->order[i]);
+}
+
+static void disturb(struct world *w)
+{
+    if (dice() < w->trouble / 8)
+        kill_reader(w, (size_t)rand() % w->n_readers);
+    if (dice() < w->trouble / 8)
+        w->asleep[(size_t)rand() % w->n_readers] = w->now + rand() % (3 * LEASE);
+    if (w->moves && dice() < 10)
+        step_mover(w);
+    if (w->moves && dice() < 5)
+        kick(w);
+}
+
+static void run(struct world *w, unsigned seed)
+{
+    for (size_t i = 0; i < w->n_readers; i++)
+        start_reader(w, i);
+    for (; !is_settled(w); w->now++) {
+        if (w->now == 4000) /* the trouble ends: then all must come to its end */
+            w->trouble = 0;
+        if (w->now > 4000 && w->now % 200 == 0)
+            kick(w);
+        assert_true(w->now < 40000);
+        if (w->put < MESSAGES && dice() < 15)
+            add(w, w->put++);
+        expire(w);
+        if (w->now < 4000)
+            disturb(w);
+        requests_go_on(w);
+        for (size_t i = 0; i < w->n_readers; i++)
+            step_reader(w, i);
+    }
+    check(w, seed);
+    for (size_t i = 0; i < w->n_readers; i++)
+        plan_free(&w->plans[i]);
+    for (size_t i = 0; i < MAX_REQUESTS; i++)
+        free(w->requests[i]);
+}
+
+static void each_exactly_once(size_t readers, bool moves)
+{
+    const char *many = getenv("MILLRACE_STEPS");
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400;
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        struct world *w = calloc(1, sizeof *w);
+        srand(seed);
+        w->next_id = 1;
+        w->n_readers = readers;
+        w->moves = moves;
+        w->trouble = seed % 40;
+        for (int i = 0; i < MESSAGES; i++)
+            w->bad[i] = dice() < seed % 20;
+        run(w, seed);
+        free(w);
+    }
+}
+
+static void one_reader(void **state)
+{
+    (void)state;
+    each_exactly_once(1, false);
+}
+
+static void one_reader_and_a_mover(void **state)
+{
+    (void)state;
+    each_exactly_once(1, true);
+}
+
+static void two_readers_under_one_name(void **state)
+{
+    (void)state;
+    each_exactly_once(2, false);
+}
+
+static void three_readers_and_a_mover(void **state)
+{
+    (void)state;
+    each_exactly_once(3, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_reader),
+        cmocka_unit_test(one_reader_and_a_mover),
+        cmocka_unit_test(two_readers_under_one_name),
+        cmocka_unit_test(three_readers_and_a_mover),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/* A queue deeper than its memory: random operations on a queue over a real journal, beside a model that keeps a plain
+ * array. Memory is so small that most messages are on disk most of the time, and segments so small that they are
+ * trimmed on the way. */
+#include "simplequeue/queue/queues.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define IDS 14000
+#define LONGEST 3000
+#define MEMORY (300 << 10)
+#define SEGMENT (1 << 18)
+
+struct model {
+    enum message_state state[IDS];
+    uint64_t key[IDS]; /* what the message says */
+    uint64_t lease[IDS];
+    usec_t due[IDS];
+    uint64_t next, keys;
+};
+
+static char dir[64];
+static struct queues *set;
+static struct named_queue *q;
+static struct queue *core;
+static struct queue_now now;
+static struct model *m;
+static enum queue_result told;
+
+static void notify(void *arg)
+{
+    (void)arg;
+}
+
+static void open_set(void)
+{
+    char error[512];
+    enum queue_result r;
+    struct queues_config config = {.data_dir = dir,
+        .limits = {.max_memory = MEMORY},
+        .max_queues = 5,
+        .sync_ms = JOURNAL_SYNC_NEVER,
+        .segment_bytes = SEGMENT,
+        .notify = notify};
+    assert_non_null(set = queues_new(&config, error, sizeof error));
+    while (queues_recover(set, now, error, sizeof error) == QUEUES_MORE)
+        ;
+    assert_non_null(q = queues_get(set, "default", now, &r, error, sizeof error));
+    core = named_queue_core(q);
+    queues_flush(set);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-unit-deep-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    now = (struct queue_now){1000000, INT64_C(1700000000) * USEC_PER_SEC};
+    m = mem_zalloc(sizeof *m);
+    m->next = 1;
+    open_set();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    (void)state;
+    queues_free(&set);
+    free(m);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command) == 0 ? 0 : -1;
+}
+
+/* Until nothing is under way, neither a commit nor a reading. */
+static void settle(void)
+{
+    const struct queue_state *s = queue_state(core);
+    do {
+        queues_flush(set);
+        queues_poll(set);
+        if (s->n[MESSAGE_BUSY])
+            usleep(50);
+    } while (s->n[MESSAGE_BUSY] || s->n[MESSAGE_PENDING]);
+}
+
+static void prepare(size_t items)
+{
+    enum queue_result r;
+    while ((r = named_queue_prepare(q, items, SIZE_MAX)) == QUEUE_LOADING) {
+        usleep(50);
+        queues_poll(set);
+    }
+    if (r != QUEUE_OK)
+        fail_msg("%s", named_queue_failure(q));
+}
+
+static size_t text_of(uint64_t key, char text[LONGEST + 1])
+{
+    size_t len = 1 + key * 7919 % LONGEST;
+    memset(text, 'a' + (int)(key % 26), len);
+    char digits[32];
+    size_t n = (size_t)snprintf(digits, sizeof digits, "%llu ", (unsigned long long)key);
+    memcpy(text, digits, n < len ? n : len);
+    return len;
+}
+
+static void expect_text(uint64_t id)
+{
+    char text[LONGEST + 1];
+    size_t len = text_of(m->key[id], text);
+    struct bytes is = queue_message(core, id, NULL);
+    assert_int_equal(is.len, len);
+    assert_non_null(is.ptr);
+    assert_memory_equal(is.ptr, text, len);
+}
+
+static void on_done(const struct queue_outcome *outcome, void *arg)
+{
+    (void)arg;
+    told = outcome->result;
+}
+
+static void put(void)
+{
+    static char texts[40][LONGEST + 1];
+    struct bytes messages[40];
+    size_t n = (size_t)rand() % 40 + 1;
+    for (size_t i = 0; i < n; i++) {
+        messages[i] = bytes_of(texts[i], text_of(m->keys + i, texts[i]));
+        m->key[m->next + i] = m->keys + i;
+        m->state[m->next + i] = MESSAGE_READY;
+    }
+    struct queue_put what = {.messages = messages, .n = n};
+    enum queue_result r = named_queue_put(q, &what, now, on_done, NULL, NULL);
+    if (queue_is_full(r))
+        return;
+    assert_int_equal(r, QUEUE_OK);
+    settle();
+    assert_int_equal(told, QUEUE_OK);
+    m->next += n;
+    m->keys += n;
+}
+
+/* What was taken or leased is the lowest ready, and says what was put. */
+static void expect_lowest(const struct id_ranges *ids, enum message_state to, uint64_t lease)
+{
+    uint64_t lowest = 1;
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
+            while (m->state[lowest] != MESSAGE_READY)
+                lowest++;
+            assert_int_equal(id, lowest);
+            expect_text(id);
+            m->state[id] = to;
+            m->lease[id] = lease;
+            m->due[id] = now.monotonic + 5000;
+        }
+}
+
+static uint64_t ready(void)
+{
+    uint64_t n = 0;
+    for (uint64_t id = 1; id < m->next; id++)
+        n += m->state[id] == MESSAGE_READY;
+    return n;
+}
+
+static void reserve(void)
+{
+    struct id_ranges ids = {0};
+    size_t items = (size_t)rand() % 100 + 1;
+    uint64_t there = ready();
+    prepare(items);
+    uint64_t lease = queue_reserve(core, "r", items, SIZE_MAX, now.monotonic + 5000, &ids);
+    assert_int_equal(ids.count, there < items ? there : items);
+    expect_lowest(&ids, MESSAGE_LEASED, lease);
+    id_ranges_free(&ids);
+}
+
+static void take(void)
+{
+    struct id_ranges ids = {0};
+    size_t items = (size_t)rand() % 100 + 1;
+    prepare(items);
+    queue_take(core, items, SIZE_MAX, &ids);
+    expect_lowest(&ids, MESSAGE_GONE, 0);
+    if (ids.count)
+        assert_int_equal(named_queue_remove(q, &ids, now, on_done, NULL), QUEUE_OK);
+    settle();
+}
+
+static uint64_t some_lease(void)
+{
+    for (int i = 0; i < 200; i++) {
+        uint64_t id = (uint64_t)rand() % m->next;
+        if (m->state[id] == MESSAGE_LEASED)
+            return m->lease[id];
+    }
+    return 1;
+}
+
+/* Some of a lease's messages are acknowledged, put back, buried or delayed. */
+static void finish(void)
+{
+    uint64_t lease = some_lease(), n = 0;
+    uint64_t first = rand() % 2 ? 1 : (uint64_t)rand() % m->next + 1;
+    struct id_range ids = {first, first + (uint64_t)rand() % m->next};
+    enum message_state to = (enum message_state[]){
+        MESSAGE_GONE, MESSAGE_GONE, MESSAGE_READY, MESSAGE_DELAYED, MESSAGE_BURIED}[rand() % 5];
+    usec_t delay = rand() % 20000 + 1;
+    for (uint64_t id = ids.first; id <= ids.last && id < m->next; id++)
+        if (m->state[id] == MESSAGE_LEASED && m->lease[id] == lease) {
+            m->state[id] = to;
+            m->due[id] = now.monotonic + delay;
+            n++;
+        }
+    enum queue_result expected = n ? QUEUE_OK : QUEUE_LEASE_LOST;
+    if (to == MESSAGE_READY)
+        assert_int_equal(named_queue_return(q, lease, &ids, 1), n);
+    else if (to == MESSAGE_GONE)
+        assert_int_equal(named_queue_ack(q, lease, &ids, 1, now, on_done, NULL), expected);
+    else if (to == MESSAGE_DELAYED)
+        assert_int_equal(named_queue_delay(q, lease, &ids, 1, delay, now, on_done, NULL), expected);
+    else
+        assert_int_equal(
+            named_queue_bury(q, lease, &ids, 1, BYTES_LITERAL("why"), now, on_done, NULL), expected);
+    settle();
+}
+
+/* Ids from m->next on are of messages that were moved: each of one in that state, and due. */
+static void expect_moved(enum message_state from, uint64_t end)
+{
+    for (; m->next < end; m->next++) {
+        while (named_queue_prepare_message(q, m->next) == QUEUE_LOADING)
+            queues_poll(set);
+        uint64_t old = 1;
+        char text[LONGEST + 1];
+        struct bytes is = queue_message(core, m->next, NULL);
+        for (; old < m->next; old++)
+            if (m->state[old] == from && bytes_equal(is, bytes_of(text, text_of(m->key[old], text))))
+                break;
+        assert_true(old < m->next);
+        assert_true(from != MESSAGE_DELAYED || m->due[old] <= now.monotonic);
+        m->state[old] = MESSAGE_GONE;
+        m->state[m->next] = MESSAGE_READY;
+        m->key[m->next] = m->key[old];
+    }
+}
+
+static void kick(void)
+{
+    enum queue_result r = named_queue_kick(q, (size_t)rand() % 10 + 1, now, on_done, NULL);
+    settle();
+    if (r == QUEUE_OK)
+        assert_int_equal(told, QUEUE_OK);
+    expect_moved(MESSAGE_BURIED, queue_state(core)->next_id);
+}
+
+static void pass_time(void)
+{
+    usec_t deadline;
+    usec_t passed = rand() % 4000;
+    now.monotonic += passed;
+    now.wall += passed;
+    while (queues_next_deadline(set, &deadline) && deadline <= now.monotonic)
+        queues_tick(set, now);
+    settle();
+    for (uint64_t id = 1; id < m->next; id++)
+        if (m->state[id] == MESSAGE_LEASED && m->due[id] <= now.monotonic)
+            m->state[id] = MESSAGE_READY;
+    expect_moved(MESSAGE_DELAYED, queue_state(core)->next_id);
+    for (uint64_t id = 1; id < m->next; id++)
+        assert_false(m->state[id] == MESSAGE_DELAYED && m->due[id] <= now.monotonic);
+}
+
+static void restart(void)
+{
+    if (rand() % 4)
+        return;
+    queues_free(&set);
+    open_set();
+    for (uint64_t id = 1; id < m->next; id++)
+        if (m->state[id] == MESSAGE_LEASED)
+            m->state[id] = MESSAGE_READY;
+}
+
+static void expect_counts(void)
+{
+    uint64_t n[MESSAGE_STATES] = {0}, bytes = 0;
+    char text[LONGEST + 1];
+    for (uint64_t id = 1; id < m->next; id++) {
+        n[m->state[id]]++;
+        bytes += m->state[id] != MESSAGE_GONE ? text_of(m->key[id], text) : 0;
+    }
+    for (int s = MESSAGE_PENDING; s < MESSAGE_STATES; s++)
+        assert_int_equal(queue_state(core)->n[s], n[s]);
+    assert_int_equal(queue_state(core)->bytes, bytes);
+    assert_int_equal(queue_state(core)->next_id, m->next);
+}
+
+/* What is not needed of the journal goes, whatever old messages are still held; reading those takes its time. */
+static void expect_trimmed(void)
+{
+    const struct journal *j = named_queue_journal(q);
+    uint64_t span, most = 2 * queue_state(core)->bytes + 12 * SEGMENT;
+    usec_t end = clock_monotonic() + 60 * USEC_PER_SEC;
+    while ((span = journal_committed_end(j) - journal_earliest(j)) > most) {
+        if (clock_monotonic() > end)
+            fail_msg(
+                "%llu bytes of journal, at most %llu", (unsigned long long)span, (unsigned long long)most);
+        usleep(100);
+        queues_poll(set);
+    }
+}
+
+static void as_the_model(void **state)
+{
+    static void (*const operations[])(void) = {put, put, put, put, reserve, reserve, reserve, finish, finish,
+        finish, take, kick, pass_time, restart};
+    unsigned seed = getenv("MILLRACE_SEED") ? (unsigned)atoi(getenv("MILLRACE_SEED")) : (unsigned)time(NULL);
+    uint64_t deepest = 0;
+    (void)state;
+    print_message("seed: MILLRACE_SEED=%u\n", seed);
+    srand(seed);
+    while (m->next < IDS - 5000) {
+        operations[(size_t)rand() % (sizeof operations / sizeof *operations)]();
+        expect_counts();
+        expect_trimmed();
+        deepest = queue_state(core)->bytes > deepest ? queue_state(core)->bytes : deepest;
+        if (queues_memory(set) > MEMORY * 5)
+            fail_msg("%llu bytes of memory", (unsigned long long)queues_memory(set));
+    }
+    assert_true(deepest > MEMORY * 3);
+    for (uint64_t left; (left = ready()) > 0;)
+        take();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(as_the_model, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

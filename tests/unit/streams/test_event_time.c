@@ -1,0 +1,275 @@
+#include "support/cm.h"
+#include "streams/archive/event_time.h"
+#include "counts/json_fields.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST INT64_C(1000000000000000)
+
+static bool told(const char *field, const char *line, int64_t *seconds)
+{
+    struct event_time *e = event_time_new(field, 1);
+    bool tells = event_time_of(e, bytes_str(line), seconds);
+    event_time_free(&e);
+    return tells;
+}
+
+static void test_what_a_line_tells(void **state)
+{
+    static const struct {
+        const char *field, *line;
+        int64_t seconds; /* -1: nothing */
+    } cases[] = {
+        {"t", "{\"t\":5}", 5},
+        {"t", "{ \"a\": \"x\", \"t\" : 1331923247 , \"b\": 1 }", 1331923247},
+        {"time", "{\"a\":\"........................................\",\"time\":17}", 17},
+        {"t", "{\"t\":1,\"t\":2}", 2},
+        {"t", "{\"t\":1,\"\\u0074\":2}", 2},
+        {"t", "{\"\\u0074\":2}", 2},
+        {"time", "{\"time\":1,\"tim\\u0065\":2}", 2},
+        {"t", "{\"a\":{\"t\":1},\"t\":2}", 2},
+        {"t", "{\"t\":2,\"a\":{\"t\":1}}", 2},
+        {"t", "{\"a\":{\"t\":1}}", -1},
+        {"t", "{\"a\":\"t\",\"b\":1}", -1},
+        {"t", "{\"a\":[\"t\"],\"b\":1}", -1},
+        {"t", "{\"a\\\"t\":3}", -1},
+        {"t", "{\"a\":\"\\\"t\\\":3\"}", -1},
+        {"t", "{\"a\":\"\\\\\",\"t\":3}", 3},
+        {"t", "{\"t\":1.9}", 1},
+        {"t", "{\"t\":0.5 }", 0},
+        {"t", "{\"t\":1360281600.999}", 1360281600},
+        {"t", "{\"t\":1360281600.99999999999}", 1360281601}, /* the nearest double */
+        {"t", "{\"t\":1.}", -1},
+        {"t", "{\"t\":.5}", -1},
+        {"t", "{\"t\":01.5}", -1},
+        {"t", "{\"t\":1.5.5}", -1},
+        {"time", "{\"time\":1,\"tame\":2}", 1},
+        {"t", "{\"a\":{\"t\":1,\"b\":2}}", -1},
+        {"t", "{\"t\":1,\"a\":\"}\"}", 1},
+        {"t", "{\"t\":1,\"a\":[\"t\",\"\\u00e9\"]}", 1},
+        {"t", "{\"t\":1,\"a\":\"\\u007", -1},
+        {"t", "{\"t\":-1}", -1},
+        {"t", "{\"t\":1e3}", 1000},
+        {"t", "{\"t\":\"5\"}", -1},
+        {"t", "{\"t\":null}", -1},
+        {"t", "{\"t\":1000000000000000}", MOST},
+        {"t", "{\"t\":1000000000000001}", -1},
+        {"t", "{\"t\":99999999999999999999}", -1},
+        {"t", "{\"t\":2e15}", -1},
+        {"a\"b", "{\"a\\\"b\":7}", 7},
+        {"a/b", "{\"a\\/b\":7}", 7},
+        {"\xc3\xa9", "{\"\\u00e9\":7}", 7},
+        {"t", "", -1},
+        {"t", "{}", -1},
+        {"t", "no json", -1},
+        {"t", "[{\"t\":1}]", -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t seconds = -1;
+        bool tells = told(cases[i].field, cases[i].line, &seconds);
+        if (tells != (cases[i].seconds >= 0) || seconds != cases[i].seconds)
+            fail_msg("%s: %lld", cases[i].line, (long long)seconds);
+    }
+}
+
+static void test_milliseconds(void **state)
+{
+    int64_t seconds = 0;
+    struct event_time *e = event_time_new("t", 1000);
+    (void)state;
+    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999}"), &seconds));
+    assert_int_equal(seconds, 1360281600);
+    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999.5}"), &seconds));
+    assert_int_equal(seconds, 1360281600);
+    event_time_free(&e);
+}
+
+/* The line may end where memory does. */
+static void test_it_reads_no_byte_behind_the_line(void **state)
+{
+    struct event_time *e = event_time_new("time", 1);
+    (void)state;
+    for (size_t pad = 0; pad < 100; pad++) {
+        char *line = malloc(pad + 30);
+        assert_non_null(line);
+        int n = snprintf(line, pad + 30, "{\"a\":\"%0*d\",\"time\":1}", (int)pad + 1, 0);
+        char *exact = malloc((size_t)n);
+        assert_non_null(exact);
+        memcpy(exact, line, (size_t)n);
+        int64_t seconds = 0;
+        assert_true(event_time_of(e, bytes_of(exact, (size_t)n), &seconds));
+        assert_int_equal(seconds, 1);
+        free(exact);
+        free(line);
+    }
+    event_time_free(&e);
+}
+
+/* What a line is told by may be what was seen in the line before. */
+static void test_what_a_line_tells_behind_another(void **state)
+{
+    static const struct {
+        const char *line;
+        int64_t seconds; /* -1: nothing */
+    } cases[] = {
+        {"{\"a\":1, \"t\": 1331923247, \"b\":1}", 1331923247},
+        {"{\"a\":1, \"t\": 1331923248, \"b\":1}", 1331923248},
+        {"{\"a\":1, \"t\": 1331923299}", 1331923299},
+        {"{\"a\":1, \"t\": 1331923300}", 1331923300},
+        {"{\"a\":1, \"t\": 13319233}", 13319233},
+        {"{\"a\":1, \"t\": 133192330}", 133192330},
+        {"{\"a\":1, \"t\": 13319233001}", 13319233001},
+        {"{\"a\":1, \"t\": 13319233.1}", 13319233},
+        {"{\"a\":1, \"t\": 1331923301.9}", 1331923301},
+        {"{\"a\":1, \"t\": 1331923302e1}", 13319233020},
+        {"{\"a\":1, \"t\": \"1331923303\"}", -1},
+        {"{\"a\":1, \"t\": -1331923304}", -1},
+        {"{\"a\":1, \"t\": 1331923305 }", 1331923305},
+        {"{\"a\":{\"b\":1, \"t\": 1331923306}}", -1},
+        {"{\"a\":\", \\\"t\\\": 1331923307,\"}", -1},
+        {"{\"a\":1, \"t\": 1331923308, \"t\": 5}", 5},
+        {"{\"a\":1, \"t\": 1331923309, \"\\u0074\": 6}", 6},
+        {"{\"t\": 1331923310, \"b\":1}", 1331923310},
+        {"{\"a\":1, \"t\": 1331923311, \"b\":1}", 1331923311},
+        {"{\"a\":1,\"t\": 1331923312, \"b\":1}", 1331923312},
+        {"{\"t\":1331923313}", 1331923313},
+        {"{\"t\":1331923314}", 1331923314},
+        {"{\"t\":13319233}", 13319233},
+        {"{\"t\":13319233", -1},
+        {"{}", -1},
+    };
+    (void)state;
+    struct event_time *e = event_time_new("t", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t seconds = -1;
+        bool tells = event_time_of(e, bytes_str(cases[i].line), &seconds);
+        if (tells != (cases[i].seconds >= 0) || seconds != cases[i].seconds)
+            fail_msg("%s: %lld", cases[i].line, (long long)seconds);
+    }
+    event_time_free(&e);
+}
+
+/* Nor in front of it, though the line before had more there. */
+static void test_it_reads_no_byte_around_the_line(void **state)
+{
+    static const char *const lines[] = {"{\"time\":1331923248}", "{\"time\":1}", "{ \"time\":   1}",
+        "{\"a\":1,   \"time\":   1}", "{\"a\":1,   \"time\":   13319232}",
+        "{\"a\":1,   \"time\":   133192321}", "{\"a\":1,   \"time\":   13319232"};
+    struct event_time *e = event_time_new("time", 1);
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        int64_t seconds = 0;
+        assert_true(event_time_of(e, BYTES_LITERAL("{\"a\":1,   \"time\":   1331923247}"), &seconds));
+        assert_int_equal(seconds, 1331923247);
+        char *exact = malloc(strlen(lines[i]));
+        assert_non_null(exact);
+        memcpy(exact, lines[i], strlen(lines[i]));
+        event_time_of(e, bytes_of(exact, strlen(lines[i])), &seconds);
+        free(exact);
+    }
+    event_time_free(&e);
+}
+
+static unsigned seed;
+
+static unsigned dice(unsigned n)
+{
+    return (unsigned)rand_r(&seed) % n;
+}
+
+#define PICK(list) list[dice(sizeof list / sizeof *list)]
+
+static const char *const names[] = {"\"t\"", "\"t\"", "\"t\"", "\"tt\"", "\"\\u0074\"", "\"\\\"t\"",
+    "\"t\\\\\"", "\"a{\"", "\"\"", "\"\\u00e9\"", "\"a\"", "\"at\""};
+static const char *const values[] = {"1331923247", "0", "12", "1.5", "1331923247.123", "-3", "1e2", "\"t\"",
+    "\"x\"", "\"\\\"t\\\":1\"", "\"a long one, with more than sixteen bytes, and {braces}\"", "null", "true",
+    "[\"t\", 1]", "{\"t\":4}", "[{\"t\":5}]", "\"\\u0074\"", "\"\\\\\"", "18446744073709551615",
+    "{\"t\":1331923248}", "{\"b\":{\"t\":1331923249}}", "\", \\\"t\\\":1331923250,\"", "[1331923247, \"t\"]",
+    "\"a longer one, in which neither a brace nor the name stands, of more than sixty-four bytes\""};
+/* Some differ from others in their last digits only, and some begin as they do and go on otherwise. */
+static const char *const times[] = {"1331923247", "1331923200", "1331923299", "1331923300", "1331923199",
+    "13319232471", "133192324", "13319232", "1331923247.5", "13319232.5", "13319232e1", "1331923247e1",
+    "1331923247E0", "-1331923247", "\"1331923247\"", "0331923247", "13319232 47", "133192324x", "1331923247x",
+    "1331923247]", "9999999999", "10000000000", "1000000000", "999999999", "1331923247000", "1331923247999",
+    "99999999999999999999"};
+static const char *const spaces[] = {"", "", "", " ", "\t", "  "};
+
+static void add_member(struct buf *out)
+{
+    bool is_time = dice(3) == 0;
+    buf_printf(out, "%s%s%s%s:%s%s%s", out->len > 1 ? "," : "", PICK(spaces), is_time ? "\"t\"" : PICK(names),
+        PICK(spaces), PICK(spaces), is_time ? PICK(times) : PICK(values), PICK(spaces));
+}
+
+static void make_line(struct buf *out)
+{
+    buf_clear(out);
+    buf_append_str(out, "{");
+    for (unsigned n = dice(7); n > 0; n--)
+        add_member(out);
+    buf_append_str(out, "}");
+}
+
+/* So that many are no JSON any more. */
+static void spoil(struct buf *line)
+{
+    static const char bytes[] = "\"\\{}[]:,t0u ";
+    for (unsigned n = dice(4) > 0 ? 0 : dice(3); n > 0; n--)
+        line->ptr[dice((unsigned)line->len)] = bytes[dice(sizeof bytes - 1)];
+}
+
+static bool told_by_parser(struct json_fields *f, struct bytes line, bool *is_object, int64_t *out)
+{
+    struct json_value v;
+    const char *reason;
+    *is_object = json_fields_extract(f, line, &v, &reason) == 0;
+    if (!*is_object)
+        return false;
+    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)MOST)
+        *out = (int64_t)v.v.f64;
+    else if (v.type == JSON_I64 && v.v.i64 >= 0 && v.v.i64 <= MOST)
+        *out = v.v.i64;
+    else
+        return false;
+    return true;
+}
+
+static void test_it_tells_what_the_parser_does(void **state)
+{
+    const char *field = "t";
+    struct json_fields *f = json_fields_new(&field, 1);
+    struct event_time *e = event_time_new(field, 1);
+    struct buf line = {0};
+    unsigned objects = 0, timed = 0;
+    (void)state;
+    seed = getenv("MILLRACE_SEED") != NULL ? (unsigned)atoi(getenv("MILLRACE_SEED")) : 1;
+    for (int i = 0; i < 200000; i++) {
+        bool is_object;
+        int64_t expected = 0, seconds = 0;
+        make_line(&line);
+        spoil(&line);
+        bool tells = told_by_parser(f, buf_bytes(&line), &is_object, &expected);
+        bool told_too = event_time_of(e, buf_bytes(&line), &seconds);
+        objects += is_object;
+        timed += tells;
+        if (is_object && (tells != told_too || seconds != expected))
+            fail_msg(
+                "%.*s: %lld, not %lld", (int)line.len, line.ptr, (long long)seconds, (long long)expected);
+    }
+    assert_true(objects > 50000 && timed > 10000);
+    buf_free(&line);
+    event_time_free(&e);
+    json_fields_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_a_line_tells),
+        cmocka_unit_test(test_what_a_line_tells_behind_another), cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_it_reads_no_byte_around_the_line),
+        cmocka_unit_test(test_it_reads_no_byte_behind_the_line),
+        cmocka_unit_test(test_it_tells_what_the_parser_does)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

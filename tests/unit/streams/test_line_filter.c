@@ -1,0 +1,276 @@
+#include "support/cm.h"
+#include "streams/filter/line_filter.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct hash_key *key;
+
+/* What becomes of the line: NULL when it does not go on. Static. */
+static const char *become(
+    const struct line_filter_spec *spec, const char *line, enum line_filter_result expect)
+{
+    static struct buf out;
+    char error[LINE_FILTER_ERROR_TEXT];
+    struct line_filter *f = line_filter_new(spec, error);
+    assert_non_null(f);
+    buf_clear(&out);
+    enum line_filter_result r = line_filter_apply(f, bytes_str(line), &out);
+    line_filter_free(&f);
+    assert_int_equal(r, expect);
+    if (r != LINE_PASSED) {
+        assert_int_equal(out.len, 0);
+        return NULL;
+    }
+    assert_int_equal(out.ptr[out.len - 1], '\n');
+    out.ptr[out.len - 1] = '\0';
+    return out.ptr;
+}
+
+static const char *without(const char *drop, const char *line)
+{
+    struct line_filter_spec spec = {.drop = drop};
+    return become(&spec, line, LINE_PASSED);
+}
+
+static void test_fields_are_dropped(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        without("b", "{ \"a\": 1, \"b\": [2, {\"c\": \"}\"}], \"c\": 3 }"), "{ \"a\": 1, \"c\": 3 }");
+    assert_string_equal(without("a", "{ \"a\": 1, \"b\": 2 }"), "{\"b\": 2 }");
+    assert_string_equal(without("b", "{\"a\":1,\"b\":2}"), "{\"a\":1}");
+    assert_string_equal(without("a,b", "{\"a\":1,\"b\":2}"), "{}");
+    assert_string_equal(without("a b", "{\"x\":\"\\\"\\\\\",\"a\":null,\"y\":\"\\\\\"}"),
+        "{\"x\":\"\\\"\\\\\",\"y\":\"\\\\\"}");
+    assert_string_equal(without("zz", " {\"a\" : 1} "), " {\"a\" : 1} ");
+    assert_string_equal(without("a", "{}"), "{}");
+}
+
+/* However it is written, and however often. */
+static void test_no_spelling_of_a_name_escapes(void **state)
+{
+    (void)state;
+    assert_string_equal(without("abc", "{\"\\u0061b\\u0063\":1,\"x\":2}"), "{\"x\":2}");
+    assert_string_equal(without("a", "{\"a\":1,\"x\":2,\"a\":3}"), "{\"x\":2}");
+    assert_string_equal(without("a/b", "{\"a\\/b\":1,\"x\":2}"), "{\"x\":2}");
+    assert_string_equal(without("\xf0\x9f\x98\x80", "{\"\\ud83d\\ude00\":1}"), "{}");
+    assert_string_equal(without("a", "{\"x\":{\"a\":1}}"), "{\"x\":{\"a\":1}}");
+}
+
+static void test_hashing(void **state)
+{
+    struct line_filter_spec spec = {.hash = "ip", .key = key};
+    char first[200];
+    (void)state;
+    snprintf(first, sizeof first, "%s", become(&spec, "{\"ip\":\"10.0.0.1\",\"n\":1}", LINE_PASSED));
+    assert_int_equal(strlen(first), strlen("{\"ip\":\"\",\"n\":1}") + HASH_TOKEN_LENGTH);
+    assert_memory_equal(first, "{\"ip\":\"h:", 9);
+    assert_memory_equal(first + 9, hash_key_id(key), 8);
+    assert_string_equal(become(&spec, "{\"ip\":\"\\u00310.0.0.1\",\"n\":1}", LINE_PASSED), first);
+    assert_string_not_equal(become(&spec, "{\"ip\":\"10.0.0.2\",\"n\":1}", LINE_PASSED), first);
+    assert_string_equal(become(&spec, "{\"ip\":null}", LINE_PASSED), "{\"ip\":null}");
+    assert_null(strstr(become(&spec, "{\"ip\":[1,2,33333]}", LINE_PASSED), "33333"));
+    assert_null(strstr(become(&spec, "{\"ip\":44444}", LINE_PASSED), "44444"));
+}
+
+/* RFC 4231, test case 2, and a token checked by hand with openssl dgst -sha256 -hmac. */
+static void test_the_token_is_hmac_sha256(void **state)
+{
+    char token[HASH_TOKEN_LENGTH];
+    struct hash_key *jefe = hash_key_of(BYTES_LITERAL("Jefe"));
+    (void)state;
+    hash_key_token(jefe, BYTES_LITERAL("what do ya want for nothing?"), token);
+    /* 5bdcc146bf60754e6a042426089575c7, base64url */
+    assert_memory_equal(token + 11, "W9zBRr9gdU5qBCQmCJV1xw", 22);
+    hash_key_free(&jefe);
+}
+
+static void test_conditions(void **state)
+{
+    (void)state;
+    struct line_filter_spec values = {.subject = "c", .values = "US,JP"};
+    become(&values, "{\"c\":\"US\"}", LINE_PASSED);
+    become(&values, "{\"c\":\"DE\"}", LINE_FILTERED);
+    become(&values, "{\"c\":null}", LINE_FILTERED);
+    become(&values, "{}", LINE_FILTERED);
+    become(&values, "{\"c\":\"DE\",\"c\":\"JP\"}", LINE_PASSED);
+    struct line_filter_spec prefix = {.subject = "u", .prefix = "http://x/"};
+    become(&prefix, "{\"u\":\"http:\\/\\/x\\/y\"}", LINE_PASSED);
+    become(&prefix, "{\"u\":\"https://x/\"}", LINE_FILTERED);
+    struct line_filter_spec pattern = {.subject = "n", .pattern = "^4[0-9]{2}$"};
+    become(&pattern, "{\"n\":404}", LINE_PASSED);
+    become(&pattern, "{\"n\":\"404\"}", LINE_PASSED);
+    become(&pattern, "{\"n\":1404}", LINE_FILTERED);
+    become(&pattern, "{\"n\":[404]}", LINE_FILTERED);
+    struct line_filter_spec both = {.subject = "u", .prefix = "a", .pattern = "z$"};
+    become(&both, "{\"u\":\"abz\"}", LINE_PASSED);
+    become(&both, "{\"u\":\"ab\"}", LINE_FILTERED);
+    struct line_filter_spec hashed = {.subject = "c", .values = "US", .hash = "c", .key = key};
+    become(&hashed, "{\"c\":\"US\"}", LINE_PASSED);
+}
+
+static void test_heartbeats_pass(void **state)
+{
+    struct line_filter_spec spec = {
+        .subject = "c", .values = "US", .heartbeat = "_heartbeat_", .drop = "secret"};
+    (void)state;
+    assert_string_equal(
+        become(&spec, "{\"_heartbeat_\":1,\"secret\":2}", LINE_PASSED), "{\"_heartbeat_\":1}");
+}
+
+static void test_what_is_no_object_is_refused(void **state)
+{
+    static const char *const lines[] = {
+        "", "x", "[1]", "{\"a\":1", "{\"a\":1}{\"a\":1}", "{\"a\":\"\xff\"}", "1"};
+    struct line_filter_spec spec = {.drop = "a"};
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        become(&spec, lines[i], LINE_REFUSED);
+}
+
+/* JSON allows them; the reader does not (docs/guide/stream-tools.md). */
+static void test_numbers_and_levels_without_end_are_refused(void **state)
+{
+    struct line_filter_spec spec = {.drop = "a"};
+    struct buf deep = {0};
+    (void)state;
+    become(&spec, "{\"n\":18446744073709551616}", LINE_REFUSED);
+    become(&spec, "{\"n\":[-9223372036854775809]}", LINE_REFUSED);
+    become(&spec, "{\"n\":{\"m\":1e400}}", LINE_REFUSED);
+    become(&spec, "{\"n\":18446744073709551615,\"m\":-9223372036854775808,\"d\":1e300}", LINE_PASSED);
+    for (int levels = 900; levels <= 1100; levels += 200) {
+        buf_clear(&deep);
+        buf_append_str(&deep, "{\"n\":");
+        for (int i = 0; i < levels; i++)
+            buf_append_char(&deep, '[');
+        for (int i = 0; i < levels; i++)
+            buf_append_char(&deep, ']');
+        buf_append_str(&deep, "}");
+        buf_append_char(&deep, '\0');
+        become(&spec, deep.ptr, levels < 1000 ? LINE_PASSED : LINE_REFUSED);
+    }
+    buf_free(&deep);
+}
+
+/* A pattern that backtracks without end gives up: the line does not go on, and the next is judged as ever. */
+static void test_a_costly_pattern(void **state)
+{
+    struct line_filter_spec spec = {.subject = "s", .pattern = "^(a+)+$"};
+    char line[300];
+    (void)state;
+    snprintf(line, sizeof line, "{\"s\":\"%.200sb\"}",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "aaaaaaaaaaaaaa");
+    become(&spec, line, LINE_UNDECIDED);
+    become(&spec, "{\"s\":\"aaa\"}", LINE_PASSED);
+}
+
+/* What a shell in Latin-1 makes of a name would match nothing, and a field that is to go would stay. */
+static void test_what_is_no_utf8_is_no_setting(void **state)
+{
+    static const char foreign[] = "caf\xe9";
+    const struct line_filter_spec specs[] = {{.drop = foreign}, {.hash = foreign, .key = key},
+        {.subject = foreign, .values = "a"}, {.subject = "a", .values = foreign},
+        {.subject = "a", .prefix = foreign}, {.subject = "a", .pattern = foreign}, {.heartbeat = foreign}};
+    char error[LINE_FILTER_ERROR_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        assert_null(line_filter_new(&specs[i], error));
+        assert_non_null(strstr(error, "UTF-8"));
+    }
+    assert_string_equal(without("caf\xc3\xa9", "{\"caf\xc3\xa9\":1}"), "{}");
+}
+
+/* A text that is long costs a group more of PCRE2's stack, and is judged all the same. */
+static void test_a_long_text(void **state)
+{
+    struct line_filter_spec spec = {.subject = "s", .pattern = "^(?:a|(b))*$"};
+    struct buf line = {0};
+    (void)state;
+    buf_append_str(&line, "{\"s\":\"");
+    for (int i = 0; i < 3000; i++)
+        buf_append_str(&line, "ab");
+    buf_append_str(&line, "\"}");
+    buf_append_char(&line, '\0');
+    become(&spec, line.ptr, LINE_PASSED);
+    buf_free(&line);
+}
+
+static void test_wrong_specs(void **state)
+{
+    const struct line_filter_spec specs[] = {{.values = "x"}, {.subject = "x"}, {.hash = "x"},
+        {.drop = "a,,b"}, {.drop = ",a"}, {.drop = "a , ,b"}, {.drop = "a,"}, {.drop = ","}, {.drop = " "},
+        {.drop = "a", .hash = "b,a", .key = key}, {.subject = "x", .pattern = "a\xc3"},
+        {.subject = "x", .pattern = "\xff\xff"}, {.subject = "x", .pattern = "a\\C"},
+        {.subject = "x", .pattern = "(a"}};
+    char error[LINE_FILTER_ERROR_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        *error = '\0';
+        assert_null(line_filter_new(&specs[i], error));
+        assert_true(strlen(error) > 0);
+    }
+    assert_non_null(strstr(error, "character 3"));
+}
+
+static void write_key(const char *path, const char *text, mode_t mode)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void test_key_files(void **state)
+{
+    char path[] = "/tmp/millrace-unit-XXXXXX", error[300];
+    (void)state;
+    close(mkstemp(path));
+    write_key(path, "0123456789abcdef\n", 0600);
+    struct hash_key *a = hash_key_read(path, error, sizeof error),
+                    *b = hash_key_of(BYTES_LITERAL("0123456789abcdef"));
+    assert_non_null(a);
+    assert_string_equal(hash_key_id(a), hash_key_id(b));
+    hash_key_free(&a);
+    hash_key_free(&b);
+    assert_null(a);
+    chmod(path, 0644);
+    assert_null(hash_key_read(path, error, sizeof error));
+    assert_non_null(strstr(error, "chmod 600"));
+    write_key(path, "short\n", 0600);
+    assert_null(hash_key_read(path, error, sizeof error));
+    unlink(path);
+    assert_null(hash_key_read(path, error, sizeof error));
+    assert_non_null(strstr(error, "No such file"));
+}
+
+static int make_key(void **state)
+{
+    (void)state;
+    key = hash_key_of(BYTES_LITERAL("a key for tests, sixteen bytes and more"));
+    return 0;
+}
+
+static int drop_key(void **state)
+{
+    (void)state;
+    hash_key_free(&key);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields_are_dropped),
+        cmocka_unit_test(test_no_spelling_of_a_name_escapes), cmocka_unit_test(test_hashing),
+        cmocka_unit_test(test_the_token_is_hmac_sha256), cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_heartbeats_pass), cmocka_unit_test(test_what_is_no_object_is_refused),
+        cmocka_unit_test(test_numbers_and_levels_without_end_are_refused),
+        cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
+        cmocka_unit_test(test_what_is_no_utf8_is_no_setting), cmocka_unit_test(test_wrong_specs),
+        cmocka_unit_test(test_key_files)};
+    return cmocka_run_group_tests(tests, make_key, drop_key);
+}

@@ -1,0 +1,543 @@
+/* log_tail: when a rotated log is over, and when one was cut. The wall clock is the test's: it says how long ago the last byte came. */
+#include "support/cm.h"
+#include "base/io.h"
+#include "tools/log_tail.h"
+#include "support/power.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char directory[64], path[100], old[100], older[100], state[100];
+static int writer; /* has the log open, as its daemon does */
+static struct log_tail *tail;
+static usec_t began;
+
+static void append(int fd, const char *text)
+{
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void rotate(const char *into_next)
+{
+    assert_int_equal(rename(path, old), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    append(fd, into_next);
+    close(fd);
+}
+
+/* It waits as of when the test began, however long that is ago. */
+static void expect(enum log_tail_result wanted, usec_t later, const char *text)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    struct bytes line = BYTES_NONE;
+    usec_t now = wanted == LOG_TAIL_WAIT ? began : clock_wall();
+    assert_int_equal(log_tail_next(tail, now + later, &line, error), wanted);
+    if (text != NULL)
+        assert_true(bytes_equal_str(line, text));
+}
+
+static void expect_next_file(void)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    assert_int_equal(log_tail_next_file(tail, error), 0);
+}
+
+static void begin(const char *text)
+{
+    enum log_tail_place place;
+    char error[LINE_SOURCE_ERROR_TEXT];
+    append(writer, text);
+    tail = log_tail_open(path, state, 0, &place, error);
+    assert_non_null(tail);
+}
+
+static void expect_lines(const char *text)
+{
+    for (const char *end; *text != 0; text = end) {
+        char line[100];
+        end = strchr(text, '\n') + 1;
+        snprintf(line, sizeof line, "%.*s", (int)(end - text), text);
+        expect(LOG_TAIL_LINE, 0, line);
+    }
+    expect(LOG_TAIL_WAIT, 0, NULL);
+}
+
+static void expect_stored(void)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    assert_int_equal(log_tail_stored(tail, error), 0);
+}
+
+static void cut(const char *and_then)
+{
+    assert_int_equal(ftruncate(writer, 0), 0);
+    append(writer, and_then);
+}
+
+static void expect_cut(uint64_t offset, const char *text)
+{
+    expect(LOG_TAIL_CUT, 0, NULL);
+    assert_int_equal(log_tail_offset(tail), offset);
+    expect_next_file();
+    assert_int_equal(log_tail_base(tail), offset);
+    expect_lines(text);
+    assert_int_equal(log_tail_offset(tail), offset + strlen(text));
+}
+
+static void expect_place(uint64_t offset, enum log_tail_place expected)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_place place;
+    log_tail_close(&tail);
+    tail = log_tail_open(path, state, offset, &place, error);
+    assert_int_equal(place, expected);
+    assert_non_null(tail);
+}
+
+static void test_a_log_that_was_cut_and_has_grown_longer_begins_again(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    cut("three\nfour\nfive\n");
+    expect_cut(8, "three\nfour\nfive\n");
+    cut("the sixth line\nthe seventh\n");
+    expect_cut(24, "the sixth line\nthe seventh\n");
+}
+
+static bool cut_next;
+
+static ssize_t pread_of_what_is_cut_now(int fd, void *p, size_t n, off_t at)
+{
+    if (cut_next)
+        cut("1234\n");
+    cut_next = false;
+    return io_system.pread(fd, p, n, at);
+}
+
+/* That is told by its length: what was read is what followed. */
+static void test_a_log_that_is_cut_just_after_it_was_read(void **unused)
+{
+    struct io_ops cutting = io_system;
+    (void)unused;
+    begin("one\n");
+    expect_lines("one\n");
+    append(writer, "two\nthree\n");
+    cutting.pread = pread_of_what_is_cut_now;
+    cut_next = true;
+    io = &cutting;
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_LINE, 0, "three\n");
+    assert_false(cut_next);
+    io = &io_system;
+    expect_cut(14, "1234\n");
+}
+
+/* What was read of a line goes with it; also where as much stands again as was read, and comes later. */
+static void test_a_log_that_was_cut_within_a_line(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect_lines("one\n");
+    cut("thr\nfo");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    append(writer, "ur\n");
+    expect_cut(4, "thr\nfour\n");
+}
+
+/* All of its beginning is as it was. What is compared is never far behind, compared with how long it is. */
+static void test_a_log_whose_beginning_is_always_the_same(void **unused)
+{
+    (void)unused;
+    char head[3000] = "", text[6000];
+    for (int i = 0; i < 100; i++)
+        strcat(head, "the same line again\n");
+    begin(head);
+    expect_lines(head);
+    for (int i = 0; i < 110; i++) {
+        append(writer, "now others\n");
+        expect_lines("now others\n");
+    }
+    snprintf(text, sizeof text, "%s%s", head, head);
+    cut(text);
+    expect_cut(strlen(head) + 110 * 11, text);
+}
+
+static void test_a_log_that_was_cut_while_nobody_looked(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    append(writer, "three\n");
+    expect_place(8, LOG_TAIL_FOUND);
+    expect_lines("three\n");
+    cut("four\nand five\nand six\n");
+    expect_place(14, LOG_TAIL_REWRITTEN);
+    expect_lines("four\nand five\nand six\n");
+    cut("7\n");
+    expect_place(37, LOG_TAIL_REWRITTEN);
+    assert_int_equal(log_tail_base(tail), 37);
+    expect_lines("7\n");
+}
+
+/* After a power cut that took the log's end, which was read, and the queue's: what is known of it is of what was lost. */
+static void test_what_is_known_of_lines_behind_the_offset_is_forgotten(void **unused)
+{
+    (void)unused;
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    assert_int_equal(ftruncate(writer, 4), 0);
+    append(writer, "other lines\n");
+    expect_place(4, LOG_TAIL_FOUND);
+    expect_lines("other lines\n");
+    append(writer, "more\n");
+    expect_lines("more\n");
+}
+
+/* Its next line stands behind a hole as long as what was cut off: nothing is to be had before. */
+static void test_a_writer_that_does_not_append_leaves_a_hole(void **unused)
+{
+    (void)unused;
+    close(writer);
+    writer = open(path, O_WRONLY | O_CLOEXEC);
+    begin("one\ntwo\n");
+    expect_lines("one\ntwo\n");
+    expect_stored();
+    cut("three\n");
+    expect_lines("three\n");
+    expect_place(14, LOG_TAIL_FOUND);
+    append(writer, "four\n");
+    expect_lines("four\n");
+}
+
+static void test_a_log_is_followed_by_one_at_a_time(void **unused)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_place place;
+    (void)unused;
+    begin("one\n");
+    for (int i = 0; i < 2; i++) {
+        assert_null(log_tail_open(path, state, 0, &place, error));
+        assert_int_equal(place, LOG_TAIL_TAKEN);
+        assert_non_null(strstr(error, "another process follows this log"));
+        expect_lines("one\n");
+        expect_stored();
+        cut("one\n"); /* as it was: not noticed */
+        expect(LOG_TAIL_WAIT, 0, NULL);
+        expect_place(0, LOG_TAIL_FOUND);
+    }
+}
+
+/* Asking the kernel who writes to it leaves nothing behind. */
+static void expect_nobody_is_kept_waiting(void)
+{
+    int fd = open(old, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void test_a_line_is_finished_after_the_rotation(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    append(writer, "o\nlate\n");
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_LINE, 0, "late\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    close(writer);
+    writer = -1;
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_nobody_is_kept_waiting();
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+/* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
+static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **unused)
+{
+    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    struct bytes line;
+    enum log_tail_result r;
+    (void)unused;
+    begin("");
+    assert_int_equal(ftruncate(writer, LINE_SOURCE_MAX_LINE + 1), 0);
+    while ((r = log_tail_next(tail, began, &line, error)) == LOG_TAIL_PASSING)
+        continue;
+    assert_int_equal(r, LOG_TAIL_WAIT);
+    assert_int_equal(log_tail_offset(tail), 0);
+    assert_int_equal(ftruncate(writer, 0), 0);
+    expect(LOG_TAIL_CUT, 0, NULL);
+    expect_next_file();
+    append(writer, "one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+}
+
+/* Its writer was killed in the middle of a line: nobody will finish it. */
+static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    close(writer);
+    writer = -1;
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    rotate("three\n");
+    expect(LOG_TAIL_LINE, 0, "tw");
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+/* logrotate makes the new file itself: as long as nothing is in it the writer has not turned to it. */
+static void test_a_writer_that_was_not_told_is_waited_for(void **unused)
+{
+    (void)unused;
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    append(writer, "two\n");
+    expect(LOG_TAIL_LINE, 0, "two\n");
+}
+
+static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
+{
+    (void)unused;
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+static bool tells_when_files_are_made(void)
+{
+    struct statx x;
+    return statx(AT_FDCWD, path, 0, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME) != 0;
+}
+
+static bool was_made_later(const char *one, const char *other)
+{
+    struct statx a, b;
+    assert_int_equal(statx(AT_FDCWD, one, 0, STATX_BTIME, &a), 0);
+    assert_int_equal(statx(AT_FDCWD, other, 0, STATX_BTIME, &b), 0);
+    return a.stx_btime.tv_sec > b.stx_btime.tv_sec ||
+           (a.stx_btime.tv_sec == b.stx_btime.tv_sec && a.stx_btime.tv_nsec > b.stx_btime.tv_nsec);
+}
+
+/* Until a file that is made now is seen to be newer than this one: the clock of files goes in steps. */
+static void wait_for_step_after(const char *file)
+{
+    char probe[100];
+    bool later = false;
+    snprintf(probe, sizeof probe, "%s/probe", directory);
+    while (!later) {
+        usleep(1000);
+        close(open(probe, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+        later = was_made_later(probe, file);
+        unlink(probe);
+    }
+}
+
+/* Two rotations while nobody looked; the second writer put out what it still had when the third log was made already, and
+ * nothing is in that yet. */
+static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
+{
+    (void)unused;
+    if (!tells_when_files_are_made())
+        skip();
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    close(writer);
+    wait_for_step_after(path);
+    rotate("");
+    writer = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(rename(path, older), 0);
+    wait_for_step_after(older);
+    int third = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    wait_for_step_after(path);
+    append(writer, "two\n");
+    close(writer);
+    writer = third;
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LOG_TAIL_OVER, 0, NULL);
+    expect_next_file();
+    append(writer, "three\n");
+    expect(LOG_TAIL_LINE, 0, "three\n");
+}
+
+/* The kernel tells others than its owner nothing of who writes to a file. */
+static void become_another_user(void)
+{
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chmod(directory, 0777), 0);
+    assert_int_equal(seteuid(65534), 0);
+}
+
+static void test_another_users_log_is_over_when_it_is_quiet(void **unused)
+{
+    (void)unused;
+    become_another_user();
+    begin("one\n");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("two\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE / 2, NULL);
+    expect(LOG_TAIL_OVER, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect_next_file();
+    expect(LOG_TAIL_LINE, 0, "two\n");
+}
+
+static void test_another_users_unfinished_line_is_waited_for_longer(void **unused)
+{
+    (void)unused;
+    become_another_user();
+    begin("one\ntw");
+    expect(LOG_TAIL_LINE, 0, "one\n");
+    rotate("three\n");
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+}
+
+static int set_up(void **unused)
+{
+    (void)unused;
+    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
+    if (mkdtemp(directory) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/log", directory);
+    snprintf(old, sizeof old, "%s/log.1", directory);
+    snprintf(older, sizeof older, "%s/log.0", directory);
+    snprintf(state, sizeof state, "%s/.state", directory);
+    writer = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    began = clock_wall();
+    return writer < 0;
+}
+
+static int tear_down(void **unused)
+{
+    (void)unused;
+    if (getuid() == 0 && seteuid(0) != 0)
+        return -1;
+    log_tail_close(&tail);
+    if (writer >= 0)
+        close(writer);
+    unlink(path);
+    unlink(old);
+    unlink(older);
+    unlink(state);
+    return rmdir(directory);
+}
+
+static bool go_on_at(uint64_t offset)
+{
+    enum log_tail_place place;
+    char error[LINE_SOURCE_ERROR_TEXT];
+    log_tail_close(&tail);
+    tail = log_tail_open(path, state, offset, &place, error);
+    assert_int_equal(place, LOG_TAIL_FOUND);
+    return tail != NULL;
+}
+
+/* What a reader does: each line is put, and with a file's last one all that was put is stored before the next file. */
+static uint64_t put_up_to(const char *last)
+{
+    char error[LINE_SOURCE_ERROR_TEXT];
+    for (;;) {
+        struct bytes line = BYTES_NONE;
+        enum log_tail_result r = log_tail_next(tail, clock_wall(), &line, error);
+        bool is_last = r == LOG_TAIL_LINE && bytes_equal_str(line, last);
+        if (is_last || (r == LOG_TAIL_LINE && log_tail_stored(tail, error) != 0))
+            return log_tail_offset(tail);
+        if (r == LOG_TAIL_LINE)
+            continue;
+        assert_int_equal(r, LOG_TAIL_OVER);
+        uint64_t stored = log_tail_offset(tail);
+        if (log_tail_next_file(tail, error) != 0)
+            return stored;
+    }
+}
+
+/* The operations that it came to. A life ends before it has put a line of the second file, the next one puts that, and the power
+ * goes. */
+static unsigned kill_at(unsigned at)
+{
+    unsigned seed = at;
+    uint64_t stored = 0;
+    assert_int_equal(set_up(NULL), 0);
+    append(writer, "one\n");
+    power_on(POWER_KILL, at);
+    bool began_there = go_on_at(0);
+    close(writer);
+    writer = -1;
+    if (began_there) {
+        expect(LOG_TAIL_LINE, 0, "one\n");
+        rotate("two\n");
+        stored = put_up_to("two\n");
+    }
+    unsigned operations = power_operations();
+    power_revive(POWER_NONE, 0);
+    assert_true(go_on_at(stored > 4 ? 4 : stored));
+    stored = put_up_to(began_there ? "two\n" : "one\n");
+    power_cut_now();
+    log_tail_close(&tail);
+    power_off(&seed);
+    assert_true(go_on_at(stored));
+    expect(LOG_TAIL_WAIT, 0, NULL);
+    assert_int_equal(tear_down(NULL), 0);
+    return operations;
+}
+
+static void test_killed_anywhere_then_a_cut(void **unused)
+{
+    (void)unused;
+    unsigned operations = kill_at(0);
+    assert_true(operations > 8);
+    for (unsigned at = 1; at <= operations; at++)
+        kill_at(at);
+}
+
+#define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_a_line_is_finished_after_the_rotation),
+        T(test_an_unfinished_line_is_given_when_nobody_can_finish_it),
+        T(test_a_log_that_is_truncated_within_a_line_that_is_too_long),
+        T(test_a_log_that_was_cut_and_has_grown_longer_begins_again),
+        T(test_a_log_that_is_cut_just_after_it_was_read),
+        T(test_a_log_that_was_cut_within_a_line),
+        T(test_a_log_whose_beginning_is_always_the_same),
+        T(test_a_log_that_was_cut_while_nobody_looked),
+        T(test_what_is_known_of_lines_behind_the_offset_is_forgotten),
+        T(test_a_writer_that_does_not_append_leaves_a_hole),
+        T(test_a_log_is_followed_by_one_at_a_time),
+        T(test_a_writer_that_was_not_told_is_waited_for),
+        T(test_a_descriptor_left_open_does_not_stop_everything),
+        T(test_logs_are_taken_in_the_order_they_were_made),
+        T(test_another_users_log_is_over_when_it_is_quiet),
+        T(test_another_users_unfinished_line_is_waited_for_longer),
+        cmocka_unit_test(test_killed_anywhere_then_a_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+/* put_rejects: what is said of lines that the queue refuses: the first with its place, then their number, at most once a minute. */
+#include "support/cm.h"
+#include "tools/put_rejects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/millrace-put-XXXXXX", path[sizeof dir + 8];
+static struct put_rejects *rejects;
+static int usual_stderr;
+static FILE *said;
+
+/* Standard error goes into a file meanwhile. */
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(dir + sizeof dir - 7, "XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/rejects", dir);
+    said = tmpfile();
+    assert_non_null(said);
+    usual_stderr = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(said), STDERR_FILENO) >= 0);
+    rejects = put_rejects_open(path);
+    assert_non_null(rejects);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    put_rejects_free(&rejects);
+    dup2(usual_stderr, STDERR_FILENO);
+    close(usual_stderr);
+    fclose(said);
+    unlink(path);
+    return rmdir(dir);
+}
+
+/* Since it was asked last. */
+static const char *what_was_said(void)
+{
+    static char text[2000];
+    fflush(stderr);
+    rewind(said);
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    assert_int_equal(ftruncate(fileno(said), 0), 0);
+    rewind(said);
+    return text;
+}
+
+static void assert_said(const char *words)
+{
+    const char *text = what_was_said();
+    if (strstr(text, words) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", words, text);
+}
+
+static void assert_silent(void)
+{
+    assert_string_equal(what_was_said(), "");
+}
+
+static void refuse(usec_t now)
+{
+    const struct put_reject reject = {
+        .line = BYTES_LITERAL("long"), .why = BYTES_LITERAL("too-large"), .file = "a.log", .offset = 17};
+    assert_int_equal(put_rejects_add(rejects, &reject, now), 0);
+}
+
+static void test_their_number_is_told_once_a_minute(void **state)
+{
+    const usec_t minute = PUT_REJECTS_TELL_EVERY, start = 5 * minute;
+    (void)state;
+    refuse(start);
+    assert_said("the line at byte 17 of a.log (4 bytes): too-large");
+    for (int i = 0; i < 41; i++)
+        refuse(start + minute - 1);
+    put_rejects_tell(rejects, start + minute - 1, false);
+    assert_silent();
+    put_rejects_tell(rejects, start + minute, false);
+    assert_said("42 lines that the queue refuses are in");
+    put_rejects_tell(rejects, start + 3 * minute, false);
+    assert_silent();
+    refuse(start + 3 * minute);
+    assert_said("43 lines that");
+    refuse(start + 4 * minute - 1);
+    assert_silent();
+    put_rejects_tell(rejects, start + 4 * minute - 1, true);
+    assert_said("44 lines that");
+    put_rejects_tell(rejects, start + 9 * minute, true);
+    assert_silent();
+}
+
+static void test_the_first_is_told_once(void **state)
+{
+    (void)state;
+    refuse(1);
+    assert_said("a.log");
+    put_rejects_tell(rejects, 2 * PUT_REJECTS_TELL_EVERY, false);
+    put_rejects_tell(rejects, 2 * PUT_REJECTS_TELL_EVERY, true);
+    assert_silent();
+}
+
+static void test_one_that_is_passed_over_is_told_each_time(void **state)
+{
+    (void)state;
+    put_rejects_pass(rejects, "b.log", 5, (UINT64_C(1) << 33) + 7);
+    assert_said("the line at byte 5 of b.log is too long to be read (8589934599 bytes");
+    put_rejects_begin_pass(rejects, "b.log", 99);
+    assert_said("the line at byte 99 of b.log is too long to be read (no line feed in 67108864 bytes)");
+    put_rejects_pass(rejects, "b.log", 99, 1 << 27);
+    assert_said("the line at byte 99 of b.log");
+    put_rejects_tell(rejects, 1, false);
+    assert_silent();
+    put_rejects_tell(rejects, 1, true);
+    assert_said("2 lines that were too long");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_their_number_is_told_once_a_minute, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_first_is_told_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_that_is_passed_over_is_told_each_time, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
