@@ -1,4 +1,4 @@
-/* put_rejects: the lines that the queue refuses for themselves, kept in a file (lib/reject_file.h).
+/* put_rejects: the lines that the queue refuses for themselves, kept in a file (lib/base/reject_file.h).
  *
  * Told on standard error: the first at once, the others as a number, at most once a minute.
  *

@@ -1,4 +1,4 @@
-/* io_kernel_sync: what lib/io.h has the kernel do, by its own calls; nobody else includes it. */
+/* io_kernel_sync: what lib/base/io.h has the kernel do, by its own calls; nobody else includes it. */
 #ifndef MILLRACE_IO_KERNEL_SYNC_H
 #define MILLRACE_IO_KERNEL_SYNC_H
 

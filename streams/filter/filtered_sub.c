@@ -2,7 +2,7 @@
 
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
-#include "stream/line_turns.h"
+#include "streams/filter/line_turns.h"
 #include "stream/stream_client.h"
 
 #include <event2/event.h>

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_FILTERED_SUB_H
 #define MILLRACE_FILTERED_SUB_H
 
-#include "stream/line_counts.h"
+#include "streams/filter/line_counts.h"
 
 struct event_base;
 struct http_request;

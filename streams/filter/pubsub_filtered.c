@@ -2,9 +2,9 @@
 #include "streams/filter/filtered_sub.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
-#include "stream/line_turns.h"
+#include "streams/filter/line_turns.h"
 #include "base/log.h"
-#include "stream/republish.h"
+#include "streams/filter/republish.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 

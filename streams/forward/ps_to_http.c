@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "streams/forward/poster.h"
 #include "base/reject_file.h"
-#include "stream/republish.h"
+#include "streams/filter/republish.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 

@@ -1,4 +1,4 @@
-"""The invariants of lib/http_server.h, seen from raw sockets, on tests/support/http_probe.c."""
+"""The invariants of lib/http/server/http_server.h, seen from raw sockets, on tests/support/http_probe.c."""
 import json
 import os
 import re

@@ -83,7 +83,7 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(p.post("/pub?stream=s", b"well\n").status, 200)
 
     def test_a_repair_that_was_interrupted_is_finished_by_another(self):
-        """Killed as soon as it has written down what it will do (tests/unit/test_journal_repair.c: anywhere)."""
+        """Killed as soon as it has written down what it will do (tests/unit/journal/test_journal_repair.c: anywhere)."""
         directory, segments, lines = self.filled()
         harness.flip(segments[1], 20000)
         note = os.path.join(directory, "repair")

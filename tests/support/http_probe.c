@@ -1,4 +1,4 @@
-/* http_probe: a small server with a route for each thing a test of lib/http_server.h wants to see.
+/* http_probe: a small server with a route for each thing a test of lib/http/server/http_server.h wants to see.
  *
  *     http_probe [header_timeout=MS] [body_timeout=MS] [write_timeout=MS] [idle_timeout=MS] [max_connections=N]
  *                [max_body=N] [token=TEXT] [allow_acts=1] [descriptors=N] [no_routes=1]

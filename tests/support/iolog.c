@@ -1,4 +1,4 @@
-/* iolog: linked into a test's own build of a daemon, it puts a table before lib/io.h that does each operation and, when
+/* iolog: linked into a test's own build of a daemon, it puts a table before lib/base/io.h that does each operation and, when
  * MILLRACE_IO_LOG names a file, writes it down there. power_cut.py rebuilds from the log what a power cut at any place
  * would have left. The journals believe in another boot of the machine than the one that is. MILLRACE_IO_KILL=N kills the
  * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind the first time that a path that ends so is made or renamed

@@ -1,5 +1,5 @@
 #include "support/cm.h"
-#include "stream/line_turns.h"
+#include "streams/filter/line_turns.h"
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "stream/line_counts.h"
+#include "streams/filter/line_counts.h"
 
 #include "base/log.h"
 

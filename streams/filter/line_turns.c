@@ -1,4 +1,4 @@
-#include "stream/line_turns.h"
+#include "streams/filter/line_turns.h"
 
 #include <event2/event.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_REPUBLISH_H
 #define MILLRACE_REPUBLISH_H
 
-#include "stream/line_counts.h"
+#include "streams/filter/line_counts.h"
 
 #define REPUBLISH_RUN ((size_t)4 << 20)
 

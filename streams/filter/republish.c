@@ -1,7 +1,7 @@
-#include "stream/republish.h"
+#include "streams/filter/republish.h"
 
 #include "base/clock.h"
-#include "stream/line_turns.h"
+#include "streams/filter/line_turns.h"
 #include "base/log.h"
 #include "stream/publisher.h"
 #include "stream/stream_client.h"

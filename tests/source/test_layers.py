@@ -1,0 +1,117 @@
+"""The layers of the source: no circle of includes, no circle of calls between files, no include that points up, no two
+headers of one name. Calls are read from the symbols of the object files, so a call through a pointer is not seen."""
+import collections
+import glob
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+from harness import ROOT
+
+# The folders of lib/, lowest first: each may include those before it.
+LIB = ("base", "config", "journal", "counts", "http", "daemon", "stream")
+PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "tools")
+# Folders in which a circle of calls is still to be cut.
+KNOWN = ("lib/config", "lib/http/client", "lib/http/server", "lib/journal", "aggregator", "pubsub", "simplequeue/queue",
+         "simplequeue/server", "tools")
+
+
+def sources(*endings):
+    found = []
+    for part in ("lib", *PARTS):
+        for ending in endings:
+            found += glob.glob(os.path.join(ROOT, part, "**", "*" + ending), recursive=True)
+    return sorted(os.path.relpath(path, ROOT) for path in found)
+
+
+def included(path):
+    """The files of the tree that a file includes."""
+    for name in re.findall(r'^#include "([^"]+)"', harness.read_file(os.path.join(ROOT, path)).decode(), re.M):
+        for where in ("lib", ""):
+            if os.path.exists(os.path.join(ROOT, where, name)):
+                yield os.path.join(where, name)
+                break
+        else:
+            raise AssertionError("%s includes %s by a name that is no path" % (path, name))
+
+
+def circles(arrows):
+    """The strongly connected parts of a graph {node: set of nodes} with more than one node (Tarjan's algorithm)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in arrows.get(node, ()):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            part = set()
+            while node not in part:
+                part.add(stack.pop())
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for node in sorted(arrows):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def calls():
+    """{source: set of sources that define what it names}, from the symbols of the product's object files."""
+    objects = {}
+    for entry in json.loads(harness.read_file(os.path.join(harness.BUILD, "compile_commands.json"))):
+        path = os.path.relpath(entry["file"], ROOT)
+        target = re.search(r" -o (\S+)", entry["command"])[1]
+        if path.split(os.sep)[0] in ("lib", *PARTS) and "/tests" not in "/" + target:
+            objects[path] = os.path.join(entry["directory"], target)
+    defined, wanted = collections.defaultdict(set), collections.defaultdict(set)
+    for path, target in objects.items():
+        for line in subprocess.run(["nm", target], capture_output=True, check=True).stdout.decode().splitlines():
+            kind, symbol = line.split()[-2:]
+            if kind == "U":
+                wanted[path].add(symbol)
+            elif kind in "TDBR":
+                defined[symbol].add(path)
+    return {path: {next(iter(defined[s])) for s in symbols if len(defined[s]) == 1}
+            for path, symbols in wanted.items()}
+
+
+class LayersTest(unittest.TestCase):
+    def test_no_two_headers_of_one_name(self):
+        names = collections.Counter(os.path.basename(path) for path in sources(".h"))
+        self.assertEqual([name for name, n in names.items() if n > 1], [])
+
+    def test_no_circle_of_includes(self):
+        self.assertEqual(circles({path: set(included(path)) for path in sources(".c", ".cc", ".h")}), [])
+
+    def test_no_include_goes_up(self):
+        up = []
+        for path in sources(".c", ".cc", ".h"):
+            part, room = path.split(os.sep)[:2]
+            for other in included(path):
+                other_part, other_room = other.split(os.sep)[:2]
+                if other_part == "lib" and part == "lib":
+                    wrong = LIB.index(other_room) > LIB.index(room)
+                else:
+                    wrong = other_part not in ("lib", part)
+                if wrong:
+                    up.append((path, other))
+        self.assertEqual(up, [])
+
+    def test_no_circle_of_calls(self):
+        self.assertEqual([circle for circle in circles(calls())
+                          if not {os.path.dirname(path) for path in circle} <= set(KNOWN)], [])
+
+    def test_circles_are_found(self):
+        self.assertEqual(circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}), [["b", "c"]])
+
+
+if __name__ == "__main__":
+    unittest.main()
