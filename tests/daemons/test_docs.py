@@ -94,9 +94,13 @@ class LinksTest(MillraceTest):
                     wrong.append((document, link))
         self.assertEqual(wrong, [])
 
-    def test_the_readme_names_every_document(self):
-        named = set(re.findall(r"\]\((docs/[^)#]+)\)", text_of("README.md")))
-        self.assertEqual(set(documents()) - named, {"README.md", "ARCHITECTURE.md"})
+    def test_the_indexes_name_every_document(self):
+        """docs/README.md links all of them, docs/internals/README.md those beside it; README.md leads to both."""
+        named = {os.path.normpath(os.path.join(os.path.dirname(index), link))
+                 for index in ("README.md", "docs/README.md", "docs/internals/README.md")
+                 for link in re.findall(r"\]\(([^)#]+\.md)\)", text_of(index))}
+        self.assertEqual(set(documents()) - named, {"README.md"})
+        self.assertIn("](docs/README.md)", text_of("README.md"))
 
     def test_files_and_tests_that_documents_name_are_there(self):
         """tests/daemons/test_x.py, scripts/x, docs/x.md ...; and `test_what_it_shows`, the name of one test."""
