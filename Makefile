@@ -2,6 +2,8 @@
 PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
+# Tests wait more than they compute.
+TESTS  ?= $(shell expr 2 \* $(JOBS) + 1)
 PREFIX ?= /usr/local
 EVENTS ?=
 CONFIG ?=
@@ -22,10 +24,12 @@ run: build
 	@BUILD=$(BUILD) EVENTS="$(EVENTS)" CONFIG="$(CONFIG)" ONCE="$(ONCE)" scripts/run
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure -LE 'full|bench' -j $(JOBS)
+	@scripts/setup --test
+	@ctest --test-dir $(BUILD) --output-on-failure -LE full -j $(TESTS)
 
 test-full: build
-	@ctest --test-dir $(BUILD) --output-on-failure -LE bench -j $(JOBS)
+	@scripts/setup --test
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS)
 
 bench: build
 	@BUILD=$(BUILD) scripts/bench

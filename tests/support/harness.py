@@ -418,7 +418,7 @@ SKIPPED = 77  # the exit status that tests/daemons.cmake tells ctest
 
 
 def not_installed(test, what):
-    """What CI installs (scripts/setup --ci) is not here: there a failure, elsewhere ctest shows the file as skipped."""
+    """What CI installs (scripts/setup --test) is not here: there a failure, elsewhere ctest shows the file as skipped."""
     if os.environ.get("CI") == "true":
         test.fail(what)
     NOT_INSTALLED.append(what)

@@ -1,4 +1,6 @@
 /* aggregate and its chain of slices: sealed, cleared, stopped at every step, and opened beside an archive. */
+#include "support/cm.h"
+
 #include "aggregator/aggregate.h"
 #include "base/io.h"
 #include "support/make_slice.h"
@@ -7,9 +9,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define ID "0123456789abcdef0123456789abcdef"
 #define LINE "{\"t\":1331923249,\"l\":\"a\",\"c\":\"US\"}"

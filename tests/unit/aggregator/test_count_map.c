@@ -1,12 +1,10 @@
 /* count_map against a sorted array of the same rows. */
+#include "support/cm.h"
+
 #include "aggregator/count_map.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define KEYS 3000
 

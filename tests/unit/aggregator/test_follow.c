@@ -1,12 +1,9 @@
 /* What following a stream rests on: lines out of pieces, and until when all is counted. */
+#include "support/cm.h"
+
 #include "aggregator/completeness.h"
 #include "base/line_splitter.h"
 #include "aggregator/rejects.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 static struct buf seen;
 

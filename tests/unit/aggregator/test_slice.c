@@ -1,18 +1,16 @@
 /* slice: what a transaction holds, through kills, a full disk, and files that are not ours; and reads of slice and
  * memory merged. */
+#include "support/cm.h"
+
 #include "aggregator/reads.h"
 #include "aggregator/slice.h"
 #include "aggregator/slice_snapshot.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char dir[64], path[96], error[SLICE_ERROR_TEXT];
 

@@ -1,9 +1,8 @@
 /* What the parameters of a request mean, and what they must not. */
+#include "support/cm.h"
+
 #include "api/query.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 static const char text[] = "[input]\ntime = t\n"
                            "[total all]\nkey = \"all\"\nlabel = feed\n"

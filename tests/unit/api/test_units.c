@@ -1,10 +1,9 @@
 /* The calendar's units in zones that do unpleasant things. Instants are from the tz database by another reader
  * (Python's zoneinfo). */
+#include "support/cm.h"
+
 #include "api/units.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 static struct calendar calendar(const char *zone, enum unit unit)
 {

@@ -1,12 +1,9 @@
 /* url: queries, paths, addresses. */
+#include "support/cm.h"
+
 #include "base/url.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static struct bytes get(const struct url_query *q, const char *name)
 {

@@ -1,16 +1,14 @@
 /* merge: counts add up, whatever is merged with what first; order, shards and damage. */
+#include "support/cm.h"
+
 #include "support/make_slice.h"
 #include "compactor/merge.h"
 #include "counts/records.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <xxhash.h>
-#include <cmocka.h>
 
 #define COUNTERS "total u key = l\n"
 

@@ -1,8 +1,5 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/cm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include "counts/json_fields.h"

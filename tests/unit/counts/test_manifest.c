@@ -1,14 +1,12 @@
 /* manifest: what is printed is parsed; what is no manifest is refused by name; which generation is in force. */
+#include "support/cm.h"
+
 #include "counts/manifest.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char error[MANIFEST_ERROR_TEXT];
 

@@ -1,8 +1,5 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/cm.h"
+
 #include <stdlib.h>
 #include <time.h>
 #include "counts/records.h"

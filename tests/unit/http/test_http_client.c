@@ -1,18 +1,15 @@
 /* http_client against a server that says exactly what a test tells it to, byte by byte if need be. */
+#include "support/cm.h"
+
 #include "http/client/http_client.h"
 #include "daemon/listen.h"
 #include <arpa/inet.h>
 #include <event2/event.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define CONNECTIONS_MAX 16
 #define PATIENCE_TURNS 60000 /* about as many milliseconds */

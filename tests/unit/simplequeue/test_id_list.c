@@ -1,13 +1,9 @@
 /* id_list: what texts name, and what they do not. */
+#include "support/cm.h"
+
 #include "simplequeue/queue/id_list.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static void lists_are_sorted_and_joined(void **state)
 {

@@ -1,20 +1,16 @@
 /* named_queue over a real journal: refusals of the storage, retries on the way, and what an opening finds. */
+#include "support/cm.h"
+
 #include "base/io.h"
 #include "simplequeue/queue/queues.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[64];
 static struct queues *set;

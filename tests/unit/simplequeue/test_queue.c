@@ -1,16 +1,12 @@
 /* queue: random operations beside a model that keeps a plain array, and the rules one by one. */
+#include "support/cm.h"
+
 #include "simplequeue/queue/epochs.h"
 #include "simplequeue/queue/queue.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static struct queue_shared shared;
 

@@ -1,18 +1,14 @@
 /* A queue deeper than its memory: random operations on a queue over a real journal, beside a model that keeps a plain
  * array. Memory is so small that most messages are on disk most of the time, and segments so small that they are
  * trimmed on the way. */
+#include "support/cm.h"
+
 #include "simplequeue/queue/queues.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define IDS 14000
 #define LONGEST 3000

@@ -1,13 +1,9 @@
 /* queue_log: what is encoded is decoded, and no other bytes are. */
+#include "support/cm.h"
+
 #include "simplequeue/queue/queue_log.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static struct queue_record decode(struct bytes payload)
 {
