@@ -40,7 +40,8 @@ struct aggregate {
     struct slice_cursor *committed; /* as of the last commit */
     bool job_running, job_waits;    /* with the writer; refused, to be tried again */
     usec_t last_swap, started_job, retry_at;
-    bool seals; /* asked to, and flushing first */
+    bool has_flushed; /* since the opening */
+    bool seals;       /* asked to, and flushing first */
     bool turns; /* the slice before state.number is sealed, and that one is not begun for want of room */
     usec_t turned_at;               /* wall clock */
     unsigned log_pages;             /* of the open slice */
@@ -219,7 +220,6 @@ void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, 
     assert(stream < a->config.n_streams && c->id[0] == '\0');
     snprintf(c->id, sizeof(c->id), "%s", id);
     c->offset = offset;
-    a->active.moved = true;
     a->committed[stream] = *c;
 }
 
@@ -297,6 +297,7 @@ void aggregate_flush(struct aggregate *a, usec_t now)
     a->flushing = a->active;
     batch_init(&a->active);
     a->last_swap = now;
+    a->has_flushed = true;
     memcpy(a->job_cursors, a->cursors, a->config.n_streams * sizeof(*a->cursors));
     a->job = (struct batch_job){
         .batch = {.rows = a->flushing.rows,
@@ -320,7 +321,7 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
         start_job(a, now);
         return true;
     }
-    bool is_due = now - a->last_swap >= a->config.flush_interval;
+    bool is_due = !a->has_flushed || now - a->last_swap >= a->config.flush_interval;
     bool is_large = batch_memory(&a->active) >= a->config.max_memory / 4;
     if (!is_due && !is_large)
         return false;

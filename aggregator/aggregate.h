@@ -74,7 +74,8 @@ void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while no more should be fed: memory is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* Begins a flush when one is due; true when it did. Call it several times a flush_interval. */
+/* Begins a flush when one is due: at once for the first lines after the opening, then every flush_interval. True when
+ * it did. Call it several times a flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
 /* Begins a flush of what there is now, unless one is under way. */
 void aggregate_flush(struct aggregate *a, usec_t now);

@@ -5,7 +5,7 @@
 #include "aggregator/aggregate.h"
 #include "daemon/daemon.h"
 #include "aggregator/follower.h"
-#include "aggregator/published.h"
+#include "aggregator/watermark_poll.h"
 #include "aggregator/aggregator_settings.h"
 
 struct app {
@@ -13,8 +13,8 @@ struct app {
     struct counters *counters;
     struct stream_names streams;
     struct aggregate *aggregate; /* NULL while it is opened; then the rest is NULL too */
-    struct published *published;
-    struct follower *followers[PUBLISHED_MAX_STREAMS];
+    struct watermark_poll *watermark;
+    struct follower *followers[WATERMARK_STREAMS_MAX];
     bool answers;                     /* every stream was caught up: once true, it stays */
     struct seal_waiter *seal_waiters; /* requests that wait for the open slice to be sealed */
     size_t max_answer;
@@ -27,8 +27,6 @@ void app_try_seal(struct app *app);
 
 extern const struct http_route app_routes[];
 http_handler http_seal, http_clear, http_slices;
-/* False: the slices are still being opened, and the request was answered so. */
-bool app_is_open(const struct app *app, struct http_request *req);
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 
 #endif

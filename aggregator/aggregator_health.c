@@ -4,7 +4,23 @@
 
 #include <stdio.h>
 
-void health_say_not_ready(struct app *app, const char *text)
+bool health_check_open(const struct app *app, struct http_request *req)
+{
+    if (!app->watermark)
+        http_problem(req, 503, "not-ready", NULL, "opening the slices");
+    return app->watermark != NULL;
+}
+
+bool health_check_caught_up(const struct app *app, struct http_request *req)
+{
+    if (!health_check_open(app, req))
+        return false;
+    if (!app->answers)
+        http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+    return app->answers;
+}
+
+void health_set_not_ready(struct app *app, const char *text)
 {
     if (strcmp(app->health, text) == 0)
         return;
@@ -12,14 +28,14 @@ void health_say_not_ready(struct app *app, const char *text)
     daemon_set_not_ready(app->daemon, "%s", app->health);
 }
 
-static void say_ready(struct app *app)
+static void set_ready(struct app *app)
 {
     if (app->health[0] || !daemon_is_ready(app->daemon))
         daemon_set_ready(app->daemon);
     app->health[0] = '\0';
 }
 
-/* The first stream that is refused, or (until there are answers) not caught up; in words. */
+/* Describes the first stream that is refused, or not caught up before the first answer. */
 static bool describe_streams(const struct app *app, char *out, size_t size)
 {
     for (size_t i = 0; i < app->streams.n; i++) {
@@ -35,8 +51,8 @@ static bool describe_streams(const struct app *app, char *out, size_t size)
     return false;
 }
 
-/* Who asks in vain goes on asking in the background. */
-static void tell_starter_of_trouble(const struct app *app)
+/* A stream in trouble is retried in the background: the start need not wait for it. */
+static void release_starter_on_trouble(const struct app *app)
 {
     for (size_t i = 0; i < app->streams.n; i++)
         if (follower_trouble(app->followers[i], NULL) != NULL)
@@ -52,10 +68,10 @@ void health_update(struct app *app)
     app->answers = app->answers || caught_up;
     const char *failure = aggregate_failure(app->aggregate, &latched);
     if (failure)
-        health_say_not_ready(app, failure);
+        health_set_not_ready(app, failure);
     else if (describe_streams(app, text, sizeof(text)))
-        health_say_not_ready(app, text);
+        health_set_not_ready(app, text);
     else
-        say_ready(app);
-    tell_starter_of_trouble(app);
+        set_ready(app);
+    release_starter_on_trouble(app);
 }

@@ -31,7 +31,7 @@ static double lag_bytes(void *ctx)
     struct app *app = ctx;
     uint64_t lag = 0;
     for (size_t i = 0; i < app->streams.n; i++)
-        lag += published_lag(app->published, i);
+        lag += watermark_poll_lag(app->watermark, i);
     return (double)lag;
 }
 
@@ -49,7 +49,7 @@ static double sealed_slices(void *ctx)
 
 static double complete_until(void *ctx)
 {
-    return (double)published_complete_until(((struct app *)ctx)->published);
+    return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
 }
 
 static void register_all(struct metrics *m)

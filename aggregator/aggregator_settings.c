@@ -99,7 +99,7 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         bool again = false;
         for (size_t i = 0; i < out->n; i++)
             again = again || strcmp(out->names[i], s) == 0;
-        if (again || !bytes_is_name(bytes_str(s)) || out->n == PUBLISHED_MAX_STREAMS)
+        if (again || !bytes_is_name(bytes_str(s)) || out->n == WATERMARK_STREAMS_MAX)
             return options_refuse(o, "streams", error, "%s is %s", s,
                 again ? "there twice" : "no name of a stream, or one too many");
         out->names[out->n++] = s;

@@ -4,11 +4,11 @@
 
 #include "counts/counters.h"
 #include "config/options.h"
-#include "aggregator/published.h"
+#include "aggregator/watermark_poll.h"
 
 struct stream_names {
     size_t n;
-    const char *names[PUBLISHED_MAX_STREAMS];
+    const char *names[WATERMARK_STREAMS_MAX];
     char *text; /* what they point into */
 };
 

@@ -19,6 +19,7 @@ static void on_begin(void *arg)
     struct follower *f = arg;
     const struct stream_cursor *at = stream_client_cursor(f->stream);
     aggregate_begin_stream(f->config.aggregate, f->config.stream, at->id, at->offset);
+    f->config.changed(f->config.arg);
 }
 
 static void on_lines(struct bytes lines, void *arg)

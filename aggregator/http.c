@@ -1,40 +1,23 @@
 /* The read protocol over the aggregate (docs/guide/protocol.md). An answer is made within one turn of the loop, so it is
  * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
 #include "aggregator/aggregator_app.h"
+#include "aggregator/aggregator_health.h"
 #include "daemon/read_protocol.h"
 #include "aggregator/reads.h"
 #include "counts/records.h"
 
 #include <inttypes.h>
 
-bool app_is_open(const struct app *app, struct http_request *req)
-{
-    if (!app->published)
-        http_problem(req, 503, "not-ready", NULL, "opening the slices");
-    return app->published != NULL;
-}
-
-/* Until every stream was caught up after the start, an answer could be less than one given before. */
-static bool check_answers(struct app *app, struct http_request *req)
-{
-    if (!app_is_open(app, req))
-        return false;
-    if (app->answers)
-        return true;
-    http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
-    return false;
-}
-
 static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
 {
     uint64_t after;
-    if (!check_answers(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
+    if (!health_check_caught_up(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
         return false;
     switch (aggregate_layers(app->aggregate, after, layers)) {
     case AGGREGATE_AFTER_OK:
         http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
         http_add_header(
-            req, "X-Millrace-Complete-Until", "%" PRId64, published_complete_until(app->published));
+            req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
         return true;
     case AGGREGATE_AFTER_CLEARED:
         http_problem(req, 410, "slice-cleared", "ask the archive which slice it goes through, and start over",
@@ -125,7 +108,7 @@ static void range(struct http_request *req, void *ctx)
 static void stream_stats(const struct app *app, size_t i, bool json, struct buf *out)
 {
     const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
-    uint64_t end = c->offset + published_lag(app->published, i);
+    uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);
     if (json)
         buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
             i ? "," : "", c->stream, c->id, c->offset, end);
@@ -137,7 +120,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
     struct app *app = ctx;
     struct aggregate_numbers n;
-    if (!app || !app->published)
+    if (!app || !app->watermark)
         return;
     aggregate_numbers(app->aggregate, &n);
     buf_printf(out,
@@ -148,7 +131,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
                "\ncomplete_until: %" PRId64 "\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
-        n.total.events, n.total.skipped, n.total.rejected, published_complete_until(app->published));
+        n.total.events, n.total.skipped, n.total.rejected, watermark_poll_complete_until(app->watermark));
     for (size_t i = 0; i < app->streams.n; i++)
         stream_stats(app, i, json, out);
     if (json)

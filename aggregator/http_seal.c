@@ -1,6 +1,7 @@
 /* Sealing and clearing (docs/guide/protocol.md). A seal waits until the writer is idle; whoever asks for the same slice
  * meanwhile waits for the same seal. */
 #include "aggregator/aggregator_app.h"
+#include "aggregator/aggregator_health.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -88,21 +89,11 @@ static bool required_slice(struct http_request *req, const char *name, uint64_t 
     return false;
 }
 
-static bool check_caught_up(struct app *app, struct http_request *req)
-{
-    if (!app_is_open(app, req))
-        return false;
-    if (app->answers)
-        return true;
-    http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
-    return false;
-}
-
 void http_seal(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     uint64_t slice;
-    if (!required_slice(req, "slice", &slice) || !check_caught_up(app, req))
+    if (!required_slice(req, "slice", &slice) || !health_check_caught_up(app, req))
         return;
     uint64_t open = aggregate_open_slice(app->aggregate);
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
@@ -132,7 +123,7 @@ void http_clear(struct http_request *req, void *ctx)
     struct app *app = ctx;
     char error[SLICE_ERROR_TEXT];
     uint64_t through;
-    if (!required_slice(req, "through", &through) || !app_is_open(app, req))
+    if (!required_slice(req, "through", &through) || !health_check_open(app, req))
         return;
     switch (aggregate_clear(app->aggregate, through, error)) {
     case AGGREGATE_CLEAR_OK:
@@ -155,7 +146,7 @@ void http_slices(struct http_request *req, void *ctx)
 {
     const struct app *app = ctx;
     struct buf out = {0};
-    if (!app_is_open(app, req))
+    if (!health_check_open(app, req))
         return;
     const struct sealed *sealed = aggregate_sealed(app->aggregate);
     buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));

@@ -77,9 +77,12 @@ static void on_keep(evutil_socket_t fd, short what, void *arg)
     cursor_keeper_tick(w->keeper);
 }
 
+/* A stream that begins claims its cursor at once, so that retention waits for it. */
 static void on_stream(void *arg)
 {
-    health_update(arg);
+    struct wiring *w = arg;
+    health_update(&w->app);
+    cursor_keeper_tick(w->keeper);
 }
 
 static struct event *every(struct wiring *w, usec_t interval, event_callback_fn fn)
@@ -106,7 +109,7 @@ static void begin_following(struct wiring *w, const struct options *o)
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
             .changed = on_stream,
-            .arg = app};
+            .arg = w};
         app->followers[i] = follower_new(&c);
     }
 }
@@ -116,14 +119,14 @@ static void begin(struct wiring *w)
     struct app *app = &w->app;
     const struct options *o = daemon_options(app->daemon);
     w->metrics = metrics_new(app);
-    app->published = published_new(&(struct published_config){.base = daemon_base(app->daemon),
+    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
         .client = w->client,
         .aggregate = app->aggregate,
         .streams = app->streams.names,
         .n_streams = app->streams.n});
-    health_say_not_ready(app, "catching up with the streams");
-    begin_following(w, o);
+    health_set_not_ready(app, "catching up with the streams");
     w->keeper = cursor_keeper_new(w->client, app->aggregate, app->streams.n, options_string(o, "cursor"));
+    begin_following(w, o);
     w->tick = every(w, tick_of(options_int(o, "flush_interval") * USEC_PER_MSEC), on_tick);
     w->keep = every(w, USEC_PER_SEC, on_keep);
 }
@@ -171,7 +174,7 @@ static void stop(void *ctx)
         event_free(w->tick);
     if (w->keep)
         event_free(w->keep);
-    published_free(&app->published);
+    watermark_poll_free(&app->watermark);
     aggregate_close(&app->aggregate);
     loop_notify_free(&w->notify);
     if (app->counters)
@@ -193,7 +196,7 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
         .notify_arg = w->notify};
     if (daemon_own_directory(c.dir, error) != 0)
         return daemon_start_status(errno);
-    health_say_not_ready(&w->app, "opening the slices");
+    health_set_not_ready(&w->app, "opening the slices");
     w->opening = opening_start(&c, clock_wall(), loop_notify_wake, w->notify);
     if (w->opening)
         return 0;

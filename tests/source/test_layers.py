@@ -15,7 +15,7 @@ from harness import ROOT
 LIB = ("base", "config", "journal", "counts", "http", "daemon", "stream")
 PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "tools")
 # Folders in which a circle of calls is still to be cut.
-KNOWN = ("lib/config", "lib/http/client", "lib/http/server", "lib/journal", "aggregator", "pubsub", "simplequeue/queue",
+KNOWN = ("lib/config", "lib/http/client", "lib/http/server", "lib/journal", "pubsub", "simplequeue/queue",
          "simplequeue/server", "tools")
 
 

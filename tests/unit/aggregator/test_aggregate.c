@@ -228,6 +228,26 @@ static void sealing_takes_what_is_being_flushed(void **state)
     aggregate_close(&a);
 }
 
+/* The monotonic clock begins at boot: it may be below the flush interval. */
+static void the_first_lines_are_committed_at_once(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    assert_false(aggregate_tick(a, 1));
+    aggregate_begin_stream(a, 0, ID, 0);
+    assert_false(aggregate_tick(a, 2));
+    take(a, 1);
+    assert_true(aggregate_tick(a, 3));
+    while (!aggregate_is_clean(a)) {
+        usleep(100);
+        aggregate_poll(a, 3);
+    }
+    take(a, 1);
+    assert_false(aggregate_tick(a, 4));
+    assert_int_equal(aggregate_committed(a, 0)->offset, LENGTH);
+    aggregate_close(&a);
+}
+
 static void found_between_its_two_steps(void **state)
 {
     (void)state;
@@ -748,6 +768,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_next_begins_where_it_ended),
         TEST(sealing_takes_what_is_being_flushed),
+        TEST(the_first_lines_are_committed_at_once),
         TEST(found_between_its_two_steps),
         TEST(killed_anywhere_it_is_open_or_sealed),
         TEST(without_a_next_slice_nothing_is_lost),

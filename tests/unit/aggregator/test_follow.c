@@ -1,7 +1,7 @@
 /* What following a stream rests on: lines out of pieces, and until when all is counted. */
 #include "support/cm.h"
 
-#include "aggregator/completeness.h"
+#include "aggregator/watermark.h"
 #include "base/line_splitter.h"
 #include "aggregator/rejects.h"
 
@@ -43,23 +43,23 @@ static void lines_come_out_however_they_are_cut(void **state)
 static void complete_until_moves_on_under_lag_and_never_falls(void **state)
 {
     (void)state;
-    struct completeness *c = completeness_new(2);
+    struct watermark *c = watermark_new(2);
     uint64_t at[2] = {0, 0};
-    assert_int_equal(completeness_until(c, at), 0);
-    completeness_told(c, 100, (uint64_t[]){10, 0});
-    completeness_told(c, 101, (uint64_t[]){20, 5});
-    completeness_told(c, 102, (uint64_t[]){30, 5});
-    assert_int_equal(completeness_until(c, at), 0);
+    assert_int_equal(watermark_complete_until(c, at), 0);
+    watermark_observe(c, 100, (uint64_t[]){10, 0});
+    watermark_observe(c, 101, (uint64_t[]){20, 5});
+    watermark_observe(c, 102, (uint64_t[]){30, 5});
+    assert_int_equal(watermark_complete_until(c, at), 0);
     at[0] = 10;
-    assert_int_equal(completeness_until(c, at), 100);
+    assert_int_equal(watermark_complete_until(c, at), 100);
     at[0] = 30;
-    assert_int_equal(completeness_until(c, at), 100);
+    assert_int_equal(watermark_complete_until(c, at), 100);
     at[1] = 5;
-    assert_int_equal(completeness_until(c, at), 102);
-    assert_int_equal(completeness_end(c, 0), 30);
-    completeness_told(c, 90, (uint64_t[]){0, 0});
-    assert_int_equal(completeness_until(c, at), 102);
-    completeness_free(&c);
+    assert_int_equal(watermark_complete_until(c, at), 102);
+    assert_int_equal(watermark_stream_end(c, 0), 30);
+    watermark_observe(c, 90, (uint64_t[]){0, 0});
+    assert_int_equal(watermark_complete_until(c, at), 102);
+    watermark_free(&c);
 }
 
 static void rejects_show_every_byte(void **state)

@@ -1,6 +1,6 @@
-#include "aggregator/published.h"
+#include "aggregator/watermark_poll.h"
 
-#include "aggregator/completeness.h"
+#include "aggregator/watermark.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
 
@@ -11,25 +11,25 @@
 
 #define ASK_SECONDS 1
 
-struct published {
-    struct published_config config;
-    struct completeness *completeness;
+struct watermark_poll {
+    struct watermark_poll_config config;
+    struct watermark *watermark;
     struct event *timer;
     bool asking;
     int64_t asked_at; /* unix seconds */
 };
 
-int64_t published_complete_until(struct published *p)
+int64_t watermark_poll_complete_until(struct watermark_poll *p)
 {
-    uint64_t offsets[PUBLISHED_MAX_STREAMS];
+    uint64_t offsets[WATERMARK_STREAMS_MAX];
     for (size_t i = 0; i < p->config.n_streams; i++)
         offsets[i] = aggregate_cursor(p->config.aggregate, i)->offset;
-    return completeness_until(p->completeness, offsets);
+    return watermark_complete_until(p->watermark, offsets);
 }
 
-uint64_t published_lag(const struct published *p, size_t stream)
+uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
 {
-    uint64_t end = completeness_end(p->completeness, stream);
+    uint64_t end = watermark_stream_end(p->watermark, stream);
     uint64_t offset = aggregate_cursor(p->config.aggregate, stream)->offset;
     return end > offset ? end - offset : 0;
 }
@@ -46,7 +46,7 @@ static uint64_t number_at(const struct json_doc *doc, const char *pointer)
 }
 
 /* False when the stream listed is not the one that is counted. */
-static bool read_end(const struct published *p, const struct json_doc *doc, size_t at, uint64_t *ends)
+static bool read_end(const struct watermark_poll *p, const struct json_doc *doc, size_t at, uint64_t *ends)
 {
     char pointer[64];
     snprintf(pointer, sizeof(pointer), "/streams/%zu/name", at);
@@ -56,8 +56,8 @@ static bool read_end(const struct published *p, const struct json_doc *doc, size
             continue;
         const char *id = aggregate_cursor(p->config.aggregate, i)->id;
         snprintf(pointer, sizeof(pointer), "/streams/%zu/id", at);
-        struct json_value told = json_doc_at(doc, pointer);
-        if (id[0] && !(told.type == JSON_STRING && bytes_equal_str(told.v.string, id)))
+        struct json_value found = json_doc_at(doc, pointer);
+        if (id[0] && !(found.type == JSON_STRING && bytes_equal_str(found.v.string, id)))
             return false;
         snprintf(pointer, sizeof(pointer), "/streams/%zu/end", at);
         ends[i] = number_at(doc, pointer);
@@ -65,9 +65,9 @@ static bool read_end(const struct published *p, const struct json_doc *doc, size
     return true;
 }
 
-static void take_ends(struct published *p, struct bytes body)
+static void take_ends(struct watermark_poll *p, struct bytes body)
 {
-    uint64_t ends[PUBLISHED_MAX_STREAMS] = {0};
+    uint64_t ends[WATERMARK_STREAMS_MAX] = {0};
     struct json_doc *doc = json_doc_parse(body);
     if (!doc)
         return;
@@ -75,14 +75,14 @@ static void take_ends(struct published *p, struct bytes body)
     for (size_t i = 0; ok && i < json_doc_length(doc, "/streams"); i++)
         ok = read_end(p, doc, i, ends);
     if (ok)
-        completeness_told(p->completeness, p->asked_at, ends);
+        watermark_observe(p->watermark, p->asked_at, ends);
     json_doc_free(&doc);
-    published_complete_until(p);
+    watermark_poll_complete_until(p);
 }
 
 static void on_streams(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
-    struct published *p = arg;
+    struct watermark_poll *p = arg;
     p->asking = false;
     if (result == HTTP_CLIENT_OK && reply->status == 200)
         take_ends(p, reply->body);
@@ -90,7 +90,7 @@ static void on_streams(enum http_client_result result, const struct http_reply_v
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct published *p = arg;
+    struct watermark_poll *p = arg;
     (void)fd, (void)what;
     if (p->asking)
         return;
@@ -101,25 +101,25 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
             .method = "GET", .target = "/streams", .may_resend = true, .arg = p, .on_done = on_streams});
 }
 
-struct published *published_new(const struct published_config *config)
+struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *config)
 {
-    assert(config->n_streams <= PUBLISHED_MAX_STREAMS);
-    struct published *p = mem_zalloc(sizeof(*p));
+    assert(config->n_streams <= WATERMARK_STREAMS_MAX);
+    struct watermark_poll *p = mem_zalloc(sizeof(*p));
     p->config = *config;
-    p->completeness = completeness_new(config->n_streams);
+    p->watermark = watermark_new(config->n_streams);
     p->timer = event_new(config->base, -1, EV_PERSIST, on_timer, p);
     evtimer_add(p->timer, &(struct timeval){.tv_sec = ASK_SECONDS});
     on_timer(-1, 0, p);
     return p;
 }
 
-void published_free(struct published **pp)
+void watermark_poll_free(struct watermark_poll **pp)
 {
-    struct published *p = *pp;
+    struct watermark_poll *p = *pp;
     *pp = NULL;
     if (!p)
         return;
     event_free(p->timer);
-    completeness_free(&p->completeness);
+    watermark_free(&p->watermark);
     free(p);
 }

@@ -1,0 +1,75 @@
+#include "aggregator/watermark.h"
+
+#include <stdlib.h>
+
+/* The streams' ends at one moment. */
+struct observation {
+    int64_t time; /* 0: none */
+    uint64_t *ends;
+};
+
+struct watermark {
+    size_t n;
+    struct observation oldest, newest;
+    int64_t until;
+};
+
+struct watermark *watermark_new(size_t n_streams)
+{
+    struct watermark *w = mem_zalloc(sizeof(*w));
+    w->n = n_streams;
+    w->oldest.ends = mem_zalloc((n_streams + 1) * sizeof(uint64_t));
+    w->newest.ends = mem_zalloc((n_streams + 1) * sizeof(uint64_t));
+    return w;
+}
+
+void watermark_free(struct watermark **w)
+{
+    if (!*w)
+        return;
+    free((*w)->oldest.ends);
+    free((*w)->newest.ends);
+    free(*w);
+    *w = NULL;
+}
+
+static void copy(struct watermark *w, struct observation *to, int64_t time, const uint64_t *ends)
+{
+    to->time = time;
+    memcpy(to->ends, ends, w->n * sizeof(*ends));
+}
+
+void watermark_observe(struct watermark *w, int64_t time, const uint64_t *ends)
+{
+    copy(w, &w->newest, time, ends);
+    if (w->oldest.time == 0)
+        copy(w, &w->oldest, time, ends);
+}
+
+static bool is_reached(const struct watermark *w, const struct observation *t, const uint64_t *offsets)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        if (offsets[i] < t->ends[i])
+            return false;
+    }
+    return t->time != 0;
+}
+
+int64_t watermark_complete_until(struct watermark *w, const uint64_t *offsets)
+{
+    if (!is_reached(w, &w->oldest, offsets))
+        return w->until;
+    if (w->oldest.time > w->until)
+        w->until = w->oldest.time;
+    w->oldest.time = 0;
+    if (is_reached(w, &w->newest, offsets) && w->newest.time > w->until)
+        w->until = w->newest.time;
+    else if (w->newest.time > w->until)
+        copy(w, &w->oldest, w->newest.time, w->newest.ends);
+    return w->until;
+}
+
+uint64_t watermark_stream_end(const struct watermark *w, size_t stream)
+{
+    return w->newest.ends[stream];
+}
