@@ -32,7 +32,7 @@ struct backlog {
     struct journal *journal;
     struct stretch **stretches; /* by offset; two may overlap, none begin at the same place */
     size_t n, cap, n_copied;
-    struct head heads[BACKLOG_READERS];
+    struct head heads[BACKLOG_READERS_MAX];
     uint64_t barred; /* nobody reads there for others */
     bool has_barred;
     uint64_t uses;
@@ -45,7 +45,7 @@ struct backlog *backlog_new(struct journal *j, void (*grown)(void *arg), void *a
 {
     struct backlog *b = mem_zalloc(sizeof *b);
     *b = (struct backlog){.journal = j, .grown = grown, .arg = arg};
-    for (size_t i = 0; i < BACKLOG_READERS; i++)
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++)
         b->heads[i].backlog = b;
     return b;
 }
@@ -95,7 +95,7 @@ static void drop_least_used(struct backlog *b, bool copied)
 static void insert(struct backlog *b, struct stretch *s)
 {
     bool copied = s->window != NULL;
-    if (copied ? b->n_copied >= BACKLOG_COPIED : b->n - b->n_copied >= BACKLOG_LOCATED)
+    if (copied ? b->n_copied >= BACKLOG_COPIED_MAX : b->n - b->n_copied >= BACKLOG_LOCATED_MAX)
         drop_least_used(b, copied);
     size_t at = count_up_to(b, s->offset);
     if (at > 0 && b->stretches[at - 1]->offset == s->offset)
@@ -171,8 +171,8 @@ static bool give_spans(const struct stretch *s, uint64_t offset, uint64_t end, s
     uint64_t bytes = 0;
     if (first == s->n_spans || s->spans[first].offset != offset)
         return false;
-    while (n < BACKLOG_SPANS && first + n < s->n_spans && s->spans[first + n].offset < end &&
-           bytes < BACKLOG_PIECE)
+    while (n < BACKLOG_SPANS_MAX && first + n < s->n_spans && s->spans[first + n].offset < end &&
+           bytes < BACKLOG_PIECE_MAX)
         bytes += s->spans[first + n++].len;
     *piece = (struct backlog_piece){.file = s->file, .spans = s->spans + first, .n_spans = n};
     return true;
@@ -232,7 +232,7 @@ static void stretch_read(const struct journal_window *w, void *arg)
 
 static void read_on(struct head *h)
 {
-    struct journal_locate how = {window_may_be_large() ? BACKLOG_COPY : WINDOW_BYTES, bytes_count_lines};
+    struct journal_locate how = {window_may_be_large() ? BACKLOG_COPY_MAX : WINDOW_BYTES, bytes_count_lines};
     h->reading = true;
     h->reach = how.max_bytes;
     h->use = ++h->backlog->uses;
@@ -250,7 +250,7 @@ static bool will_pass(const struct head *h, uint64_t offset)
 static struct head *choose_head(struct backlog *b, uint64_t offset)
 {
     struct head *best = NULL;
-    for (size_t i = 0; i < BACKLOG_READERS; i++) {
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++) {
         struct head *h = &b->heads[i];
         if (h->reading)
             continue;
@@ -270,7 +270,7 @@ enum backlog_answer backlog_ask(struct backlog *b, uint64_t offset, uint64_t end
         return BACKLOG_HAS;
     if (b->has_barred && offset == b->barred)
         return BACKLOG_NOT;
-    for (size_t i = 0; i < BACKLOG_READERS; i++)
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++)
         if (will_pass(&b->heads[i], offset))
             return BACKLOG_WAITS;
     struct head *h = choose_head(b, offset);
@@ -291,7 +291,7 @@ void backlog_free(struct backlog **p)
     struct backlog *b = *p;
     if (!b)
         return;
-    for (size_t i = 0; i < BACKLOG_READERS; i++)
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++)
         close_head(&b->heads[i]);
     while (b->n)
         drop(b, b->n - 1);
@@ -306,7 +306,7 @@ void backlog_tidy(struct backlog *b, usec_t now)
     for (size_t i = b->n; i-- > 0;)
         if (now - b->stretches[i]->used > BACKLOG_TRUST)
             drop(b, i);
-    for (size_t i = 0; i < BACKLOG_READERS; i++)
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++)
         if (!b->heads[i].reading && now - b->heads[i].used > BACKLOG_TRUST)
             close_head(&b->heads[i]);
 }
@@ -316,7 +316,7 @@ void backlog_trim(struct backlog *b, uint64_t earliest)
     bool was_reading = false;
     while (b->n && b->stretches[0]->offset < earliest)
         drop(b, 0);
-    for (size_t i = 0; i < BACKLOG_READERS; i++) {
+    for (size_t i = 0; i < BACKLOG_READERS_MAX; i++) {
         struct head *h = &b->heads[i];
         if (!h->reader || h->at >= earliest)
             continue;

@@ -9,7 +9,7 @@
  *    it was verified and that was at most BACKLOG_TRUST ago; else it is verified again. (What may still go wrong between
  *    the check and the socket: docs/guide/streams.md.)
  * 2. Spans are handed out whole, windows from any place on: who stands inside a frame gets a stretch that begins there.
- * 3. Memory: at most BACKLOG_COPIED stretches with windows and BACKLOG_LOCATED of spans, and nothing that nobody has asked for
+ * 3. Memory: at most BACKLOG_COPIED_MAX stretches with windows and BACKLOG_LOCATED_MAX of spans, and nothing that nobody has asked for
  *    in BACKLOG_TRUST. Of what somebody still sends, windows and files live on; when those are many, stretches are short
  *    (window_may_be_large).
  * 4. A reader holds its segment only until tidied or trimmed; a stretch holds none.
@@ -23,14 +23,14 @@
 #include "journal/journal.h"
 #include "pubsub/window.h"
 
-#define BACKLOG_READERS ((size_t)8)
-#define BACKLOG_COPY ((size_t)512 * 1024) /* bytes of a stretch in a window */
-#define BACKLOG_COPIED ((size_t)8)
-#define BACKLOG_LOCATED ((size_t)1024)
+#define BACKLOG_READERS_MAX ((size_t)8)
+#define BACKLOG_COPY_MAX ((size_t)512 * 1024) /* bytes of a stretch in a window */
+#define BACKLOG_COPIED_MAX ((size_t)8)
+#define BACKLOG_LOCATED_MAX ((size_t)1024)
 #define BACKLOG_TRUST (10 * USEC_PER_SEC)
-#define BACKLOG_PIECE                                                                                        \
-    ((uint64_t)512 * 1024)         /* spans handed out at a time end with the one that passes it ... */
-#define BACKLOG_SPANS ((size_t)12) /* ... or are so many: each takes a KB while it waits for its socket */
+#define BACKLOG_PIECE_MAX                                                                                    \
+    ((uint64_t)512 * 1024)             /* spans handed out at a time end with the one that passes it ... */
+#define BACKLOG_SPANS_MAX ((size_t)12) /* ... or are so many: each takes a KB while it waits for its socket */
 
 struct backlog;
 

@@ -249,7 +249,7 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
     if (fstat(f->fd, &st) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     size_t there = ((size_t)st.st_size / UNIT - 1) / 2;
-    if (there > CURSOR_FILE_MOST)
+    if (there > CURSOR_FILE_SLOTS_MAX)
         return refuse(f, CURSOR_FILE_DAMAGED, error, size, "has more slots than it may");
     if (there < slots && extend(f->fd, (1 + 2 * there) * UNIT, slots) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
@@ -308,7 +308,7 @@ static void free_file(struct cursor_file *f)
 enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*notify)(void *arg),
     void *notify_arg, struct cursor_file **out, char *error, size_t error_size)
 {
-    assert(slots > 0 && slots <= CURSOR_FILE_MOST);
+    assert(slots > 0 && slots <= CURSOR_FILE_SLOTS_MAX);
     struct cursor_file *f = mem_zalloc(sizeof *f);
     f->path = mem_strdup(path);
     f->notify = notify;

@@ -24,7 +24,7 @@
 
 #include "journal/journal.h"
 
-#define CURSOR_FILE_MOST 4096 /* slots */
+#define CURSOR_FILE_SLOTS_MAX 4096 /* slots */
 
 struct cursor_file;
 

@@ -89,8 +89,8 @@ bool cursors_open(const struct cursors_config *config, struct cursors **out, cha
     struct cursor_file *file;
     struct buf path = {0};
     buf_printf(&path, "%s/cursors%c", config->dir, '\0');
-    enum cursor_file_result r = cursor_file_open(
-        path.ptr, config->most, config->notify, config->notify_arg, &file, error, error_size);
+    enum cursor_file_result r =
+        cursor_file_open(path.ptr, config->max, config->notify, config->notify_arg, &file, error, error_size);
     buf_free(&path);
     if (r != CURSOR_FILE_OK)
         return false;

@@ -35,7 +35,7 @@ enum cursors_result {
 struct cursors_config {
     struct streams *streams; /* recovered */
     const char *dir;         /* where the file `cursors` is */
-    size_t most;
+    size_t max;
     void (*notify)(void *arg); /* as cursor_file's */
     void *notify_arg;
     /* One came to be, or is about to go; may be NULL. Those of the file are told of by cursors_tell_all. */

@@ -11,7 +11,7 @@
 
 /* /sub: a subscriber whose sink is an HTTP response. */
 
-#define SHARE_LEAST                                                                                          \
+#define SHARE_MIN                                                                                            \
     ((size_t)16 * 1024 + 1) /* what is smaller the server copies, so that it leaves with what is beside it */
 #define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold on their way into events or parts */
 
@@ -42,7 +42,7 @@ void http_subscriber_forget(struct http_subscriber *h)
         app->subscribers = h->next;
     app->n_subscribers--;
     subscriber_free(&h->subscriber);
-    http_forming_free(h);
+    http_framing_free(h);
     framing_free(&h->framing);
     free(h);
     app_check_drained(app);
@@ -82,7 +82,7 @@ void http_subscriber_end(struct http_subscriber *h)
     subscriber_free(&h->subscriber);
     h->gap_waits = false;
     h->ending = true;
-    if (http_forming_go_on(h))
+    if (http_framing_go_on(h))
         end_when_taken(h);
 }
 
@@ -215,13 +215,13 @@ static void sent(const void *data, size_t len, void *window)
 /* A large piece of a window is not copied: it is sent from there. In parts, so that most can be taken back. */
 static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
-    if (piece.len < SHARE_LEAST) {
+    if (piece.len < SHARE_MIN) {
         http_stream_write(h->req, piece);
         return;
     }
     struct evbuffer *shared = evbuffer_new();
     for (size_t done = 0, len; done < piece.len; done += len) {
-        len = piece.len - done < WINDOW_BYTES + SHARE_LEAST ? piece.len - done : WINDOW_BYTES;
+        len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
         evbuffer_add_reference(shared, piece.ptr + done, len, sent, window_hold(window));
         http_stream_write_evbuffer(h->req, shared);
     }
@@ -249,7 +249,7 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
     if (h->form == SUB_RAW)
         write_raw(h, piece, window);
     else
-        http_forming_take(h, piece, window);
+        http_framing_take(h, piece, window);
 }
 
 static void give_back(struct http_subscriber *h)
@@ -287,8 +287,8 @@ static void file_sent(void *file)
 static void sink_write_spans(void *arg, struct journal_file *file, const struct journal_span *spans, size_t n)
 {
     struct http_subscriber *h = arg;
-    struct http_span places[BACKLOG_SPANS];
-    assert(n <= BACKLOG_SPANS);
+    struct http_span places[BACKLOG_SPANS_MAX];
+    assert(n <= BACKLOG_SPANS_MAX);
     for (size_t i = 0; i < n; i++) {
         places[i] = (struct http_span){spans[i].position, spans[i].len};
         h->sent += spans[i].len;
@@ -318,7 +318,7 @@ static void report_passed(struct http_subscriber *h, const char *what, const str
 static bool gap_begins(struct http_subscriber *h, struct journal_edges *edges)
 {
     size_t rest = h->rest.len;
-    if (!http_forming_cut_back(h))
+    if (!http_framing_cut_back(h))
         return false;
     edges->before = h->rest.len ? h->sent - (rest - h->rest.len) : h->framing.offset;
     return true;
@@ -393,7 +393,7 @@ static void response_drained(struct http_request *req, void *arg)
 {
     struct http_subscriber *h = arg;
     (void)req;
-    if (!http_forming_go_on(h))
+    if (!http_framing_go_on(h))
         return;
     if (h->ending)
         end_when_taken(h);

@@ -49,12 +49,12 @@ struct http_subscriber {
     usec_t wrote;             /* monotonic */
 };
 
-/* http_forming.c: takes a piece that is to be formed; goes on with it, and is true when nothing of it is left. */
-void http_forming_take(struct http_subscriber *h, struct bytes piece, struct window *window);
-bool http_forming_go_on(struct http_subscriber *h);
-void http_forming_free(struct http_subscriber *h);
+/* http_framing.c: takes a piece that is to be formed; goes on with it, and is true when nothing of it is left. */
+void http_framing_take(struct http_subscriber *h, struct bytes piece, struct window *window);
+bool http_framing_go_on(struct http_subscriber *h);
+void http_framing_free(struct http_subscriber *h);
 /* Drops the beginning of a line whose end will not come. False: some of it was sent. */
-bool http_forming_cut_back(struct http_subscriber *h);
+bool http_framing_cut_back(struct http_subscriber *h);
 
 /* Frees it; the request is answered, or gone. */
 void http_subscriber_forget(struct http_subscriber *h);

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENTS_LEAST                                                                                       \
-    3 /* the one being written, the one ready for what follows, and one with lines to read */
+#define SEGMENTS_MIN 3 /* the one being written, the one ready for what follows, and one with lines to read */
 
 struct limits_section {
     struct bytes name; /* without its `*` */
@@ -33,7 +32,7 @@ static void set(struct stream_limits *l, size_t which, int64_t number)
 /* Says what is wrong with the three together. */
 static const char *judge(const struct stream_limits *l, uint64_t segment_bytes)
 {
-    if (l->disk_limit && l->disk_limit < SEGMENTS_LEAST * segment_bytes)
+    if (l->disk_limit && l->disk_limit < SEGMENTS_MIN * segment_bytes)
         return "disk_limit must be at least three times segment_bytes";
     if (l->disk_limit && l->retain_bytes > l->disk_limit)
         return "retain_bytes must not be above disk_limit: what it keeps would stop all publishing";

@@ -28,7 +28,7 @@ static void make_room(struct line_index *x, size_t more)
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines)
 {
     if (x->n == 0 || x->end.offset - x->points[x->n - 1].offset >= x->spacing) {
-        if (x->n >= LINE_INDEX_MOST)
+        if (x->n >= LINE_INDEX_POINTS_MAX)
             thin(x);
         make_room(x, 1);
         x->points[x->n++] = x->end;
@@ -61,7 +61,7 @@ void line_index_prepend(struct line_index *x, const struct line_point *points, s
     memmove(x->points + n, x->points, x->n * sizeof *x->points);
     memcpy(x->points, points, n * sizeof *points);
     x->n += n;
-    while (x->n > LINE_INDEX_MOST)
+    while (x->n > LINE_INDEX_POINTS_MAX)
         thin(x);
 }
 

@@ -4,7 +4,7 @@
  * always one. Lines are counted from where the index began, so those before it have negative numbers: they are put
  * in by whoever has read backwards from a point (lag.h).
  *
- * 1. At most LINE_INDEX_MOST points are kept; when there are more every second goes, and those to come lie twice as
+ * 1. At most LINE_INDEX_POINTS_MAX points are kept; when there are more every second goes, and those to come lie twice as
  *    far apart. Whoever asks for an offset between two points reads from there to the next one and counts.
  */
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 
-#define LINE_INDEX_MOST ((size_t)2048)
+#define LINE_INDEX_POINTS_MAX ((size_t)2048)
 #define LINE_INDEX_SPACING ((uint64_t)64 * 1024) /* bytes between points, at first */
 
 struct line_point {

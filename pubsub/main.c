@@ -7,7 +7,7 @@
 #include "config/peers.h"
 #include "daemon/scrubber.h"
 #include "pubsub/pubsub_settings.h"
-#include "pubsub/tap.h"
+#include "pubsub/nng_publish.h"
 #include "pubsub/window.h"
 
 #include <event2/event.h>
@@ -16,16 +16,16 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define TICK_MOST USEC_PER_SEC
+#define TICK_MAX USEC_PER_SEC
 
 struct wiring {
     struct app app; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct limits *limits;
-    struct opening *opening; /* until streams and cursors are open */
+    struct stream_recovery *recovery; /* until streams and cursors are open */
     struct event *tick;
     struct scrubber *scrubber;
-    struct tap *tap; /* NULL: none */
+    struct nng_publish *nng; /* NULL: none */
 };
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -38,14 +38,14 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     app_notice_gone(&w->app);
     app_take_back(&w->app);
     window_trim();
-    if (w->tap)
-        tap_tick(w->tap);
+    if (w->nng)
+        nng_publish_tick(w->nng);
 }
 
-/* Half a heartbeat, so that none is more than half too late; but at most TICK_MOST. */
+/* Half a heartbeat, so that none is more than half too late; but at most TICK_MAX. */
 static void start_tick(struct wiring *w)
 {
-    usec_t interval = w->app.heartbeat / 2 < TICK_MOST ? w->app.heartbeat / 2 : TICK_MOST;
+    usec_t interval = w->app.heartbeat / 2 < TICK_MAX ? w->app.heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
     w->tick = event_new(daemon_base(w->app.daemon), -1, EV_PERSIST, on_tick, w);
     evtimer_add(w->tick, &tv);
@@ -68,16 +68,16 @@ static void report_streams(const struct app *app)
             LOG_U("cursors", cursors_dropped(app->cursors)));
 }
 
-static bool open_tap(struct wiring *w)
+static bool open_nng_publish(struct wiring *w)
 {
     struct config_error error;
-    const char *urls = options_string(daemon_options(w->app.daemon), TAP_SETTING);
+    const char *urls = options_string(daemon_options(w->app.daemon), NNG_PUBLISH_SETTING);
     if (!urls)
         return true;
-    w->tap = tap_open(w->app.streams, urls, daemon_stats(w->app.daemon), &error);
-    if (!w->tap)
+    w->nng = nng_publish_open(w->app.streams, urls, daemon_stats(w->app.daemon), &error);
+    if (!w->nng)
         log_error("cannot publish over nng", LOG_S("error", error.text));
-    return w->tap != NULL;
+    return w->nng != NULL;
 }
 
 static void begin(struct wiring *w)
@@ -95,14 +95,14 @@ static void begin(struct wiring *w)
 static void take_opened(void *arg)
 {
     struct wiring *w = arg;
-    char error[OPENING_ERROR_TEXT];
-    if (!w->opening)
+    char error[STREAM_RECOVERY_ERROR_TEXT];
+    if (!w->recovery)
         return;
-    enum streams_result r = opening_finish(&w->opening, &w->app.cursors, error);
+    enum streams_result r = stream_recovery_finish(&w->recovery, &w->app.cursors, error);
     if (r != STREAMS_OK) {
         log_error("cannot recover the streams", LOG_S("error", error));
         daemon_fail(w->app.daemon, r == STREAMS_NO_SPACE || r == STREAMS_LACK ? EX_TEMPFAIL : EX_CONFIG);
-    } else if (!open_tap(w)) {
+    } else if (!open_nng_publish(w)) {
         daemon_fail(w->app.daemon, EX_CONFIG);
     } else {
         begin(w);
@@ -142,12 +142,12 @@ static struct streams *new_streams(struct wiring *w, const struct options *o)
     return streams_new(&config);
 }
 
-static struct opening *start_opening(struct wiring *w, const struct options *o)
+static struct stream_recovery *start_recovery(struct wiring *w, const struct options *o)
 {
-    const struct opening_config config = {
+    const struct stream_recovery_config config = {
         .cursors = {.streams = w->app.streams,
             .dir = options_string(o, "data_dir"),
-            .most = (size_t)options_int(o, "max_cursors"),
+            .max = (size_t)options_int(o, "max_cursors"),
             .notify = loop_notify_wake,
             .notify_arg = w->notify,
             .came = app_cursor_came,
@@ -157,7 +157,7 @@ static struct opening *start_opening(struct wiring *w, const struct options *o)
         .done = on_opened,
         .arg = w,
     };
-    return opening_start(&config);
+    return stream_recovery_start(&config);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -177,8 +177,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->app.streams = new_streams(w, o);
     app_register_stats(&w->app);
     daemon_set_not_ready(d, "recovering the streams");
-    w->opening = start_opening(w, o);
-    if (w->opening)
+    w->recovery = start_recovery(w, o);
+    if (w->recovery)
         return 0;
     snprintf(error->text, sizeof(error->text), "cannot start a thread");
     return EX_TEMPFAIL;
@@ -195,15 +195,15 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
-    char error[OPENING_ERROR_TEXT];
+    char error[STREAM_RECOVERY_ERROR_TEXT];
     if (!w)
         return;
-    if (w->opening)
-        opening_finish(&w->opening, &w->app.cursors, error);
+    if (w->recovery)
+        stream_recovery_finish(&w->recovery, &w->app.cursors, error);
     w->app.drained = true; /* the loop has ended: nobody is to be told */
     if (w->tick)
         event_free(w->tick);
-    tap_close(&w->tap);
+    nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
     cursors_close(&w->app.cursors);
     streams_free(&w->app.streams);

@@ -3,7 +3,7 @@
  *     http.c          /pub, /producer, /streams
  *     http_stats.c    what /stats and /metrics say
  *     http_sub.c      /sub: one client ...
- *     http_forming.c  ... in the form it asked for
+ *     http_framing.c  ... in the form it asked for
  *     http_clients.c  all clients of /sub together: /clients, heartbeats, the end
  *     http_cursors.c  /cursors
  *     main.c          starts and stops; settings.c, opening.c

@@ -4,7 +4,7 @@
 #include "pubsub/limits.h"
 #include "daemon/nng_listen.h"
 #include "daemon/scrubber.h"
-#include "pubsub/tap.h"
+#include "pubsub/nng_publish.h"
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir", .type = OPTION_STRING, .help = "where the streams are kept (required)"},
@@ -70,7 +70,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_INT,
         .fallback = "256",
         .min = 1,
-        .max = CURSOR_FILE_MOST,
+        .max = CURSOR_FILE_SLOTS_MAX,
         .help = "named cursors at most"},
     SCRUBBER_SETTING,
     {.name = "heartbeat",
@@ -80,7 +80,7 @@ const struct option_row settings_rows[] = {
         .max = 3600000,
         .unit = "s",
         .help = "an event stream with no lines for so long gets a comment"},
-    {.name = TAP_SETTING,
+    {.name = NNG_PUBLISH_SETTING,
         .type = OPTION_STRING,
         .min = 1,
         .max = 3000,
@@ -102,13 +102,14 @@ static int check_names(const struct options *o, struct config_error *error)
 
 int settings_check(struct options *o, struct config_error *error)
 {
-    const char *urls = options_string(o, TAP_SETTING);
+    const char *urls = options_string(o, NNG_PUBLISH_SETTING);
     bool token = options_string(o, "auth_token_file") != NULL;
     struct limits *limits = NULL;
     if (!options_text(o, "data_dir"))
         return config_fail(
             error, NULL, 0, "data_dir is not set: pubsub keeps its streams there (--data-dir=DIR)");
-    if (check_names(o, error) != 0 || (urls && nng_listen_check(TAP_SETTING, urls, token, error) != 0))
+    if (check_names(o, error) != 0 ||
+        (urls && nng_listen_check(NNG_PUBLISH_SETTING, urls, token, error) != 0))
         return -1;
     int result = limits_read(o, settings_rows, &limits, error);
     limits_free(&limits);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define STREAM_MAGIC 0x5354524d
-#define READING_MOST 8
+#define READING_MAX 8
 
 struct stream {
     unsigned magic;
@@ -331,7 +331,7 @@ void stream_subscribe(struct stream *s, struct subscriber *sub)
 bool stream_may_read(struct stream *s, struct subscriber *sub)
 {
     struct subscriber_link *link = subscriber_link(sub);
-    if (s->reading < READING_MOST) {
+    if (s->reading < READING_MAX) {
         s->reading++;
         return true;
     }

@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct opening {
-    struct opening_config config;
+struct stream_recovery {
+    struct stream_recovery_config config;
     pthread_t thread;
     struct cursors *cursors;
     enum streams_result result;
-    char error[OPENING_ERROR_TEXT];
+    char error[STREAM_RECOVERY_ERROR_TEXT];
 };
 
-static enum streams_result make_named(struct opening *o)
+static enum streams_result make_named(struct stream_recovery *o)
 {
     const char *list = o->config.names;
     enum streams_result r = STREAMS_OK;
@@ -30,7 +30,7 @@ static enum streams_result make_named(struct opening *o)
     return r;
 }
 
-static enum streams_result open_all(struct opening *o)
+static enum streams_result open_all(struct stream_recovery *o)
 {
     enum streams_result r = streams_recover(o->config.cursors.streams, o->error, sizeof(o->error));
     if (r == STREAMS_OK)
@@ -42,15 +42,15 @@ static enum streams_result open_all(struct opening *o)
 
 static void *run(void *arg)
 {
-    struct opening *o = arg;
+    struct stream_recovery *o = arg;
     o->result = open_all(o);
     o->config.done(o->config.arg);
     return NULL;
 }
 
-struct opening *opening_start(const struct opening_config *config)
+struct stream_recovery *stream_recovery_start(const struct stream_recovery_config *config)
 {
-    struct opening *o = mem_zalloc(sizeof(*o));
+    struct stream_recovery *o = mem_zalloc(sizeof(*o));
     o->config = *config;
     if (pthread_create(&o->thread, NULL, run, o) == 0)
         return o;
@@ -58,9 +58,10 @@ struct opening *opening_start(const struct opening_config *config)
     return NULL;
 }
 
-enum streams_result opening_finish(struct opening **op, struct cursors **out, char error[OPENING_ERROR_TEXT])
+enum streams_result stream_recovery_finish(
+    struct stream_recovery **op, struct cursors **out, char error[STREAM_RECOVERY_ERROR_TEXT])
 {
-    struct opening *o = *op;
+    struct stream_recovery *o = *op;
     pthread_join(o->thread, NULL);
     enum streams_result r = o->result;
     *out = o->cursors;

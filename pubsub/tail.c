@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define TAIL_READ ((size_t)256 * 1024) /* at a time */
-#define TAIL_WINDOWS (TAIL_BYTES / WINDOW_BLOCK)
+#define TAIL_READ_MAX ((size_t)256 * 1024) /* at a time */
+#define TAIL_WINDOWS (TAIL_BYTES_MAX / WINDOW_BLOCK)
 
 struct tail {
     struct journal *journal;
@@ -131,7 +131,7 @@ static bool read_on(struct tail *t)
     if (!t->reader && journal_reader_open(t->journal, t->end, &t->reader, &edges) != JOURNAL_OK)
         return false;
     t->reading = true;
-    journal_reader_read(t->reader, TAIL_READ, window_read, t);
+    journal_reader_read(t->reader, TAIL_READ_MAX, window_read, t);
     return true;
 }
 

@@ -10,7 +10,7 @@
  *
  * 1. Windows follow each other without a gap. They hold what was committed and nothing else: told from memory after the
  *    commit, which is as safe then as the policy promises, or verified by the journal's reader.
- * 2. The tail keeps at most TAIL_BYTES for those who are a little behind, and nothing once everybody
+ * 2. The tail keeps at most TAIL_BYTES_MAX for those who are a little behind, and nothing once everybody
  *    who reads the stream has passed it (tail_forget). Who is further behind reads for itself.
  * 3. It reads on only while somebody waits at its end. What is told meanwhile is not taken: it may be what is being read.
  * 4. What stops its reading (a hole, damage) ends the tail for good: everybody then reads for himself and finds the
@@ -25,7 +25,7 @@
 #include "journal/journal.h"
 #include "pubsub/window.h"
 
-#define TAIL_BYTES ((size_t)512 * 1024)
+#define TAIL_BYTES_MAX ((size_t)512 * 1024)
 #define TAIL_AHEAD ((uint64_t)256 * 1024)
 #define TAIL_REACH ((uint64_t)256 * 1024) /* a tail begins no further than this from the end */
 

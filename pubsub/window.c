@@ -69,7 +69,7 @@ bool window_is_large(const struct window *w)
 
 bool window_may_be_large(void)
 {
-    return n_large < WINDOW_LARGE_MOST;
+    return n_large < WINDOW_LARGE_MAX;
 }
 
 void window_trim(void)
@@ -134,7 +134,7 @@ void window_release(struct window *w)
         free(w);
         return;
     }
-    if (n_spares == WINDOW_SPARES) {
+    if (n_spares == WINDOW_SPARES_MAX) {
         munmap(w, WINDOW_BLOCK);
         return;
     }

@@ -3,9 +3,9 @@
  *
  * 1. Whoever holds it may read it; it goes with the last release.
  * 2. Its memory is a block of its own, mapped and given back as such: slow clients pin windows for any time, and what is
- *    pinned must not keep the heap around it. Blocks let go are kept for the next windows, up to WINDOW_SPARES.
+ *    pinned must not keep the heap around it. Blocks let go are kept for the next windows, up to WINDOW_SPARES_MAX.
  * 3. A window of memory that was filled elsewhere (window_of) is large, and never grows. Such memory is kept too, once. While
- *    there are WINDOW_LARGE_MOST of them nobody is to make another: so much, and no more, readers pin that have just stopped.
+ *    there are WINDOW_LARGE_MAX of them nobody is to make another: so much, and no more, readers pin that have just stopped.
  *
  * One thread.
  */
@@ -16,8 +16,8 @@
 
 #define WINDOW_BLOCK ((size_t)32 * 1024)
 #define WINDOW_BYTES (WINDOW_BLOCK - 128) /* in one */
-#define WINDOW_SPARES 16
-#define WINDOW_LARGE_MOST ((size_t)32)
+#define WINDOW_SPARES_MAX 16
+#define WINDOW_LARGE_MAX ((size_t)32)
 
 struct window;
 

@@ -13,7 +13,7 @@
 
 /* After an answer for which the pool sets nobody aside (401, 404, 413). */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
-#define RETRY_MOST (2 * USEC_PER_SEC)
+#define RETRY_MAX (2 * USEC_PER_SEC)
 
 struct publisher {
     struct publisher_config config;
@@ -193,7 +193,7 @@ struct publisher *publisher_new(const struct publisher_config *config)
     p->config = *config;
     p->name = mem_strdup(config->queue != NULL ? config->queue : config->stream);
     p->timer = evtimer_new(config->base, on_timer, p);
-    backoff_init(&p->backoff, RETRY_FIRST, RETRY_MOST, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
+    backoff_init(&p->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     return p;
 }
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
-#define RETRY_MOST (2 * USEC_PER_SEC)
+#define RETRY_MAX (2 * USEC_PER_SEC)
 /* A stream that is not made yet: its first line is to be seen within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
@@ -285,14 +285,14 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
     struct stream_client *c = mem_zalloc(sizeof *c);
     c->config = *config;
     if (c->config.max_line == 0)
-        c->config.max_line = STREAM_MAX_LINE;
+        c->config.max_line = STREAM_LINE_MAX;
     c->lines = (struct line_splitter){
         .max_line = c->config.max_line, .lines = on_lines, .overlong = on_overlong, .arg = c};
     c->stream = mem_strdup(config->stream);
     c->begin = mem_strdup(config->begin != NULL ? config->begin : "earliest");
     c->cursor = config->from;
     c->timer = evtimer_new(config->base, on_timer, c);
-    backoff_init(&c->backoff, RETRY_FIRST, RETRY_MOST, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
+    backoff_init(&c->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     ask_after(c, 0);
     return c;
 }

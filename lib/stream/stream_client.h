@@ -64,7 +64,7 @@ struct stream_client_config {
     struct stream_cursor from;  /* where to go on */
     const char
         *begin; /* without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied */
-    size_t max_line; /* bytes without LF; 0: STREAM_MAX_LINE */
+    size_t max_line; /* bytes without LF; 0: STREAM_LINE_MAX */
     /* The first answer named the stream: the cursor is set. Not called when `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Whole lines, each with its LF, borrowed; the cursor is behind them. */
@@ -80,7 +80,7 @@ struct stream_client_config {
     void (*on_change)(void *arg);
     void *arg;
 };
-#define STREAM_MAX_LINE ((size_t)16 << 20)
+#define STREAM_LINE_MAX ((size_t)16 << 20)
 
 struct stream_client *stream_client_new(const struct stream_client_config *config);
 void stream_client_free(struct stream_client **c);

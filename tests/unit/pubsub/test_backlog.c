@@ -265,15 +265,15 @@ static void it_is_bounded(void **state)
     struct world *w = *state;
     uint64_t next;
     enum backlog_answer answer;
-    append_frames(w, SMALL, 12 * (int)(BACKLOG_COPY / SMALL));
-    for (uint64_t n = 0; n < BACKLOG_COPIED + 1; n++)
-        ask_until(w, n * BACKLOG_COPY + n, &next, &answer);
+    append_frames(w, SMALL, 12 * (int)(BACKLOG_COPY_MAX / SMALL));
+    for (uint64_t n = 0; n < BACKLOG_COPIED_MAX + 1; n++)
+        ask_until(w, n * BACKLOG_COPY_MAX + n, &next, &answer);
     assert_int_equal(answer, BACKLOG_HAS);
-    assert_int_equal(ask(w, BACKLOG_COPIED * BACKLOG_COPY + BACKLOG_COPIED, &next), BACKLOG_HAS);
+    assert_int_equal(ask(w, BACKLOG_COPIED_MAX * BACKLOG_COPY_MAX + BACKLOG_COPIED_MAX, &next), BACKLOG_HAS);
     assert_int_equal(ask(w, 0, &next), BACKLOG_WAITS); /* the first of them */
     int waiting = 0;
     for (uint64_t n = 0; n < 12; n++)
-        waiting += ask(w, n * BACKLOG_COPY + 7, &next) == BACKLOG_WAITS;
+        waiting += ask(w, n * BACKLOG_COPY_MAX + 7, &next) == BACKLOG_WAITS;
     assert_true(waiting > 0);
     read_all(w, 0);
 }
@@ -283,16 +283,16 @@ static void large_windows_are_few(void **state)
 {
     struct world *w = *state;
     struct backlog_piece piece;
-    struct window *kept[WINDOW_LARGE_MOST + 2];
+    struct window *kept[WINDOW_LARGE_MAX + 2];
     uint64_t next;
     enum backlog_answer answer;
     size_t n = 0;
-    append_frames(w, 10 * SMALL, (int)(WINDOW_LARGE_MOST + 3) * (int)(BACKLOG_COPY / (10 * SMALL)));
-    for (uint64_t offset = 0; n < WINDOW_LARGE_MOST + 2; offset += BACKLOG_COPY) {
+    append_frames(w, 10 * SMALL, (int)(WINDOW_LARGE_MAX + 3) * (int)(BACKLOG_COPY_MAX / (10 * SMALL)));
+    for (uint64_t offset = 0; n < WINDOW_LARGE_MAX + 2; offset += BACKLOG_COPY_MAX) {
         ask_until(w, offset, &next, &answer);
         assert_int_equal(backlog_ask(w->backlog, offset, end_of(w), &piece), BACKLOG_HAS);
-        assert_true(piece.bytes.len <= (n < WINDOW_LARGE_MOST ? BACKLOG_COPY : WINDOW_BYTES));
-        assert_int_equal(window_is_large(piece.window), n < WINDOW_LARGE_MOST);
+        assert_true(piece.bytes.len <= (n < WINDOW_LARGE_MAX ? BACKLOG_COPY_MAX : WINDOW_BYTES));
+        assert_int_equal(window_is_large(piece.window), n < WINDOW_LARGE_MAX);
         kept[n++] = window_hold(piece.window);
     }
     while (n > 0)

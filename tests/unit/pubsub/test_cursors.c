@@ -259,7 +259,7 @@ static void lines_are_known_at_points(void **state)
     assert_int_equal(line_index_at(&x, 5).offset, 1000);
     for (int i = 0; i < 100000; i++)
         line_index_add(&x, x.end.offset + 30000, 100);
-    assert_true(x.n <= LINE_INDEX_MOST);
+    assert_true(x.n <= LINE_INDEX_POINTS_MAX);
     assert_int_equal(x.end.lines, 10000000);
     for (uint64_t at = 1000; at < x.end.offset; at += 12345677) {
         struct line_point p = line_index_at(&x, at);

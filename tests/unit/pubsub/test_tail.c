@@ -115,7 +115,7 @@ static void what_is_held_lives_on(void **state)
     wait_for_growth(w);
     assert_int_equal(tail_ask(w->tail, 0, &piece, &held), TAIL_HAS);
     window_hold(held);
-    for (uint64_t at = 1000; at < 4 * TAIL_BYTES; at += 100000) {
+    for (uint64_t at = 1000; at < 4 * TAIL_BYTES_MAX; at += 100000) {
         append_untold(w, 100000);
         struct bytes more;
         for (uint64_t next = at; next < at + 100000; next += more.len) {
@@ -232,7 +232,7 @@ static void it_keeps_up_with_the_fastest(void **state)
     struct world *w = *state;
     struct bytes piece;
     tail_expect(w->tail, 0);
-    for (uint64_t at = 0, end = 0; end < 2 * TAIL_BYTES;) {
+    for (uint64_t at = 0, end = 0; end < 2 * TAIL_BYTES_MAX;) {
         publish(w, 100000);
         publish(w, 1000);
         end += 101000;

@@ -1,4 +1,4 @@
-/* tap: repeats what is published on an nng PUB socket: a live look at the streams that may lose messages, and says so.
+/* nng_publish: repeats what is published on an nng PUB socket: a live look at the streams that may lose messages, and says so.
  *
  * A message is `NAME OFFSET` LF, and then whole lines of the stream NAME from OFFSET on. Who subscribes to "NAME " gets
  * that stream. nng's PUB never waits: a peer that does not keep up loses the oldest messages that wait for it. The peer
@@ -12,23 +12,23 @@
  *
  * The loop thread only; nng's own threads send.
  */
-#ifndef MILLRACE_PUBSUB_TAP_H
-#define MILLRACE_PUBSUB_TAP_H
+#ifndef MILLRACE_PUBSUB_NNG_PUBLISH_H
+#define MILLRACE_PUBSUB_NNG_PUBLISH_H
 
 #include "config/options.h"
 #include "base/stats.h"
 #include "pubsub/streams.h"
 
-struct tap;
+struct nng_publish;
 
-#define TAP_SETTING "nng_publish"
-#define TAP_QUEUE 128 /* messages that wait for a peer */
+#define NNG_PUBLISH_SETTING "nng_publish"
+#define NNG_PUBLISH_QUEUE_MAX 128 /* messages that wait for a peer */
 
-/* The streams are recovered. The numbers, all of which /metrics shows, live until tap_close. NULL with the error. */
-struct tap *tap_open(
+/* The streams are recovered. The numbers, all of which /metrics shows, live until nng_publish_close. NULL with the error. */
+struct nng_publish *nng_publish_open(
     struct streams *streams, const char *urls, struct stats *stats, struct config_error *error);
-void tap_close(struct tap **t);
+void nng_publish_close(struct nng_publish **t);
 /* Begins with streams that are new, and looks at what was dropped. Call it about once a second. */
-void tap_tick(struct tap *t);
+void nng_publish_tick(struct nng_publish *t);
 
 #endif

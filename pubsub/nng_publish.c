@@ -1,4 +1,4 @@
-#include "pubsub/tap.h"
+#include "pubsub/nng_publish.h"
 
 #include "base/log.h"
 #include "daemon/nng_listen.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 /* One stream that is repeated. */
-struct tapped {
-    struct tapped *next;
-    struct tap *tap;
+struct nng_stream {
+    struct nng_stream *next;
+    struct nng_publish *nng;
     struct stream *stream;
     struct subscriber *subscriber; /* NULL: to be begun again, from `from` */
     struct stream_from from;
@@ -27,10 +27,10 @@ struct peer {
     bool is_there;
 };
 
-struct tap {
+struct nng_publish {
     struct streams *streams;
     nng_socket socket;
-    struct tapped *list;
+    struct nng_stream *list;
     _Atomic int n_pipes; /* counted by nng's threads */
     bool begun;          /* the streams there were at the start are repeated */
     struct peer *peers;
@@ -39,9 +39,9 @@ struct tap {
     struct stats_counter *messages, *bytes, *dropped, *gaps;
 };
 
-static void send_lines(struct tapped *d, struct bytes lines)
+static void send_lines(struct nng_stream *d, struct bytes lines)
 {
-    struct tap *t = d->tap;
+    struct nng_publish *t = d->nng;
     nng_msg *msg;
     char head[NAME_MAX_BYTES + 32];
     int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
@@ -65,12 +65,12 @@ static void send_lines(struct tapped *d, struct bytes lines)
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
-    struct tapped *d = arg;
+    struct nng_stream *d = arg;
     const char *lf = memrchr(piece.ptr, '\n', piece.len);
     size_t whole = lf ? (size_t)(lf - piece.ptr) + 1 : 0;
     (void)window;
     if (whole) {
-        if (d->tap->n_pipes > 0)
+        if (d->nng->n_pipes > 0)
             send_lines(d, bytes_of(piece.ptr, whole));
         d->offset += d->cut.len + whole;
         buf_clear(&d->cut);
@@ -84,11 +84,11 @@ static size_t nothing_pending(void *arg)
     return 0;
 }
 
-static void begin_again(struct tapped *d, const struct journal_edges *edges)
+static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
     buf_clear(&d->cut);
-    stats_add(d->tap->gaps, edges != NULL && d->tap->n_pipes > 0);
+    stats_add(d->nng->gaps, edges != NULL && d->nng->n_pipes > 0);
     if (edges)
         d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
     else
@@ -103,7 +103,7 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
 static void sink_start(void *arg, uint64_t offset, uint64_t end)
 {
     (void)end;
-    ((struct tapped *)arg)->offset = offset;
+    ((struct nng_stream *)arg)->offset = offset;
 }
 
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
@@ -112,7 +112,7 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     begin_again(arg, edges);
 }
 
-static void subscribe(struct tapped *d)
+static void subscribe(struct nng_stream *d)
 {
     struct subscriber_config config = {
         .stream = d->stream,
@@ -125,22 +125,22 @@ static void subscribe(struct tapped *d)
     subscriber_begin(d->subscriber);
 }
 
-static struct tapped *find(const struct tap *t, const struct stream *s)
+static struct nng_stream *find(const struct nng_publish *t, const struct stream *s)
 {
-    struct tapped *d = t->list;
+    struct nng_stream *d = t->list;
     while (d && d->stream != s)
         d = d->next;
     return d;
 }
 
-static void look_for_streams(struct tap *t)
+static void look_for_streams(struct nng_publish *t)
 {
     for (size_t i = 0; i < streams_count(t->streams); i++) {
         struct stream *s = streams_at(t->streams, i);
-        struct tapped *d = find(t, s);
+        struct nng_stream *d = find(t, s);
         if (!d) {
             d = mem_zalloc(sizeof *d);
-            *d = (struct tapped){.next = t->list, .tap = t, .stream = s};
+            *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
             /* From offset 0: what is gone of it already is a gap. */
             d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
@@ -151,7 +151,7 @@ static void look_for_streams(struct tap *t)
     t->begun = true;
 }
 
-static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
+static struct peer *peer_of(struct nng_publish *t, uint64_t id, uint64_t got)
 {
     for (size_t i = 0; i < t->n_peers; i++)
         if (t->peers[i].id == id)
@@ -167,10 +167,10 @@ static struct peer *peer_of(struct tap *t, uint64_t id, uint64_t got)
 }
 
 /* What it was sent, less what it got, less what may still wait for it. */
-static void count_dropped(struct tap *t, uint64_t id, uint64_t got)
+static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t got)
 {
     struct peer *p = peer_of(t, id, got);
-    uint64_t sent = stats_read(t->messages) - p->base, may_come = TAP_QUEUE + 1;
+    uint64_t sent = stats_read(t->messages) - p->base, may_come = NNG_PUBLISH_QUEUE_MAX + 1;
     uint64_t dropped = sent > got + may_come ? sent - got - may_come : 0;
     p->is_there = true;
     if (dropped <= p->dropped)
@@ -187,7 +187,7 @@ static uint64_t number_of(nng_stat *s, const char *name)
     return 0;
 }
 
-static void forget_those_gone(struct tap *t)
+static void forget_those_gone(struct nng_publish *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->n_peers; i++)
@@ -198,7 +198,7 @@ static void forget_those_gone(struct tap *t)
     t->n_peers = kept;
 }
 
-static void look_at_peers(struct tap *t)
+static void look_at_peers(struct nng_publish *t)
 {
     nng_stat *all;
     if ((t->n_pipes == 0 && t->n_peers == 0) || nng_stats_get(&all) != 0)
@@ -214,14 +214,14 @@ static void look_at_peers(struct tap *t)
 /* Called by nng's threads. */
 static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
-    struct tap *t = arg;
+    struct nng_publish *t = arg;
     (void)pipe;
     t->n_pipes += what == NNG_PIPE_EV_ADD_POST ? 1 : -1;
 }
 
-static int set_socket(struct tap *t)
+static int set_socket(struct nng_publish *t)
 {
-    int why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, TAP_QUEUE);
+    int why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, NNG_PUBLISH_QUEUE_MAX);
     if (why == 0)
         why = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_POST, on_pipe, t);
     if (why == 0)
@@ -231,10 +231,10 @@ static int set_socket(struct tap *t)
 
 static double count_peers(void *arg)
 {
-    return ((struct tap *)arg)->n_pipes;
+    return ((struct nng_publish *)arg)->n_pipes;
 }
 
-static void register_numbers(struct tap *t)
+static void register_numbers(struct nng_publish *t)
 {
     struct stats *s = t->stats;
     t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages given to nng while it had peers");
@@ -246,10 +246,10 @@ static void register_numbers(struct tap *t)
     stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", count_peers, t);
 }
 
-struct tap *tap_open(
+struct nng_publish *nng_publish_open(
     struct streams *streams, const char *urls, struct stats *stats, struct config_error *error)
 {
-    struct tap *t = mem_zalloc(sizeof *t);
+    struct nng_publish *t = mem_zalloc(sizeof *t);
     t->streams = streams;
     t->stats = stats;
     register_numbers(t);
@@ -257,25 +257,25 @@ struct tap *tap_open(
     if (why == 0)
         why = set_socket(t);
     if (why)
-        snprintf(error->text, sizeof error->text, TAP_SETTING ": socket: %s", nng_strerror(why));
-    if (why || nng_listen_on(TAP_SETTING, urls, t->socket, error) != 0) {
-        tap_close(&t);
+        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": socket: %s", nng_strerror(why));
+    if (why || nng_listen_on(NNG_PUBLISH_SETTING, urls, t->socket, error) != 0) {
+        nng_publish_close(&t);
         return NULL;
     }
     log_info("the nng tap is lossy: a peer that does not keep up misses lines; offsets tell which");
-    tap_tick(t);
+    nng_publish_tick(t);
     return t;
 }
 
-void tap_close(struct tap **p)
+void nng_publish_close(struct nng_publish **p)
 {
-    struct tap *t = *p;
+    struct nng_publish *t = *p;
     if (!t)
         return;
     stats_remove_gauges(t->stats, t);
     nng_close(t->socket);
     while (t->list) {
-        struct tapped *d = t->list;
+        struct nng_stream *d = t->list;
         t->list = d->next;
         subscriber_free(&d->subscriber);
         buf_free(&d->cut);
@@ -286,7 +286,7 @@ void tap_close(struct tap **p)
     *p = NULL;
 }
 
-void tap_tick(struct tap *t)
+void nng_publish_tick(struct nng_publish *t)
 {
     look_at_peers(t);
     look_for_streams(t);

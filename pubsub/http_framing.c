@@ -3,15 +3,15 @@
 #include <assert.h>
 #include <string.h>
 
-void http_forming_take(struct http_subscriber *h, struct bytes piece, struct window *window)
+void http_framing_take(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     assert(!h->rest.len);
     h->rest = piece;
     h->window = window_hold(window);
-    http_forming_go_on(h);
+    http_framing_go_on(h);
 }
 
-bool http_forming_go_on(struct http_subscriber *h)
+bool http_framing_go_on(struct http_subscriber *h)
 {
     struct buf text = {0};
     while (h->rest.len && http_stream_pending(h->req) <= SUBSCRIBER_LOW) {
@@ -23,11 +23,11 @@ bool http_forming_go_on(struct http_subscriber *h)
     buf_free(&text);
     if (h->rest.len)
         return false;
-    http_forming_free(h);
+    http_framing_free(h);
     return true;
 }
 
-void http_forming_free(struct http_subscriber *h)
+void http_framing_free(struct http_subscriber *h)
 {
     if (h->window)
         window_release(h->window);
@@ -35,7 +35,7 @@ void http_forming_free(struct http_subscriber *h)
     h->rest = BYTES_NONE;
 }
 
-bool http_forming_cut_back(struct http_subscriber *h)
+bool http_framing_cut_back(struct http_subscriber *h)
 {
     const char *lf = h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
     if (!lf && h->framing.in_line)
