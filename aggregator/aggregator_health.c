@@ -56,7 +56,7 @@ static void release_starter_on_trouble(const struct app *app)
 {
     for (size_t i = 0; i < app->streams.n; i++)
         if (follower_trouble(app->followers[i], NULL) != NULL)
-            daemon_tell_starter();
+            daemon_notify_parent();
 }
 
 void health_update(struct app *app)

@@ -81,7 +81,7 @@ static enum slice_result settle_current(const char *archive, char *error)
     struct buf path = {0};
     buf_printf(&path, "%s/current", archive);
     buf_append_char(&path, '\0');
-    int failed = io_settle_name(path.ptr);
+    int failed = io_sync_name(path.ptr);
     buf_free(&path);
     if (failed)
         snprintf(error, SLICE_ERROR_TEXT, "cannot sync %.400s: %s", archive, strerror(errno));

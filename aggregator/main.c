@@ -194,7 +194,7 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
         .max_memory = (size_t)options_int(o, "max_memory"),
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
-    if (daemon_own_directory(c.dir, error) != 0)
+    if (daemon_lock_directory(c.dir, error) != 0)
         return daemon_start_status(errno);
     health_set_not_ready(&w->app, "opening the slices");
     w->opening = opening_start(&c, clock_wall(), loop_notify_wake, w->notify);

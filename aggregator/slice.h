@@ -36,7 +36,7 @@ const char *slice_strerror(enum slice_result r);
 
 /* Where a stream is counted up to. An id of "" means that nothing of the stream was seen yet. */
 struct slice_cursor {
-    char stream[NAME_MAX_BYTES + 1];
+    char stream[NAME_LEN_MAX + 1];
     char id[SLICE_ID_TEXT];
     uint64_t offset;
 };

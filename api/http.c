@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define ASK_MAGIC 0x61736b21u
-#define LOOKUPS_AT_ONCE 1000 /* in one request target: under HTTP_MAX_TARGET and URL_MAX_PARAMS */
+#define LOOKUPS_AT_ONCE 1000 /* in one request target: under HTTP_TARGET_MAX and URL_PARAMS_MAX */
 
 /* One question of a client on its way to the answer. */
 struct ask {
@@ -357,7 +357,7 @@ const struct http_route api_routes[] = {
     {.path = "/v1/counters", .methods = HTTP_GET_, .handler = handle_counters, .help = "what is counted"},
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
-        .flags = HTTP_ROUTE_PLAIN_BODY,
+        .flags = HTTP_ROUTE_IDENTITY_BODY,
         .handler = handle_events_any,
         .help = "events, one a line, onto the local queue"},
     {.path = NULL},

@@ -143,7 +143,7 @@ static int run_options(struct options *o)
         return fail("archive is not set: the directory of the archive", EX_CONFIG);
     if (!init && !options_string(o, "slices"))
         return fail("slices is not set: the aggregator's directory of slices", EX_CONFIG);
-    if (daemon_own_directory(options_string(o, "archive"), &error) != 0)
+    if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     daemon_raise_file_limit();
     return init ? init_archive(o) : run_over_http(o);
@@ -155,7 +155,7 @@ int main(int argc, char **argv)
         .summary = "merges the aggregator's sealed slices into the archive, once",
         .rows = {rows, NULL}};
     struct options *o;
-    io_hold_standard();
+    io_reserve_stdio();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     enum options_result r = options_parse(&spec, argc, argv, &o);

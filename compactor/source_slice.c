@@ -217,9 +217,9 @@ enum compact_result record_source_open_slice(
     return r;
 }
 
-static void take_text(struct bytes text, char out[NAME_MAX_BYTES + 1])
+static void take_text(struct bytes text, char out[NAME_LEN_MAX + 1])
 {
-    snprintf(out, NAME_MAX_BYTES + 1, "%.*s", (int)text.len, text.ptr);
+    snprintf(out, NAME_LEN_MAX + 1, "%.*s", (int)text.len, text.ptr);
 }
 
 /* Where the slice begins or ends in the streams that were seen by then. */

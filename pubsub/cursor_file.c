@@ -25,7 +25,7 @@ enum {
     AT_STREAM_LENGTH = 48,
     AT_NAME_LENGTH = 49,
     AT_STREAM = 50,
-    AT_NAME = AT_STREAM + NAME_MAX_BYTES,
+    AT_NAME = AT_STREAM + NAME_LEN_MAX,
 };
 
 struct slot {
@@ -114,9 +114,9 @@ static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot
     seal(unit, place_of(slot, sequence));
 }
 
-static bool decode_name(const char *text, uint8_t length, char out[NAME_MAX_BYTES + 1])
+static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX + 1])
 {
-    if (length > NAME_MAX_BYTES || !bytes_is_name(bytes_of(text, length)))
+    if (length > NAME_LEN_MAX || !bytes_is_name(bytes_of(text, length)))
         return false;
     memcpy(out, text, length);
     out[length] = '\0';

@@ -29,9 +29,9 @@
 struct cursor_file;
 
 struct cursor_record {
-    char stream[NAME_MAX_BYTES + 1];
-    char name[NAME_MAX_BYTES + 1]; /* "": the slot is free */
-    char id[JOURNAL_ID_TEXT];      /* the stream's */
+    char stream[NAME_LEN_MAX + 1];
+    char name[NAME_LEN_MAX + 1]; /* "": the slot is free */
+    char id[JOURNAL_ID_TEXT];    /* the stream's */
     uint64_t offset;
 };
 

@@ -8,7 +8,7 @@
 struct named_cursor {
     size_t slot;
     struct stream *stream;
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     bool stored;     /* some place of it is */
     uint64_t offset; /* the last one stored */
     uint64_t low;    /* the lowest of that and of those on their way */

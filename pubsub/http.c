@@ -77,7 +77,7 @@ static struct stream *make_stream(struct app *app, struct http_request *req, con
 
 struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     if (app_is_not_up(app, req) || !http_param_name(req, "stream", fallback, name))
         return NULL;
     struct stream *s = streams_find(app->streams, name);
@@ -168,7 +168,7 @@ static struct held most_held(struct app *app)
 static void answer_disk_full(struct app *app, struct http_request *req, struct stream *s)
 {
     struct held h = most_held(app);
-    char why[2 * NAME_MAX_BYTES + 160] = "the disk is full";
+    char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     if (h.cursor)
         snprintf(why, sizeof(why),
             "the disk is full, and cursor %s of stream %s holds %" PRIu64
@@ -248,7 +248,7 @@ static void pub_gone(struct http_request *req, void *arg)
 /* producer, mark and next: all three or none. False when that was answered. */
 static bool read_marks(struct http_request *req, struct stream_marks *marks)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct bytes value;
     *marks = (struct stream_marks){0};
     int given = http_param(req, "producer", &marks->producer) + http_param(req, "mark", &value) +
@@ -306,7 +306,7 @@ static bool refuse_when_full(struct app *app, struct http_request *req, struct s
     if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
         return false;
     struct held h = held_in(app, s);
-    char why[2 * NAME_MAX_BYTES + 128];
+    char why[2 * NAME_LEN_MAX + 128];
     if (h.cursor)
         snprintf(why, sizeof(why),
             "stream %s is at its disk_limit, and cursor %s holds what it has from %" PRIu64 " on",
@@ -361,7 +361,7 @@ static void handle_pub(struct http_request *req, void *ctx)
 
 static void handle_producer(struct http_request *req, void *ctx)
 {
-    char producer[NAME_MAX_BYTES + 1];
+    char producer[NAME_LEN_MAX + 1];
     struct app *app = ctx;
     struct stream *s = app_request_stream(app, req, NULL, false);
     if (!s || !http_param_name(req, "producer", NULL, producer))
@@ -413,7 +413,7 @@ void app_check_drained(struct app *app)
 const struct http_route app_routes[] = {
     {.path = "/pub",
         .methods = HTTP_POST_,
-        .flags = HTTP_ROUTE_PLAIN_BODY,
+        .flags = HTTP_ROUTE_IDENTITY_BODY,
         .handler = handle_pub,
         .params = "stream producer mark next",
         .help = "POST lines to stream= (default); producer=, mark=, next="},

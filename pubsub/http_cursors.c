@@ -14,7 +14,7 @@ struct change {
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
     struct subscriber *judge; /* NULL once it has */
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     enum act act;
     bool backwards;
     uint64_t offset;
@@ -159,7 +159,7 @@ static void judge(struct change *c, const struct stream_from *from)
 
 static struct change *begin(struct app *app, struct http_request *req, enum act act)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct bytes id = BYTES_NONE;
     struct stream *s = app_request_stream(app, req, NULL, false);
     (void)http_param(req, "id", &id);
@@ -279,7 +279,7 @@ void app_cursor_came(void *arg, const struct named_cursor *c)
     struct app *app = arg;
     struct stats *st = daemon_stats(app->daemon);
     void *ctx = (void *)(uintptr_t)c; /* only read */
-    char labels[2 * NAME_MAX_BYTES + 32];
+    char labels[2 * NAME_LEN_MAX + 32];
     snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(named_cursor_stream(c)),
         named_cursor_name(c));
     stats_gauge(st, "cursor_lag_bytes", labels, "Bytes a named cursor is behind", lag_bytes, ctx);

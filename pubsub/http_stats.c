@@ -136,7 +136,7 @@ void app_stream_came(struct app *app, struct stream *s)
         {"stream_full", "1: its publishes are refused for lack of room", is_full},
         {"stream_subscribers", "Who reads it", subscribers},
     };
-    char labels[NAME_MAX_BYTES + 16];
+    char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));
     for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
         stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, s);

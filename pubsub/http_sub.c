@@ -63,7 +63,7 @@ static bool lacks_its_end(const struct http_subscriber *h)
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     if (lacks_its_end(arg))
-        http_stream_break(req);
+        http_stream_truncate(req);
     else
         http_stream_end(req);
     http_subscriber_forget(arg);
@@ -152,7 +152,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     if (h->form == SUB_EVENTS)
         http_add_header(h->req, "Access-Control-Allow-Origin", "*");
     http_stream_start(h->req, 200, types[h->form], -1);
-    http_stream_be_patient(h->req);
+    http_stream_disable_timeout(h->req);
     stats_add(h->app->sent_streams, 1);
     h->begun = true;
     h->end = end;
@@ -258,12 +258,12 @@ static void give_back(struct http_subscriber *h)
         return; /* it reads: another time */
     h->lends = false;
     if (!h->subscriber) {
-        http_stream_own(h->req);
+        http_stream_copy_pending(h->req);
         return;
     }
     if (h->counted < h->sent)
         h->counted = h->sent;
-    h->sent -= http_stream_take_back(h->req);
+    h->sent -= http_stream_rewind(h->req);
     subscriber_go_back(h->subscriber, h->sent);
 }
 

@@ -135,7 +135,7 @@ static struct streams *new_streams(struct wiring *w, const struct options *o)
         .limits = limits_of,
         .limits_arg = w->limits,
         .set = {.sync_ms = options_sync(o, "sync"),
-            .notify = loop_notify_this_turn,
+            .notify = loop_notify_defer,
             .notify_arg = w->notify,
             .wake_fd = loop_notify_fd(w->notify)},
     };
@@ -163,7 +163,7 @@ static struct stream_recovery *start_recovery(struct wiring *w, const struct opt
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    if (daemon_own_directory(options_string(o, "data_dir"), error) != 0)
+    if (daemon_lock_directory(options_string(o, "data_dir"), error) != 0)
         return daemon_start_status(errno);
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;

@@ -43,7 +43,7 @@ static void send_lines(struct nng_stream *d, struct bytes lines)
 {
     struct nng_publish *t = d->nng;
     nng_msg *msg;
-    char head[NAME_MAX_BYTES + 32];
+    char head[NAME_LEN_MAX + 32];
     int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
     if (nng_msg_alloc(&msg, 0) != 0)
         return;

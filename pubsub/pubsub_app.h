@@ -29,7 +29,7 @@ struct event;
 struct app {
     struct daemon *daemon;
     char
-        life[RANDOM_ID_TEXT]; /* of this process and no other, also not of one with a copy of the directory */
+        life[RANDOM_ID_SIZE]; /* of this process and no other, also not of one with a copy of the directory */
     struct streams *streams;
     struct cursors *cursors;
     size_t max_line;

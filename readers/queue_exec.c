@@ -169,7 +169,7 @@ static void drain(void *ctx)
     reader_program_drain(((struct executor *)ctx)->program);
 }
 
-static bool cut_short(void *ctx)
+static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
     return reader_program_cut_short(x->program, command_cut_short(x->command));
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
         .check = check,
         .start = start,
         .drain = drain,
-        .cut_short = cut_short,
+        .abort_drain = abort_drain,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

@@ -69,7 +69,7 @@ static struct http_pool *make_pool(
         .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
-        .max_reply = HTTP_POOL_STRANGERS_REPLY,
+        .max_reply = HTTP_POOL_REPLY_MAX,
         .cut_reply = true,
         .auth_token = token,
     };
@@ -82,7 +82,7 @@ static int check_targets(struct options *o, const struct http_pool *pool, struct
     for (size_t i = 0; i < http_pool_size(pool); i++) {
         const struct http_pool_host *h = http_pool_at(pool, i);
         const char *wrong = NULL;
-        bool place = http_pool_host_has_place(h);
+        bool place = http_pool_host_has_placeholder(h);
         if (!post && !place)
             wrong = "a GET needs a %s in its target: where the message goes";
         else if (place && options_int(o, "batch") > 1)
@@ -129,7 +129,7 @@ static void refused(struct sender *s, const char *why)
     if (s->run.n == 1) { /* who refuses several may still take each alone */
         s->refused_id = s->run.messages[0].id;
         s->refusers |= http_pool_host_bit(s->host);
-        if (http_pool_next_but(s->pool, s->refusers)) {
+        if (http_pool_next_except(s->pool, s->refusers)) {
             queuereader_again(reader);
             return;
         }
@@ -144,7 +144,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     char why[200];
     s->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* http_pool_free: the reader goes too; or cut_short, which says more */
+        return; /* http_pool_free: the reader goes too; or abort_drain, which says more */
     http_pool_describe(reply, why, sizeof(why));
     if (http_pool_is_fault(result, reply->status))
         failed(s, result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
@@ -177,7 +177,7 @@ static void compose_headers(struct sender *s)
 
 static void send_run(struct sender *s)
 {
-    struct http_pool_host *other = http_pool_next_but(s->pool, s->refusers);
+    struct http_pool_host *other = http_pool_next_except(s->pool, s->refusers);
     s->host = other ? other : http_pool_next(s->pool);
     http_pool_fill_target(s->host, s->run.messages[0].text, &s->target);
     struct http_call_spec spec = {
@@ -243,7 +243,7 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
-static bool cut_short(void *ctx)
+static bool abort_drain(void *ctx)
 {
     struct sender *s = ctx;
     bool sending = s->call != NULL;
@@ -278,7 +278,7 @@ int main(int argc, char **argv)
         .check = check,
         .start = start,
         .drain = drain,
-        .cut_short = cut_short,
+        .abort_drain = abort_drain,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

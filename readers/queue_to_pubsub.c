@@ -90,7 +90,7 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     snprintf(target, sizeof(target), "/producer?stream=%s&producer=%s", r->stream, queue_id);
     struct http_call_spec spec = {
         .method = "GET", .target = target, .arg = r, .on_done = asked, .may_resend = true};
-    http_pool_request(http_pool_only(r->pubsub), &spec);
+    http_pool_request(http_pool_single(r->pubsub), &spec);
 }
 
 /* Only what pubsub says of the lines themselves makes a message poison. Any other refusal (a proxy's, another version's)
@@ -155,7 +155,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
         .arg = r,
         .on_done = published,
     };
-    http_pool_request(http_pool_only(r->pubsub), &spec);
+    http_pool_request(http_pool_single(r->pubsub), &spec);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)

@@ -47,7 +47,7 @@ struct plan {
     usec_t works_since;       /* 0: nothing was reserved since the release */
     unsigned conflicts;       /* in a row, with nothing delivered between */
 
-    char queue_id[NAME_MAX_BYTES + 1];
+    char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* of the queue, when last released */
     uint64_t epoch, mark;
     uint64_t doubted; /* a mark's id that was above next_id: looked at twice before it counts */
@@ -378,7 +378,7 @@ static void went_well(struct plan *p, enum plan_lane lane, enum plan_action acti
 
 void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch)
 {
-    assert(queue_id.len <= NAME_MAX_BYTES);
+    assert(queue_id.len <= NAME_LEN_MAX);
     went_well(p, PLAN_QUEUE, PLAN_RELEASE);
     if (!bytes_equal_str(queue_id, p->queue_id))
         p->doubted = 0;

@@ -90,7 +90,7 @@ static void on_trouble(const char *trouble, void *arg)
     if (trouble) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
         log_warn("waiting", LOG_S("for", trouble));
-        daemon_tell_starter();
+        daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
     }

@@ -59,7 +59,7 @@ static void get(struct http_request *req, void *ctx)
 static void mget(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    struct bytes key, lines[URL_MAX_PARAMS];
+    struct bytes key, lines[URL_PARAMS_MAX];
     struct answer_lines answer = {.found = lines};
     struct generation *g = begin_answer(app, req);
     if (!g || !read_protocol_mget(req))

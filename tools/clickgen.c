@@ -197,7 +197,7 @@ int main(int argc, char **argv)
     struct options *o;
     struct feed_settings s = {0};
     int status = 0;
-    io_hold_standard();
+    io_reserve_stdio();
     switch (options_parse(&spec, argc, argv, &o)) {
     case OPTIONS_OK:
         status = !read_settings(o, &s) ? EX_USAGE : options_check_only(o) ? 0 : write_feed(&s);

@@ -132,7 +132,7 @@ static int tool_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static char help[] = "help", version[] = "version";
-    io_hold_standard();
+    io_reserve_stdio();
     if (argc < 2) {
         usage(stderr);
         return EX_USAGE;

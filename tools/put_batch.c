@@ -94,12 +94,12 @@ static void call(
     *r = (struct reply){.batch = b, .result = HTTP_CLIENT_REFUSED};
     if (!connect_to_queue(b))
         return;
-    r->call = http_pool_request(http_pool_only(b->pool), &(struct http_call_spec){.method = method,
-                                                             .target = target->ptr,
-                                                             .content_type = "application/octet-stream",
-                                                             .body = body,
-                                                             .arg = r,
-                                                             .on_done = on_done});
+    r->call = http_pool_request(http_pool_single(b->pool), &(struct http_call_spec){.method = method,
+                                                               .target = target->ptr,
+                                                               .content_type = "application/octet-stream",
+                                                               .body = body,
+                                                               .arg = r,
+                                                               .on_done = on_done});
     const struct timeval every = {0, WATCH_EVERY};
     struct event *watch = event_new(b->base, -1, EV_PERSIST, on_watch, r);
     event_add(watch, &every);

@@ -308,7 +308,7 @@ static int up_with(struct up *up, const struct options *o)
     up->config_path = options_config(o)->path;
     up->data_dir = options_string(o, "data_dir");
     up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
-    if (!options_check_only(o) && daemon_own_directory(up->data_dir, &error) != 0) {
+    if (!options_check_only(o) && daemon_lock_directory(up->data_dir, &error) != 0) {
         log_error("cannot start", LOG_S("why", error.text));
         return EX_CONFIG;
     }

@@ -54,8 +54,7 @@ static bool is_name_char(unsigned char c)
 
 bool bytes_is_name(struct bytes text)
 {
-    if (text.len == 0 || text.len > NAME_MAX_BYTES || bytes_equal_str(text, ".") ||
-        bytes_equal_str(text, ".."))
+    if (text.len == 0 || text.len > NAME_LEN_MAX || bytes_equal_str(text, ".") || bytes_equal_str(text, ".."))
         return false;
     for (size_t i = 0; i < text.len; i++)
         if (!is_name_char((unsigned char)text.ptr[i]))
@@ -72,9 +71,9 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
 }
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
-#define LANE_MOST 255 /* that a lane counts to */
+#define LANE_COUNT_MAX 255 /* that a lane counts to */
 
-/* Of up to LANE_MOST times 16 bytes: a lane of equal bytes is -1. */
+/* Of up to LANE_COUNT_MAX times 16 bytes: a lane of equal bytes is -1. */
 static uint64_t count_in_lanes(const char *at, size_t n_lanes)
 {
     lanes found = {0}, v;
@@ -94,7 +93,7 @@ static uint64_t count_lines(struct bytes text)
     uint64_t n = 0;
     size_t left = text.len;
     while (left >= sizeof(lanes)) {
-        size_t n_lanes = left / sizeof(lanes) < LANE_MOST ? left / sizeof(lanes) : LANE_MOST;
+        size_t n_lanes = left / sizeof(lanes) < LANE_COUNT_MAX ? left / sizeof(lanes) : LANE_COUNT_MAX;
         n += count_in_lanes(at, n_lanes);
         at += n_lanes * sizeof(lanes);
         left -= n_lanes * sizeof(lanes);

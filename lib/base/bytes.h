@@ -58,7 +58,7 @@ bool bytes_to_i64(struct bytes text, int64_t *out);
 
 /* A name of a queue, stream, producer, reader, counter label: [A-Za-z0-9_.-]{1,64}, and neither "." nor
  * "..", so that it is safe as a file's name. */
-#define NAME_MAX_BYTES 64
+#define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 
 /* The next word of a list of them, behind *list and any separators: false at its end. A list may be NULL. */

@@ -38,7 +38,7 @@ static void sift_down(struct heap *h, struct heap_node *n, size_t at)
 
 void heap_node_init(struct heap_node *n)
 {
-    n->index = HEAP_OUT;
+    n->index = HEAP_ABSENT;
 }
 
 void heap_put(struct heap *h, struct heap_node *n, int64_t priority)
@@ -61,9 +61,9 @@ struct heap_node *heap_first(const struct heap *h)
 void heap_remove(struct heap *h, struct heap_node *n)
 {
     size_t at = n->index;
-    if (at == HEAP_OUT)
+    if (at == HEAP_ABSENT)
         return;
-    n->index = HEAP_OUT;
+    n->index = HEAP_ABSENT;
     struct heap_node *last = h->nodes[--h->n];
     if (last == n)
         return;

@@ -2,7 +2,7 @@
  * moved in O(log n). One heap holds all timers of a daemon: deadlines of leases, delays, backoff.
  *
  * The caller embeds a struct heap_node in what it keeps; a node is in one heap at most; index is
- * HEAP_OUT when it is in none (heap_node_init). Equal priorities leave in the order they were put in. */
+ * HEAP_ABSENT when it is in none (heap_node_init). Equal priorities leave in the order they were put in. */
 #ifndef MILLRACE_HEAP_H
 #define MILLRACE_HEAP_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEAP_OUT SIZE_MAX
+#define HEAP_ABSENT SIZE_MAX
 
 struct heap_node {
     int64_t priority;

@@ -203,7 +203,7 @@ bool io_is_same_file(const char *one, const char *other)
     return one_directory && strcmp(last_name(one), last_name(other)) == 0;
 }
 
-int io_settle_name(const char *path)
+int io_sync_name(const char *path)
 {
     bool ok =
         io_sync_parent(path) == 0 || errno == EACCES || errno == EPERM || errno == EROFS || errno == EINVAL;
@@ -213,7 +213,7 @@ int io_settle_name(const char *path)
 static int settle_found(const char *path, const struct stat *st)
 {
     if (S_ISDIR(st->st_mode))
-        return io_settle_name(path);
+        return io_sync_name(path);
     errno = ENOTDIR;
     return -1;
 }
@@ -269,7 +269,7 @@ int io_make_dirs(const char *path)
     return make_missing(whole);
 }
 
-void io_hold_standard(void)
+void io_reserve_stdio(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)

@@ -73,7 +73,7 @@ int io_sync_parent(const char *path);
 bool io_is_same_file(const char *one, const char *other);
 /* The same for a name that was found: whoever made it may have been killed before it was durable. A directory that cannot be
  * synced, for want of the right to read it or because nobody writes to its file system, is let be. */
-int io_settle_name(const char *path);
+int io_sync_name(const char *path);
 /* mkdir -p; 0 or -1 with errno. Afterwards no power cut takes the directory away, whoever made it and was killed: a made
  * one's name is synced before anything is made in it, and so is the name of the deepest that was there, by every call. Above
  * that all is durable already, since nothing is made in a directory before. */
@@ -81,6 +81,6 @@ int io_make_dirs(const char *path);
 
 /* For main, before it opens anything: where standard input, output or error is closed, something is held open that fails as a
  * closed one does (EBADF). Otherwise the next file or socket would be standard error, and be written to by all that logs. */
-void io_hold_standard(void);
+void io_reserve_stdio(void);
 
 #endif

@@ -31,9 +31,9 @@ SIMD static size_t find_wide(struct bytes block, uint16_t *ends)
 }
 #endif
 
-size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK])
+size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK_MAX])
 {
-    assert(block.len <= LINE_ENDS_BLOCK);
+    assert(block.len <= LINE_ENDS_BLOCK_MAX);
 #ifdef __x86_64__
     if (simd_available())
         return find_wide(block, ends);

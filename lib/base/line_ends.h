@@ -5,10 +5,10 @@
 
 #include "base/bytes.h"
 
-#define LINE_ENDS_BLOCK                                                                                      \
+#define LINE_ENDS_BLOCK_MAX                                                                                  \
     ((size_t)8 << 10) /* with what is done next to its lines it stays in the processor's nearest memory */
 
-/* The places of all LFs of `block`, which is no longer than LINE_ENDS_BLOCK, in order. How many. */
-size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK]);
+/* The places of all LFs of `block`, which is no longer than LINE_ENDS_BLOCK_MAX, in order. How many. */
+size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK_MAX]);
 
 #endif

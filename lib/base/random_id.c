@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-void random_id(char text[RANDOM_ID_TEXT])
+void random_id(char text[RANDOM_ID_SIZE])
 {
-    unsigned char raw[RANDOM_ID_TEXT / 2];
+    unsigned char raw[RANDOM_ID_SIZE / 2];
     ssize_t got = getrandom(raw, sizeof raw, 0);
     assert(got == (ssize_t)sizeof raw);
     (void)got;

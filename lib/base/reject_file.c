@@ -28,7 +28,7 @@ static bool has_no_locks(int error)
  * wait for whoever keeps it. */
 static int lock_file(int fd)
 {
-    usec_t end = clock_monotonic() + REJECT_FILE_PATIENCE;
+    usec_t end = clock_monotonic() + REJECT_FILE_LOCK_WAIT_MAX;
     while (io->flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (has_no_locks(errno))
             return 0;

@@ -5,7 +5,7 @@
  * 2. The file is opened for each line: it may be moved away at any time, and a new one is made.
  * 3. What a crash left of a line ends in an LF before the next begins; a write that failed leaves nothing.
  * 4. Several processes may add to one file: each locks it (flock) for as long as a line takes. Whoever does not get the lock
- *    in REJECT_FILE_PATIENCE adds nothing (EWOULDBLOCK). On a file
+ *    in REJECT_FILE_LOCK_WAIT_MAX adds nothing (EWOULDBLOCK). On a file
  *    system that has no locks there is none: there one process alone may add. */
 #ifndef MILLRACE_REJECT_FILE_H
 #define MILLRACE_REJECT_FILE_H
@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
-#define REJECT_FILE_PATIENCE (1 * USEC_PER_SEC)
+#define REJECT_FILE_LOCK_WAIT_MAX (1 * USEC_PER_SEC)
 
 /* The file is made if there is none. 0, or -1 with errno. */
 int reject_file_make(const char *path);

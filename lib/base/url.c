@@ -69,7 +69,7 @@ int url_query_parse(struct bytes text, struct url_query *out)
 {
     *out = (struct url_query){0};
     size_t n = count_params(text);
-    if (n > URL_MAX_PARAMS)
+    if (n > URL_PARAMS_MAX)
         return -1;
     if (n == 0)
         return 0;

@@ -16,9 +16,9 @@ struct url_query {
     char *memory;
 };
 
-#define URL_MAX_PARAMS 1024
+#define URL_PARAMS_MAX 1024
 
-/* `text` is what follows '?', perhaps empty. 0, or -1: a bad escape or more than URL_MAX_PARAMS. A name
+/* `text` is what follows '?', perhaps empty. 0, or -1: a bad escape or more than URL_PARAMS_MAX. A name
  * without '=' has the empty value. Freed with url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);

@@ -98,8 +98,8 @@ static void begin_section(struct reading *r, struct bytes inside)
 static void look_at_line(struct reading *r, struct bytes line)
 {
     struct bytes text = trim(line);
-    if (line.len > CONFIG_MAX_LINE)
-        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_MAX_LINE);
+    if (line.len > CONFIG_LINE_MAX)
+        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
     else if (memchr(line.ptr, '\0', line.len) != NULL)
         fail_at(r, r->line, "the line holds a NUL byte");
     if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')

@@ -7,7 +7,7 @@
  *
  * 1. Entries and sections keep the order of the file.
  * 2. Every entry and section knows its line, so that whoever refuses it can name file and line.
- * 3. A syntax error, a line over CONFIG_MAX_LINE, a section that is there twice, or a key twice in one
+ * 3. A syntax error, a line over CONFIG_LINE_MAX, a section that is there twice, or a key twice in one
  *    section is an error of config_read: nothing is silently merged or overridden.
  * 4. A section whose kind (first word) is no daemon's, no tool's and no counter's is an error of config_read.
  * 5. A line that begins with white space is an error: other readers of INI take it for the rest of the value
@@ -18,7 +18,7 @@
 
 #include "base/bytes.h"
 
-#define CONFIG_MAX_LINE 190 /* bytes; inih's own bound is 200 */
+#define CONFIG_LINE_MAX 190 /* bytes; inih's own bound is 200 */
 
 struct config_entry {
     const char *key;

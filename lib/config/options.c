@@ -40,7 +40,7 @@ const struct option_row options_common_rows[] = {
 static size_t count_rows(const struct options_spec *spec)
 {
     size_t n = sizeof options_common_rows / sizeof *options_common_rows - 1;
-    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
+    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++)
         for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
             n++;
     return n;
@@ -311,7 +311,7 @@ enum options_result options_parse(
     struct options *o = *out = mem_zalloc(sizeof *o);
     o->spec = spec;
     o->values = mem_zalloc(count_rows(spec) * sizeof *o->values);
-    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++)
+    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++)
         add_rows(o, spec->rows[t]);
     add_rows(o, options_common_rows);
     if (set_defaults(o) != 0 || read_arguments(o, argc, argv) != 0)

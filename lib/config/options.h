@@ -59,7 +59,7 @@ enum options_result {
 };
 
 struct options;
-#define OPTIONS_MAX_TABLES 4
+#define OPTIONS_TABLES_MAX 4
 
 struct options_spec {
     const char *program;  /* "simplequeue": section, environment prefix, --help's first word */
@@ -69,7 +69,7 @@ struct options_spec {
     const char *more;     /* the end of --help, whole lines; NULL: nothing */
     const char *sections; /* a kind of sections of the file that --check-config prints too; NULL: none */
     const struct option_row
-        *rows[OPTIONS_MAX_TABLES]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
+        *rows[OPTIONS_TABLES_MAX]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
 };
 
 /* Never exits, prints only for OPTIONS_EXIT. *out is set in every case and freed with options_free. */

@@ -78,7 +78,7 @@ void options_print_help(const struct options *o, struct buf *out)
     else
         buf_printf(out, "millrace %s", spec->program);
     buf_printf(out, " [OPTION...]%s%s\n\n", spec->operands ? " " : "", spec->operands ? spec->operands : "");
-    for (size_t t = 0; t < OPTIONS_MAX_TABLES && spec->rows[t] != NULL; t++) {
+    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++) {
         for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
             append_option(r, out);
         buf_append_char(out, '\n');

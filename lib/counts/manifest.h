@@ -26,8 +26,8 @@ struct manifest_file {
 
 /* Where slice `through` ended in a stream. */
 struct manifest_stream {
-    char name[NAME_MAX_BYTES + 1];
-    char id[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
+    char id[NAME_LEN_MAX + 1];
     uint64_t end;
 };
 

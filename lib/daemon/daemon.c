@@ -32,9 +32,9 @@ struct daemon {
     struct event *signals[3], *drain_check, *drain_limit;
     void *ctx;
     char *auth_token;
-    bool ready, draining, drained, cut_short;
+    bool ready, draining, drained, abort_drain;
     char *not_ready; /* why */
-    char *unwell;    /* NULL, or why */
+    char *degraded;  /* NULL, or why */
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -78,7 +78,7 @@ void daemon_set_ready(struct daemon *d)
     d->ready = true;
     log_info("ready");
     sd_notify(0, "READY=1\nSTATUS=ready");
-    daemon_tell_starter();
+    daemon_notify_parent();
 }
 
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
@@ -100,16 +100,16 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
     d->not_ready = text;
 }
 
-void daemon_set_unwell(struct daemon *d, const char *why)
+void daemon_set_degraded(struct daemon *d, const char *why)
 {
     log_error("not well", LOG_S("why", why));
-    free(d->unwell);
-    d->unwell = mem_strdup(why);
+    free(d->degraded);
+    d->degraded = mem_strdup(why);
 }
 
 static const char *why_unwell(void *arg)
 {
-    return ((const struct daemon *)arg)->unwell;
+    return ((const struct daemon *)arg)->degraded;
 }
 
 static const char *why_not_ready(void *arg)
@@ -166,14 +166,14 @@ static void check_drain(evutil_socket_t fd, short what, void *arg)
 
 static void end_drain(struct daemon *d)
 {
-    bool last_word = !d->drained && !d->cut_short && d->spec->cut_short && d->spec->cut_short(d->ctx);
+    bool last_word = !d->drained && !d->abort_drain && d->spec->abort_drain && d->spec->abort_drain(d->ctx);
     if (!last_word) {
         daemon_fail(d, EX_TEMPFAIL);
         return;
     }
-    struct timeval limit = after_ms(DAEMON_LAST_WORD / USEC_PER_MSEC);
+    struct timeval limit = after_ms(DAEMON_ABORT_TIME_MAX / USEC_PER_MSEC);
     log_warn("the drain is cut short: what is in flight has 3 s to end");
-    d->cut_short = true;
+    d->abort_drain = true;
     d->status = EX_TEMPFAIL;
     event_add(d->drain_limit, &limit);
 }
@@ -269,10 +269,10 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .write_timeout = options_int(o, "write_timeout") * USEC_PER_MSEC,
         .idle_timeout = options_int(o, "idle_timeout") * USEC_PER_MSEC,
         .auth_token = d->auth_token,
-        .allow_acts = options_bool(o, "allow_exit"),
+        .allow_admin = options_bool(o, "allow_exit"),
         .server_name = server_name,
         .not_ready = why_not_ready,
-        .unwell = why_unwell,
+        .degraded = why_unwell,
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
@@ -386,7 +386,7 @@ static void end(struct daemon *d)
     event_base_free(d->base);
     pthread_mutex_destroy(&d->posts_lock);
     free(d->not_ready);
-    free(d->unwell);
+    free(d->degraded);
     free(d->auth_token);
 }
 
@@ -451,7 +451,7 @@ static char *describe_routes(const struct http_route *routes)
 
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
 {
-    struct option_row rows[DAEMON_MAX_ROWS];
+    struct option_row rows[DAEMON_ROWS_MAX];
     char *endpoints = describe_routes(spec->routes);
     struct options_spec options = {.program = spec->name,
         .summary = spec->summary,
@@ -461,7 +461,7 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         .rows = {daemon_rows(spec->default_port, rows), spec->options, NULL}};
     struct options *o;
     int status = EX_OK;
-    io_hold_standard();
+    io_reserve_stdio();
     log_init(spec->name, LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     switch (options_parse(&options, argc, argv, &o)) {
     case OPTIONS_OK:

@@ -13,9 +13,9 @@
  * 2. From the first moment /ping and /health answer; routes flagged HTTP_ROUTE_WHEN_READY answer 503 until
  *    daemon_set_ready. Readiness is told by READY=1 to NOTIFY_SOCKET, by the log line `ready`, by /health.
  *    With --daemon the process that was started ends then, or when the daemon has tried in vain to reach another one and goes on
- *    trying (daemon_tell_starter), or with the status of a daemon that ended before.
+ *    trying (daemon_notify_parent), or with the status of a daemon that ended before.
  * 3. A second SIGTERM, or drain_timeout after the first, ends the drain: exit 75 with what was left undone
- *    logged; nothing acknowledged depends on the drain. What is cut short then has DAEMON_LAST_WORD to say so.
+ *    logged; nothing acknowledged depends on the drain. What is cut short then has DAEMON_ABORT_TIME_MAX to say so.
  * 4. SIGHUP calls spec->hangup. SIGPIPE and SIGXFSZ are ignored: a file past its limit is EFBIG. Signal handlers (evsignal) run in the loop.
  * 5. A failed start is logged as one error line that names what to change; no core, no half-started daemon.
  *
@@ -33,7 +33,7 @@
 struct daemon;
 struct event_base;
 
-#define DAEMON_LAST_WORD (3 * USEC_PER_SEC)
+#define DAEMON_ABORT_TIME_MAX (3 * USEC_PER_SEC)
 
 struct daemon_spec {
     const char *name;                 /* "simplequeue" */
@@ -51,9 +51,9 @@ struct daemon_spec {
     void (*hangup)(void *ctx); /* SIGHUP; may be NULL */
     /* Begin to stop: refuse new work, finish what is in flight, then call daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
-    /* The drain is over: end what is in flight, and tell whom it concerns; daemon_drained ends it before DAEMON_LAST_WORD does.
+    /* The drain is over: end what is in flight, and tell whom it concerns; daemon_drained ends it before DAEMON_ABORT_TIME_MAX does.
      * False when that is nothing. May be NULL. */
-    bool (*cut_short)(void *ctx);
+    bool (*abort_drain)(void *ctx);
     /* Frees everything; the loop no longer runs. The HTTP server is freed before this (every waiting request
      * has had its on_gone). */
     void (*stop)(void *ctx);
@@ -72,11 +72,11 @@ struct http_server *daemon_http(struct daemon *d); /* NULL without an HTTP serve
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: the process that was started may end, by status 0. daemon_set_ready does it; whoever waits for another daemon
  * does it when that has been asked in vain. Again: nothing. */
-void daemon_tell_starter(void);
+void daemon_notify_parent(void);
 /* The reason is copied and shown on /health and in 503s: "recovering", "storage failed: ..." */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* From now on /health says so (503) and why, though everything is served as before: damage was found. */
-void daemon_set_unwell(struct daemon *d, const char *why);
+void daemon_set_degraded(struct daemon *d, const char *why);
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);
@@ -84,7 +84,7 @@ void daemon_drained(struct daemon *d);
  * failure that makes going on wrong. */
 void daemon_begin_stop(struct daemon *d);
 void daemon_fail(struct daemon *d, int status);
-/* How the daemon ends: for spec->stop, which found that something cannot be kept, and for what ends in DAEMON_LAST_WORD after all. */
+/* How the daemon ends: for spec->stop, which found that something cannot be kept, and for what ends in DAEMON_ABORT_TIME_MAX after all. */
 void daemon_set_status(struct daemon *d, int status);
 
 /* From any thread: fn(arg) runs once in the loop, in the order of posting. Posts that have not run when the
@@ -94,9 +94,9 @@ void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 /* Makes the directory (and its parents) if need be, takes an exclusive lock on DIR/lock that lasts until the
  * process ends, and checks that files can be made there. 0, or -1 with the error naming the directory and,
  * when it is locked, the pid of the owner (errno EWOULDBLOCK). errno says why. With NOTIFY_SOCKET in the environment a lock is waited for up to 15 s. */
-int daemon_own_directory(const char *dir, struct config_error *error);
+int daemon_lock_directory(const char *dir, struct config_error *error);
 /* Whether DIR is still the directory that was owned: not when it was moved away, or its lock was removed. */
-bool daemon_owns_directory(const char *dir);
+bool daemon_holds_directory(const char *dir);
 /* The exit status of a start that failed with this errno: EX_TEMPFAIL for want of room, descriptors or memory, which may
  * pass, else EX_CONFIG. */
 int daemon_start_status(int why);

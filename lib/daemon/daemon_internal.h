@@ -4,7 +4,7 @@
 
 #include "config/options.h"
 
-#define DAEMON_MAX_ROWS 24
+#define DAEMON_ROWS_MAX 24
 
 /* The settings every daemon has, in rows[], with the port's default filled in; returns rows. */
 const struct option_row *daemon_rows(int default_port, struct option_row *rows);

@@ -122,7 +122,7 @@ static const struct option_row common_rows[] = {
 const struct option_row *daemon_rows(int default_port, struct option_row *rows)
 {
     static char port[16];
-    static_assert(sizeof common_rows / sizeof *common_rows <= DAEMON_MAX_ROWS, "the rows must fit");
+    static_assert(sizeof common_rows / sizeof *common_rows <= DAEMON_ROWS_MAX, "the rows must fit");
     memcpy(rows, common_rows, sizeof common_rows);
     snprintf(port, sizeof port, "%d", default_port);
     for (struct option_row *r = rows; r->name != NULL && default_port >= 0; r++)
@@ -207,7 +207,7 @@ static int go_into_background(void)
     return child < 0 || setsid() < 0 ? -1 : 0;
 }
 
-void daemon_tell_starter(void)
+void daemon_notify_parent(void)
 {
     if (waits_for_ready < 0)
         return;
@@ -343,7 +343,7 @@ static int write_pid(int fd)
 
 static int own_lock = -1; /* open as long as the process lives */
 
-int daemon_own_directory(const char *dir, struct config_error *error)
+int daemon_lock_directory(const char *dir, struct config_error *error)
 {
     struct buf path = {0};
     if (io_make_dirs(dir) != 0)
@@ -368,7 +368,7 @@ int daemon_own_directory(const char *dir, struct config_error *error)
     return 0;
 }
 
-bool daemon_owns_directory(const char *dir)
+bool daemon_holds_directory(const char *dir)
 {
     struct stat ours, there;
     struct buf path = {0};

@@ -53,7 +53,7 @@ void loop_notify_wake(void *notify)
     (void)!write(n->fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-void loop_notify_this_turn(void *notify)
+void loop_notify_defer(void *notify)
 {
     const struct loop_notify *n = notify;
     if (pthread_equal(pthread_self(), n->thread))

@@ -13,7 +13,7 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
 void loop_notify_wake(void *notify);
 /* The same, but from the loop's own thread it costs no system call: fn runs in this turn, after all that was ready when the
  * turn began. So what comes from many connections at once is done at once. */
-void loop_notify_this_turn(void *notify);
+void loop_notify_defer(void *notify);
 /* The eventfd that loop_notify_wake counts up: for a kernel that is to do the same. */
 int loop_notify_fd(const struct loop_notify *n);
 void loop_notify_free(struct loop_notify **n);

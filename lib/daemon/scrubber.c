@@ -33,7 +33,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (!damage || s->told)
         return;
     s->told = true;
-    daemon_set_unwell(s->daemon, damage);
+    daemon_set_degraded(s->daemon, damage);
 }
 
 static void show_numbers(struct scrubber *s)

@@ -13,7 +13,7 @@ static void set(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
-void http_socket_set_up(int fd)
+void http_socket_configure(int fd)
 {
     set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_AFTER);

@@ -156,7 +156,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     journal_append_fn *done, void *arg, uint64_t *mark)
 {
     bool named = a->producer.len > 0;
-    assert(j->magic == JOURNAL_MAGIC && a->producer.len <= NAME_MAX_BYTES && (!named || a->mark < a->next));
+    assert(j->magic == JOURNAL_MAGIC && a->producer.len <= NAME_LEN_MAX && (!named || a->mark < a->next));
     enum verdict verdict = named ? judge(j, a) : STORE;
     if (mark)
         *mark = named ? journal_mark(j, a->producer, NULL) : 0;

@@ -186,7 +186,7 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
         return FRAME_SHORT;
     uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
     uint32_t length = get32(at.ptr + F_LENGTH);
-    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_MAX_BYTES || length > JOURNAL_MAX_FRAME)
+    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_LEN_MAX || length > JOURNAL_MAX_FRAME)
         return FRAME_BAD;
     if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
         return FRAME_BAD;
@@ -258,7 +258,7 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
     if (table->len == 0)
         return false;
     size_t length = (uint8_t)table->ptr[0];
-    if (length == 0 || length > NAME_MAX_BYTES || table->len < 1 + length + 8) {
+    if (length == 0 || length > NAME_LEN_MAX || table->len < 1 + length + 8) {
         *bad = true;
         return false;
     }

@@ -23,7 +23,7 @@
 
 /* journal_marks.c: producers and their marks */
 struct mark {
-    char name[NAME_MAX_BYTES];
+    char name[NAME_LEN_MAX];
     uint8_t length; /* 0: an empty slot */
     bool known;     /* some frame with this producer is committed */
     uint64_t accepted, committed;

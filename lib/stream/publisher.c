@@ -17,7 +17,7 @@
 
 struct publisher {
     struct publisher_config config;
-    char *name, producer[NAME_MAX_BYTES + 1]; /* of the stream or queue */
+    char *name, producer[NAME_LEN_MAX + 1]; /* of the stream or queue */
     enum { IDLE, ASKING, SENDING } doing;
     struct buf lines;
     uint64_t mark, next;
@@ -129,7 +129,7 @@ static void ask(struct publisher *p)
     char target[300];
     snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
         p->config.queue != NULL ? "queue" : "stream", p->name, p->producer);
-    p->call = http_pool_request(http_pool_only(p->config.destination),
+    p->call = http_pool_request(http_pool_single(p->config.destination),
         &(struct http_call_spec){
             .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
 }
@@ -160,14 +160,14 @@ static void send_run(struct publisher *p)
         p->config.queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", p->name, p->producer, p->mark,
         p->next);
     p->call = http_pool_request(
-        http_pool_only(p->config.destination), &(struct http_call_spec){.method = "POST",
-                                                   .target = target,
-                                                   .content_type = "application/octet-stream",
-                                                   .body = buf_bytes(&p->lines),
-                                                   .body_is_lent = true,
-                                                   .may_resend = true,
-                                                   .arg = p,
-                                                   .on_done = sent});
+        http_pool_single(p->config.destination), &(struct http_call_spec){.method = "POST",
+                                                     .target = target,
+                                                     .content_type = "application/octet-stream",
+                                                     .body = buf_bytes(&p->lines),
+                                                     .body_is_lent = true,
+                                                     .may_resend = true,
+                                                     .arg = p,
+                                                     .on_done = sent});
 }
 
 static void act(struct publisher *p)

@@ -12,7 +12,7 @@
 struct http_reply_view;
 
 struct stream_place {
-    char text[RANDOM_ID_TEXT + 1 + NAME_MAX_BYTES]; /* "": not known */
+    char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": not known */
 };
 
 /* An answer that does not say leaves *place unknown. */

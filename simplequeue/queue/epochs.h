@@ -18,7 +18,7 @@
 #define EPOCHS_MAX 64
 
 struct epoch {
-    char reader[NAME_MAX_BYTES + 1];
+    char reader[NAME_LEN_MAX + 1];
     uint64_t epoch;
 };
 /* A zeroed one is empty. Owns its memory. */

@@ -30,7 +30,7 @@ struct op {
     usec_t time;          /* DELAY, a late PUT: due, monotonic; BURY: wall; MOVE: monotonic retry */
     char *reason;
     size_t reason_len;
-    char producer[NAME_MAX_BYTES + 1];
+    char producer[NAME_LEN_MAX + 1];
     uint64_t next;
     struct op *newer;                /* in the list of puts under way that move a mark */
     bool moves_mark;                 /* is in that list */
@@ -55,12 +55,12 @@ struct op {
 struct mark {
     UT_hash_handle hh;
     uint64_t value;
-    char producer[NAME_MAX_BYTES + 1];
+    char producer[NAME_LEN_MAX + 1];
 };
 
 struct named_queue {
     struct named_queue_config config;
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     char id[JOURNAL_ID_TEXT];
     struct queue *core;
     struct buf record;    /* reused by every append */

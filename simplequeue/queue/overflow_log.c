@@ -75,7 +75,7 @@ static int sync_name(const char *path, bool made, const struct stat *st, const s
 {
     if (made)
         return io_sync_parent(path);
-    return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_settle_name(path);
+    return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_sync_name(path);
 }
 
 /* A pipe or a socket would lose what nobody reads, and a block device has no end to append to. */

@@ -55,7 +55,7 @@ struct queue {
     struct epochs epochs;
     struct queue_timer pause;
     uint64_t last_lease;
-    char reader[NAME_MAX_BYTES + 1];
+    char reader[NAME_LEN_MAX + 1];
 };
 
 #endif

@@ -82,7 +82,7 @@ void add_queue_id(struct http_request *req, const struct named_queue *q)
     http_add_header_line(req, bytes_of(front->id_line, front->id_line_len));
 }
 
-bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1])
+bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
 {
     return http_param_name(req, "queue", QUEUES_DEFAULT, name);
 }
@@ -186,7 +186,7 @@ void pending_free_spare(struct app *app)
 const struct http_route app_routes[] = {
     BITLYS("/put", HTTP_ROUTE_NO_HEAD, http_put, "queue data delay " MARKS,
         "put one message: ?data= or the body, ?delay="),
-    BITLYS("/mput", HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PLAIN_BODY, http_mput,
+    BITLYS("/mput", HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_IDENTITY_BODY, http_mput,
         "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
     BITLYS("/get", HTTP_ROUTE_NO_HEAD, http_get, "queue", "take one message"),
     BITLYS(

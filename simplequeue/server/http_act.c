@@ -6,7 +6,7 @@
 /* A queue may be paused before its first put. */
 void http_pause(struct http_request *req, void *ctx)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct bytes text;
     uint64_t ms = 0;
     bool open = !http_param(req, "for", &text);
@@ -71,7 +71,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
 /* What is ready now goes; what becomes ready meanwhile stays. */
 void http_empty(struct http_request *req, void *ctx)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct app *app = ctx;
     if (!param_queue(req, name))
         return;

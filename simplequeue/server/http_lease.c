@@ -16,7 +16,7 @@ struct lease_request {
 /* False when the problem was answered. */
 static bool find_queue(struct app *app, struct http_request *req, struct named_queue **q)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     if (!param_queue(req, name))
         return false;
     *q = queues_find(app->queues, name);
@@ -65,7 +65,7 @@ static bool lease_request(struct app *app, struct http_request *req, struct leas
 }
 
 /* Those that give no name share the empty one. */
-static bool param_reader(struct http_request *req, char reader[NAME_MAX_BYTES + 1])
+static bool param_reader(struct http_request *req, char reader[NAME_LEN_MAX + 1])
 {
     struct bytes text;
     reader[0] = '\0';
@@ -184,7 +184,7 @@ void http_touch(struct http_request *req, void *ctx)
 /* A reader releases before it reserves, so this makes the queue: its id is the reader's name as a producer. */
 void http_release(struct http_request *req, void *ctx)
 {
-    char name[NAME_MAX_BYTES + 1], reader[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     if (!param_queue(req, name) || !param_reader(req, reader))
         return;
     struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_release);

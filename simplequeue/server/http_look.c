@@ -27,7 +27,7 @@ static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parke
     if (r == QUEUE_OK)
         return true;
     if (r == QUEUE_LOADING) {
-        http_set_aside(req, evbuffer_get_length(l->body));
+        http_set_held_bytes(req, evbuffer_get_length(l->body));
         parked_add(&front_of(l->q)->parked, l->app, req, go_on, l);
         return false;
     }
@@ -55,7 +55,7 @@ bool app_may_look(const struct app *app, struct http_request *req)
 
 static struct look *look_new(struct app *app, struct http_request *req, size_t items)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     uint64_t from;
     if (!app_may_look(app, req) || !param_queue(req, name) ||
         !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
@@ -79,7 +79,7 @@ static void dump_on(struct http_request *req, void *arg)
             return;
         struct bytes text = queue_message(named_queue_core(l->q), id, NULL);
         size_t length = evbuffer_get_length(l->body);
-        if (length && (length + text.len > APP_REPLY_BYTES || !http_has_room(req))) {
+        if (length && (length + text.len > APP_REPLY_BYTES || !http_has_memory(req))) {
             http_add_header(req, "X-Millrace-Next", "%llu", (unsigned long long)id);
             break;
         }

@@ -147,7 +147,7 @@ struct put_way {
 
 static void put(struct app *app, struct http_request *req, struct queue_put *what, const struct put_way *way)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     uint64_t mark = 0;
     if (!param_queue(req, name) || !param_marks(req, what) || !param_delay(req, &what->delay))
         return;
@@ -203,7 +203,7 @@ void http_mput(struct http_request *req, void *ctx)
 void http_producer(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    char name[NAME_MAX_BYTES + 1], producer[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1], producer[NAME_LEN_MAX + 1];
     bool known = false;
     if (!app_may_look(app, req) || !param_queue(req, name) ||
         !http_param_name(req, "producer", NULL, producer))

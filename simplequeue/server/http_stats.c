@@ -198,7 +198,7 @@ void app_register_queue(struct app *app, struct named_queue *q)
         {"queue_paused", "1: nothing is taken or leased until the pause ends", gauge_paused},
         {"queue_disk_full", "1: the disk had no room for the last put", gauge_disk_full},
     };
-    char labels[NAME_MAX_BYTES + 16];
+    char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
     front_of(q)->overflowed = stats_counter(daemon_stats(app->daemon), "overflowed_total", labels,
         "messages that went to the overflow log for want of room");

@@ -53,7 +53,7 @@ static void take_ready(struct take *t, struct http_request *req)
     }
     struct pending *p = pending_new(t->app, req, t->q);
     join(named_queue_core(t->q), &ids, t->items, t->separator, &p->body);
-    http_set_aside(req, p->body.len);
+    http_set_held_bytes(req, p->body.len);
     enum queue_result r = named_queue_remove(t->q, &ids, app_now_of(req), take_done, p);
     if (r == QUEUE_OK)
         return;
@@ -87,7 +87,7 @@ static void take_on(struct http_request *req, void *arg)
 
 static void take(struct app *app, struct http_request *req, size_t items, struct bytes separator)
 {
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     if (!param_queue(req, name))
         return;
     struct take t = {.app = app, .q = queues_find(app->queues, name), .items = items, .separator = separator};

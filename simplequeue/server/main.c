@@ -177,9 +177,9 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .restored = options_bool(o, "restored"),
         .sync_ms = options_sync(o, "sync"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
-        .owns = daemon_owns_directory,
+        .owns = daemon_holds_directory,
         .descriptors = http_descriptors_for_files,
-        .notify = loop_notify_this_turn,
+        .notify = loop_notify_defer,
         .notify_arg = w->notify,
         .wake_fd = loop_notify_fd(w->notify),
         .on_new = on_new_queue,
@@ -189,7 +189,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
     };
     if (config.restored && queues_check_copy(config.data_dir, error->text, sizeof error->text) != 0)
         return NULL;
-    if (config.data_dir && daemon_own_directory(config.data_dir, error) != 0)
+    if (config.data_dir && daemon_lock_directory(config.data_dir, error) != 0)
         return NULL;
     return queues_new(&config, error->text, sizeof error->text);
 }

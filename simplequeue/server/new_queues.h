@@ -17,7 +17,7 @@ struct app;
 
 struct queue_wish {
     struct queue_wish *next;
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct first_put put; /* whose mark is not 0, or which is refused for what it puts: none is made */
     /* QUEUE_OK: the queue is there. Else why not, and what the system said, if anything. */
     void (*told)(struct queue_wish *wish, enum queue_result result, const char *error);

@@ -254,13 +254,13 @@ static bool known_parameters(const struct url_query *query)
     return true;
 }
 
-static bool parse_queue(const struct url_query *query, char name[NAME_MAX_BYTES + 1])
+static bool parse_queue(const struct url_query *query, char name[NAME_LEN_MAX + 1])
 {
     struct bytes text = BYTES_LITERAL(QUEUES_DEFAULT);
     url_query_get(query, "queue", &text);
     if (!bytes_is_name(text))
         return false;
-    snprintf(name, NAME_MAX_BYTES + 1, "%.*s", (int)text.len, text.ptr);
+    snprintf(name, NAME_LEN_MAX + 1, "%.*s", (int)text.len, text.ptr);
     return true;
 }
 
@@ -277,7 +277,7 @@ static bool parse_delay(const struct url_query *query, usec_t *delay)
 
 /* NULL, or what is wrong with the header line. */
 static const char *parse_header(
-    const struct url_query *query, char name[NAME_MAX_BYTES + 1], struct queue_put *put)
+    const struct url_query *query, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
     if (!known_parameters(query))
         return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
@@ -326,7 +326,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
 static void put_text(struct batch *b, const struct url_query *query, struct bytes text)
 {
     struct app *app = b->in->app;
-    char name[NAME_MAX_BYTES + 1];
+    char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
     const char *wrong = parse_header(query, name, &what);
     records_split(&app->records, text, BYTES_LITERAL("\n"));

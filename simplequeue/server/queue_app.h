@@ -74,7 +74,7 @@ void pending_free(struct pending *p);
 void pending_free_spare(struct app *app);
 
 /* queue=, or the default. False when the problem was answered. */
-bool param_queue(struct http_request *req, char name[NAME_MAX_BYTES + 1]);
+bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1]);
 /* Whether what only looks may be answered: also when storage failed. False when the problem was answered. */
 bool app_may_look(const struct app *app, struct http_request *req);
 /* items=, at least 1 and no more than --max-mget. */

@@ -22,7 +22,7 @@ struct waiter {
     struct http_request *req;
     struct waiter *before, *after;
     struct waiting_line *line; /* NULL: in none */
-    char queue[NAME_MAX_BYTES + 1], reader[NAME_MAX_BYTES + 1];
+    char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, wait;
     uint64_t epoch; /* 0: it shows none */

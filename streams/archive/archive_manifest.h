@@ -12,7 +12,7 @@ enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };
 #define ARCHIVE_XXH3_TEXT 17 /* 16 digits and a NUL */
 
 struct archive_manifest {
-    char stream[NAME_MAX_BYTES + 1], id[STREAM_ID_TEXT];
+    char stream[NAME_LEN_MAX + 1], id[STREAM_ID_TEXT];
     uint64_t first, end, lines, bytes, stored;
     char xxh3[ARCHIVE_XXH3_TEXT];
     enum archive_compression compression;

@@ -27,7 +27,7 @@ struct archive_file_state {
 };
 
 struct archive_state {
-    char stream[NAME_MAX_BYTES + 1];
+    char stream[NAME_LEN_MAX + 1];
     struct stream_cursor cursor;
     struct archive_file_state *files;
     size_t n_files;

@@ -76,7 +76,7 @@ struct span {
 
 struct file_archive {
     struct file_archive_config config;
-    char *state_path, *format, *directory, stream[NAME_MAX_BYTES + 1];
+    char *state_path, *format, *directory, stream[NAME_LEN_MAX + 1];
     struct stream_cursor cursor, begun; /* of the first state, until there is one */
     struct archive_state committed;
     struct archive_part **parts; /* by their beginning */
@@ -474,7 +474,7 @@ static int sync_directory_of(const char *path)
 {
     size_t n = directory_length(path);
     char *directory = n > 1 ? bytes_dup(bytes_of(path, n - 1)) : NULL;
-    int rc = directory != NULL ? io_settle_name(directory) : 0;
+    int rc = directory != NULL ? io_sync_name(directory) : 0;
     free(directory);
     return rc == 0 ? io_sync_parent(path) : -1;
 }

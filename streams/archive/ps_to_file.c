@@ -257,7 +257,7 @@ static void add_run(struct writer *w, struct bytes line, int64_t time)
 /* Returns where the next line begins, whose end is in another block. */
 static const char *add_lines(struct writer *w, const char *line, struct bytes block)
 {
-    uint16_t ends[LINE_ENDS_BLOCK];
+    uint16_t ends[LINE_ENDS_BLOCK_MAX];
     size_t n = line_ends_find(block, ends);
     for (size_t i = 0; i < n; i++) {
         struct bytes without_lf = bytes_of(line, (size_t)(block.ptr + ends[i] - line));
@@ -272,7 +272,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
     const char *line = lines.ptr;
     w->n_runs = 0;
     while (lines.len > 0) {
-        size_t n = lines.len < LINE_ENDS_BLOCK ? lines.len : LINE_ENDS_BLOCK;
+        size_t n = lines.len < LINE_ENDS_BLOCK_MAX ? lines.len : LINE_ENDS_BLOCK_MAX;
         line = add_lines(w, line, bytes_of(lines.ptr, n));
         lines = bytes_of(lines.ptr + n, lines.len - n);
     }
@@ -322,7 +322,7 @@ static void tell_health(struct writer *w)
         trouble = stream_client_trouble(w->stream, &refused);
     if (trouble != NULL) {
         daemon_set_not_ready(w->daemon, "%s", trouble);
-        daemon_tell_starter();
+        daemon_notify_parent();
     } else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0') {
         daemon_set_ready(w->daemon);
     }
@@ -335,7 +335,7 @@ static void on_change(void *arg)
     struct writer *w = arg;
     bool unknown = stream_client_is_caught_up(w->stream) && stream_client_cursor(w->stream)->id[0] == '\0';
     if (unknown)
-        daemon_tell_starter();
+        daemon_notify_parent();
     if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
         file_archive_make_state(w->archive);
     tell_health(w);

@@ -72,7 +72,7 @@ static void start_answer(struct filtered_sub *h)
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, at->offset);
     http_add_header(h->req, "Cache-Control", "no-store");
     http_stream_start(h->req, 200, "application/octet-stream", -1);
-    http_stream_be_patient(h->req);
+    http_stream_disable_timeout(h->req);
 }
 
 /* First the program's filter, so that a request's looks at nothing that was to be taken out. */
@@ -265,7 +265,7 @@ static bool read_from(struct http_request *req, char out[64])
 /* Another stream is not there for who asks here, whether pubsub has it or not. False: answered. */
 static bool check_stream(const struct filtered_subs *s, struct http_request *req)
 {
-    char stream[NAME_MAX_BYTES + 1];
+    char stream[NAME_LEN_MAX + 1];
     if (!http_param_name(req, "stream", s->stream, stream))
         return false;
     if (strcmp(stream, s->stream) == 0)

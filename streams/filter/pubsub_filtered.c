@@ -232,7 +232,7 @@ static void on_change(void *arg)
     const char *trouble = p->republish != NULL ? republish_trouble(p->republish) : NULL;
     if (trouble != NULL) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
-        daemon_tell_starter();
+        daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
     }

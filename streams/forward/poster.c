@@ -162,7 +162,7 @@ static bool another_may_take_it(struct batch *b)
 {
     struct http_pool *pool = b->poster->config.pool;
     b->refusers |= http_pool_host_bit(b->host);
-    bool another = http_pool_next_but(pool, b->refusers) != NULL;
+    bool another = http_pool_next_except(pool, b->refusers) != NULL;
     if (another) {
         b->state = WAITING;
         b->due = 0;
@@ -250,7 +250,7 @@ static void wake_at(struct poster *p, usec_t due, usec_t now)
 /* While all others are set aside one that refused it says so again, and then it is left out. */
 static struct http_pool_host *host_for(const struct batch *b)
 {
-    struct http_pool_host *other = http_pool_next_but(b->poster->config.pool, b->refusers);
+    struct http_pool_host *other = http_pool_next_except(b->poster->config.pool, b->refusers);
     return other != NULL ? other : http_pool_next(b->poster->config.pool);
 }
 

@@ -161,7 +161,7 @@ static int check_refusals(struct options *o, struct config_error *error)
 static int check_places(struct options *o, const struct http_pool *pool, struct config_error *error)
 {
     bool place = strstr(options_text(o, "destination"), "%s") != NULL;
-    if (is_get(o) && http_pool_without_place(pool) != NULL)
+    if (is_get(o) && http_pool_without_placeholder(pool) != NULL)
         return options_refuse(
             o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
     if (place && options_is_set(o, "batch") && options_int(o, "batch") > 1)
@@ -228,7 +228,7 @@ static void tell_health(struct program *p)
         trouble = stream_client_trouble(p->stream, NULL);
     if (trouble != NULL) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
-        daemon_tell_starter();
+        daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
     }
@@ -390,7 +390,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                 .urls = options_text(o, "destination"),
                                 .max_connections = (int)options_int(o, "parallel"),
                                 .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
-                                .max_reply = HTTP_POOL_STRANGERS_REPLY,
+                                .max_reply = HTTP_POOL_REPLY_MAX,
                                 .cut_reply = true,
                                 .auth_token = token},
         why, sizeof why);

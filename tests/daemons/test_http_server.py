@@ -459,7 +459,7 @@ class Access(Probe):
         r = self.p.post("/act")
         self.assertEqual((r.status, r.json()["code"]), (403, "forbidden"))
         self.assertIn("--allow-exit", r.json()["hint"])
-        self.probe(allow_acts=1)
+        self.probe(allow_admin=1)
         self.assertEqual(self.p.post("/act").status, 200)
 
 

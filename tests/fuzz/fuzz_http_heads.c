@@ -67,7 +67,7 @@ static const char *why_unready(void *arg)
 }
 
 static const struct http_route routes[] = {
-    {.path = "/a", .methods = HTTP_GET_ | HTTP_POST_, .handler = tell, .flags = HTTP_ROUTE_PLAIN_BODY},
+    {.path = "/a", .methods = HTTP_GET_ | HTTP_POST_, .handler = tell, .flags = HTTP_ROUTE_IDENTITY_BODY},
     {.path = "/p/",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = tell,

@@ -58,7 +58,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     static struct echo e;
     const char *dir = options_string(daemon_options(d), "data_dir");
-    if (dir != NULL && daemon_own_directory(dir, error) != 0)
+    if (dir != NULL && daemon_lock_directory(dir, error) != 0)
         return EX_CONFIG;
     e.daemon = d;
     *ctx = &e;

@@ -1,7 +1,7 @@
 /* http_probe: a small server with a route for each thing a test of lib/http/server/http_server.h wants to see.
  *
  *     http_probe [header_timeout=MS] [body_timeout=MS] [write_timeout=MS] [idle_timeout=MS] [max_connections=N]
- *                [max_body=N] [token=TEXT] [allow_acts=1] [descriptors=N] [no_routes=1]
+ *                [max_body=N] [token=TEXT] [allow_admin=1] [descriptors=N] [no_routes=1]
  *
  * Prints its port, then a line for each callback. SIGTERM drains; it exits when every connection is closed.
  * SIGUSR1 makes it not ready. SIGUSR2 answers what /later holds. SIGHUP frees the server at once and exits. */
@@ -79,7 +79,7 @@ static void handle_patient(struct http_request *req, void *ctx)
 {
     char *text = mem_zalloc(1 << 20);
     http_stream_start(req, 200, NULL, -1);
-    http_stream_be_patient(req);
+    http_stream_disable_timeout(req);
     http_stream_write(req, bytes_of(text, 1 << 20));
     http_on_gone(req, forget, ctx);
     free(text);
@@ -119,7 +119,7 @@ static void handle_break(struct http_request *req, void *ctx)
     http_stream_start(req, 200, NULL, http_param(req, "length", &length) ? 100 : -1);
     http_stream_write(req, BYTES_LITERAL("one,"));
     http_stream_write(req, BYTES_LITERAL("two"));
-    http_stream_break(req);
+    http_stream_truncate(req);
 }
 
 struct pump {
@@ -324,8 +324,8 @@ static void set(struct http_server_config *config, struct probe *p, char *text)
         config->max_body = n;
     else if (strcmp(text, "token") == 0)
         config->auth_token = p->token = value;
-    else if (strcmp(text, "allow_acts") == 0)
-        config->allow_acts = n;
+    else if (strcmp(text, "allow_admin") == 0)
+        config->allow_admin = n;
     else if (strcmp(text, "descriptors") == 0)
         limit_descriptors(n);
     else if (strcmp(text, "no_routes") == 0)

@@ -42,7 +42,7 @@ static void free_call(struct http_call *call)
 static void really_free(struct http_client *c)
 {
     event_free(c->start_event);
-    addresses_let_go(&c->resolved);
+    addresses_release(&c->resolved);
     buf_free(&c->host_lines);
     free(c->read_buffer);
     free(c);

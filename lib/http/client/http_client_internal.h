@@ -16,7 +16,7 @@
 
 /* With 256 KB a fast stream takes a quarter more processor time, with 64 KB a tenth more than that. */
 #define HTTP_CLIENT_READ_SIZE (512 * 1024)
-#define HTTP_CLIENT_MAX_HEAD (64 * 1024)
+#define HTTP_CLIENT_HEAD_MAX (64 * 1024)
 
 struct http_call {
     TAILQ_ENTRY(http_call) entry; /* of the queue, while it waits */
@@ -55,7 +55,7 @@ struct http_addresses {
     size_t users;
 };
 /* *a is NULL afterwards, as it may be before. */
-void addresses_let_go(struct http_addresses **a);
+void addresses_release(struct http_addresses **a);
 
 struct http_link {
     TAILQ_ENTRY(http_link) entry;

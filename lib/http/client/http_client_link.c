@@ -54,7 +54,7 @@ void link_close(struct http_link *l)
     client_start_soon(c);
 }
 
-void addresses_let_go(struct http_addresses **a)
+void addresses_release(struct http_addresses **a)
 {
     if (*a && --(*a)->users == 0) {
         freeaddrinfo((*a)->first);
@@ -65,7 +65,7 @@ void addresses_let_go(struct http_addresses **a)
 
 void link_free(struct http_link *l)
 {
-    addresses_let_go(&l->addresses);
+    addresses_release(&l->addresses);
     event_free(l->timer);
     event_free(l->resume_event);
     buf_free(&l->kept);
@@ -104,7 +104,7 @@ static int on_message_begin(http_parser *parser)
 
 static int append_head(struct http_call *call, const char *at, size_t n)
 {
-    if (call->head.len + n + 2 > HTTP_CLIENT_MAX_HEAD)
+    if (call->head.len + n + 2 > HTTP_CLIENT_HEAD_MAX)
         return -1;
     buf_append(&call->head, at, n);
     return 0;
@@ -323,7 +323,7 @@ static void refused(struct http_link *l)
     if (l->address && (l->address = l->address->ai_next) && connect_next(l))
         return;
     if (c->resolved == l->addresses)
-        addresses_let_go(&c->resolved);
+        addresses_release(&c->resolved);
     fail(l, HTTP_CLIENT_REFUSED);
 }
 
@@ -383,7 +383,7 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
     l->fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0)
         return false;
-    http_socket_set_up(l->fd);
+    http_socket_configure(l->fd);
     if (connect(l->fd, to, len) < 0 && errno != EINPROGRESS) {
         drop_socket(l);
         return false;

@@ -32,7 +32,7 @@ struct http_pool_host {
 };
 
 struct http_pool {
-    struct http_pool_host hosts[HTTP_POOL_MAX_HOSTS];
+    struct http_pool_host hosts[HTTP_POOL_HOSTS_MAX];
     size_t n, turn, n_up;
     usec_t fell; /* when the last that was up was set aside */
     usec_t backoff_max;
@@ -133,8 +133,8 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
     if (config->url)
         good = add_host(p, config, bytes_str(config->url), error, error_size) == 0;
     while (good && bytes_next_word(&list, " ,\t", &word)) {
-        if (p->n == HTTP_POOL_MAX_HOSTS) {
-            snprintf(error, error_size, "more than %d destinations", HTTP_POOL_MAX_HOSTS);
+        if (p->n == HTTP_POOL_HOSTS_MAX) {
+            snprintf(error, error_size, "more than %d destinations", HTTP_POOL_HOSTS_MAX);
             good = false;
         } else {
             good = add_host(p, config, word, error, error_size) == 0;
@@ -235,10 +235,10 @@ uint64_t http_pool_host_bit(const struct http_pool_host *h)
 
 struct http_pool_host *http_pool_next(struct http_pool *p)
 {
-    return http_pool_next_but(p, 0);
+    return http_pool_next_except(p, 0);
 }
 
-struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but)
+struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but)
 {
     usec_t now = clock_monotonic();
     for (size_t i = 0; i < p->n; i++)
@@ -251,7 +251,7 @@ struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but)
     return NULL;
 }
 
-struct http_pool_host *http_pool_only(struct http_pool *p)
+struct http_pool_host *http_pool_single(struct http_pool *p)
 {
     assert(p->n == 1);
     return &p->hosts[0];
@@ -281,7 +281,7 @@ const char *http_pool_host_target(const struct http_pool_host *h)
     return h->target;
 }
 
-bool http_pool_host_has_place(const struct http_pool_host *h)
+bool http_pool_host_has_placeholder(const struct http_pool_host *h)
 {
     return strstr(h->target, "%s") != NULL;
 }
@@ -299,10 +299,10 @@ void http_pool_fill_target(const struct http_pool_host *h, struct bytes message,
     buf_append_char(out, '\0');
 }
 
-const struct http_pool_host *http_pool_without_place(const struct http_pool *p)
+const struct http_pool_host *http_pool_without_placeholder(const struct http_pool *p)
 {
     for (size_t i = 0; i < p->n; i++)
-        if (!http_pool_host_has_place(&p->hosts[i]))
+        if (!http_pool_host_has_placeholder(&p->hosts[i]))
             return &p->hosts[i];
     return NULL;
 }
@@ -352,8 +352,9 @@ static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_
     h->probed = NOT_PROBED;
     h->wait = asked_for > wait ? asked_for : wait;
     h->aside_until = now + h->wait;
-    h->spared_until = now + (took < HTTP_POOL_SPARED_MAX / HTTP_POOL_SPARED ? took * HTTP_POOL_SPARED
-                                                                            : HTTP_POOL_SPARED_MAX);
+    h->spared_until =
+        now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
+                                                                         : HTTP_POOL_COOLDOWN_MAX);
     if (silent)
         h->watched_until = h->spared_until;
     if (h->faults)

@@ -8,8 +8,8 @@
  *
  * Hosts take turns. One that fails (no connection, no reply, not HTTP, 5xx, 429) is set aside for a time that grows
  * exponentially, with jitter, from backoff_min to backoff_max; then it gets one request, and with the first good answer
- * its full share. While another is up it is spared for longer if its failure took long: for HTTP_POOL_SPARED times what that
- * took, at most HTTP_POOL_SPARED_MAX. So one that takes long to fail does not make the others wait most of the time.
+ * its full share. While another is up it is spared for longer if its failure took long: for HTTP_POOL_COOLDOWN_FACTOR times what that
+ * took, at most HTTP_POOL_COOLDOWN_MAX. So one that takes long to fail does not make the others wait most of the time.
  *
  * One that did not answer in time is asked whether it answers at all before it gets another request, while another is up: by
  * OPTIONS *, which means nothing but that, beside the requests to the others, which wait for none of it. As long as that is not
@@ -19,7 +19,7 @@
  * one that answers a probe by closing the connection or with what is no HTTP.
  *
  * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request (or probe) that was under
- *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_SPARED_MAX takes
+ *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_COOLDOWN_MAX takes
  *    backoff_max's place where that is longer, and no answered probe has ended the sparing. Retry-After is heeded up to backoff_max.
  * 2. A host that was set aside has one request at a time until it has answered well; a probe gives way to it.
  * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
@@ -39,12 +39,12 @@
 struct http_pool;
 struct http_pool_host;
 
-#define HTTP_POOL_MAX_HOSTS 64
-#define HTTP_POOL_SPARED 20
-#define HTTP_POOL_SPARED_MAX (60 * USEC_PER_SEC)
+#define HTTP_POOL_HOSTS_MAX 64
+#define HTTP_POOL_COOLDOWN_FACTOR 20
+#define HTTP_POOL_COOLDOWN_MAX (60 * USEC_PER_SEC)
 
 /* Of a stranger's answer, whose status is what counts: the first of its text is logged, and what is longer is not read. */
-#define HTTP_POOL_STRANGERS_REPLY ((size_t)1 << 20)
+#define HTTP_POOL_REPLY_MAX ((size_t)1 << 20)
 
 /* What a setting of them says of itself first. */
 #define HTTP_POOL_URLS_HELP                                                                                  \
@@ -73,10 +73,10 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
  * are due: so there are none where there is nothing to send. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
 /* Likewise, but none of these: the bits (http_pool_host_bit) of those that refused what another may take. */
-struct http_pool_host *http_pool_next_but(struct http_pool *p, uint64_t but);
+struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
 /* Of a pool of one, set aside or not: for whoever waits as http_pool_wait says, and has a last word when it is stopped. */
-struct http_pool_host *http_pool_only(struct http_pool *p);
+struct http_pool_host *http_pool_single(struct http_pool *p);
 /* How long until one can be tried; 0: now. While all that could be tried have their one request under way it is a guess. */
 usec_t http_pool_wait(const struct http_pool *p);
 
@@ -84,10 +84,10 @@ const char *http_pool_host_url(const struct http_pool_host *h);    /* as configu
 const char *http_pool_host_target(const struct http_pool_host *h); /* "/" when it has none */
 /* A %s in the target stands for a message; http_pool_fill_target puts it there escaped, wherever it stands, and ends with a
  * NUL. A target without one is copied as it is. */
-bool http_pool_host_has_place(const struct http_pool_host *h);
+bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);
 /* The first host whose target has no %s, NULL when all have one: for a method that carries nothing else. */
-const struct http_pool_host *http_pool_without_place(const struct http_pool *p);
+const struct http_pool_host *http_pool_without_placeholder(const struct http_pool *p);
 /* As http_client_request, and the outcome is noted before on_done is called. */
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
 

@@ -11,11 +11,11 @@ static void handle_health(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
     const char *why = s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
-    const char *unwell = s->config.unwell ? s->config.unwell(s->config.not_ready_arg) : NULL;
+    const char *degraded = s->config.degraded ? s->config.degraded(s->config.not_ready_arg) : NULL;
     if (why)
         http_problem(req, 503, "not-ready", NULL, "%s", why);
-    else if (unwell)
-        http_problem(req, 503, "not-well", NULL, "%s", unwell);
+    else if (degraded)
+        http_problem(req, 503, "not-well", NULL, "%s", degraded);
     else
         http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
 }
@@ -45,7 +45,7 @@ static bool reset_stats(struct http_request *req, const struct http_server *s)
 {
     if (!s->config.reset_stats)
         return true;
-    if (!http_may_act(req))
+    if (!http_require_admin(req))
         return false;
     s->config.reset_stats(s->config.ctx);
     return true;

@@ -8,9 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINGER_TIME (2 * USEC_PER_SEC)
+#define LINGER_USEC_MAX (2 * USEC_PER_SEC)
 #define STAGED_MAX (64 * 1024)
-#define FILE_TURN ((size_t)1024 * 1024) /* sent from files in a turn, before others have theirs */
+#define FILE_BYTES_PER_TURN_MAX                                                                              \
+    ((size_t)1024 * 1024) /* sent from files in a turn, before others have theirs */
 
 static struct http_conn *conn_of(void *arg)
 {
@@ -83,7 +84,7 @@ void http_conn_free(struct http_conn *c)
     c->in_turn = true; /* what on_gone does must not schedule it */
     tell_gone(&c->req);
     unschedule(c);
-    http_budget_forget(c);
+    http_memory_release(c);
     TAILQ_REMOVE(&s->conns, c, link);
     s->n_conns--;
     s->n_over_limit -= c->over_limit;
@@ -155,7 +156,7 @@ static void clear_staged(struct http_conn *c)
 {
     struct buf *spare = &c->server->spare;
     buf_clear(&c->staged);
-    if (c->staged.cap <= HTTP_KEEP_BUFFER)
+    if (c->staged.cap <= HTTP_KEPT_BUFFER_MAX)
         return;
     if (spare->cap == 0) {
         *spare = c->staged;
@@ -168,7 +169,7 @@ struct buf *http_conn_stage(struct http_conn *c, size_t room)
 {
     if (c->staged.len + room > STAGED_MAX)
         unstage(c);
-    if (c->staged.len + room > HTTP_KEEP_BUFFER && c->server->spare.cap > c->staged.cap)
+    if (c->staged.len + room > HTTP_KEPT_BUFFER_MAX && c->server->spare.cap > c->staged.cap)
         take_spare(c);
     buf_reserve(&c->staged, room);
     return &c->staged;
@@ -208,7 +209,7 @@ void http_conn_write_buf(struct http_conn *c, struct buf *b)
 void http_conn_write_evbuffer(struct http_conn *c, struct evbuffer *b)
 {
     size_t n = evbuffer_get_length(b);
-    if (n <= HTTP_COPY_MAX && c->staged.len + n <= STAGED_MAX) {
+    if (n <= HTTP_COPIED_MAX && c->staged.len + n <= STAGED_MAX) {
         http_conn_stage(c, n);
         ssize_t copied = evbuffer_copyout(b, c->staged.ptr + c->staged.len, n);
         if (copied == (ssize_t)n) {
@@ -266,7 +267,8 @@ void http_conn_write_file(
     unstage(c);
     for (size_t i = 0; i < n; i++) {
         for (size_t done = 0, len; done < spans[i].len; done += len) {
-            len = spans[i].len - done < FILE_TURN ? spans[i].len - done : FILE_TURN;
+            len =
+                spans[i].len - done < FILE_BYTES_PER_TURN_MAX ? spans[i].len - done : FILE_BYTES_PER_TURN_MAX;
             evbuffer_add_file_segment(use_out(c), all, (ev_off_t)(spans[i].position + done), (ev_off_t)len);
         }
         c->queued += spans[i].len;
@@ -321,7 +323,7 @@ static void write_staged(struct http_conn *c)
 static void write_files(struct http_conn *c)
 {
     size_t done = 0;
-    while (done < FILE_TURN && out_length(c) > 0) {
+    while (done < FILE_BYTES_PER_TURN_MAX && out_length(c) > 0) {
         errno = 0;
         int n = evbuffer_write(c->out, c->fd);
         if (n <= 0) {
@@ -365,13 +367,13 @@ static void flush(struct http_conn *c)
 static bool may_parse(const struct http_conn *c)
 {
     if (c->state == HTTP_CONN_IDLE)
-        return http_conn_pending(c) < HTTP_WRITE_AHEAD;
+        return http_conn_pending(c) < HTTP_UNSENT_MAX;
     return c->state == HTTP_CONN_HEADER || c->state == HTTP_CONN_BODY;
 }
 
 static void shed(struct buf *b)
 {
-    if (b->cap > HTTP_KEEP_BUFFER)
+    if (b->cap > HTTP_KEPT_BUFFER_MAX)
         buf_free(b);
     else
         buf_clear(b);
@@ -381,7 +383,7 @@ static void shed(struct buf *b)
 static void shed_body(struct http_conn *c)
 {
     struct buf *body = &c->req.body, *spare = &c->server->spare_body;
-    if (body->cap > HTTP_KEEP_BUFFER && body->cap <= 2 * HTTP_BODY_AHEAD && spare->cap == 0) {
+    if (body->cap > HTTP_KEPT_BUFFER_MAX && body->cap <= 2 * HTTP_BODY_PREALLOC_MAX && spare->cap == 0) {
         *spare = *body;
         *body = (struct buf){0};
     }
@@ -391,8 +393,8 @@ static void shed_body(struct http_conn *c)
 void http_conn_expect_body(struct http_conn *c, uint64_t length)
 {
     struct buf *body = &c->req.body, *spare = &c->server->spare_body;
-    size_t room = length < HTTP_BODY_AHEAD ? (size_t)length : HTTP_BODY_AHEAD;
-    if (room > HTTP_KEEP_BUFFER && spare->cap > body->cap) {
+    size_t room = length < HTTP_BODY_PREALLOC_MAX ? (size_t)length : HTTP_BODY_PREALLOC_MAX;
+    if (room > HTTP_KEPT_BUFFER_MAX && spare->cap > body->cap) {
         buf_free(body);
         *body = *spare;
         *spare = (struct buf){0};
@@ -430,7 +432,7 @@ static void answer_refusal(struct http_conn *c)
 /* The built-in endpoints tell what is wrong, so they are always open. */
 static bool has_room(const struct http_conn *c)
 {
-    return c->req.endpoint->ctx == c->server || http_budget_has_room(c->server);
+    return c->req.endpoint->ctx == c->server || http_memory_available(c->server);
 }
 
 static void refuse_for_room(struct http_conn *c)
@@ -562,7 +564,7 @@ static void tell_drained(struct http_conn *c)
 
 static void watch(struct http_conn *c)
 {
-    bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_READ_AHEAD;
+    bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_UNPARSED_MAX;
     bool want_read = !c->eof && room;
     bool want_write = c->blocked && out_length(c) > 0;
     if (want_read != c->reading)
@@ -579,8 +581,8 @@ static void watch(struct http_conn *c)
 static bool may_cork(const struct http_conn *c)
 {
     const struct http_server *s = c->server;
-    return !s->in_scheduled && s->n_corked < HTTP_CORK_MOST && c->state == HTTP_CONN_IDLE &&
-           c->staged.len > 0 && c->staged.len <= HTTP_KEEP_BUFFER && out_length(c) == 0 && !c->eof &&
+    return !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
+           c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX && out_length(c) == 0 && !c->eof &&
            !c->broken && !c->reset;
 }
 
@@ -593,7 +595,8 @@ static void cork(struct http_server *s)
 /* However long the loop's turn is: not while a handler is under way, so by less than one of them may take. */
 static bool corked_enough(const struct http_server *s)
 {
-    return s->n_corked == HTTP_CORK_MOST || (s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_TIME);
+    return s->n_corked == HTTP_CORKED_MAX ||
+           (s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_USEC_MAX);
 }
 
 static void schedule(struct http_conn *c);
@@ -608,7 +611,7 @@ static void settle(struct http_conn *c)
         http_conn_free(c);
         return;
     }
-    http_budget_note(c);
+    http_memory_update(c);
     watch(c);
     c->in_turn = false;
     if ((http_conn_pending(c) > 0 && !c->writing) || (has_kept(c) && may_parse(c)))
@@ -631,7 +634,7 @@ static bool send_corked(struct http_conn *c)
     if (c->blocked || c->broken)
         settle(c);
     else
-        http_budget_note(c);
+        http_memory_update(c);
     return true;
 }
 
@@ -683,7 +686,7 @@ void http_conn_schedule(struct http_conn *c)
 {
     if (c->in_turn)
         return;
-    http_budget_note(c);
+    http_memory_update(c);
     schedule(c);
 }
 
@@ -725,7 +728,7 @@ static bool write_is_late(struct http_conn *c, usec_t now)
 bool http_conn_is_late(struct http_conn *c, usec_t now)
 {
     const struct http_server_config *config = &c->server->config;
-    if (write_is_late(c, now) || (c->over_limit && passed(c->since, LINGER_TIME, now)))
+    if (write_is_late(c, now) || (c->over_limit && passed(c->since, LINGER_USEC_MAX, now)))
         return true;
     switch (c->state) {
     case HTTP_CONN_IDLE:
@@ -736,7 +739,7 @@ bool http_conn_is_late(struct http_conn *c, usec_t now)
     case HTTP_CONN_BODY:
         return passed(c->since, config->body_timeout, now);
     case HTTP_CONN_LINGERING:
-        return passed(c->since, LINGER_TIME, now);
+        return passed(c->since, LINGER_USEC_MAX, now);
     case HTTP_CONN_HANDLER:
     case HTTP_CONN_FINISHING:
         break;

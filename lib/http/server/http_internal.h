@@ -4,11 +4,11 @@
  *     http_conn.c     a connection's turn: read, parse, run handlers, write
  *     http_parse.c    bytes to a request
  *     http_route.c    which row of the table answers, who may ask
- *     http_budget.c   what all clients together may make the server hold
+ *     http_memory_limit.c   what all clients together may make the server hold
  *     http_builtin.c  the endpoints every daemon has
  *     http_request.c  what handlers ask a request
  *     http_reply.c    replies, problems, streams
- *     http_crowd.c    who comes when there are too many; event streams that are to come back
+ *     http_overload.c    who comes when there are too many; event streams that are to come back
  *
  * The turn. Everything a connection does happens in a turn (http_conn_turn), which is entered from the loop
  * only: its socket is readable or writable, or it was scheduled. In a turn requests are parsed and handled in
@@ -18,7 +18,7 @@
  * freed in one place: at the end of its turn, when none of its callbacks is on the stack.
  *
  * The request lives inside its connection and is used again: header table, texts and body buffer keep their
- * memory (up to HTTP_KEEP_BUFFER bytes) from one request to the next. So does what was read from its head: most clients
+ * memory (up to HTTP_KEPT_BUFFER_MAX bytes) from one request to the next. So does what was read from its head: most clients
  * send the same one again and again, and what is byte for byte as it was is not taken apart anew (http_parse.c).
  */
 #ifndef MILLRACE_HTTP_INTERNAL_H
@@ -28,17 +28,17 @@
 #include <event2/event.h>
 #include <sys/queue.h>
 
-#define HTTP_READ_SIZE (64 * 1024)   /* one read(2) */
-#define HTTP_READ_AHEAD (64 * 1024)  /* with as much unparsed, reading stops */
-#define HTTP_WRITE_AHEAD (64 * 1024) /* with as much unsent, no further request is begun */
-#define HTTP_KEEP_BUFFER (4 * 1024)  /* buffers larger than this are freed between requests */
-#define HTTP_COPY_MAX (16 * 1024)    /* no more is copied to leave with what is beside it */
-#define HTTP_BODY_AHEAD (64 * 1024)  /* no more room is made for a body on the word of its length */
-#define HTTP_CORK_MOST 16            /* replies that wait to leave together, */
-#define HTTP_CORK_TIME 300           /* and how long, in microseconds */
-#define HTTP_HEADER_COUNT 128        /* more header lines get 431 */
-#define HTTP_KNOWN_PARAMS 16         /* heads with more parameters are not known again */
-#define HTTP_ROUTE_OPEN 0x100        /* built in: asks for no token */
+#define HTTP_READ_SIZE (64 * 1024)         /* one read(2) */
+#define HTTP_UNPARSED_MAX (64 * 1024)      /* with as much unparsed, reading stops */
+#define HTTP_UNSENT_MAX (64 * 1024)        /* with as much unsent, no further request is begun */
+#define HTTP_KEPT_BUFFER_MAX (4 * 1024)    /* buffers larger than this are freed between requests */
+#define HTTP_COPIED_MAX (16 * 1024)        /* no more is copied to leave with what is beside it */
+#define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* no more room is made for a body on the word of its length */
+#define HTTP_CORKED_MAX 16                 /* replies that wait to leave together, */
+#define HTTP_CORK_USEC_MAX 300             /* and how long, in microseconds */
+#define HTTP_HEADER_COUNT_MAX 128          /* more header lines get 431 */
+#define HTTP_KNOWN_PARAMS 16               /* heads with more parameters are not known again */
+#define HTTP_ROUTE_OPEN 0x100              /* built in: asks for no token */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
 #define HTTP_CONN_MAGIC 0x4874436fu
@@ -55,14 +55,14 @@ enum http_refusal {
     HTTP_REFUSED_EXPECTATION,
     HTTP_REFUSED_CONTENT_ENCODING,
     HTTP_REFUSED_PARAMETER,
-    HTTP_REFUSED_STRANGE_PARAMETER,
+    HTTP_REFUSED_UNKNOWN_PARAMETER,
     HTTP_REFUSED_UNKNOWN,
     HTTP_REFUSED_METHOD,
     HTTP_REFUSED_TOKEN,
-    HTTP_REFUSED_ACT,
+    HTTP_REFUSED_FORBIDDEN,
     HTTP_REFUSED_NOT_READY,
     HTTP_REFUSED_OVERLOADED,
-    HTTP_REFUSED_CROWDED,
+    HTTP_REFUSED_CONNECTIONS,
 };
 
 /* A row of a table of routes with its numbers. */
@@ -86,7 +86,7 @@ enum http_reply_state {
     HTTP_REPLY_DONE,
 };
 
-/* Places between two pieces of a streamed body, oldest first. See http_take_back.c. */
+/* Places between two pieces of a streamed body, oldest first. See http_rewind.c. */
 struct http_mark {
     uint64_t queued, written; /* of the connection and of the body, there */
 };
@@ -112,7 +112,7 @@ struct http_request {
     size_t known_head;                    /* of all of it; 0: only the lines may be used again */
     uint64_t known_length;                /* of the body */
     size_t target, target_len;
-    struct http_header_span headers[HTTP_HEADER_COUNT];
+    struct http_header_span headers[HTTP_HEADER_COUNT_MAX];
     size_t n_headers;
     size_t header_bytes; /* of names and values; of a chunked body also extensions and trailers */
     bool has_host, has_content_length, is_chunked, asks_close, expects_continue, expects_other;
@@ -133,7 +133,7 @@ struct http_request {
     bool patient;     /* no write_timeout */
     uint64_t written; /* bytes of a streamed body */
     struct http_marks marks;
-    size_t set_aside; /* bytes that its handler keeps */
+    size_t held_bytes; /* bytes that its handler keeps */
     usec_t began;
 
     void *data;
@@ -238,7 +238,7 @@ struct http_server {
     unsigned n_corked;   /* connections whose replies wait to leave together, */
     usec_t corked_since; /* and since when */
     size_t buffered;     /* bytes held for all connections */
-    usec_t looked_at;
+    usec_t eviction_checked_at;
     struct stats_counter *evicted, *refused;
     struct event *scheduled_event, *sweep_event;
     struct buf spare_body; /* memory of a body that was answered, for the next large one */
@@ -277,10 +277,10 @@ void http_conn_cut(struct http_conn *c, uint64_t queued);
 /* The limit that has passed at `now`, if any: the connection is to be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 
-/* http_budget.c */
-void http_budget_note(struct http_conn *c); /* what it holds may be another amount */
-void http_budget_forget(struct http_conn *c);
-bool http_budget_has_room(struct http_server *s);
+/* http_memory_limit.c */
+void http_memory_update(struct http_conn *c); /* what it holds may be another amount */
+void http_memory_release(struct http_conn *c);
+bool http_memory_available(struct http_server *s);
 
 /* http_parse.c: longer heads are not known again; 0: none is (replaceable for tests) */
 extern size_t http_known_most;
@@ -309,14 +309,14 @@ size_t http_route_max_body(const struct http_request *req);
 void http_route_add_allow(struct http_request *req);
 extern const struct http_route http_builtin_routes[];
 
-/* http_take_back.c */
+/* http_rewind.c */
 void http_mark_piece(struct http_request *req); /* one begins */
 void http_marks_free(struct http_marks *m);
 
-/* http_crowd.c: a connection past the limit. */
-void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_room);
+/* http_overload.c: a connection past the limit. */
+void http_overload_accept(struct http_server *s, int fd, const char *peer, bool has_room);
 /* Its client has sent no request in time. */
-void http_crowd_give_up(struct http_conn *c);
+void http_overload_timeout(struct http_conn *c);
 
 /* http_reply.c */
 void http_reply_continue(struct http_request *req); /* 100 */

@@ -125,7 +125,7 @@ static bool parse_request_line(struct http_conn *c, struct bytes line)
     if (method == 0 || method == line.len || line.ptr[method] != ' ')
         return refuse(c, HTTP_REFUSED_MALFORMED);
     size_t len = span(bytes_of(line.ptr + target, line.len - target), IN_TARGET);
-    if (len > HTTP_MAX_TARGET)
+    if (len > HTTP_TARGET_MAX)
         return refuse(c, HTTP_REFUSED_TARGET_TOO_LONG);
     size_t version = target + len + 1;
     if (len == 0 || version > line.len || line.ptr[version - 1] != ' ' ||
@@ -228,7 +228,7 @@ static bool parse_header_line(struct http_conn *c, struct bytes line)
         return refuse(c, HTTP_REFUSED_MALFORMED);
     value = trim(value);
     req->header_bytes += name.len + value.len;
-    if (req->header_bytes > HTTP_MAX_HEADERS || req->n_headers == HTTP_HEADER_COUNT)
+    if (req->header_bytes > HTTP_HEADERS_MAX || req->n_headers == HTTP_HEADER_COUNT_MAX)
         return refuse(c, HTTP_REFUSED_HEADERS_TOO_LARGE);
     req->headers[req->n_headers++] = (struct http_header_span){
         .name = (size_t)(name.ptr - req->text.ptr),
@@ -251,7 +251,7 @@ static void judge_headers(struct http_conn *c)
     http_route_find(req);
     if (req->refusal != HTTP_REFUSED_NOT)
         return;
-    if (req->is_encoded && (req->endpoint->row->flags & HTTP_ROUTE_PLAIN_BODY))
+    if (req->is_encoded && (req->endpoint->row->flags & HTTP_ROUTE_IDENTITY_BODY))
         refuse(c, HTTP_REFUSED_CONTENT_ENCODING);
     else if (c->body_left > http_route_max_body(req))
         refuse(c, HTTP_REFUSED_BODY_TOO_LARGE);
@@ -313,10 +313,10 @@ static bool take_line(struct http_conn *c)
 static bool head_is_too_long(struct http_conn *c)
 {
     const struct http_request *req = &c->req;
-    if (c->line_at == 0 && req->text.len > HTTP_MAX_TARGET + LINE_SLACK)
+    if (c->line_at == 0 && req->text.len > HTTP_TARGET_MAX + LINE_SLACK)
         return !refuse(c, HTTP_REFUSED_TARGET_TOO_LONG);
-    size_t most = HTTP_MAX_TARGET + HTTP_MAX_HEADERS + HTTP_HEADER_COUNT * 4 + LINE_SLACK;
-    if (req->text.len > most || req->text.len - c->line_at > HTTP_MAX_HEADERS + LINE_SLACK)
+    size_t most = HTTP_TARGET_MAX + HTTP_HEADERS_MAX + HTTP_HEADER_COUNT_MAX * 4 + LINE_SLACK;
+    if (req->text.len > most || req->text.len - c->line_at > HTTP_HEADERS_MAX + LINE_SLACK)
         return !refuse(c, HTTP_REFUSED_HEADERS_TOO_LARGE);
     return false;
 }
@@ -423,10 +423,10 @@ static bool deliver(struct http_conn *c, const char *p, size_t n)
     if (row->on_body)
         return row->on_body(req, bytes_of(p, n), req->endpoint->ctx) && req->reply == HTTP_REPLY_NONE;
     buf_append(&req->body, p, n);
-    if (req->body.len <= HTTP_KEEP_BUFFER) /* its memory is kept anyway */
+    if (req->body.len <= HTTP_KEPT_BUFFER_MAX) /* its memory is kept anyway */
         return true;
-    http_budget_note(c);
-    return http_budget_has_room(c->server) || refuse(c, HTTP_REFUSED_OVERLOADED);
+    http_memory_update(c);
+    return http_memory_available(c->server) || refuse(c, HTTP_REFUSED_OVERLOADED);
 }
 
 static size_t feed_counted(struct http_conn *c, const char *p, size_t n)
@@ -466,7 +466,7 @@ static enum http_chunk after_text(
 {
     if (byte == '\r')
         return at_end;
-    bool good = (kinds[(unsigned char)byte] & IN_VALUE) && ++c->req.header_bytes <= HTTP_MAX_HEADERS;
+    bool good = (kinds[(unsigned char)byte] & IN_VALUE) && ++c->req.header_bytes <= HTTP_HEADERS_MAX;
     return good ? stay : HTTP_CHUNK_BAD;
 }
 

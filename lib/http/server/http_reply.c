@@ -363,7 +363,7 @@ void http_stream_abort(struct http_request *req)
     end_reply(req);
 }
 
-void http_stream_break(struct http_request *req)
+void http_stream_truncate(struct http_request *req)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
     if (!req->chunked) {

@@ -15,7 +15,7 @@ static void clear_answer(struct http_request *req)
     req->on_gone = NULL;
     req->on_drain = NULL;
     req->above_low = false;
-    req->set_aside = 0;
+    req->held_bytes = 0;
     if (req->marks.at)
         http_marks_free(&req->marks);
 }
@@ -36,7 +36,7 @@ void http_request_clear(struct http_request *req)
 
 static void shed(struct buf *b)
 {
-    if (b->cap > HTTP_KEEP_BUFFER)
+    if (b->cap > HTTP_KEPT_BUFFER_MAX)
         buf_free(b);
     else
         buf_clear(b);
@@ -46,7 +46,8 @@ void http_request_end(struct http_request *req)
 {
     clear_answer(req);
     shed(&req->extra);
-    if (!req->known_endpoint || req->text.cap > HTTP_KEEP_BUFFER || req->path.cap > HTTP_KEEP_BUFFER) {
+    if (!req->known_endpoint || req->text.cap > HTTP_KEPT_BUFFER_MAX ||
+        req->path.cap > HTTP_KEPT_BUFFER_MAX) {
         forget_head(req);
         shed(&req->text);
         shed(&req->path);
@@ -175,15 +176,15 @@ void http_set_long_poll(struct http_request *req)
         http_conn_schedule(req->conn);
 }
 
-void http_set_aside(struct http_request *req, size_t bytes)
+void http_set_held_bytes(struct http_request *req, size_t bytes)
 {
-    req->set_aside = bytes;
-    http_budget_note(req->conn);
+    req->held_bytes = bytes;
+    http_memory_update(req->conn);
 }
 
-bool http_has_room(const struct http_request *req)
+bool http_has_memory(const struct http_request *req)
 {
-    return http_budget_has_room(req->conn->server);
+    return http_memory_available(req->conn->server);
 }
 
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *, void *), void *arg)
@@ -200,7 +201,7 @@ void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_
     req->above_low = http_conn_pending(req->conn) > low;
 }
 
-void http_stream_be_patient(struct http_request *req)
+void http_stream_disable_timeout(struct http_request *req)
 {
     req->patient = true;
 }
@@ -234,7 +235,7 @@ bool http_param_i64(
 }
 
 bool http_param_name(
-    struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1])
+    struct http_request *req, const char *name, const char *fallback, char out[NAME_LEN_MAX + 1])
 {
     struct bytes text;
     if (!http_param(req, name, &text) && !fallback) {
@@ -243,7 +244,7 @@ bool http_param_name(
     }
     if (!http_param(req, name, &text)) { /* the fallback is a name */
         size_t n = strlen(fallback);
-        assert(n <= NAME_MAX_BYTES);
+        assert(n <= NAME_LEN_MAX);
         memcpy(out, fallback, n + 1);
         return true;
     }

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define LOGGED_TARGET 1000 /* bytes of it in a line of the log */
-#define PARAM_SHOWN 64     /* bytes of a parameter's name in a refusal */
-#define PARAMS_SHOWN 256   /* of all that a row has */
+#define LOGGED_TARGET_MAX 1000   /* bytes of it in a line of the log */
+#define PARAM_NAME_SHOWN_MAX 64  /* bytes of a parameter's name in a refusal */
+#define PARAM_LIST_SHOWN_MAX 256 /* of all that a row has */
 
 static const struct http_route unknown_row = {.path = "other"};
 
@@ -64,8 +64,8 @@ static void log_request(const struct http_request *req, int status, usec_t now)
 {
     struct bytes target = http_request_target(req);
     size_t method = req->target > 0 ? req->target - 1 : 0;
-    if (target.len > LOGGED_TARGET)
-        target.len = LOGGED_TARGET;
+    if (target.len > LOGGED_TARGET_MAX)
+        target.len = LOGGED_TARGET_MAX;
     log_debug("request", LOG_B("method", bytes_of(req->text.ptr, method)), LOG_B("target", target),
         LOG_U("body_bytes", req->body_bytes), LOG_U("status", (uint64_t)status),
         LOG_F("ms", (double)(now - req->began) / 1000));
@@ -236,16 +236,17 @@ static enum http_refusal judge_access(const struct http_request *req)
         bool open = (flags & HTTP_ROUTE_OPEN) || req->method == HTTP_OPTIONS_;
         return open || has_token(req) ? HTTP_REFUSED_NOT : HTTP_REFUSED_TOKEN;
     }
-    return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !s->config.allow_acts ? HTTP_REFUSED_ACT : HTTP_REFUSED_NOT;
+    return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !s->config.allow_admin ? HTTP_REFUSED_FORBIDDEN
+                                                                      : HTTP_REFUSED_NOT;
 }
 
 /* With a token the route has asked for it already. */
-bool http_may_act(struct http_request *req)
+bool http_require_admin(struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
-    if (s->auth_token || s->config.allow_acts)
+    if (s->auth_token || s->config.allow_admin)
         return true;
-    req->refusal = HTTP_REFUSED_ACT;
+    req->refusal = HTTP_REFUSED_FORBIDDEN;
     http_route_refuse(req);
     return false;
 }
@@ -274,13 +275,13 @@ static bool is_doubled(const struct url_query *q, size_t i)
 
 /* A name that the row does not have: as it is shown, and which of the row's may have been meant. */
 struct stranger {
-    char written[PARAM_SHOWN + 1], known[PARAMS_SHOWN];
+    char written[PARAM_NAME_SHOWN_MAX + 1], known[PARAM_LIST_SHOWN_MAX];
     const char *meant; /* in `known`; NULL: none is near */
 };
 
 static void look_at(struct stranger *s, const char *names, struct bytes name)
 {
-    int len = (int)(name.len < PARAM_SHOWN ? name.len : PARAM_SHOWN);
+    int len = (int)(name.len < PARAM_NAME_SHOWN_MAX ? name.len : PARAM_NAME_SHOWN_MAX);
     snprintf(s->written, sizeof s->written, "%.*s", len, name.ptr);
     snprintf(s->known, sizeof s->known, "%s", names);
     struct suggest spelling = suggest_for(s->written);
@@ -338,12 +339,12 @@ static enum http_refusal judge(struct http_request *req)
     req->endpoint = req->known_endpoint;
     enum http_refusal refusal = known ? HTTP_REFUSED_NOT : judge_line(req);
     if (refusal == HTTP_REFUSED_NOT)
-        refusal = req->conn->over_limit ? HTTP_REFUSED_CROWDED : judge_access(req);
+        refusal = req->conn->over_limit ? HTTP_REFUSED_CONNECTIONS : judge_access(req);
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
         why_not_ready(req->conn->server))
         refusal = HTTP_REFUSED_NOT_READY;
     bool strange = refusal == HTTP_REFUSED_NOT && !known && strange_param(req);
-    return strange ? HTTP_REFUSED_STRANGE_PARAMETER : refusal;
+    return strange ? HTTP_REFUSED_UNKNOWN_PARAMETER : refusal;
 }
 
 void http_route_find(struct http_request *req)
@@ -375,9 +376,9 @@ static const struct {
     [HTTP_REFUSED_OVERLOADED] = {503, "overloaded",
         "requests and replies of other clients use up --max-buffered",
         "try again; take replies faster, or raise --max-buffered"},
-    [HTTP_REFUSED_CROWDED] = {503, "overloaded", "too many connections",
+    [HTTP_REFUSED_CONNECTIONS] = {503, "overloaded", "too many connections",
         "try again; raise --max-connections"},
-    [HTTP_REFUSED_ACT] = {403, "forbidden", "this act is not open to everyone",
+    [HTTP_REFUSED_FORBIDDEN] = {403, "forbidden", "this act is not open to everyone",
         "start the daemon with --allow-exit or with --auth-token-file"},
 };
 
@@ -398,7 +399,7 @@ static void refuse_strange(struct http_request *req)
 {
     struct bytes name = strange_param(req)->name;
     const char *path = req->endpoint->row->path, *names = req->endpoint->row->params;
-    char hint[PARAMS_SHOWN + 32];
+    char hint[PARAM_LIST_SHOWN_MAX + 32];
     struct stranger s;
     look_at(&s, names, name);
     if (has_name(names, name)) {
@@ -419,11 +420,11 @@ void http_route_refuse(struct http_request *req)
         http_problem(req, 503, "not-ready", NULL, "%s", why_not_ready(req->conn->server));
         return;
     }
-    if (why == HTTP_REFUSED_STRANGE_PARAMETER) {
+    if (why == HTTP_REFUSED_UNKNOWN_PARAMETER) {
         refuse_strange(req);
         return;
     }
-    if ((why == HTTP_REFUSED_OVERLOADED || why == HTTP_REFUSED_CROWDED) && http_wants_events(req)) {
+    if ((why == HTTP_REFUSED_OVERLOADED || why == HTTP_REFUSED_CONNECTIONS) && http_wants_events(req)) {
         http_come_back(req);
         return;
     }

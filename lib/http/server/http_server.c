@@ -17,7 +17,7 @@
 
 #include "base/log.h"
 
-#define ACCEPTS_AT_ONCE 64
+#define ACCEPT_BATCH_MAX 64
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
@@ -50,7 +50,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
         if (!http_conn_is_late(c, now))
             continue;
         if (c->over_limit)
-            http_crowd_give_up(c);
+            http_overload_timeout(c);
         http_conn_free(c);
     }
 }
@@ -178,10 +178,10 @@ static void take_connection(struct http_server *s, int fd, const char *peer)
     int most = descriptors_most();
     int reserve = reserve_of(most);
     if (fd >= most - reserve || is_full(s)) {
-        http_crowd_take(s, fd, peer, fd < most - reserve / 2);
+        http_overload_accept(s, fd, peer, fd < most - reserve / 2);
         return;
     }
-    http_socket_set_up(fd);
+    http_socket_configure(fd);
     http_conn_new(s, fd, peer);
 }
 
@@ -216,7 +216,7 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
 {
     (void)what;
     struct http_listener *l = arg;
-    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
         char peer[80];

@@ -8,7 +8,7 @@
  * Invariants
  * 1. Replies leave in the order of their requests. One request of a connection is in a handler at a time;
  *    what is pipelined behind it waits unparsed (a long poll holds its connection), within a read bound.
- * 2. Nothing a client sends costs memory beyond the route's max_body, HTTP_MAX_HEADERS bytes of headers and
+ * 2. Nothing a client sends costs memory beyond the route's max_body, HTTP_HEADERS_MAX bytes of headers and
  *    a small fixed buffer. What is over is answered 413, 431 or 414 and the connection closed.
  * 3. A request whose framing is in doubt (bad chunk, both Content-Length and Transfer-Encoding, two lengths)
  *    is answered 400 and the connection closed: nothing behind it is parsed. HTTP/1.1 without one Host: 400.
@@ -51,8 +51,8 @@ struct evbuffer;
 struct http_server;
 struct http_request;
 
-#define HTTP_MAX_HEADERS (64 * 1024)
-#define HTTP_MAX_TARGET (48 * 1024) /* longer request targets get 414 */
+#define HTTP_HEADERS_MAX (64 * 1024)
+#define HTTP_TARGET_MAX (48 * 1024) /* longer request targets get 414 */
 
 enum http_method { HTTP_GET_ = 1, HTTP_POST_ = 2, HTTP_PUT_ = 4, HTTP_DELETE_ = 8, HTTP_OPTIONS_ = 16 };
 
@@ -66,7 +66,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
 #define HTTP_ROUTE_NO_HEAD 16    /* its GET does more than look, so HEAD gets 405 */
 #define HTTP_ROUTE_EVENTS 32     /* gives text/event-stream to who accepts it */
-#define HTTP_ROUTE_PLAIN_BODY 64 /* a body with a Content-Encoding but identity is refused unread, 415 */
+#define HTTP_ROUTE_IDENTITY_BODY 64 /* a body with a Content-Encoding but identity is refused unread, 415 */
 
 struct http_route {
     const char *path;
@@ -91,11 +91,11 @@ struct http_server_config {
     size_t max_buffered; /* bytes held for all clients together; 0: no bound */
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
     const char *auth_token; /* NULL: none. With one, every route but /ping, /health and OPTIONS asks for it */
-    bool allow_acts;        /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
+    bool allow_admin;       /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
     /* NULL when ready; else why not, a text that lives until the next call. */
     const char *(*not_ready)(void *arg);
-    const char *(*unwell)(void *arg); /* likewise, but only /health says so; may be NULL */
+    const char *(*degraded)(void *arg); /* likewise, but only /health says so; may be NULL */
     void *not_ready_arg;
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
@@ -140,7 +140,7 @@ usec_t http_now(const struct http_request *req);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
 /* For an act that is only one of the things its route does: true when it is open to this client as a route of
  * HTTP_ROUTE_NEEDS_TOKEN is; else 403 was answered. */
-bool http_may_act(struct http_request *req);
+bool http_require_admin(struct http_request *req);
 void *http_request_ctx(struct http_request *req);
 /* A handler's own pointer, NULL at first. */
 void http_set_data(struct http_request *req, void *data);
@@ -154,7 +154,7 @@ bool http_param_i64(
     struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max, int64_t *out);
 /* A name (bytes_is_name); NUL-terminated into out. A missing one gives the fallback; NULL makes it required. */
 bool http_param_name(
-    struct http_request *req, const char *name, const char *fallback, char out[NAME_MAX_BYTES + 1]);
+    struct http_request *req, const char *name, const char *fallback, char out[NAME_LEN_MAX + 1]);
 bool http_param_bool(struct http_request *req, const char *name, bool fallback, bool *out);
 
 /* Answering: each ends the request but http_add_header and http_stream_* before end. */
@@ -212,7 +212,7 @@ void http_stream_end(struct http_request *req);
 /* Ends in the middle, so that the client sees that something is missing: the connection is reset. */
 void http_stream_abort(struct http_request *req);
 /* The same, but first the client gets what was written: a chunked reply has no terminator then, another is reset. */
-void http_stream_break(struct http_request *req);
+void http_stream_truncate(struct http_request *req);
 /* Bytes written but not yet taken by the kernel. A stream writes while this is under its bound and goes on
  * from on_drain, which is called (from the loop) each time it falls to `low` or under. */
 size_t http_stream_pending(const struct http_request *req);
@@ -222,21 +222,21 @@ uint64_t http_stream_taken(const struct http_request *req);
  * pieces, and before the client gets the first byte of it. Returns its length; it may be written again. What goes out all
  * the same is copied, so that nothing lent is kept for a client that takes nothing; but what lies in files stays there.
  * on_drain is called once what remains has fallen to its bound, if it is above that. */
-size_t http_stream_take_back(struct http_request *req);
+size_t http_stream_rewind(struct http_request *req);
 /* Only copies: for a writer that is through. */
-void http_stream_own(struct http_request *req);
+void http_stream_copy_pending(struct http_request *req);
 void http_on_drain(
     struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
 
 /* This client may take as long as it likes: write_timeout does not apply to this reply. For streams whose writer
  * bounds what is pending. */
-void http_stream_be_patient(struct http_request *req);
+void http_stream_disable_timeout(struct http_request *req);
 
 /* Bytes that the handler keeps for this request until it is answered, where they are many: they count to max_buffered,
  * from this call on. */
-void http_set_aside(struct http_request *req, size_t bytes);
+void http_set_held_bytes(struct http_request *req, size_t bytes);
 /* False past max_buffered: a handler that goes on gathering stops with what it has. */
-bool http_has_room(const struct http_request *req);
+bool http_has_memory(const struct http_request *req);
 /* Called once when the client is gone before the reply was finished (closed, reset, timed out, its streamed
  * body refused midway, or the server is being freed). The request is freed when it returns; answering it there
  * does nothing. */

@@ -47,12 +47,12 @@ static void test_sizes(void **state)
 
 static void test_names(void **state)
 {
-    char longest[NAME_MAX_BYTES + 2];
+    char longest[NAME_LEN_MAX + 2];
     (void)state;
     memset(longest, 'a', sizeof longest);
     assert_true(bytes_is_name(bytes_str("clicks-2012_03.A")));
-    assert_true(bytes_is_name(bytes_of(longest, NAME_MAX_BYTES)));
-    assert_false(bytes_is_name(bytes_of(longest, NAME_MAX_BYTES + 1)));
+    assert_true(bytes_is_name(bytes_of(longest, NAME_LEN_MAX)));
+    assert_false(bytes_is_name(bytes_of(longest, NAME_LEN_MAX + 1)));
     assert_false(bytes_is_name(bytes_str("")));
     assert_false(bytes_is_name(bytes_str(".")));
     assert_false(bytes_is_name(bytes_str("..")));

@@ -40,7 +40,7 @@ static void test_against_a_plain_list(void **state)
         } else {
             heap_remove(&h, &it->node);
             it->in = false;
-            assert_true(it->node.index == HEAP_OUT);
+            assert_true(it->node.index == HEAP_ABSENT);
         }
         struct item *want = least(items);
         assert_ptr_equal(heap_first(&h), want != NULL ? &want->node : NULL);

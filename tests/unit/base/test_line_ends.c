@@ -21,7 +21,7 @@ static char *make_block(size_t n, unsigned longest)
 
 static void check_block(size_t n, unsigned longest)
 {
-    static uint16_t ends[LINE_ENDS_BLOCK];
+    static uint16_t ends[LINE_ENDS_BLOCK_MAX];
     char *text = make_block(n, longest);
     size_t found = line_ends_find(bytes_of(text, n), ends), expected = 0;
     assert_non_null(text);
@@ -43,8 +43,8 @@ static void test_it_finds_each_end(void **state)
         for (size_t n = 0; n < 200; n++)
             check_block(n, longest[i]);
         for (int round = 0; round < 50; round++)
-            check_block(dice(LINE_ENDS_BLOCK + 1), longest[i]);
-        check_block(LINE_ENDS_BLOCK, longest[i]);
+            check_block(dice(LINE_ENDS_BLOCK_MAX + 1), longest[i]);
+        check_block(LINE_ENDS_BLOCK_MAX, longest[i]);
     }
 }
 

@@ -44,10 +44,10 @@ static void test_query_bounds(void **state)
     (void)state;
     struct buf text = {0};
     struct url_query q;
-    for (int i = 0; i < URL_MAX_PARAMS; i++)
+    for (int i = 0; i < URL_PARAMS_MAX; i++)
         buf_append_str(&text, "a&");
     assert_int_equal(url_query_parse(buf_bytes(&text), &q), 0);
-    assert_int_equal(q.n, URL_MAX_PARAMS);
+    assert_int_equal(q.n, URL_PARAMS_MAX);
     url_query_free(&q);
     buf_append_str(&text, "a");
     assert_int_equal(url_query_parse(buf_bytes(&text), &q), -1);

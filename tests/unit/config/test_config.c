@@ -58,7 +58,7 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("[input]\ntime = t\n more\n"),
         "x.conf:3: a setting begins at the start of its line, without white space before it");
     refuse(bytes_of("[input]\nti\0e = t\n", 17), "x.conf:2: the line holds a NUL byte");
-    snprintf(text, sizeof text, "[input]\ntime = %0*d\n", CONFIG_MAX_LINE, 1);
+    snprintf(text, sizeof text, "[input]\ntime = %0*d\n", CONFIG_LINE_MAX, 1);
     refuse(bytes_str(text), "x.conf:2: the line is longer than 190 bytes");
 }
 
@@ -66,10 +66,10 @@ static void test_longest_line_arrives_whole(void **state)
 {
     char text[400];
     (void)state;
-    snprintf(text, sizeof text, "[input]\ntime = %0*d\nskip_if = x\n", CONFIG_MAX_LINE - 7, 1);
+    snprintf(text, sizeof text, "[input]\ntime = %0*d\nskip_if = x\n", CONFIG_LINE_MAX - 7, 1);
     struct config *c = parse(text);
     const struct config_section *s = config_section(c, "input", "");
-    assert_int_equal(strlen(config_value(s, "time")), CONFIG_MAX_LINE - 7);
+    assert_int_equal(strlen(config_value(s, "time")), CONFIG_LINE_MAX - 7);
     assert_string_equal(config_value(s, "skip_if"), "x");
     config_free(&c);
 }

@@ -139,7 +139,7 @@ static pid_t own_in_child(const char *dir, int *hold)
     if (pid == 0) {
         struct config_error error;
         close(to_child[1]);
-        if (daemon_own_directory(dir, &error) == 0 && write(from_child[1], "x", 1) == 1)
+        if (daemon_lock_directory(dir, &error) == 0 && write(from_child[1], "x", 1) == 1)
             (void)!read(to_child[0], &byte, 1);
         _exit(0);
     }
@@ -161,16 +161,16 @@ static void test_one_owner(void **state)
     snprintf(dir, sizeof dir, "%s/a/b", top);
     snprintf(path, sizeof path, "%s/lock", dir);
     pid_t pid = own_in_child(dir, &hold);
-    assert_int_equal(daemon_own_directory(dir, &error), -1);
+    assert_int_equal(daemon_lock_directory(dir, &error), -1);
     snprintf(expected, sizeof expected, "the directory %s is in use by process %d", dir, (int)pid);
     assert_string_equal(error.text, expected);
     close(hold);
     waitpid(pid, NULL, 0);
-    assert_false(daemon_owns_directory(dir));
-    assert_int_equal(daemon_own_directory(dir, &error), 0);
-    assert_true(daemon_owns_directory(dir));
-    assert_false(daemon_owns_directory(top));
-    assert_int_equal(daemon_own_directory(path, &error), -1); /* a file is no directory */
+    assert_false(daemon_holds_directory(dir));
+    assert_int_equal(daemon_lock_directory(dir, &error), 0);
+    assert_true(daemon_holds_directory(dir));
+    assert_false(daemon_holds_directory(top));
+    assert_int_equal(daemon_lock_directory(path, &error), -1); /* a file is no directory */
     unlink(path);
     rmdir(dir);
     *strrchr(dir, '/') = '\0';

@@ -24,15 +24,15 @@ static void on_first(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what, (void)arg;
     note('1');
-    loop_notify_this_turn(notify);
-    loop_notify_this_turn(notify);
+    loop_notify_defer(notify);
+    loop_notify_defer(notify);
 }
 
 static void on_second(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what, (void)arg;
     note('2');
-    loop_notify_this_turn(notify);
+    loop_notify_defer(notify);
 }
 
 static void test_in_this_turn_after_what_was_ready(void **state)
@@ -70,7 +70,7 @@ static void test_a_wake_is_for_another_turn(void **state)
     second = event_new(base, -1, 0, on_more, NULL);
     event_active(once, 0, 0);
     assert_int_not_equal(event_base_loop(base, EVLOOP_NONBLOCK), -1);
-    assert_string_equal(trace, "12n"); /* loop_notify_this_turn would give 1n2 */
+    assert_string_equal(trace, "12n"); /* loop_notify_defer would give 1n2 */
     event_free(once);
     event_free(second);
 }
@@ -78,7 +78,7 @@ static void test_a_wake_is_for_another_turn(void **state)
 static void *from_elsewhere(void *arg)
 {
     (void)arg;
-    loop_notify_this_turn(notify);
+    loop_notify_defer(notify);
     loop_notify_wake(notify);
     return NULL;
 }

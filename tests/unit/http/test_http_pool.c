@@ -188,15 +188,15 @@ static void those_that_refused_are_left_out(void **state)
     struct world *w = *state;
     uint64_t but = 0;
     for (size_t i = 0; i < SERVERS; i++) {
-        const struct http_pool_host *h = http_pool_next_but(w->pool, but);
+        const struct http_pool_host *h = http_pool_next_except(w->pool, but);
         assert_ptr_equal(h, http_pool_at(w->pool, i));
         but |= http_pool_host_bit(h);
     }
-    assert_null(http_pool_next_but(w->pool, but));
+    assert_null(http_pool_next_except(w->pool, but));
     assert_non_null(http_pool_next(w->pool));
     w->servers[0].answer = 503; /* set aside: not that one either */
     ask(w);
-    assert_null(http_pool_next_but(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
+    assert_null(http_pool_next_except(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
 }
 
 static void turns_are_taken(void **state)
@@ -273,7 +273,7 @@ static void one_that_takes_long_to_fail_costs_the_others_little(void **state)
     unsigned asked = w->servers[2].asked;
     for (usec_t back = now; w->servers[2].asked == asked; now += 100 * USEC_PER_MSEC) {
         assert_true(ask(w));
-        assert_in_range(now - back, 0, HTTP_POOL_SPARED_MAX);
+        assert_in_range(now - back, 0, HTTP_POOL_COOLDOWN_MAX);
     }
 }
 
@@ -562,7 +562,7 @@ static void is_used_again_that_answers_probes_with(struct world *w, const char *
     event_add(rude, NULL);
     for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
         assert_true(ask(w));
-        assert_in_range(now - back, 0, 2 * HTTP_POOL_SPARED_MAX);
+        assert_in_range(now - back, 0, 2 * HTTP_POOL_COOLDOWN_MAX);
     }
     event_free(rude);
     close(fd);
@@ -632,7 +632,7 @@ static void one_is_named_as_a_client_s_server_is(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_null(http_pool_new(&(struct http_pool_config){.url = bad[i]}, error, sizeof error));
     struct http_pool *p = http_pool_new(&(struct http_pool_config){.url = "a:80"}, error, sizeof error);
-    assert_ptr_equal(http_pool_only(p), http_pool_next(p));
+    assert_ptr_equal(http_pool_single(p), http_pool_next(p));
     assert_int_equal(http_pool_size(p), 1);
     http_pool_free(&p);
 }
@@ -641,7 +641,7 @@ static void one_is_named_as_a_client_s_server_is(void **state)
 static void ask_only(struct world *w)
 {
     unsigned before = w->done;
-    http_pool_request(http_pool_only(w->pool),
+    http_pool_request(http_pool_single(w->pool),
         &(struct http_call_spec){.method = "GET", .target = "/in", .arg = w, .on_done = on_done});
     while (w->done == before)
         event_base_loop(w->base, EVLOOP_ONCE);

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CLIENTS (HTTP_CORK_MOST + 8)
+#define CLIENTS (HTTP_CORKED_MAX + 8)
 
 struct world {
     struct http_world http;
@@ -120,7 +120,7 @@ static void test_replies_leave_together(void **state)
 static void test_a_slow_handler_keeps_no_reply_waiting(void **state)
 {
     struct world *w = *state;
-    w->takes = 2 * HTTP_CORK_TIME;
+    w->takes = 2 * HTTP_CORK_USEC_MAX;
     w->due = 3;
     ask_together(w, 4);
     assert_true(w->first_had[3]);
@@ -129,9 +129,9 @@ static void test_a_slow_handler_keeps_no_reply_waiting(void **state)
 static void test_many_do_not_wait_for_all(void **state)
 {
     struct world *w = *state;
-    w->due = HTTP_CORK_MOST;
+    w->due = HTTP_CORKED_MAX;
     ask_together(w, CLIENTS);
-    assert_true(w->first_had[HTTP_CORK_MOST]);
+    assert_true(w->first_had[HTTP_CORKED_MAX]);
 }
 
 static void ask_any(struct world *w, int client)
@@ -166,7 +166,7 @@ static void test_a_client_that_pauses_gets_all_replies(void **state)
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
     while (!c->writing)
         ask_any(w, client);
-    assert_in_range(http_conn_pending(c), 1, HTTP_KEEP_BUFFER / 2);
+    assert_in_range(http_conn_pending(c), 1, HTTP_KEPT_BUFFER_MAX / 2);
     ask_any(w, client);
     usec_t limit = clock_monotonic() + 30 * USEC_PER_SEC;
     while (count_replies(&got) < w->asked && clock_monotonic() < limit) {

@@ -47,7 +47,7 @@ uint64_t http_stream_taken(const struct http_request *req)
     return http_conn_taken(req->conn);
 }
 
-size_t http_stream_take_back(struct http_request *req)
+size_t http_stream_rewind(struct http_request *req)
 {
     struct http_conn *c = req->conn;
     struct http_marks *m = &req->marks;
@@ -65,7 +65,7 @@ size_t http_stream_take_back(struct http_request *req)
     return back;
 }
 
-void http_stream_own(struct http_request *req)
+void http_stream_copy_pending(struct http_request *req)
 {
     if (!req->gone)
         http_conn_cut(req->conn, req->conn->queued);

@@ -1,7 +1,7 @@
 /* Who comes when there are too many connections, and event streams that are to come back.
  *
  * What a connection past the limit gets depends on its request, so up to OVER_LIMIT_MAX of them are read like any other: a
- * head and no body, for LINGER_TIME at most, and then it closes. Each is refused when its head is there (http_route.c), and
+ * head and no body, for LINGER_USEC_MAX at most, and then it closes. Each is refused when its head is there (http_route.c), and
  * costs what a head may take until then. For one more the oldest gives way that has sent nothing yet, so that silence takes no
  * place from others; when there is none, it is itself told at once. Who is told at once is told by what has come, and keeps nothing.
  */
@@ -103,7 +103,7 @@ static bool make_place(struct http_server *s)
     return true;
 }
 
-void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_room)
+void http_overload_accept(struct http_server *s, int fd, const char *peer, bool has_room)
 {
     stats_add(s->refused, 1);
     if (!has_room || !make_place(s)) {
@@ -111,12 +111,12 @@ void http_crowd_take(struct http_server *s, int fd, const char *peer, bool has_r
         close(fd);
         return;
     }
-    http_socket_set_up(fd);
+    http_socket_configure(fd);
     http_conn_new(s, fd, peer)->over_limit = true;
     s->n_over_limit++;
 }
 
-void http_crowd_give_up(struct http_conn *c)
+void http_overload_timeout(struct http_conn *c)
 {
     char room[512];
     struct bytes text = write_refusal(room, sizeof room);

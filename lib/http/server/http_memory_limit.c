@@ -1,6 +1,6 @@
 /* What all clients together may make the server hold.
  *
- * A connection holds what it has sent and is not answered yet, what its handler keeps for it (http_set_aside), and what
+ * A connection holds what it has sent and is not answered yet, what its handler keeps for it (http_set_held_bytes), and what
  * waits for it to take. Each is bounded for itself; many together are not, so all of them share `max_buffered`. What is
  * held is summed up at the end of each turn and with each piece of a body, so the sum is right but for what the turn at
  * hand adds: one body piece or one reply.
@@ -14,8 +14,8 @@
 
 #define HTTP_STALL (1 * USEC_PER_SEC)
 #define HTTP_MOVED (64 * 1024) /* less than that in HTTP_STALL is not moving */
-#define LOOK_EVERY (20 * USEC_PER_MSEC)
-#define EVICTIONS_AT_ONCE 16
+#define EVICTION_INTERVAL (20 * USEC_PER_MSEC)
+#define EVICTION_BATCH_MAX 16
 
 static size_t held_by(const struct http_conn *c)
 {
@@ -23,17 +23,17 @@ static size_t held_by(const struct http_conn *c)
     if (req->live && req->patient)
         return 0;
     size_t head = c->state > HTTP_CONN_IDLE && c->state < HTTP_CONN_FINISHING ? req->text.len : 0;
-    return c->in.len - c->in_at + head + req->body.cap + req->set_aside + http_conn_pending(c);
+    return c->in.len - c->in_at + head + req->body.cap + req->held_bytes + http_conn_pending(c);
 }
 
-void http_budget_note(struct http_conn *c)
+void http_memory_update(struct http_conn *c)
 {
     size_t held = c->evicted ? 0 : held_by(c);
     c->server->buffered += held - c->held;
     c->held = held;
 }
 
-void http_budget_forget(struct http_conn *c)
+void http_memory_release(struct http_conn *c)
 {
     c->server->buffered -= c->held;
     c->held = 0;
@@ -55,7 +55,7 @@ static struct http_conn *largest_stalled(struct http_server *s)
     struct http_conn *c, *largest = NULL;
     TAILQ_FOREACH(c, &s->conns, link)
     {
-        if (is_stalled(c, s->now) && c->held > HTTP_KEEP_BUFFER && (!largest || c->held > largest->held))
+        if (is_stalled(c, s->now) && c->held > HTTP_KEPT_BUFFER_MAX && (!largest || c->held > largest->held))
             largest = c;
     }
     return largest;
@@ -64,22 +64,22 @@ static struct http_conn *largest_stalled(struct http_server *s)
 /* It is closed in a turn of its own: its handler must not hear of that inside another's. */
 static void evict(struct http_conn *c)
 {
-    http_budget_forget(c);
+    http_memory_release(c);
     c->evicted = c->reset = true;
     stats_add(c->server->evicted, 1);
     http_conn_schedule(c);
 }
 
-bool http_budget_has_room(struct http_server *s)
+bool http_memory_available(struct http_server *s)
 {
     size_t most = s->config.max_buffered;
     if (most == 0 || s->buffered < most)
         return true;
-    if (s->now - s->looked_at < LOOK_EVERY)
+    if (s->now - s->eviction_checked_at < EVICTION_INTERVAL)
         return false;
-    s->looked_at = s->now;
+    s->eviction_checked_at = s->now;
     struct http_conn *c;
-    for (int n = 0; n < EVICTIONS_AT_ONCE && s->buffered > most - most / 8 && (c = largest_stalled(s)); n++)
+    for (int n = 0; n < EVICTION_BATCH_MAX && s->buffered > most - most / 8 && (c = largest_stalled(s)); n++)
         evict(c);
     return s->buffered < most;
 }
