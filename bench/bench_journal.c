@@ -26,8 +26,8 @@
 #define TOTAL ((uint64_t)128 << 20)
 #define SLICE ((uint64_t)32 << 20)
 #define FILE_SIZE ((uint64_t)64 << 20)
-#define MOST_COMMITS 65536
-#define MAX_ROUNDS 25
+#define COMMITS_MAX 65536
+#define ROUNDS_MAX 25
 #define BURST ((uint64_t)48 << 20) /* fits in one segment */
 #define LONG_JOURNAL ((uint64_t)1 << 30)
 
@@ -38,7 +38,7 @@ static char dir[1024];
  * threads commit in turn. Zeros written ahead, headers and tables are no batches: a frame begins with a checksum and a length. */
 static struct io_ops counting;
 static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t commits[MOST_COMMITS], unsynced;
+static uint32_t commits[COMMITS_MAX], unsynced;
 static size_t n_commits;
 
 static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
@@ -54,7 +54,7 @@ static ssize_t counting_pwrite(int fd, const void *p, size_t n, off_t at)
 static void count_commit(void)
 {
     pthread_mutex_lock(&counting_lock);
-    if (unsynced && n_commits < MOST_COMMITS)
+    if (unsynced && n_commits < COMMITS_MAX)
         commits[n_commits++] = unsynced;
     unsynced = 0;
     pthread_mutex_unlock(&counting_lock);
@@ -177,7 +177,7 @@ struct bare {
     unsigned files;
     enum life life;
     char *bytes;
-    size_t most;
+    size_t max;
     uint64_t at;
 };
 
@@ -215,11 +215,11 @@ static struct bare bare_begin(enum life life)
 
 static void bare_room(struct bare *b, size_t n)
 {
-    if (n <= b->most)
+    if (n <= b->max)
         return;
     b->bytes = mem_realloc(b->bytes, n);
     memset(b->bytes, 'x', n);
-    b->most = n;
+    b->max = n;
 }
 
 /* In the sizes of the journal's last commits. A stream that never pauses has no file ready: then the bare loop has to fill
@@ -262,7 +262,7 @@ static int ascending(const void *a, const void *b)
 
 static double median(const double *values, size_t n)
 {
-    double sorted[MAX_ROUNDS];
+    double sorted[ROUNDS_MAX];
     memcpy(sorted, values, n * sizeof *values);
     qsort(sorted, n, sizeof *sorted, ascending);
     return sorted[n / 2];
@@ -275,7 +275,7 @@ struct contest {
     enum life life;
     double wanted;
     uint64_t total, slice;
-    double ours[MAX_ROUNDS], bare[MAX_ROUNDS], ratio[MAX_ROUNDS], size[MAX_ROUNDS];
+    double ours[ROUNDS_MAX], bare[ROUNDS_MAX], ratio[ROUNDS_MAX], size[ROUNDS_MAX];
 };
 
 static struct contest contests[] = {
@@ -353,7 +353,7 @@ static void grow_to(uint64_t bytes)
 
 static void open_long(uint64_t bytes, size_t rounds)
 {
-    double seconds[MAX_ROUNDS];
+    double seconds[ROUNDS_MAX];
     size_t heap = 0;
     grow_to(bytes);
     for (size_t i = 0; i < rounds; i++) {
@@ -373,7 +373,7 @@ int main(int argc, char **argv)
 {
     size_t rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 5;
     const char *part = argc > 3 ? argv[3] : "";
-    if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || (notify_fd = eventfd(0, EFD_CLOEXEC)) < 0)
+    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || (notify_fd = eventfd(0, EFD_CLOEXEC)) < 0)
         return 64;
     snprintf(dir, sizeof dir, "%s", argv[1]);
     memset(batch, 'c', sizeof batch);

@@ -149,7 +149,7 @@ static struct stretch *stretch_new(const struct backlog *b, const struct journal
 
 static bool is_trusted(const struct backlog *b, const struct stretch *s)
 {
-    return b->now - s->checked <= BACKLOG_TRUST && journal_file_is_as(s->file, s->stamp);
+    return b->now - s->checked <= BACKLOG_TRUST && journal_file_is_unchanged(s->file, s->stamp);
 }
 
 static size_t span_at(const struct stretch *s, uint64_t offset)
@@ -232,13 +232,14 @@ static void stretch_read(const struct journal_window *w, void *arg)
 
 static void read_on(struct head *h)
 {
-    struct journal_locate how = {window_may_be_large() ? BACKLOG_COPY_MAX : WINDOW_BYTES, bytes_count_lines};
+    struct journal_span_request how = {
+        window_may_be_large() ? BACKLOG_COPY_MAX : WINDOW_BYTES, bytes_count_lines};
     h->reading = true;
     h->reach = how.max_bytes;
     h->use = ++h->backlog->uses;
     h->used = h->backlog->now;
     struct buf memory = window_take_memory();
-    journal_reader_locate(h->reader, &how, &memory, stretch_read, h);
+    journal_reader_spans(h->reader, &how, &memory, stretch_read, h);
 }
 
 static bool will_pass(const struct head *h, uint64_t offset)

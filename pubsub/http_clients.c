@@ -96,7 +96,7 @@ void app_heartbeats(struct app *app)
 /* The descriptor that its first read waits for, perhaps one that it holds itself, may not come as long as it is here. */
 void app_notice_gone(struct app *app)
 {
-    usec_t now = clock_monotonic(), lacked = journal_set_lacked(streams_set(app->streams));
+    usec_t now = clock_monotonic(), lacked = journal_set_last_shortage(streams_set(app->streams));
     if (!lacked || now - lacked >= BEGINNING_PATIENCE)
         return;
     for (struct http_subscriber *h = app->subscribers; h; h = h->next)

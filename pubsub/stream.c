@@ -176,7 +176,7 @@ static size_t pass_subscribers(struct stream *s, uint64_t earliest)
 /* What is on its way out does not count: it waits for others' reads, and publishers are not to wait for those. */
 static void look_at_disk(struct stream *s)
 {
-    s->disk = journal_disk_bytes(s->journal) - journal_leaving_bytes(s->journal);
+    s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
     s->since = 0;
 }
 
@@ -189,7 +189,7 @@ static struct journal_retention retention(const struct stream *s, uint64_t hold)
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now)
 {
     struct journal_retention keep = retention(s, hold);
-    return journal_held_back(s->journal, &keep, now);
+    return journal_held_bytes(s->journal, &keep, now);
 }
 
 size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)

@@ -54,7 +54,7 @@ static enum streams_result why_not(enum journal_result r)
 {
     if (r == JOURNAL_NO_SPACE)
         return STREAMS_NO_SPACE;
-    return r == JOURNAL_LACK ? STREAMS_LACK : STREAMS_STORAGE;
+    return r == JOURNAL_NO_DESCRIPTORS ? STREAMS_LACK : STREAMS_STORAGE;
 }
 
 static enum streams_result open_one(
@@ -67,7 +67,7 @@ static enum streams_result open_one(
         .dir = dir.ptr,
         .segment_bytes = ss->config.segment_bytes,
         .max_producers = ss->config.max_producers,
-        .lends = true,
+        .shares_files = true,
     };
     enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
     buf_free(&dir);

@@ -48,7 +48,7 @@ static bool is_worth_telling(const struct inspect_event *e)
 
 static void check_event(const struct inspect_event *e, void *arg)
 {
-    inspect_sum(arg, e);
+    inspect_summarize(arg, e);
     if (is_worth_telling(e))
         describe(e);
 }

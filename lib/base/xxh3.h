@@ -1,4 +1,4 @@
-/* xxh3: the checksum of journals and manifests, XXH3 of 64 bits (docs/formats/journal-format.md), from libxxhash. On x86 by the
+/* xxh3: the checksum of journals and manifests, XXH3 of 64 bits (docs/formats/journal.md), from libxxhash. On x86 by the
  * widest vectors that the processor which runs it has, as the library finds out once: what Debian builds for every
  * x86-64 takes twice the time for a frame of 476 bytes. The values are the same either way. */
 #ifndef MILLRACE_XXH3_H

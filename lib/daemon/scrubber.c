@@ -10,7 +10,7 @@ struct scrubber {
     struct journal_set *set;
     struct event *timer;
     uint64_t rate;
-    bool told;
+    bool reported;
 };
 
 #define NUMBER(name)                                                                                         \
@@ -30,9 +30,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)what;
     journal_set_scrub(s->set, s->rate, clock_monotonic());
     const char *damage = journal_set_scrubbed(s->set).damage;
-    if (!damage || s->told)
+    if (!damage || s->reported)
         return;
-    s->told = true;
+    s->reported = true;
     daemon_set_degraded(s->daemon, damage);
 }
 

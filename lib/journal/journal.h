@@ -1,5 +1,5 @@
 /* journal: the one way bytes become durable. An append-only sequence of payload bytes, kept in a directory
- * of segment files, each a run of checksummed frames. docs/formats/journal-format.md has the layout.
+ * of segment files, each a run of checksummed frames. docs/formats/journal.md has the layout.
  *
  * Words: the *offset* of a byte counts payload bytes since the journal's beginning; it never repeats and
  * never changes. A *frame* is what one append made. *Committed* means as safe as the policy in force promises
@@ -68,7 +68,7 @@
 
 #define JOURNAL_SYNC_NEVER (-1)
 #define JOURNAL_HOLE (UINT64_C(1) << 40)
-#define JOURNAL_MAX_FRAME (64u << 20) /* payload bytes of one append */
+#define JOURNAL_FRAME_MAX (64u << 20) /* payload bytes of one append */
 #define JOURNAL_ID_TEXT 33            /* 32 hex digits and NUL */
 
 struct journal_set;
@@ -79,7 +79,7 @@ enum journal_result {
     JOURNAL_OK,
     JOURNAL_CONFLICT, /* the producer's mark is another */
     JOURNAL_TOO_MANY_PRODUCERS,
-    JOURNAL_TOO_LARGE, /* over JOURNAL_MAX_FRAME */
+    JOURNAL_TOO_LARGE, /* over JOURNAL_FRAME_MAX */
     JOURNAL_BUSY,      /* over max_pending: try again later */
     JOURNAL_NO_SPACE,  /* refused and undone; heals by itself */
     JOURNAL_LATCHED,   /* storage failed; see journal_failure */
@@ -88,10 +88,10 @@ enum journal_result {
     JOURNAL_END,       /* reading: at the committed end, nothing there yet */
     JOURNAL_DAMAGED,   /* see journal_failure: names file and position */
     JOURNAL_NEWER,
-    JOURNAL_IN_USE, /* another opener has the directory */
-    JOURNAL_IO,     /* the system refused: see the error text */
-    JOURNAL_LACK,   /* opening: out of descriptors at present; it can be tried again */
-    JOURNAL_CLOSED, /* the set is being freed */
+    JOURNAL_IN_USE,         /* another opener has the directory */
+    JOURNAL_IO,             /* the system refused: see the error text */
+    JOURNAL_NO_DESCRIPTORS, /* opening: out of descriptors at present; it can be tried again */
+    JOURNAL_CLOSED,         /* the set is being freed */
 };
 const char *journal_strerror(enum journal_result r);
 
@@ -117,7 +117,7 @@ size_t journal_set_pending(const struct journal_set *set);
 /* Commits that were synced so far, of all its journals. */
 uint64_t journal_set_syncs(struct journal_set *set);
 /* When a read last had to wait for what the system lacks (monotonic); 0: never. While one waits it is of just now. */
-usec_t journal_set_lacked(struct journal_set *set);
+usec_t journal_set_last_shortage(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* made if missing (its parent must be there) */
@@ -125,7 +125,8 @@ struct journal_config {
     size_t max_producers;   /* 0: 4096 */
     uint64_t
         lost_below; /* offsets below may have been given out and lost: go on above, after a hole; 0: none */
-    bool lends;     /* sessions before may have given out files (journal_file): theirs are not used again */
+    bool
+        shares_files; /* sessions before may have given out files (journal_file): theirs are not used again */
 };
 
 /* Opens or makes a journal. Blocking (verifies the newest segment and every segment's header; syncs what was
@@ -144,9 +145,9 @@ uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk, of all segments and of the file kept ready for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);
 /* Of those, what was trimmed and goes as soon as the reads that are under way in it are done. */
-uint64_t journal_leaving_bytes(const struct journal *j);
+uint64_t journal_trimmed_bytes(const struct journal *j);
 /* Whether the files of all that was trimmed are removed. */
-bool journal_is_trimmed(const struct journal *j);
+bool journal_trim_is_done(const struct journal *j);
 /* Bytes of payload that are there from `from` to below `to`: what is in holes and what was trimmed does not count. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 /* Time of the last committed frame, wall clock; 0 when empty. */
@@ -207,7 +208,7 @@ struct journal_window {
     bool frame_starts;          /* data begins at a frame's beginning */
     usec_t time;                /* of the frame the data begins in */
     struct journal_edges edges;
-    /* journal_reader_locate only: instead of data, verified spans, valid during the callback. */
+    /* journal_reader_spans only: instead of data, verified spans, valid during the callback. */
     const struct journal_span *spans;
     size_t n_spans;
     struct journal_file *file; /* hold it for longer */
@@ -223,18 +224,18 @@ enum journal_result journal_reader_open(
 /* Reads up to max_bytes (at least one) from where the reader is, and moves it on. One read at a time a reader.
  * `done` comes from journal_set_poll, unless the reader is closed first. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
-/* As journal_reader_read, but where frames are large, JOURNAL_LARGE bytes and more on the average, they are verified
- * and not copied: spans follow each other without a gap, and end with the frame that passes JOURNAL_LOCATED bytes.
+/* As journal_reader_read, but where frames are large, JOURNAL_SPAN_MIN bytes and more on the average, they are verified
+ * and not copied: spans follow each other without a gap, and end with the frame that passes JOURNAL_SPANS_MAX bytes.
  * `count` (may be NULL) is called on the reader thread with the bytes of each. `memory` is taken over: what is copied goes
  * there, and so none need be had for each read. */
-#define JOURNAL_LARGE ((size_t)16 << 10)
-#define JOURNAL_LOCATED ((size_t)1 << 20)
-struct journal_locate {
+#define JOURNAL_SPAN_MIN ((size_t)16 << 10)
+#define JOURNAL_SPANS_MAX ((size_t)1 << 20)
+struct journal_span_request {
     size_t max_bytes; /* of what is copied after all */
     uint64_t (*count)(struct bytes payload);
 };
-void journal_reader_locate(struct journal_reader *r, const struct journal_locate *how, struct buf *memory,
-    journal_read_fn *done, void *arg);
+void journal_reader_spans(struct journal_reader *r, const struct journal_span_request *how,
+    struct buf *memory, journal_read_fn *done, void *arg);
 uint64_t journal_reader_offset(const struct journal_reader *r);
 void journal_reader_close(
     struct journal_reader **r); /* a read in flight is dropped, its callback not called */
@@ -249,7 +250,7 @@ void journal_reader_close(
 int journal_file_fd(const struct journal_file *f);
 struct journal_file *journal_file_hold(struct journal_file *f);
 void journal_file_release(struct journal_file *f);
-bool journal_file_is_as(const struct journal_file *f, uint64_t stamp);
+bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 
 /* Every committed frame with a payload from `offset` on, in order, on the calling thread (it blocks: for recovery, before
  * the daemon is ready). fn returns false to stop. */
@@ -291,6 +292,6 @@ struct journal_retention {
  * max_age; stops before `hold`. */
 enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* Bytes of files that it would let go if nothing were held. */
-uint64_t journal_held_back(const struct journal *j, const struct journal_retention *keep, usec_t now);
+uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);
 
 #endif

@@ -24,7 +24,7 @@ static size_t payload_size(const struct journal_append *a)
     size_t n = 0;
     for (size_t i = 0; i < a->n_pieces; i++) {
         n += a->pieces[i].len;
-        if (n > JOURNAL_MAX_FRAME)
+        if (n > JOURNAL_FRAME_MAX)
             return n;
     }
     return n;
@@ -68,7 +68,7 @@ static struct batch *take_pending(struct journal *j)
 /* Under the lock. A batch that is full goes behind those that are: the next append begins another. */
 static void put_behind(struct journal *j, struct batch *b)
 {
-    if (j->set->config.sync_ms == 0 && b->frames.len >= journal_batch_full) {
+    if (j->set->config.sync_ms == 0 && b->frames.len >= journal_batch_max) {
         *j->full_tail = b;
         j->full_tail = &b->next;
     } else {
@@ -87,7 +87,7 @@ static void put_pending(struct journal *j, struct batch *b)
     struct committer *idle = gathers ? NULL : set_committer_to_call(j->set);
     pthread_mutex_unlock(&j->set->lock);
     if (owner_writes || (gathers && !j->set->polls))
-        set_call_owner(j->set);
+        set_request_poll(j->set);
     committer_call(idle);
 }
 
@@ -132,7 +132,7 @@ static void answer_duplicate(struct journal *j, journal_append_fn *done, void *a
     struct journal_set *set = j->set;
     if (!set->answered)
         set->answered = batch_new(set, NULL);
-    set_call_owner(set);
+    set_request_poll(set);
     *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
 }
 
@@ -143,7 +143,7 @@ static enum journal_result admit(struct journal *j, size_t size, bool new_produc
         return JOURNAL_CLOSED;
     if (j->latched)
         return JOURNAL_LATCHED;
-    if (size > JOURNAL_MAX_FRAME)
+    if (size > JOURNAL_FRAME_MAX)
         return JOURNAL_TOO_LARGE;
     if (new_producer && j->marks.count >= j->max_producers)
         return JOURNAL_TOO_MANY_PRODUCERS;
@@ -243,7 +243,7 @@ static void apply_commit(struct journal *j, struct batch *b)
     j->committed_time = b->time;
     struct segment *s = journal_last_segment(j);
     s->end = b->end;
-    places_learn(j, s, &(struct place){b->position, b->end, b->time});
+    frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
 }
 
 /* Everything accepted behind a refused batch relied on it: its offsets, perhaps its marks. The committer has

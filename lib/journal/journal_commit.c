@@ -6,7 +6,7 @@
  *
  * Appenders that waited for the same commit append again together. Were that one batch, nothing could be synced until all
  * of it is written, nothing be written during its sync, and they would stay together; so a batch that is full is one
- * to itself (journal_batch_full). What else is written when its sync begins rides on that all the same.
+ * to itself (journal_batch_max). What else is written when its sync begins rides on that all the same.
  *
  * Under JOURNAL_SYNC_NEVER the owner takes the turn to write where that is all there is to do (owner_write).
  *
@@ -21,11 +21,11 @@
 #define ASLEEP_AFTER_VAIN 16 /* times */
 #define OWNER_STAYS_AWAY (10 * USEC_PER_SEC)
 
-size_t journal_owner_most = (size_t)1 << 20;
+size_t journal_owner_write_max = (size_t)1 << 20;
 usec_t journal_awake_most = 200;
-size_t journal_batch_full = (size_t)256 << 10;
-size_t journal_gather_most = (size_t)64 << 10;
-usec_t journal_owner_patience = 2 * USEC_PER_MSEC;
+size_t journal_batch_max = (size_t)256 << 10;
+size_t journal_gather_max = (size_t)64 << 10;
+usec_t journal_owner_slow_write = 2 * USEC_PER_MSEC;
 
 static struct timespec monotonic_at(usec_t t)
 {
@@ -34,7 +34,7 @@ static struct timespec monotonic_at(usec_t t)
 
 bool set_gathers(const struct journal_set *set, size_t bytes)
 {
-    return !set_never_syncs(set) && bytes < journal_gather_most;
+    return !set_never_syncs(set) && bytes < journal_gather_max;
 }
 
 /* Under the lock: whether all that is pending can as well be written when the sync under way is over. Whoever syncs looks
@@ -197,7 +197,7 @@ bool set_hand_back(struct journal_set *set, struct batch *b)
     bool was_empty = !set->finished;
     *set->finished_tail = b;
     set->finished_tail = &b->next;
-    set_announce(set, was_empty);
+    set_signal_owner(set, was_empty);
     return was_empty;
 }
 
@@ -299,7 +299,7 @@ void *committer_main(void *arg)
 
 bool set_owner_writes(const struct journal_set *set)
 {
-    return set_never_syncs(set) && set->pending_bytes <= journal_owner_most &&
+    return set_never_syncs(set) && set->pending_bytes <= journal_owner_write_max &&
            (set->owner_back == 0 || clock_monotonic() >= set->owner_back);
 }
 
@@ -326,7 +326,7 @@ static bool owner_takes_turn(struct journal_set *set)
 static void stay_away_after(struct journal_set *set, usec_t began)
 {
     usec_t now = clock_monotonic();
-    set->owner_back = now - began > journal_owner_patience ? now + OWNER_STAYS_AWAY : 0;
+    set->owner_back = now - began > journal_owner_slow_write ? now + OWNER_STAYS_AWAY : 0;
 }
 
 void owner_write(struct journal_set *set)

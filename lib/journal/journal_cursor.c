@@ -62,7 +62,7 @@ void cursor_free(struct cursor *c)
     free(c);
 }
 
-void cursor_go(struct cursor *c, const struct place *p)
+void cursor_go(struct cursor *c, const struct index_entry *p)
 {
     c->position = p->position;
     c->offset = p->offset;

@@ -12,7 +12,7 @@
 
 #define LOCK_POLL (10 * USEC_PER_MSEC)
 
-usec_t journal_lock_patience = USEC_PER_SEC;
+usec_t journal_lock_timeout = USEC_PER_SEC;
 
 /* Some file systems, most over a network, lock no directories. */
 static bool is_lockless(int system)
@@ -23,7 +23,7 @@ static bool is_lockless(int system)
 /* Who was killed a moment ago may still be closing its files. */
 static int lock(int fd)
 {
-    usec_t due = clock_monotonic() + journal_lock_patience;
+    usec_t due = clock_monotonic() + journal_lock_timeout;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EINTR && (errno != EWOULDBLOCK || clock_monotonic() >= due))
             return -1;

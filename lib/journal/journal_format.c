@@ -93,7 +93,7 @@ static bool offsets_are_sane(const struct segment_header *h)
 {
     const uint64_t all[] = {h->base, h->previous_end, h->durable, h->reach};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] > JOURNAL_LAST_OFFSET)
+        if (all[i] > JOURNAL_OFFSET_MAX)
             return false;
     return true;
 }
@@ -186,7 +186,7 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
         return FRAME_SHORT;
     uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
     uint32_t length = get32(at.ptr + F_LENGTH);
-    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_LEN_MAX || length > JOURNAL_MAX_FRAME)
+    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_LEN_MAX || length > JOURNAL_FRAME_MAX)
         return FRAME_BAD;
     if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
         return FRAME_BAD;
@@ -293,7 +293,7 @@ static bool worth_trying(const char *at, uint64_t position, uint64_t offset)
            get64(at + F_DURABLE_POSITION) <= position;
 }
 
-static uint64_t last_dirt(struct bytes file, uint64_t from)
+static uint64_t last_nonzero(struct bytes file, uint64_t from)
 {
     size_t end = file.len;
     while (end > from && file.ptr[end - 1] == 0)
@@ -301,19 +301,18 @@ static uint64_t last_dirt(struct bytes file, uint64_t from)
     return end > from ? end - from : 0;
 }
 
-static void saw_frame(struct frames_behind *out, const struct frame *f, uint64_t end)
+static void saw_frame(struct tail_scan *out, const struct frame *f, uint64_t end)
 {
     out->end = end;
     out->durable = f->durable > out->durable ? f->durable : out->durable;
     out->position = f->durable_position > out->position ? f->durable_position : out->position;
 }
 
-void frames_look_behind(
-    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct frames_behind *out)
+void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out)
 {
-    *out = (struct frames_behind){.dirt = last_dirt(file, from)};
-    uint64_t left = 4 * (uint64_t)file.len + (1 << 20), dirty_end = from + out->dirt;
-    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < dirty_end && at + FRAME_HEADER <= file.len;) {
+    *out = (struct tail_scan){.nonzero = last_nonzero(file, from)};
+    uint64_t left = 4 * (uint64_t)file.len + (1 << 20), nonzero_end = from + out->nonzero;
+    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < nonzero_end && at + FRAME_HEADER <= file.len;) {
         struct frame f;
         size_t size;
         struct bytes rest = bytes_of(file.ptr + at, file.len - at);

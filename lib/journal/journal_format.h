@@ -1,7 +1,7 @@
 /* journal_format: how a journal's bytes lie in a file. Memory only: no file is touched here.
  *
  * A segment is a header (SEGMENT_HEADER bytes), then frames, each beginning at a multiple of eight. All
- * numbers are little-endian. docs/formats/journal-format.md has the tables.
+ * numbers are little-endian. docs/formats/journal.md has the tables.
  *
  * 1. A frame's checksum covers all of it, padding included, seeded with the journal's id, the segment's
  *    sequence number and salt, and the frame's place in the file. So bytes that are a frame elsewhere (in
@@ -21,7 +21,7 @@
 #define FRAME_HEADER ((size_t)56)
 #define SEGMENT_BASE_AT 40 /* for who looks into a header that is not whole */
 #define FRAME_OFFSET_AT 16
-#define JOURNAL_LAST_OFFSET (UINT64_C(1) << 62) /* a header that names a later one is damaged */
+#define JOURNAL_OFFSET_MAX (UINT64_C(1) << 62) /* a header that names a later one is damaged */
 
 struct segment_header {
     uint8_t id[16];
@@ -108,15 +108,15 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 
 /* What lies behind the place where a segment's frames end: to tell damage from a torn tail, and a torn tail from
  * what a recycled file held before. */
-struct frames_behind {
+struct tail_scan {
     uint64_t end;               /* where the last intact frame there ends; 0: there is none */
     uint64_t durable, position; /* the highest durable offset and position that those frames name */
-    uint64_t dirt;              /* bytes up to the last that is not zero */
+    uint64_t nonzero;           /* bytes up to the last that is not zero */
     bool too_many;              /* so many places look like frames that not all were tried */
 };
 /* Looks at every place from `from` on for frames that are intact and whose payload is at `offset` or above. Work is
  * bounded by a few times the file's size, whatever its bytes. */
-void frames_look_behind(
-    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct frames_behind *out);
+void frames_scan_tail(
+    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define LOST_MOST 1024 /* of missing segments, those that may each have begun after a hole */
+#define LOST_MAX 1024 /* of missing segments, those that may each have begun after a hole */
 
 struct inspection {
     inspect_fn *fn;
@@ -22,7 +22,7 @@ struct inspection {
     struct stat file; /* what had the name when looking began */
 };
 
-static void tell(struct inspection *n, struct inspect_event e)
+static void report(struct inspection *n, struct inspect_event e)
 {
     e.path = n->path;
     e.sequence = n->sequence;
@@ -42,11 +42,11 @@ static bool is_there(const struct inspection *n)
     return stat(n->path, &now) == 0 && now.st_ino == n->file.st_ino && now.st_dev == n->file.st_dev;
 }
 
-static void tell_damage(struct inspection *n, uint64_t position, uint64_t offset, const char *what)
+static void report_damage(struct inspection *n, uint64_t position, uint64_t offset, const char *what)
 {
     if (!is_there(n))
         return;
-    tell(n,
+    report(n,
         (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
 }
 
@@ -56,9 +56,9 @@ static void check_follows(struct inspection *n, const struct segment_header *h)
     if (!n->has_before)
         return;
     if (memcmp(h->id, n->before.id, sizeof h->id) != 0)
-        tell_damage(n, 0, h->base, "belongs to another journal");
+        report_damage(n, 0, h->base, "belongs to another journal");
     else if (h->sequence != n->before.sequence + 1)
-        tell(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h->previous_end});
+        report(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h->previous_end});
 }
 
 struct run_end {
@@ -73,7 +73,7 @@ static enum cursor_status run_through(
     struct cursor c = {.fd = -1};
     struct frame f;
     enum cursor_status status = cursor_open(&c, n->path, segment_seed(h), h->base);
-    cursor_go(&c, &(struct place){.position = end->position, .offset = end->offset});
+    cursor_go(&c, &(struct index_entry){.position = end->position, .offset = end->offset});
     while (status == CURSOR_FRAME) {
         status = cursor_peek(&c, &f);
         bool first = c.position == SEGMENT_HEADER;
@@ -81,8 +81,8 @@ static enum cursor_status run_through(
             status = CURSOR_BAD;
         if (status != CURSOR_FRAME)
             break;
-        tell(n, (struct inspect_event){
-                    .kind = INSPECT_FRAME, .position = c.position, .offset = c.offset, .frame = &f});
+        report(n, (struct inspect_event){
+                      .kind = INSPECT_FRAME, .position = c.position, .offset = c.offset, .frame = &f});
         cursor_skip(&c, &f);
     }
     *end = (struct run_end){c.position, c.offset, status == CURSOR_END, c.position > SEGMENT_HEADER};
@@ -92,20 +92,20 @@ static enum cursor_status run_through(
 }
 
 /* What stands behind the last frame. Not through a mapping: who uses the journal may cut the file. */
-static bool look_behind(struct inspection *n, const struct segment_header *h, const struct run_end *end,
-    struct frames_behind *out)
+static bool look_behind(
+    struct inspection *n, const struct segment_header *h, const struct run_end *end, struct tail_scan *out)
 {
     struct buf file = {0};
     bool read = segment_read(n->path, &file) == 0;
     if (read)
-        frames_look_behind(buf_bytes(&file), end->position, segment_seed(h), end->offset, out);
+        frames_scan_tail(buf_bytes(&file), end->position, segment_seed(h), end->offset, out);
     int system = errno;
     buf_free(&file);
     errno = system;
     return read;
 }
 
-static bool more_was_there(const struct frames_behind *behind, const struct run_end *end)
+static bool more_was_there(const struct tail_scan *behind, const struct run_end *end)
 {
     return behind->position > end->position || behind->durable > end->offset || behind->too_many;
 }
@@ -113,7 +113,7 @@ static bool more_was_there(const struct frames_behind *behind, const struct run_
 /* To the end of its frames, and what stands behind it. Who says there that more was synced may have been written since the end
  * was met: only if that is still the end, it is damage. False: cannot read. */
 static bool find_end(
-    struct inspection *n, const struct segment_header *h, struct run_end *end, struct frames_behind *behind)
+    struct inspection *n, const struct segment_header *h, struct run_end *end, struct tail_scan *behind)
 {
     uint64_t before;
     *end = (struct run_end){.position = SEGMENT_HEADER, .offset = h->base};
@@ -124,7 +124,7 @@ static bool find_end(
             errno = system;
             return false;
         }
-        *behind = (struct frames_behind){0};
+        *behind = (struct tail_scan){0};
         if (!look_behind(n, h, end, behind))
             return false;
     } while (end->position > before && more_was_there(behind, end));
@@ -133,20 +133,20 @@ static bool find_end(
 
 /* `next` is the header of the segment after this one, when it is known: it says where this one must end. */
 static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
-    const struct frames_behind *behind, const struct segment_header *next)
+    const struct tail_scan *behind, const struct segment_header *next)
 {
     bool whole = next && next->previous_size == end->position && next->previous_end == end->offset;
     struct inspect_event e = {.kind = INSPECT_END, .position = end->position, .offset = end->offset};
     if (!end->first_is_table)
-        tell_damage(n, end->position, end->offset, "no table of producers");
+        report_damage(n, end->position, end->offset, "no table of producers");
     else if (next && !whole)
-        tell_damage(n, end->position, end->offset, "its frames end early");
+        report_damage(n, end->position, end->offset, "its frames end early");
     else if (!next && more_was_there(behind, end))
-        tell_damage(n, end->position, end->offset, "a later frame says that what stood here was synced");
+        report_damage(n, end->position, end->offset, "a later frame says that what stood here was synced");
     else {
-        bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->dirt));
+        bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->nonzero));
         e.kind = clean ? INSPECT_END : INSPECT_TAIL;
-        tell(n, e);
+        report(n, e);
     }
 }
 
@@ -174,18 +174,18 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     struct segment_header h, next;
     enum header_status status, next_status = HEADER_DAMAGED;
     struct run_end end;
-    struct frames_behind behind;
+    struct tail_scan behind;
     if (stat(n->path, &n->file) != 0 || !read_one_header(dir, n->sequence, &h, &status))
         return false;
     if (status != HEADER_OK) {
         n->has_before = false;
         if (status == HEADER_NEWER)
-            tell(n, (struct inspect_event){.kind = INSPECT_NEWER});
+            report(n, (struct inspect_event){.kind = INSPECT_NEWER});
         else
-            tell_damage(n, 0, 0, "no segment header");
+            report_damage(n, 0, 0, "no segment header");
         return true;
     }
-    tell(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
+    report(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
     check_follows(n, &h);
     if (next_sequence && !read_one_header(dir, *next_sequence, &next, &next_status))
         next_status = HEADER_DAMAGED; /* its own turn will tell */
@@ -222,24 +222,24 @@ static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
     do {
         free(sequences);
         sequences = NULL;
-        if (newest_named(dir, &named) != 0 || !(sequences = segments_list(dir, count)))
+        if (newest_marker_read(dir, &named) != 0 || !(sequences = segments_list(dir, count)))
             return NULL;
         newest = *count ? sequences[*count - 1] : 0;
         if (newest >= named)
             return sequences;
-        if (newest_named(dir, &again) != 0)
+        if (newest_marker_read(dir, &again) != 0)
             again = 0;
     } while (again != named);
     *missing = named;
     return sequences;
 }
 
-static void tell_lost(struct inspection *n, const char *dir, uint64_t newest, uint64_t last)
+static void report_lost(struct inspection *n, const char *dir, uint64_t newest, uint64_t last)
 {
     n->sequence = newest ? newest + 1 : last;
     n->path = segment_path(dir, n->sequence, "");
     n->newest = true;
-    tell(n, (struct inspect_event){.kind = INSPECT_LOST, .last = last});
+    report(n, (struct inspect_event){.kind = INSPECT_LOST, .last = last});
     free(n->path);
 }
 
@@ -266,7 +266,7 @@ enum journal_result journal_inspect(
         visit(&n, dir, i + 1 < count ? &sequences[i + 1] : NULL, error, error_size);
     }
     if (missing && !moved_aside && n.result != JOURNAL_IO)
-        tell_lost(&n, dir, count ? sequences[count - 1] : 0, missing);
+        report_lost(&n, dir, count ? sequences[count - 1] : 0, missing);
     free(sequences);
     return n.result;
 }
@@ -279,7 +279,7 @@ static void sum_problem(struct inspect_summary *sum, const struct inspect_event 
     }
     sum->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
     if (e->kind == INSPECT_LOST)
-        sum->headless += e->last - e->sequence < LOST_MOST ? e->last - e->sequence + 1 : LOST_MOST;
+        sum->headless += e->last - e->sequence < LOST_MAX ? e->last - e->sequence + 1 : LOST_MAX;
     sum->newer = sum->newer || e->kind == INSPECT_NEWER;
 }
 
@@ -289,7 +289,7 @@ static void saw_offset(struct inspect_summary *sum, uint64_t offset)
         sum->end = offset;
 }
 
-void inspect_sum(struct inspect_summary *sum, const struct inspect_event *e)
+void inspect_summarize(struct inspect_summary *sum, const struct inspect_event *e)
 {
     if (e->kind == INSPECT_HEADER) {
         if (sum->segments++ == 0)

@@ -50,6 +50,6 @@ struct inspect_summary {
     uint64_t bad_sequence, bad_position; /* the first damage */
     bool newer;
 };
-void inspect_sum(struct inspect_summary *sum, const struct inspect_event *e);
+void inspect_summarize(struct inspect_summary *sum, const struct inspect_event *e);
 
 #endif

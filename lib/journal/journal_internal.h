@@ -45,7 +45,7 @@ void marks_free(struct marks *m);
 /* journal_cursor.c: frame by frame through one segment file */
 struct cursor {
     int fd;        /* -1: none */
-    bool borrowed; /* it is one of the set's (journal_files.c): not to be closed here */
+    bool borrowed; /* it is one of the set's (journal_fd_cache.c): not to be closed here */
     uint64_t seed;
     uint64_t position; /* in the file, of the next frame */
     uint64_t offset;   /* logical, of the next frame's payload */
@@ -69,8 +69,8 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
 enum cursor_status cursor_peek(struct cursor *c, struct frame *f);
 void cursor_skip(struct cursor *c, const struct frame *f);
 /* To where a frame is known to begin. */
-struct place;
-void cursor_go(struct cursor *c, const struct place *p);
+struct index_entry;
+void cursor_go(struct cursor *c, const struct index_entry *p);
 /* Gives back the memory of what was read ahead, when that is more than a little: cursors may be many. */
 #define CURSOR_KEPT ((size_t)4 << 10)
 void cursor_rest(struct cursor *c);
@@ -90,17 +90,17 @@ void cursor_close(struct cursor *c);
 /* A descriptor of the directory that holds its lock until it is closed; where the file system has none, just that. -1 with
  * errno: EWOULDBLOCK when another opener has it, also after a moment in which one that was killed would have let go. */
 int journal_dir_lock(const char *dir);
-extern usec_t journal_lock_patience; /* that moment; replaceable for tests */
+extern usec_t journal_lock_timeout; /* that moment; replaceable for tests */
 int journal_dir_sync(const struct journal *j);
 
-/* journal_newest.c */
+/* journal_newest_marker.c */
 /* The highest number that is named as the newest segment's; 0: none. -1 with errno when the directory cannot be read. */
-int newest_named(const char *dir, uint64_t *sequence);
-char *newest_path(const char *dir, uint64_t sequence); /* of the file that names it */
+int newest_marker_read(const char *dir, uint64_t *sequence);
+char *newest_marker_path(const char *dir, uint64_t sequence); /* of the file that names it */
 /* That segment is the newest, and its name durable. */
-void newest_tell(struct journal *j, uint64_t sequence);
+void newest_marker_write(struct journal *j, uint64_t sequence);
 /* Nothing is named any more, for good. 0, or -1 with errno. */
-int newest_take_away(const char *dir, int dir_fd);
+int newest_marker_remove(const char *dir, int dir_fd);
 
 /* journal_repair.c */
 /* OK when no repair is unfinished. */
@@ -118,9 +118,9 @@ struct segment {
     usec_t last_time; /* of the last frame before it */
     unsigned refs;    /* readers inside it */
     bool damaged;     /* a scrub has told so */
-    bool lent;        /* its file was given out */
+    bool shared;      /* its file was given out */
     char *path;
-    struct places *places;     /* NULL: none are known */
+    struct frame_index *index; /* NULL: none are known */
     struct journal_file *file; /* given out at present; it tells when it goes */
 };
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
@@ -128,7 +128,7 @@ char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
 uint64_t *segments_list(const char *dir, size_t *count);
 /* All its bytes; 0, or -1 with errno. */
 int segment_read(const char *path, struct buf *file);
-char *spare_path(const char *dir, const char *suffix);
+char *prealloc_path(const char *dir, const char *suffix);
 /* No room to sync into is a failed sync all the same: what it left behind is unknown. */
 int sync_or_eio(int failed);
 /* A file with that header and table, synced, renamed into its place, the directory synced: so a segment under its own
@@ -139,25 +139,25 @@ int segment_create(const struct journal *j, const struct segment_header *h, stru
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
-/* journal_places.c: where in a segment frames are known to begin; owner only.
+/* journal_frame_index.c: where in a segment frames are known to begin; owner only.
  * Learnt from what is appended and from what readers pass, so that the next reader need not go through all that lies
- * before its place. PLACES_SEGMENTS segments of a set have any, those used last, and PLACES_MOST each: what is known takes
+ * before its place. FRAME_INDEX_SEGMENTS_MAX segments of a set have any, those used last, and FRAME_INDEX_ENTRIES_MAX each: what is known takes
  * as much memory however long journals are. A place that is not known costs time only. */
-#define PLACES_SEGMENTS 256
-#define PLACES_MOST 128
+#define FRAME_INDEX_SEGMENTS_MAX 256
+#define FRAME_INDEX_ENTRIES_MAX 128
 extern uint64_t
-    journal_places_apart; /* bytes of file, at least; more in a segment that would have too many; replaceable for tests */
-struct place {
+    journal_index_spacing; /* bytes of file, at least; more in a segment that would have too many; replaceable for tests */
+struct index_entry {
     uint64_t position, offset;
     usec_t time; /* of the last frame before it */
 };
-void places_learn(struct journal *j, struct segment *s, const struct place *p);
+void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p);
 /* The last one that is not above the offset, or before which all frames are older than `time`: the segment's beginning when
  * none is known. */
-struct place places_by_offset(struct journal *j, struct segment *s, uint64_t offset);
-struct place places_by_time(struct journal *j, struct segment *s, usec_t time);
-void places_forget(struct segment *s); /* it is being freed */
-size_t places_known(const struct segment *s);
+struct index_entry frame_index_find_offset(struct journal *j, struct segment *s, uint64_t offset);
+struct index_entry frame_index_find_time(struct journal *j, struct segment *s, usec_t time);
+void frame_index_drop(struct segment *s); /* it is being freed */
+size_t frame_index_count(const struct segment *s);
 
 /* A batch is what one commit writes; an entry is one append of it. */
 struct entry {
@@ -186,18 +186,18 @@ struct batch {
 /* The file that the next segment will begin in: allocated by the filler thread and, while nothing is being committed,
  * filled with zeros; or one that was trimmed. So that a commit writes into blocks that the file has already, and its sync
  * changes no metadata. */
-enum spare_state {
-    SPARE_NONE,
-    SPARE_ASKED,  /* on set->to_fill */
-    SPARE_MAKING, /* some thread is at it: the name is its own */
-    SPARE_READY,
-    SPARE_REFUSED, /* there was no room for one: the next segment asks again */
+enum prealloc_state {
+    PREALLOC_NONE,
+    PREALLOC_REQUESTED, /* on set->to_fill */
+    PREALLOC_BUSY,      /* some thread is at it: the name is its own */
+    PREALLOC_READY,
+    PREALLOC_NO_SPACE, /* there was no room for one: the next segment asks again */
 };
-struct spare {
-    enum spare_state state;
+struct prealloc {
+    enum prealloc_state state;
     bool recycled;         /* holds old bytes, not zeros */
     bool abandon;          /* the journal is being closed */
-    bool allocated;        /* SPARE_MAKING, and good enough to be taken at once */
+    bool allocated;        /* PREALLOC_BUSY, and good enough to be taken at once */
     bool hurry;            /* the committer waits for it */
     usec_t busy;           /* when there was a commit last */
     bool trimmed;          /* a segment was trimmed since zeros were last asked for */
@@ -241,12 +241,12 @@ struct journal {
     int dir_fd; /* of the directory: holds its lock, and syncs need not open it, which could fail */
     uint64_t segment_bytes;
     size_t max_producers;
-    bool lends;
+    bool shares_files;
     uint8_t id[16];
     char id_text[JOURNAL_ID_TEXT];
 
     struct segment **segments; /* by sequence; the first `doomed` only wait for readers to leave */
-    size_t n_segments, doomed;
+    size_t n_segments, n_trimmed;
     struct marks marks;
     uint64_t accepted_end, committed_end;
     usec_t accepted_time, committed_time;
@@ -267,16 +267,17 @@ struct journal {
     struct journal *next_dirty;
 
     struct writer writer;
-    uint64_t named; /* whoever has the turn to write: the segment that newest_tell told of last; 0: none */
-    struct spare spare; /* under the lock */
+    uint64_t
+        newest_marker; /* whoever has the turn to write: the segment that newest_marker_write told of last; 0: none */
+    struct prealloc prealloc; /* under the lock */
     struct journal *next_to_fill;
     bool unlink_failed; /* reader thread only; the owner when there are no jobs */
-    size_t unlinking;   /* owner only: files that are to go and are not known to have gone */
+    size_t n_unlinking; /* owner only: files that are to go and are not known to have gone */
 };
 #define JOURNAL_MAGIC 0x4a524e4cu
 
 /* A job is something for the reader thread. */
-#define JOB_PLACES 4
+#define JOB_ENTRIES_MAX 4
 struct job {
     struct job *next;
     struct journal *journal;
@@ -293,51 +294,51 @@ struct job {
     bool again;        /* a step has ended before what is looked for: to be submitted again */
     usec_t not_before; /* monotonic: until then the reader thread does others */
     usec_t time;
-    struct place begin, learned[JOB_PLACES];
-    size_t n_learned;
-    struct located *located; /* wanted without a copy; NULL: copied */
+    struct index_entry begin, indexed[JOB_ENTRIES_MAX];
+    size_t n_indexed;
+    struct span_read *span_read; /* wanted without a copy; NULL: copied */
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
 /* Bytes of a segment that one job passes at most (and one frame) on the way to what is wanted, before others' turns come;
  * replaceable for tests. */
-extern uint64_t journal_step_bytes;
+extern uint64_t journal_step_max;
 
-/* journal_locate.c */
-struct located {
-    struct journal_locate how;
+/* journal_span_request.c */
+struct span_read {
+    struct journal_span_request how;
     struct journal_span *spans;
     size_t n, cap;
     uint64_t bytes, stamp;
     int fd; /* -1: none */
 };
 /* Reader thread: spans from the cursor on. False, with nothing done, where they are to be copied. */
-bool locate_fill(struct job *job, enum cursor_status *status);
+bool spans_fill(struct job *job, enum cursor_status *status);
 /* Owner: what was located, if anything, into the window. The file is the caller's to release. */
-void locate_answer(struct job *job, struct journal_window *w);
-struct located *located_new(const struct journal_locate *how);
-void located_free(struct located **l);
-void segment_forget_file(struct segment *s); /* it is being freed */
+void spans_answer(struct job *job, struct journal_window *w);
+struct span_read *span_read_new(const struct journal_span_request *how);
+void span_read_free(struct span_read **l);
+void segment_detach_file(struct segment *s); /* it is being freed */
 /* Files given out at most, of the process: past that what would be sent from others is copied. Replaceable for tests. */
-extern unsigned journal_lent_most;
-bool may_lend(const struct segment *s);
+extern unsigned journal_shared_files_max;
+bool file_may_share(const struct segment *s);
 
-/* journal_files.c */
-#define FILES_MOST 8
-struct read_file {
+/* journal_fd_cache.c */
+#define FD_CACHE_MAX 8
+struct fd_cache_entry {
     const struct segment *segment; /* NULL: free */
     int fd;
     uint64_t use;
 };
-struct read_files {
+struct fd_cache {
     pthread_mutex_t lock;
-    struct read_file open[FILES_MOST];
+    struct fd_cache_entry open[FD_CACHE_MAX];
     uint64_t uses;
 };
 /* Reader thread: the segment's descriptor, to be asked for again for the next job; -1 with errno. */
-int files_open(struct journal_set *set, const struct segment *s);
+int fd_cache_get(struct journal_set *set, const struct segment *s);
 /* Its file is about to lose its name, or nobody reads it any more. Reader thread, and the owner while no read of it is under way. */
-void files_forget(struct journal_set *set, const struct segment *s);
+void fd_cache_drop(struct journal_set *set, const struct segment *s);
 
 #define COMMITTERS 2
 struct committer {
@@ -361,10 +362,10 @@ struct scrub {
     char damage[JOURNAL_ERROR_TEXT];
 };
 extern usec_t
-    journal_scrub_every; /* from the beginning of a pass to that of the next; replaceable for tests */
+    journal_scrub_interval; /* from the beginning of a pass to that of the next; replaceable for tests */
 void scrub_run(struct job *job);
 void scrub_deliver(struct job *job);
-void scrub_forget(struct journal *j); /* it is being closed */
+void scrub_close_journal(struct journal *j); /* it is being closed */
 
 /* What a sync that begins now covers, of its journal's newest file. */
 struct cover {
@@ -386,31 +387,31 @@ struct kernel {
 struct journal_set {
     struct journal_set_config config;
     struct scrub scrub;
-    struct read_files files;
+    struct fd_cache files;
     uint8_t boot[16];
     struct journal *journals;
     size_t pending_bytes;
     bool closing;
     struct batch *answered; /* owner only: duplicates of what is committed already */
-    struct batch *spare;    /* owner only */
-    size_t spare_bytes;
-    bool called;           /* owner only: journal_set_poll was asked for */
-    bool polls;            /* owner only: journal_set_poll is under way */
-    usec_t owner_back;     /* owner only: 0, or until when it leaves all writing to the committers */
-    struct places *places; /* owner only */
-    uint64_t places_used;  /* how often: a clock */
+    struct batch *pool;     /* owner only */
+    size_t pool_bytes;
+    bool poll_requested;       /* owner only: journal_set_poll was asked for */
+    bool polls;                /* owner only: journal_set_poll is under way */
+    usec_t owner_back;         /* owner only: 0, or until when it leaves all writing to the committers */
+    struct frame_index *index; /* owner only */
+    uint64_t index_clock;      /* how often: a clock */
 
     pthread_mutex_t lock;
     pthread_cond_t synced;   /* for the committer that would begin a segment */
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t progress; /* for an owner that waits */
     bool reader_waits, owner_waits, stop, hurry;
-    usec_t lacked;         /* when a read last had to wait for what the system lacks */
-    usec_t lack_told;      /* reader thread only: when it was logged last */
-    bool awake;            /* a committer that expects to be called soon may wait for it awake */
-    bool writing, syncing; /* a committer has the turn to write, to sync */
-    bool writer_waits;     /* on `synced` */
-    usec_t not_before;     /* with sync_ms: when the next sync may be */
+    usec_t last_shortage;   /* when a read last had to wait for what the system lacks */
+    usec_t shortage_logged; /* reader thread only: when it was logged last */
+    bool awake;             /* a committer that expects to be called soon may wait for it awake */
+    bool writing, syncing;  /* a committer has the turn to write, to sync */
+    bool writer_waits;      /* on `synced` */
+    usec_t not_before;      /* with sync_ms: when the next sync may be */
     struct batch *written, **written_tail; /* to be synced; there are some only while `syncing` */
     struct committer committers[COMMITTERS], *latest_idle;
     struct journal *dirty, **dirty_tail;
@@ -425,23 +426,24 @@ struct journal_set {
 };
 
 /* journal_set.c */
-void set_announce(struct journal_set *set, bool was_empty); /* under the lock: something is there for poll */
-void set_wait(struct journal_set *set);                     /* owner: until there is, then polls */
-void set_call_owner(struct journal_set *set);               /* owner: there will be something for poll */
+void set_signal_owner(
+    struct journal_set *set, bool was_empty);   /* under the lock: something is there for poll */
+void set_wait(struct journal_set *set);         /* owner: until there is, then polls */
+void set_request_poll(struct journal_set *set); /* owner: there will be something for poll */
 struct batch *batch_new(struct journal_set *set, struct journal *j);
 void batch_release(struct journal_set *set, struct batch *b);
 /* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
 
 /* journal_commit.c */
-extern size_t journal_owner_most; /* bytes pending up to which the owner writes; replaceable for tests */
+extern size_t journal_owner_write_max; /* bytes pending up to which the owner writes; replaceable for tests */
 /* A write of the owner's that took longer keeps it away; replaceable for tests. */
-extern usec_t journal_owner_patience;
+extern usec_t journal_owner_slow_write;
 void *committer_main(void *committer);
 /* bytes of a batch from which on what is appended begins another; replaceable for tests */
-extern size_t journal_batch_full;
+extern size_t journal_batch_max;
 /* bytes of a journal up to which appends wait for journal_set_poll, and for a sync under way; replaceable for tests */
-extern size_t journal_gather_most;
+extern size_t journal_gather_max;
 /* Whether so many bytes can wait for what comes with them: until the owner polls, while something is synced. */
 bool set_gathers(const struct journal_set *set, size_t bytes);
 /* Owner: whether it is to write what is pending itself, as far as things are now. */
@@ -483,7 +485,7 @@ bool kernel_take_over(struct journal_set *set);
 struct batch *kernel_wait(struct journal_set *set);
 
 /* journal_writer.c: with the turn to write or to sync; the owner at opening and closing. What becomes of a batch stands in it. */
-extern size_t journal_write_piece; /* bytes after which a batch's next write begins; replaceable for tests */
+extern size_t journal_write_chunk; /* bytes after which a batch's next write begins; replaceable for tests */
 void writer_write(struct batch *b);
 void writer_sync(struct batch *b); /* unless a sync before it covered it */
 /* Under the lock: whether the batch is to be synced, and what a sync that begins in this hold of the lock covers. */
@@ -496,27 +498,27 @@ bool writer_only_copies(struct journal *j, const struct batch *b);
 /* After the file was cut: what that gave back is taken again as far as it is still there. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
 /* What is left of the last reserve, in the file or behind its end; what `wanted` says is had again in the next segment. */
-uint64_t writer_left_of_reserve(const struct writer *w);
+uint64_t writer_unused_reserve(const struct writer *w);
 /* Begins the next segment at `base`; errno on -1. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
 void writer_close(struct journal *j); /* leaves the end-of-session frame and cuts the file to its end */
 
-/* journal_spare.c */
-extern usec_t journal_idle_after; /* without a commit, until zeros are written; replaceable for tests */
+/* journal_prealloc.c */
+extern usec_t journal_prealloc_idle; /* without a commit, until zeros are written; replaceable for tests */
 void *filler_main(void *set);
-void spare_adopt(struct journal *j); /* opening: takes over what a session before left */
-void spare_ask(struct journal *j);   /* committer: the current segment is filling up */
-/* Committer: the spare file is the caller's, until spare_gone says that its name is free; false when there is none. */
-bool spare_take(struct journal *j, struct spare *out);
-void spare_gone(struct journal *j);
-bool spare_is_ready(struct journal *j);
-int spare_failed(struct journal *j);
+void prealloc_adopt(struct journal *j);   /* opening: takes over what a session before left */
+void prealloc_request(struct journal *j); /* committer: the current segment is filling up */
+/* Committer: the spare file is the caller's, until prealloc_release says that its name is free; false when there is none. */
+bool prealloc_take(struct journal *j, struct prealloc *out);
+void prealloc_release(struct journal *j);
+bool prealloc_is_ready(struct journal *j);
+int prealloc_error(struct journal *j);
 /* Committer, when there is no room: gives the spare file's back. */
-void spare_drop(struct journal *j);
+void prealloc_discard(struct journal *j);
 /* Reader thread: a trimmed segment becomes the spare file. False when it is not wanted; errno on -1. */
-int spare_recycle(struct journal *j, const struct segment *s);
-void spare_close(struct journal *j); /* owner: waits until nobody is at it */
-uint64_t spare_bytes(const struct journal *j);
+int prealloc_recycle(struct journal *j, const struct segment *s);
+void prealloc_close(struct journal *j); /* owner: waits until nobody is at it */
+uint64_t prealloc_bytes(const struct journal *j);
 
 /* journal_append.c */
 void journal_make_dirty(struct journal *j); /* under the lock */
@@ -528,15 +530,15 @@ void job_deliver(struct job *job);
 void job_submit(struct journal *j, struct job *job);
 /* What the system lacks for a moment is no failure of the storage: then it is to be done again, in a while. */
 void job_read_failed(struct job *job, enum cursor_status status);
-extern usec_t journal_lack_pause; /* that while; replaceable for tests */
+extern usec_t journal_retry_pause; /* that while; replaceable for tests */
 /* Reader thread: gives the cursor its descriptor, for this job. */
 enum cursor_status job_enter(struct job *job);
 /* Reader thread: a step of looking for something begins at job->begin, or where the cursor is if that is further on ... */
 void job_begin(struct job *job);
 /* ... and passes the frame at the cursor. job->again: that ended the step. */
 void job_pass(struct job *job, const struct frame *f);
-void job_learn(const struct job *job);        /* owner: the places it came by */
-void job_tell_failure(const struct job *job); /* owner: for journal_failure */
+void job_learn(const struct job *job);          /* owner: the places it came by */
+void job_report_failure(const struct job *job); /* owner: for journal_failure */
 struct cursor *cursor_new(void);
 void cursor_free(struct cursor *c);
 struct segment *segment_after(const struct journal *j, const struct segment *s);
@@ -546,8 +548,8 @@ struct segment *journal_last_segment(const struct journal *j);
 void journal_push_segment(struct journal *j, struct segment *s);
 
 /* Whether it says that the system is out of descriptors or memory at present, and nothing of a file. */
-bool is_lack(int system);
-bool lacks_descriptors(int system);
+bool is_resource_shortage(int system);
+bool is_out_of_descriptors(int system);
 /* "TEXT: strerror" into a failure text. */
 void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
 

@@ -1,7 +1,7 @@
 /* Small commits under a policy of no delay: the owner writes them and has the kernel sync them, which wakes the owner by the
  * eventfd of the set's configuration. No thread of the set is woken, which takes longer than the write does.
  *
- * A commit is small when all that is pending is one batch of under journal_gather_most bytes, and writing it is a copy into
+ * A commit is small when all that is pending is one batch of under journal_gather_max bytes, and writing it is a copy into
  * blocks that the file has, and nothing waited for it when the sync before was over: a committer begins what waits at once, and need
  * not wait for the loop to come round. All else is the committers': segments, their headers and directories,
  * zeros and blocks, what a session begins with, several journals at once, what the kernel does not take, and everything where the
@@ -60,7 +60,7 @@ static void stay_away_after(struct journal_set *set, usec_t began)
 {
     usec_t now = clock_monotonic();
     struct kernel *k = &set->kernel;
-    k->slow = now - began > journal_owner_patience ? k->slow + 1 : 0;
+    k->slow = now - began > journal_owner_slow_write ? k->slow + 1 : 0;
     set->owner_back = k->slow >= SLOW_IN_A_ROW ? now + OWNER_STAYS_AWAY : 0;
 }
 
@@ -103,7 +103,7 @@ void kernel_commit(struct journal_set *set)
     bool answered = set->written && begin_sync(set);
     pthread_mutex_unlock(&set->lock);
     if (answered)
-        set_call_owner(set);
+        set_request_poll(set);
 }
 
 bool kernel_take_over(struct journal_set *set)

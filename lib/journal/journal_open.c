@@ -5,7 +5,7 @@
  * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only, and only unless the session that
  * wrote it ended with a frame that says that it synced them). The first place that is no frame is
  * the end, unless a later intact frame or header says that what lies there was durable: that is damage. So it is when a segment
- * behind the last that is there is named as the newest (journal_newest.c).
+ * behind the last that is there is named as the newest (journal_newest_marker.c).
  */
 #include "journal/journal_internal.h"
 
@@ -22,7 +22,7 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
-#define RESERVED_LEAST                                                                                       \
+#define RESERVED_MIN                                                                                         \
     ((uint64_t)32 << 10) /* less of a file's blocks than that beyond its end is its file system's doing */
 
 struct opening {
@@ -48,7 +48,7 @@ static enum journal_result refuse(
     char text[JOURNAL_ERROR_TEXT];
     failure_set(text, path, what, system);
     snprintf(o->error, o->error_size, "%s", text);
-    return r == JOURNAL_IO && lacks_descriptors(system) ? JOURNAL_LACK : r;
+    return r == JOURNAL_IO && is_out_of_descriptors(system) ? JOURNAL_NO_DESCRIPTORS : r;
 }
 
 static enum journal_result refuse_segment(
@@ -119,25 +119,25 @@ static enum journal_result read_headers(struct opening *o)
     return r;
 }
 
-static enum journal_result forget_newest(struct opening *o)
+static enum journal_result remove_newest_marker(struct opening *o)
 {
-    o->j->named = 0;
-    return newest_take_away(o->j->dir, o->j->dir_fd) == 0
+    o->j->newest_marker = 0;
+    return newest_marker_remove(o->j->dir, o->j->dir_fd) == 0
                ? JOURNAL_OK
                : refuse(o, JOURNAL_IO, o->j->dir, "cannot take the newest segment's name away", errno);
 }
 
 /* Whether the newest segments are there. */
-static enum journal_result check_newest(struct opening *o)
+static enum journal_result check_newest_marker(struct opening *o)
 {
     uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
-    if (newest_named(o->j->dir, &o->j->named) != 0)
+    if (newest_marker_read(o->j->dir, &o->j->newest_marker) != 0)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot open", errno);
-    if (o->j->named <= newest)
+    if (o->j->newest_marker <= newest)
         return JOURNAL_OK;
     if (o->repairs)
-        return forget_newest(o);
-    char *path = segment_path(o->j->dir, newest ? newest + 1 : o->j->named, "");
+        return remove_newest_marker(o);
+    char *path = segment_path(o->j->dir, newest ? newest + 1 : o->j->newest_marker, "");
     refuse(o, JOURNAL_DAMAGED, path, "is missing, and what the newest segments held with it", 0);
     free(path);
     return JOURNAL_DAMAGED;
@@ -197,14 +197,14 @@ static bool ends_whole(const struct opening *o, size_t i)
     return o->position == next->previous_size && o->end == next->previous_end;
 }
 
-static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct frames_behind *out)
+static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct tail_scan *out)
 {
     const struct segment_header *h = &o->headers[i];
     struct buf file = {0};
     char *path = segment_path(o->j->dir, h->sequence, "");
     enum journal_result r = JOURNAL_OK;
     if (segment_read(path, &file) == 0)
-        frames_look_behind(buf_bytes(&file), from, segment_seed(h), i == o->last ? o->end : h->base, out);
+        frames_scan_tail(buf_bytes(&file), from, segment_seed(h), i == o->last ? o->end : h->base, out);
     else
         r = refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
     free(path);
@@ -214,13 +214,13 @@ static enum journal_result look_behind(struct opening *o, size_t i, uint64_t fro
 
 /* Bytes to cut off the segment in which the end was found. In a recycled file the zeros that end a segment say that
  * nothing was torn, whatever lies behind them, unless that is an intact frame. */
-static uint64_t torn_bytes(const struct opening *o, const struct frames_behind *b)
+static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
-        return b->dirt;
+        return b->nonzero;
     if (b->end)
         return b->end - o->position;
-    return o->ends_in_zeros ? 0 : b->dirt < FRAME_HEADER ? b->dirt : FRAME_HEADER;
+    return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
 /* Whether a later segment says that segment i, which ends too early, was synced whole or beyond its end. */
@@ -235,11 +235,11 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
     bool damaged = false;
     o->last = i;
     for (size_t k = i; k < o->count && !damaged; k++) {
-        struct frames_behind b = {0};
+        struct tail_scan b = {0};
         enum journal_result r = look_behind(o, k, k == i ? o->position : SEGMENT_HEADER, &b);
         if (r != JOURNAL_OK)
             return r;
-        o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.dirt;
+        o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.nonzero;
         if (b.too_many)
             return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too much in it looks like frames", 0);
         if (k == i)
@@ -281,7 +281,7 @@ static enum journal_result verify(struct opening *o)
 /* Newest first, so that what a crash leaves is an unbroken run. */
 static enum journal_result drop_segments_behind(struct opening *o)
 {
-    if (o->count > o->last + 1 && forget_newest(o) != JOURNAL_OK)
+    if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
         return JOURNAL_IO;
     while (o->count > o->last + 1) {
         size_t i = o->count - 1;
@@ -336,7 +336,7 @@ static void keep_reserved(struct journal *j, const struct stat *st)
 {
     struct writer *w = &j->writer;
     uint64_t blocks = (uint64_t)st->st_blocks * 512;
-    if (blocks < (uint64_t)st->st_size + RESERVED_LEAST)
+    if (blocks < (uint64_t)st->st_size + RESERVED_MIN)
         return;
     w->reserved = blocks;
     if (j->cut_bytes > 0)
@@ -394,7 +394,7 @@ static void list_into_journal(struct opening *o)
         struct segment *s = segment_new(o->j->dir, &o->headers[i]);
         s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
         s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
-        s->lent = o->j->lends;
+        s->shared = o->j->shares_files;
         journal_push_segment(o->j, s);
     }
 }
@@ -423,7 +423,7 @@ static enum journal_result make_hole(struct opening *o, uint64_t reach)
 {
     struct writer *w = &o->j->writer;
     uint64_t above = o->end > reach ? o->end : reach;
-    w->wanted = writer_left_of_reserve(w);
+    w->wanted = writer_unused_reserve(w);
     if ((w->size > w->position || w->wanted) && io->ftruncate(w->fd, (off_t)w->position) != 0)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot cut the last segment", errno);
     return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
@@ -444,7 +444,7 @@ static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
         return r;
     list_into_journal(o);
     marks_copy(&o->j->writer.marks, &o->j->marks);
-    newest_tell(o->j, o->headers[o->last].sequence);
+    newest_marker_write(o->j, o->headers[o->last].sequence);
     return hole ? make_hole(o, reach) : JOURNAL_OK;
 }
 
@@ -464,7 +464,7 @@ static void write_id_text(struct journal *j)
 static void journal_free(struct journal *j)
 {
     for (size_t i = 0; i < j->n_segments; i++) {
-        files_forget(j->set, j->segments[i]);
+        fd_cache_drop(j->set, j->segments[i]);
         segment_free(j->segments[i]);
     }
     free(j->segments);
@@ -485,7 +485,7 @@ static struct journal *journal_new(struct journal_set *set, const struct journal
     j->dir = mem_strdup(config->dir);
     j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
     j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
-    j->lends = config->lends;
+    j->shares_files = config->shares_files;
     j->full_tail = &j->full;
     j->dir_fd = j->writer.fd = -1;
     return j;
@@ -522,14 +522,14 @@ static enum journal_result open_entered(
 {
     enum journal_result r = read_headers(o);
     if (r == JOURNAL_OK)
-        r = check_newest(o);
+        r = check_newest_marker(o);
     if (r == JOURNAL_OK)
         r = o->count ? open_existing(o, config->lost_below) : make_new(o);
     free(o->headers);
     if (r != JOURNAL_OK)
         return r;
     begin_session(o);
-    spare_adopt(o->j);
+    prealloc_adopt(o->j);
     *out = o->j;
     return JOURNAL_OK;
 }
@@ -590,8 +590,8 @@ void journal_close(struct journal **p)
     while (j->unfinished || j->jobs)
         set_wait(j->set);
     leave_dirty_list(j);
-    scrub_forget(j);
-    spare_close(j);
+    scrub_close_journal(j);
+    prealloc_close(j);
     writer_close(j);
     struct journal **at = &j->set->journals;
     while (*at != j)

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHUNK_MOST ((size_t)256 << 10)
+#define CHUNK_MAX ((size_t)256 << 10)
 
-#define LACK_TOLD_EVERY (10 * USEC_PER_SEC)
+#define SHORTAGE_LOG_INTERVAL (10 * USEC_PER_SEC)
 
-uint64_t journal_step_bytes = (uint64_t)1 << 20;
-usec_t journal_lack_pause = 20 * USEC_PER_MSEC;
+uint64_t journal_step_max = (uint64_t)1 << 20;
+usec_t journal_retry_pause = 20 * USEC_PER_MSEC;
 
 struct journal_reader {
     struct journal *journal;
@@ -23,9 +23,9 @@ struct journal_reader {
     struct cursor *cursor;
     uint64_t offset;
     struct job *job;   /* the read in flight */
-    bool locates;      /* it is a journal_reader_locate, as said in `how` */
+    bool locates;      /* it is a journal_reader_spans, as said in `how` */
     struct buf memory; /* for its next job */
-    struct journal_locate how;
+    struct journal_span_request how;
     journal_read_fn *done;
     void *arg;
 };
@@ -44,7 +44,7 @@ void journal_push_segment(struct journal *j, struct segment *s)
 /* The segment that serves `offset`: the last whose base is not above it. NULL below the earliest. */
 static struct segment *segment_at(const struct journal *j, uint64_t offset)
 {
-    size_t low = j->doomed, high = j->n_segments;
+    size_t low = j->n_trimmed, high = j->n_segments;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (j->segments[middle]->base <= offset)
@@ -52,26 +52,26 @@ static struct segment *segment_at(const struct journal *j, uint64_t offset)
         else
             high = middle;
     }
-    return low == j->doomed ? NULL : j->segments[low - 1];
+    return low == j->n_trimmed ? NULL : j->segments[low - 1];
 }
 
 /* Their numbers have no gap. */
 struct segment *segment_after(const struct journal *j, const struct segment *s)
 {
     uint64_t i = s->sequence + 1 - j->segments[0]->sequence;
-    if (s->sequence < j->segments[0]->sequence || i < j->doomed)
-        i = j->doomed;
+    if (s->sequence < j->segments[0]->sequence || i < j->n_trimmed)
+        i = j->n_trimmed;
     return i < j->n_segments ? j->segments[i] : NULL;
 }
 
 uint64_t journal_earliest(const struct journal *j)
 {
-    return j->segments[j->doomed]->base;
+    return j->segments[j->n_trimmed]->base;
 }
 
 uint64_t journal_earliest_end(const struct journal *j)
 {
-    return j->segments[j->doomed]->end;
+    return j->segments[j->n_trimmed]->end;
 }
 
 static uint64_t bytes_of_segments(const struct journal *j, size_t from, size_t to)
@@ -84,23 +84,23 @@ static uint64_t bytes_of_segments(const struct journal *j, size_t from, size_t t
 
 uint64_t journal_disk_bytes(const struct journal *j)
 {
-    return bytes_of_segments(j, 0, j->n_segments) + spare_bytes(j);
+    return bytes_of_segments(j, 0, j->n_segments) + prealloc_bytes(j);
 }
 
-uint64_t journal_leaving_bytes(const struct journal *j)
+uint64_t journal_trimmed_bytes(const struct journal *j)
 {
-    return bytes_of_segments(j, 0, j->doomed);
+    return bytes_of_segments(j, 0, j->n_trimmed);
 }
 
-bool journal_is_trimmed(const struct journal *j)
+bool journal_trim_is_done(const struct journal *j)
 {
-    return j->doomed == 0 && j->unlinking == 0;
+    return j->n_trimmed == 0 && j->n_unlinking == 0;
 }
 
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
 {
     uint64_t n = 0;
-    for (size_t i = j->n_segments; i-- > j->doomed && j->segments[i]->end > from;) {
+    for (size_t i = j->n_segments; i-- > j->n_trimmed && j->segments[i]->end > from;) {
         uint64_t low = j->segments[i]->base > from ? j->segments[i]->base : from;
         uint64_t high = j->segments[i]->end < to ? j->segments[i]->end : to;
         n += high > low ? high - low : 0;
@@ -147,11 +147,11 @@ void job_submit(struct journal *j, struct job *job)
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
-    files_forget(j->set, job->segment);
+    fd_cache_drop(j->set, job->segment);
     job->result = JOURNAL_IO;
     if (j->unlink_failed)
         return;
-    int recycled = spare_recycle(j, job->segment);
+    int recycled = prealloc_recycle(j, job->segment);
     if (recycled > 0) {
         job->result = JOURNAL_OK;
         return;
@@ -168,7 +168,7 @@ static void run_unlink(struct job *job)
 static void deliver_unlink(struct job *job)
 {
     if (job->result == JOURNAL_OK)
-        job->journal->unlinking--;
+        job->journal->n_unlinking--;
     segment_free(job->segment);
 }
 
@@ -177,13 +177,13 @@ static void wait_for_what_lacks(struct job *job, int system)
     struct journal_set *set = job->journal->set;
     usec_t now = clock_monotonic();
     job->again = true;
-    job->not_before = now + journal_lack_pause;
+    job->not_before = now + journal_retry_pause;
     pthread_mutex_lock(&set->lock);
-    set->lacked = now;
+    set->last_shortage = now;
     pthread_mutex_unlock(&set->lock);
-    if (set->lack_told && now - set->lack_told < LACK_TOLD_EVERY)
+    if (set->shortage_logged && now - set->shortage_logged < SHORTAGE_LOG_INTERVAL)
         return;
-    set->lack_told = now;
+    set->shortage_logged = now;
     log_warn("a read waits for what the system lacks", LOG_S("file", job->segment->path),
         LOG_S("error", strerror(system)));
 }
@@ -193,7 +193,7 @@ void job_read_failed(struct job *job, enum cursor_status status)
     char what[96];
     int system = status == CURSOR_IO ? job->cursor->system : 0;
     job->again = false;
-    if (is_lack(system)) {
+    if (is_resource_shortage(system)) {
         wait_for_what_lacks(job, system);
         return;
     }
@@ -247,7 +247,7 @@ static enum cursor_status take_more(struct job *job)
 enum cursor_status job_enter(struct job *job)
 {
     struct cursor *c = job->cursor;
-    int fd = files_open(job->journal->set, job->segment);
+    int fd = fd_cache_get(job->journal->set, job->segment);
     if (fd < 0) {
         c->system = errno;
         return CURSOR_IO;
@@ -265,17 +265,17 @@ void job_begin(struct job *job)
     if (job->begin.position > c->position)
         cursor_go(c, &job->begin);
     job->begin.position = c->position;
-    c->chunk = CHUNK_MOST;
+    c->chunk = CHUNK_MAX;
 }
 
 void job_pass(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
-    uint64_t last = job->n_learned ? job->learned[job->n_learned - 1].position : job->begin.position;
+    uint64_t last = job->n_indexed ? job->indexed[job->n_indexed - 1].position : job->begin.position;
     cursor_skip(c, f);
-    job->again = c->position >= job->begin.position + journal_step_bytes;
-    if (job->n_learned < JOB_PLACES && c->position >= last + journal_places_apart)
-        job->learned[job->n_learned++] = (struct place){c->position, c->offset, f->time};
+    job->again = c->position >= job->begin.position + journal_step_max;
+    if (job->n_indexed < JOB_ENTRIES_MAX && c->position >= last + journal_index_spacing)
+        job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
 }
 
 /* Over what lies before the wanted offset. */
@@ -302,7 +302,7 @@ static size_t chunk_for(const struct job *job)
     size_t room = job->max_bytes - job->out.len;
     size_t n = left < room ? (size_t)left : room;
     n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
-    return n < CHUNK_MOST ? n : CHUNK_MOST;
+    return n < CHUNK_MAX ? n : CHUNK_MAX;
 }
 
 static enum cursor_status fill_window(struct job *job)
@@ -330,9 +330,9 @@ static void run_read(struct job *job)
     enum cursor_status status = job_enter(job);
     if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c))
         status = approach(job);
-    if (status == CURSOR_FRAME && !job->again && !(job->located && locate_fill(job, &status)))
+    if (status == CURSOR_FRAME && !job->again && !(job->span_read && spans_fill(job, &status)))
         status = fill_window(job);
-    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->located && job->located->n))
+    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->span_read && job->span_read->n))
         job_read_failed(job, status);
     cursor_rest(c);
 }
@@ -386,7 +386,7 @@ void *reader_main(void *arg)
         job->next = NULL;
         *set->jobs_done_tail = job;
         set->jobs_done_tail = &job->next;
-        set_announce(set, was_empty);
+        set_signal_owner(set, was_empty);
         pthread_mutex_unlock(&set->lock);
         if (was_empty)
             set->config.notify(set->config.notify_arg);
@@ -452,14 +452,14 @@ static void submit_read(
     job->run = result == JOURNAL_OK ? run_read : NULL;
     job->result = result;
     job->cursor = r->cursor;
-    job->begin = places_by_offset(r->journal, r->segment, r->offset);
+    job->begin = frame_index_find_offset(r->journal, r->segment, r->offset);
     job->segment = r->segment;
     job->segment->refs++;
     job->offset = r->offset;
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
     job->not_before = not_before;
-    job->located = r->locates && may_lend(r->segment) ? located_new(&r->how) : NULL;
+    job->span_read = r->locates && file_may_share(r->segment) ? span_read_new(&r->how) : NULL;
     job->out = r->memory;
     r->memory = (struct buf){0};
     r->job = job;
@@ -488,8 +488,8 @@ void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_rea
     begin_read(r, max_bytes, done, arg);
 }
 
-void journal_reader_locate(struct journal_reader *r, const struct journal_locate *how, struct buf *memory,
-    journal_read_fn *done, void *arg)
+void journal_reader_spans(struct journal_reader *r, const struct journal_span_request *how,
+    struct buf *memory, journal_read_fn *done, void *arg)
 {
     assert(memory->len == 0);
     r->locates = true;
@@ -529,15 +529,15 @@ static void answer_read(struct journal_reader *r, struct job *job)
         struct segment *next = segment_after(r->journal, r->segment);
         w.edges = (struct journal_edges){.before = r->offset, .after = next->base};
     }
-    job_tell_failure(job);
-    locate_answer(job, &w);
-    r->offset += job->out.len + (w.n_spans ? job->located->bytes : 0);
+    job_report_failure(job);
+    spans_answer(job, &w);
+    r->offset += job->out.len + (w.n_spans ? job->span_read->bytes : 0);
     r->done(&w, r->arg);
     if (w.file)
         journal_file_release(w.file);
 }
 
-void job_tell_failure(const struct job *job)
+void job_report_failure(const struct job *job)
 {
     struct journal *j = job->journal;
     if (job->failure[0] && !j->latched)
@@ -546,8 +546,8 @@ void job_tell_failure(const struct job *job)
 
 void job_learn(const struct job *job)
 {
-    for (size_t i = 0; i < job->n_learned; i++)
-        places_learn(job->journal, job->segment, &job->learned[i]);
+    for (size_t i = 0; i < job->n_indexed; i++)
+        frame_index_add(job->journal, job->segment, &job->indexed[i]);
 }
 
 static void submit_again(struct journal_reader *r, struct job *job)
@@ -575,7 +575,7 @@ void job_deliver(struct job *job)
 {
     job->journal->jobs--;
     job->deliver(job);
-    located_free(&job->located);
+    span_read_free(&job->span_read);
     buf_free(&job->out);
     free(job);
 }
@@ -647,17 +647,17 @@ enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_sca
 void segments_reap(struct journal *j)
 {
     size_t n = 0;
-    while (n < j->doomed && j->segments[n]->refs == 0) {
+    while (n < j->n_trimmed && j->segments[n]->refs == 0) {
         struct job *job = mem_zalloc(sizeof *job);
         job->run = run_unlink;
         job->deliver = deliver_unlink;
-        j->unlinking++;
+        j->n_unlinking++;
         job->segment = j->segments[n++];
         job_submit(j, job);
     }
     if (n == 0)
         return;
-    j->doomed -= n;
+    j->n_trimmed -= n;
     j->n_segments -= n;
     memmove(j->segments, j->segments + n, j->n_segments * sizeof(struct segment *));
 }
@@ -670,8 +670,8 @@ static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 
 enum journal_result journal_trim(struct journal *j, uint64_t offset)
 {
-    while (all_below(j, j->doomed, offset))
-        j->doomed++;
+    while (all_below(j, j->n_trimmed, offset))
+        j->n_trimmed++;
     segments_reap(j);
     return JOURNAL_OK;
 }
@@ -680,8 +680,8 @@ enum journal_result journal_trim(struct journal *j, uint64_t offset)
 static size_t first_kept(
     const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
 {
-    uint64_t bytes = journal_disk_bytes(j) - journal_leaving_bytes(j);
-    size_t i = j->doomed;
+    uint64_t bytes = journal_disk_bytes(j) - journal_trimmed_bytes(j);
+    size_t i = j->n_trimmed;
     for (; all_below(j, i, hold); i++) {
         bool old = keep->max_age && j->segments[i + 1]->last_time < now - keep->max_age;
         if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
@@ -693,12 +693,12 @@ static size_t first_kept(
 
 enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
 {
-    j->doomed = first_kept(j, keep, keep->hold, now);
+    j->n_trimmed = first_kept(j, keep, keep->hold, now);
     segments_reap(j);
     return JOURNAL_OK;
 }
 
-uint64_t journal_held_back(const struct journal *j, const struct journal_retention *keep, usec_t now)
+uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now)
 {
     return bytes_of_segments(j, first_kept(j, keep, keep->hold, now), first_kept(j, keep, UINT64_MAX, now));
 }

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOLES_MOST 1024
-#define NOTE_MOST 1024
+#define HOLES_MAX 1024
+#define NOTE_MAX 1024
 #define NOTE_VERSION 1u
 
 enum stage { MOVING, MOVED, DONE };
@@ -50,7 +50,7 @@ static void note_encode(const struct note *n, struct buf *out)
 /* What is read must be what would be written of it, to the byte. */
 static bool note_decode(struct bytes text, struct note *n)
 {
-    char copy[NOTE_MOST + 1], stage[16];
+    char copy[NOTE_MAX + 1], stage[16];
     struct buf again = {0};
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = 0;
@@ -77,12 +77,12 @@ static char *note_path(const char *dir, const char *suffix)
 }
 
 /* Bytes of the file; -1 with errno. */
-static ssize_t read_text(const char *path, char text[NOTE_MOST])
+static ssize_t read_text(const char *path, char text[NOTE_MAX])
 {
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    ssize_t n = io->pread(fd, text, NOTE_MOST, 0);
+    ssize_t n = io->pread(fd, text, NOTE_MAX, 0);
     int saved = errno;
     io->close(fd);
     errno = saved;
@@ -93,7 +93,7 @@ static ssize_t read_text(const char *path, char text[NOTE_MOST])
 static enum journal_result note_read(
     const char *dir, struct note *n, bool *there, char *error, size_t error_size)
 {
-    char text[NOTE_MOST], *path = note_path(dir, "");
+    char text[NOTE_MAX], *path = note_path(dir, "");
     enum journal_result r = JOURNAL_OK;
     unsigned version = 0;
     ssize_t len = read_text(path, text);
@@ -102,7 +102,7 @@ static enum journal_result note_read(
         snprintf(error, error_size, "%s: cannot read: %s", path, strerror(errno));
         r = JOURNAL_IO;
     } else if (len >= 0 && !note_decode(bytes_of(text, (size_t)len), n)) {
-        text[len < NOTE_MOST ? len : NOTE_MOST - 1] = 0;
+        text[len < NOTE_MAX ? len : NOTE_MAX - 1] = 0;
         bool newer = sscanf(text, "millrace journal repair %u", &version) == 1 && version > NOTE_VERSION;
         r = newer ? JOURNAL_NEWER : JOURNAL_DAMAGED;
         snprintf(error, error_size, "%s: %s", path,
@@ -170,7 +170,7 @@ static enum journal_result put_note(struct repair *r, enum stage stage)
 static void look(const struct inspect_event *e, void *arg)
 {
     struct repair *r = arg;
-    inspect_sum(&r->found, e);
+    inspect_summarize(&r->found, e);
     if (r->how->found)
         r->how->found(e, r->how->arg);
 }
@@ -187,7 +187,7 @@ static uint64_t hint(const char *path, uint64_t known)
         if (io->pread(fd, &offset, sizeof offset, places[i]) != sizeof offset)
             continue;
         offset = le64toh(offset);
-        if (offset > best && offset < known + HOLES_MOST * JOURNAL_HOLE)
+        if (offset > best && offset < known + HOLES_MAX * JOURNAL_HOLE)
             best = offset;
     }
     if (fd >= 0)
@@ -382,7 +382,8 @@ static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 static enum journal_result forget(struct repair *r)
 {
     char *path = note_path(r->dir, "");
-    bool bad = newest_take_away(r->dir, r->dir_fd) != 0 || io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
+    bool bad =
+        newest_marker_remove(r->dir, r->dir_fd) != 0 || io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
     enum journal_result result = bad ? failed(r, path, "cannot remove") : JOURNAL_OK;
     free(path);
     return result;
@@ -404,8 +405,8 @@ static void give_to_owner(const struct repair *r)
     }
     free(sequences);
     char *note = note_path(r->dir, ""), *aside = aside_dir(r);
-    (void)newest_named(r->dir, &named);
-    char *newest = newest_path(r->dir, named);
+    (void)newest_marker_read(r->dir, &named);
+    char *newest = newest_marker_path(r->dir, named);
     (void)!chown(newest, st.st_uid, st.st_gid);
     (void)!chown(note, st.st_uid, st.st_gid);
     (void)!chown(aside, st.st_uid, st.st_gid);

@@ -10,9 +10,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#define STEP_MOST ((uint64_t)2 << 20)
+#define STEP_MAX ((uint64_t)2 << 20)
 
-usec_t journal_scrub_every = 3600 * USEC_PER_SEC;
+usec_t journal_scrub_interval = 3600 * USEC_PER_SEC;
 
 /* On the reader thread. */
 
@@ -74,7 +74,7 @@ void scrub_run(struct job *job)
 
 static struct segment *next_sealed(const struct journal *j, uint64_t sequence)
 {
-    for (size_t i = j->doomed; i + 1 < j->n_segments; i++)
+    for (size_t i = j->n_trimmed; i + 1 < j->n_segments; i++)
         if (j->segments[i]->sequence >= sequence)
             return j->segments[i];
     return NULL;
@@ -86,7 +86,7 @@ static struct segment *choose(struct journal_set *set, usec_t now)
     struct segment *segment = NULL;
     if (!s->journal && now >= s->next_pass) {
         s->journal = set->journals;
-        s->next_pass = now + journal_scrub_every;
+        s->next_pass = now + journal_scrub_interval;
         s->sequence = 0;
         s->in_pass = true;
     }
@@ -105,7 +105,7 @@ static struct segment *choose(struct journal_set *set, usec_t now)
 /* Time that was not used is not saved up; a frame larger than a step is paid off later. */
 static uint64_t step_bytes(struct scrub *s, uint64_t bytes_a_second, usec_t now)
 {
-    int64_t most = bytes_a_second < STEP_MOST ? (int64_t)bytes_a_second : (int64_t)STEP_MOST;
+    int64_t most = bytes_a_second < STEP_MAX ? (int64_t)bytes_a_second : (int64_t)STEP_MAX;
     if (s->last != 0 && now > s->last && now - s->last < USEC_PER_SEC)
         s->credit += (int64_t)bytes_a_second * (now - s->last) / USEC_PER_SEC;
     else if (s->last != 0 && now > s->last)
@@ -169,7 +169,7 @@ void scrub_deliver(struct job *job)
     segment_leave(j, job->segment);
 }
 
-void scrub_forget(struct journal *j)
+void scrub_close_journal(struct journal *j)
 {
     struct scrub *s = &j->set->scrub;
     if (s->journal != j)

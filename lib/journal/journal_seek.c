@@ -58,7 +58,7 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job->result = JOURNAL_END;
     job->deliver = deliver_seek;
     job->cursor = seek->cursor;
-    job->begin = places_by_time(seek->journal, s, seek->time);
+    job->begin = frame_index_find_time(seek->journal, s, seek->time);
     job->segment = s;
     job->segment->refs++;
     job->limit = s->end < seek->limit ? s->end : seek->limit;
@@ -71,7 +71,7 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
 /* The last segment before which everything is older. */
 static struct segment *segment_by_time(const struct journal *j, usec_t time)
 {
-    size_t low = j->doomed + 1, high = j->n_segments;
+    size_t low = j->n_trimmed + 1, high = j->n_segments;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (j->segments[middle]->last_time < time)
@@ -132,7 +132,7 @@ static void answer_seek(struct journal_seek *seek, const struct job *job)
     void *arg = seek->arg;
     bool found = job->result == JOURNAL_OK;
     uint64_t offset = found ? job->offset : seek->limit, earliest = journal_earliest(j);
-    job_tell_failure(job);
+    job_report_failure(job);
     cursor_free(seek->cursor);
     seek_free(seek);
     done(job->failure[0] ? job->result : JOURNAL_OK, offset > earliest ? offset : earliest, arg);

@@ -70,7 +70,7 @@ int segment_read(const char *path, struct buf *file)
     return bad ? -1 : 0;
 }
 
-char *spare_path(const char *dir, const char *suffix)
+char *prealloc_path(const char *dir, const char *suffix)
 {
     struct buf b = {0};
     buf_printf(&b, "%s/spare%s", dir, suffix);
@@ -110,7 +110,7 @@ int segment_create(const struct journal *j, const struct segment_header *h, stru
     uint64_t *end_position)
 {
     char *path = segment_path(j->dir, h->sequence, "");
-    char *fresh = spare ? spare_path(j->dir, "") : segment_path(j->dir, h->sequence, ".new");
+    char *fresh = spare ? prealloc_path(j->dir, "") : segment_path(j->dir, h->sequence, ".new");
     int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
     bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
     failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(journal_dir_sync(j)) != 0;
@@ -139,8 +139,8 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
 
 void segment_free(struct segment *s)
 {
-    places_forget(s);
-    segment_forget_file(s);
+    frame_index_drop(s);
+    segment_detach_file(s);
     free(s->path);
     free(s);
 }

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
-#define SPARES_MOST_BYTES ((size_t)8 << 20)
-#define SPARE_MOST_BYTES ((size_t)4 << 20)
+#define POOL_BYTES_MAX ((size_t)8 << 20)
+#define POOLED_BATCH_BYTES_MAX ((size_t)4 << 20)
 
 const char *journal_strerror(enum journal_result r)
 {
@@ -31,7 +31,7 @@ const char *journal_strerror(enum journal_result r)
         [JOURNAL_NEWER] = "written by a newer version",
         [JOURNAL_IN_USE] = "in use by another process",
         [JOURNAL_IO] = "input or output failed",
-        [JOURNAL_LACK] = "out of file descriptors",
+        [JOURNAL_NO_DESCRIPTORS] = "out of file descriptors",
         [JOURNAL_CLOSED] = "the journal is being closed",
     };
     return (size_t)r < sizeof text / sizeof *text ? text[r] : "unknown error";
@@ -45,14 +45,14 @@ void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *wh
         snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s", path, what);
 }
 
-bool lacks_descriptors(int system)
+bool is_out_of_descriptors(int system)
 {
     return system == EMFILE || system == ENFILE;
 }
 
-bool is_lack(int system)
+bool is_resource_shortage(int system)
 {
-    return lacks_descriptors(system) || system == ENOMEM;
+    return is_out_of_descriptors(system) || system == ENOMEM;
 }
 
 /* Without a boot id (not Linux, a bare chroot) all zeros: two such sessions count as one boot, which claims
@@ -84,10 +84,10 @@ static size_t batch_bytes(const struct batch *b)
 
 struct batch *batch_new(struct journal_set *set, struct journal *j)
 {
-    struct batch *b = set->spare;
+    struct batch *b = set->pool;
     if (b) {
-        set->spare = b->next;
-        set->spare_bytes -= batch_bytes(b);
+        set->pool = b->next;
+        set->pool_bytes -= batch_bytes(b);
     } else {
         b = mem_zalloc(sizeof *b);
     }
@@ -107,7 +107,7 @@ static void batch_free(struct batch *b)
 void batch_release(struct journal_set *set, struct batch *b)
 {
     size_t bytes = batch_bytes(b);
-    if (bytes > SPARE_MOST_BYTES || set->spare_bytes + bytes > SPARES_MOST_BYTES) {
+    if (bytes > POOLED_BATCH_BYTES_MAX || set->pool_bytes + bytes > POOL_BYTES_MAX) {
         batch_free(b);
         return;
     }
@@ -115,9 +115,9 @@ void batch_release(struct journal_set *set, struct batch *b)
     struct entry *entries = b->entries;
     size_t capacity = b->capacity;
     buf_clear(&frames);
-    *b = (struct batch){.next = set->spare, .frames = frames, .entries = entries, .capacity = capacity};
-    set->spare = b;
-    set->spare_bytes += bytes;
+    *b = (struct batch){.next = set->pool, .frames = frames, .entries = entries, .capacity = capacity};
+    set->pool = b;
+    set->pool_bytes += bytes;
 }
 
 static void no_notify(void *arg)
@@ -185,17 +185,17 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     return set;
 }
 
-void set_announce(struct journal_set *set, bool was_empty)
+void set_signal_owner(struct journal_set *set, bool was_empty)
 {
     if (was_empty && set->owner_waits)
         pthread_cond_broadcast(&set->progress);
 }
 
-void set_call_owner(struct journal_set *set)
+void set_request_poll(struct journal_set *set)
 {
-    if (set->called)
+    if (set->poll_requested)
         return;
-    set->called = true;
+    set->poll_requested = true;
     set->config.notify(set->config.notify_arg);
 }
 
@@ -210,7 +210,7 @@ static void begin_what_gathered(struct journal_set *set)
 
 void journal_set_poll(struct journal_set *set)
 {
-    set->called = false;
+    set->poll_requested = false;
     set->polls = true;
     kernel_poll(set);
     kernel_commit(set);
@@ -296,10 +296,10 @@ uint64_t journal_set_syncs(struct journal_set *set)
     return syncs;
 }
 
-usec_t journal_set_lacked(struct journal_set *set)
+usec_t journal_set_last_shortage(struct journal_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    usec_t lacked = set->lacked;
+    usec_t lacked = set->last_shortage;
     pthread_mutex_unlock(&set->lock);
     return lacked;
 }
@@ -332,12 +332,12 @@ void journal_set_free(struct journal_set **p)
     }
     stop_threads(set);
     kernel_close(set);
-    while (set->spare) {
-        struct batch *b = set->spare;
-        set->spare = b->next;
+    while (set->pool) {
+        struct batch *b = set->pool;
+        set->pool = b->next;
         batch_free(b);
     }
-    free(set->places);
+    free(set->index);
     pthread_mutex_destroy(&set->lock);
     pthread_mutex_destroy(&set->files.lock);
     for (size_t i = 0; i < COMMITTERS; i++)

@@ -13,17 +13,17 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define FILL_LEAST (UINT64_C(64) << 10)
-#define FILL_MOST (UINT64_C(4) << 20)
+#define FILL_MIN (UINT64_C(64) << 10)
+#define FILL_MAX (UINT64_C(4) << 20)
 #define FILL_WORTH                                                                                           \
     ((size_t)128 << 10) /* bytes a commit, usually, from which on zeros cost more than they save */
 #define USUAL_OF 8      /* commits, about, that say what is usual */
 
 #define RESERVE_STEP ((size_t)4096)     /* what is worth being reserved */
 #define RESERVE_AHEAD ((size_t)4 << 20) /* the most that is reserved beyond what was asked for */
-#define LEFT_SHARE 64                   /* of a segment: what may be left of its file behind its end */
+#define TAIL_SHARE 64                   /* of a segment: what may be left of its file behind its end */
 
-size_t journal_write_piece = (size_t)256 << 10;
+size_t journal_write_chunk = (size_t)256 << 10;
 
 static bool is_no_space(int system)
 {
@@ -82,7 +82,7 @@ static int allocate(struct writer *w, uint64_t end)
     return 0;
 }
 
-uint64_t writer_left_of_reserve(const struct writer *w)
+uint64_t writer_unused_reserve(const struct writer *w)
 {
     uint64_t end = w->reserved > w->size ? w->reserved : w->size;
     uint64_t left = end > w->position ? end - w->position : 0;
@@ -127,19 +127,19 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
 }
 
 /* In the spare file if there is one (and nobody took it away), else in a new one. */
-static int create_next(
-    struct journal *j, struct segment_header *h, struct bytes table, struct spare *spare, uint64_t *position)
+static int create_next(struct journal *j, struct segment_header *h, struct bytes table,
+    struct prealloc *spare, uint64_t *position)
 {
-    if (spare_take(j, spare)) {
+    if (prealloc_take(j, spare)) {
         h->recycled = spare->recycled;
         int fd = segment_create(j, h, table, true, position);
         int system = errno;
-        spare_gone(j);
+        prealloc_release(j);
         errno = system;
         if (fd >= 0 || errno != ENOENT)
             return fd;
     }
-    *spare = (struct spare){0};
+    *spare = (struct prealloc){0};
     h->recycled = false;
     return segment_create(j, h, table, false, position);
 }
@@ -148,7 +148,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
 {
     struct segment_header h;
     struct buf table = {0};
-    struct spare spare;
+    struct prealloc spare;
     struct writer *w = &j->writer;
     uint64_t position;
     header_for(j, base, reach, &h);
@@ -167,7 +167,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     hand_on(w, w->wanted);
     *out = segment_new(j->dir, &h);
     (*out)->size = w->size;
-    newest_tell(j, h.sequence);
+    newest_marker_write(j, h.sequence);
     return 0;
 }
 
@@ -196,7 +196,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
         return JOURNAL_OK;
     if (!is_no_space(errno))
         return JOURNAL_OK;
-    spare_drop(j);
+    prealloc_discard(j);
     if (allocate(w, end) == 0)
         return JOURNAL_OK;
     w->no_space = true;
@@ -209,7 +209,7 @@ static bool cut_what_is_left(struct journal *j)
 {
     struct writer *w = &j->writer;
     uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
-    if (w->reserved <= w->position && whole <= w->position + FRAME_HEADER + j->segment_bytes / LEFT_SHARE)
+    if (w->reserved <= w->position && whole <= w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE)
         return true;
     w->size = w->filled = w->position;
     return io->ftruncate(w->fd, (off_t)w->position) == 0;
@@ -220,7 +220,7 @@ static bool cut_what_is_left(struct journal *j)
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
-    w->wanted = writer_left_of_reserve(w);
+    w->wanted = writer_unused_reserve(w);
     if (!cut_what_is_left(j))
         return writer_latch(j, "ftruncate", errno);
     w->reserved = 0;
@@ -236,7 +236,7 @@ static enum journal_result finish_segment(struct journal *j)
 static bool better_place_ready(struct journal *j)
 {
     const struct writer *w = &j->writer;
-    return !w->prepared && w->position >= j->segment_bytes / 8 && spare_is_ready(j);
+    return !w->prepared && w->position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
 /* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own, whose
@@ -261,7 +261,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
 /* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
 static bool can_stay(const struct journal *j, const struct batch *b, int system)
 {
-    return lacks_descriptors(system) && !passes_hole(j, b);
+    return is_out_of_descriptors(system) && !passes_hole(j, b);
 }
 
 /* Whether what the batch and its reserve take is to be had beside what is reserved here. */
@@ -271,7 +271,7 @@ static bool finds_room(struct journal *j, const struct batch *b)
     uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
     if (w->reserved >= end || allocate(w, end) == 0 || !is_no_space(errno))
         return true;
-    spare_drop(j);
+    prealloc_discard(j);
     return allocate(w, end) == 0;
 }
 
@@ -283,7 +283,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     set_wait_for_sync(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
-    if (w->no_space && b->reserve && !spare_is_ready(j) && !finds_room(j, b))
+    if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
         return JOURNAL_NO_SPACE; /* what is reserved here is not let go of in vain */
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
@@ -328,7 +328,7 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     buf_reserve(frames, tail);
     memset(frames->ptr + frames->len, 0, tail);
     for (size_t done = 0, at = 0; done < frames->len; done = at) {
-        while (at < frames->len && at - done < journal_write_piece) {
+        while (at < frames->len && at - done < journal_write_chunk) {
             place.position = w->position + at;
             at += frame_seal(frames->ptr + at, &place);
         }
@@ -346,7 +346,7 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
  * stays small. */
 static uint64_t fill_target(const struct journal *j, uint64_t end)
 {
-    uint64_t more = end < FILL_LEAST ? FILL_LEAST : end > FILL_MOST ? FILL_MOST : end;
+    uint64_t more = end < FILL_MIN ? FILL_MIN : end > FILL_MAX ? FILL_MAX : end;
     uint64_t target = (end + more) & ~UINT64_C(4095);
     return target < j->segment_bytes ? target : j->segment_bytes;
 }
@@ -382,13 +382,13 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
-    uint64_t had = writer_left_of_reserve(w);
+    uint64_t had = writer_unused_reserve(w);
     if (io->ftruncate(w->fd, (off_t)w->position) != 0)
         return writer_latch(j, "ftruncate", errno);
     if (io->fsync(w->fd) != 0)
         return writer_latch(j, "fsync", errno);
     w->size = w->filled = w->position;
-    spare_drop(j);
+    prealloc_discard(j);
     writer_reserve_again(j, reserve > had ? reserve : had);
     return JOURNAL_NO_SPACE;
 }
@@ -449,7 +449,7 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
         return r;
     written(j, b);
     if (!set_never_syncs(j->set) && w->position >= j->segment_bytes / 8)
-        spare_ask(j);
+        prealloc_request(j);
     return JOURNAL_OK;
 }
 
@@ -469,7 +469,7 @@ bool writer_has_blocks(const struct journal *j, const struct batch *b)
 void writer_write(struct batch *b)
 {
     struct journal *j = b->journal;
-    int failed = spare_failed(j);
+    int failed = prealloc_error(j);
     if (is_latched(j))
         b->result = JOURNAL_LATCHED;
     else if (failed)
@@ -533,7 +533,7 @@ static bool sync_filled_segments(struct journal *j)
 {
     if (set_never_syncs(j->set) && j->unlink_failed)
         return false;
-    for (size_t i = j->doomed; i + 1 < j->n_segments; i++) {
+    for (size_t i = j->n_trimmed; i + 1 < j->n_segments; i++) {
         if (j->segments[i]->end <= j->writer.durable)
             continue;
         int fd = io->open(j->segments[i]->path, O_RDWR | O_CLOEXEC, 0);
@@ -567,7 +567,7 @@ static void leave_close_frame(struct journal *j)
     struct buf b = {0};
     frame_append(&b, &f, NULL, 0);
     struct frame_place synced = what_is_synced(j);
-    uint64_t had = writer_left_of_reserve(w),
+    uint64_t had = writer_unused_reserve(w),
              end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
     buf_free(&b);
     if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0) {

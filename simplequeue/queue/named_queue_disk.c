@@ -111,7 +111,7 @@ static void forget_gone(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
     struct queue_view lowest;
-    if (q->keeping || !journal_is_trimmed(j) || journal_earliest(j) < q->bits_end)
+    if (q->keeping || !journal_trim_is_done(j) || journal_earliest(j) < q->bits_end)
         return;
     gone_forget(q->config.gone, q->bits_id);
     uint64_t last = queue_state(q->core)->next_id - 1;

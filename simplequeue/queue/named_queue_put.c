@@ -142,7 +142,7 @@ enum queue_result named_queue_judge_first(const struct queue_limits *limits,
         return QUEUE_OK;
     if (!ever_fits(limits, on_disk, in))
         return QUEUE_NEVER_FITS;
-    if (on_disk && queue_log_put_size(n, bytes) > JOURNAL_MAX_FRAME)
+    if (on_disk && queue_log_put_size(n, bytes) > JOURNAL_FRAME_MAX)
         return QUEUE_TOO_LARGE;
     bool fits = memory_has_room(limits->max_memory, shared, on_disk, in, (struct amount){0});
     return fits ? QUEUE_OK : QUEUE_MEMORY_FULL;

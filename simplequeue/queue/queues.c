@@ -158,7 +158,7 @@ static enum queue_result open_journal(
         snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
     if (r == JOURNAL_NO_SPACE)
         return QUEUE_NO_SPACE;
-    return r == JOURNAL_LACK ? QUEUE_LACK : QUEUE_LATCHED;
+    return r == JOURNAL_NO_DESCRIPTORS ? QUEUE_LACK : QUEUE_LATCHED;
 }
 
 /* The id that the queue has apart from its journal's, if any: a copy gets one here. */

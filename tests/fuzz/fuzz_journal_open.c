@@ -164,7 +164,7 @@ static void clean(void)
     static const char *const suffixes[] = {"", ".new"};
     for (size_t n = 0; n <= SEGMENTS + 3; n++)
         for (int k = 0; k < 2; k++) {
-            char *path = n ? segment_path(dir, n, suffixes[k]) : spare_path(dir, suffixes[k]);
+            char *path = n ? segment_path(dir, n, suffixes[k]) : prealloc_path(dir, suffixes[k]);
             unlink(path);
             free(path);
         }

@@ -16,7 +16,7 @@ int wake_fd;
 size_t segment_bytes;
 size_t max_producers;
 uint64_t lost_below;
-bool lends;
+bool shares_files;
 const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
@@ -26,7 +26,7 @@ enum journal_result try_open(struct fixture *f)
         .segment_bytes = segment_bytes,
         .max_producers = max_producers,
         .lost_below = lost_below,
-        .lends = lends};
+        .shares_files = shares_files};
     f->set = journal_set_new(&sc);
     enum journal_result r = journal_open(f->set, &jc, &f->j, f->error, sizeof f->error);
     if (r != JOURNAL_OK)
@@ -63,15 +63,15 @@ int setup(void **state)
     segment_bytes = 0;
     max_producers = 0;
     lost_below = 0;
-    lends = false;
-    journal_owner_most = (size_t)1 << 20;
-    journal_gather_most = (size_t)64 << 10;
-    journal_batch_full = (size_t)256 << 10;
-    journal_awake_most = 0;                     /* who is awake writes what could have waited */
-    journal_owner_patience = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
-    journal_lock_patience = USEC_PER_SEC;
-    journal_lack_pause = 20 * USEC_PER_MSEC;
-    journal_idle_after = 10 * USEC_PER_MSEC;
+    shares_files = false;
+    journal_owner_write_max = (size_t)1 << 20;
+    journal_gather_max = (size_t)64 << 10;
+    journal_batch_max = (size_t)256 << 10;
+    journal_awake_most = 0;                       /* who is awake writes what could have waited */
+    journal_owner_slow_write = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
+    journal_lock_timeout = USEC_PER_SEC;
+    journal_retry_pause = 20 * USEC_PER_MSEC;
+    journal_prealloc_idle = 10 * USEC_PER_MSEC;
     snprintf(f->dir, sizeof f->dir, "%s/test-journal-XXXXXX", fixture_root);
     assert_non_null(mkdtemp(f->dir));
     assert_int_equal(try_open(f), JOURNAL_OK);
@@ -221,9 +221,9 @@ void settle_committers(struct fixture *f)
 
 void settle_filler(struct fixture *f)
 {
-    const struct spare *spare = &f->j->spare;
+    const struct prealloc *spare = &f->j->prealloc;
     pthread_mutex_lock(&f->set->lock);
-    while (spare->state == SPARE_ASKED || spare->state == SPARE_MAKING)
+    while (spare->state == PREALLOC_REQUESTED || spare->state == PREALLOC_BUSY)
         pthread_cond_wait(&f->set->progress, &f->set->lock);
     pthread_mutex_unlock(&f->set->lock);
 }

@@ -347,7 +347,7 @@ void model_settle(void)
     while (m.j->jobs)
         set_wait(m.set);
     pthread_mutex_lock(&m.set->lock);
-    while (m.j->spare.state == SPARE_ASKED || m.j->spare.state == SPARE_MAKING)
+    while (m.j->prealloc.state == PREALLOC_REQUESTED || m.j->prealloc.state == PREALLOC_BUSY)
         pthread_cond_wait(&m.set->progress, &m.set->lock);
     pthread_mutex_unlock(&m.set->lock);
     set_settle_committers(m.set);
@@ -378,16 +378,16 @@ void model_begin(unsigned seed, int64_t sync_ms)
     m = (struct model){.seed = seed, .round = seed, .sync_ms = sync_ms, .steps = steps};
     rand_r(&m.seed);
     journal_boot_id = pretend_boot;
-    journal_idle_after = 0;
-    journal_write_piece = 600;
-    journal_owner_most = owner_most[(seed / 3 + seed) % 3];
-    journal_owner_patience = 60 * USEC_PER_SEC; /* the operations are the same on a busy machine */
-    journal_gather_most = gather_most[seed / 2 % 3];
-    journal_batch_full = seed % 2 ? 300 : (size_t)256 << 10;
+    journal_prealloc_idle = 0;
+    journal_write_chunk = 600;
+    journal_owner_write_max = owner_most[(seed / 3 + seed) % 3];
+    journal_owner_slow_write = 60 * USEC_PER_SEC; /* the operations are the same on a busy machine */
+    journal_gather_max = gather_most[seed / 2 % 3];
+    journal_batch_max = seed % 2 ? 300 : (size_t)256 << 10;
     m.wake_fd = seed % 3 ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : 0;
     CHECK(m.wake_fd >= 0);
-    journal_step_bytes = 700;
-    journal_places_apart = 300;
+    journal_step_max = 700;
+    journal_index_spacing = 300;
     snprintf(m.dir, sizeof m.dir, "%s/test-journal-XXXXXX", scratch());
     CHECK(mkdtemp(m.dir) != NULL);
 }

@@ -411,10 +411,10 @@ static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state
     journal_set_free(&f->set);
     shell("rm %s/*.newest", f->dir);
     assert_true(opens_whole(f, end));
-    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    assert_true(newest_marker_read(f->dir, &named) == 0 && named == last);
     shell("mv %s/*.newest %s/0000000000000001.newest", f->dir, f->dir);
     assert_true(opens_whole(f, end));
-    assert_true(newest_named(f->dir, &named) == 0 && named == last);
+    assert_true(newest_marker_read(f->dir, &named) == 0 && named == last);
     shell("rm %s/*.newest %s/%016llx.seg", f->dir, f->dir, (unsigned long long)last);
     assert_int_equal(try_open(f), JOURNAL_OK); /* a limit: nothing tells of it */
 }
@@ -427,7 +427,7 @@ static void test_what_was_cut_is_told_and_does_not_come_back(void **state)
     struct answer a[3];
     put(f, "kept");
     uint64_t from = f->j->writer.position;
-    journal_gather_most = SIZE_MAX;
+    journal_gather_max = SIZE_MAX;
     settle_committers(f);
     for (int i = 0; i < 3; i++)
         assert_int_equal(append(f, "p", (uint64_t)i, (uint64_t)i + 1, "lost", &a[i]), JOURNAL_OK);

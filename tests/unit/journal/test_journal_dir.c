@@ -58,7 +58,7 @@ static void test_a_second_process_is_refused(void **state)
     unsigned frames = 0;
     put(f, "ours");
     pid_t child = start_holder(f);
-    journal_lock_patience = 0;
+    journal_lock_timeout = 0;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(try_open(f), JOURNAL_IN_USE);
         assert_non_null(strstr(f->error, f->dir));
@@ -77,7 +77,7 @@ static void test_a_second_process_is_refused(void **state)
 static void test_and_so_is_a_second_opening_by_the_same(void **state)
 {
     struct fixture *f = *state, second = *f;
-    journal_lock_patience = 0;
+    journal_lock_timeout = 0;
     assert_int_equal(try_open(&second), JOURNAL_IN_USE);
     journal_close(&f->j);
     assert_int_equal(try_open(&second), JOURNAL_OK);
@@ -110,7 +110,7 @@ static void test_one_that_is_ending_is_waited_for(void **state)
     struct fixture *f = *state;
     int status;
     holder = start_holder(f);
-    journal_lock_patience = 60 * USEC_PER_SEC;
+    journal_lock_timeout = 60 * USEC_PER_SEC;
     ending = io_system;
     ending.open = ending_open;
     io = &ending;
@@ -166,7 +166,7 @@ static void test_what_is_appended_behind_the_end_is_no_damage(void **state)
 /* As a trim does that makes it the spare file, and what then begins in it. */
 static void use_first_again(struct fixture *f)
 {
-    char *spare = spare_path(f->dir, "");
+    char *spare = prealloc_path(f->dir, "");
     assert_int_equal(rename(f->j->segments[0]->path, spare), 0);
     for (off_t at = 0; at < 700000; at += 1000)
         flip(spare, at);
@@ -196,14 +196,14 @@ static int open_no_spare(const char *path, int flags, mode_t mode)
 static bool spare_is_refused(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    bool is = j->spare.state == SPARE_REFUSED;
+    bool is = j->prealloc.state == PREALLOC_NO_SPACE;
     pthread_mutex_unlock(&j->set->lock);
     return is;
 }
 
 static void put_first_back(struct fixture *f)
 {
-    char *spare = spare_path(f->dir, "");
+    char *spare = prealloc_path(f->dir, "");
     for (off_t at = 0; at < 700000; at += 1000)
         flip(spare, at);
     assert_int_equal(rename(spare, f->j->segments[0]->path), 0);

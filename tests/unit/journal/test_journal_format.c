@@ -47,10 +47,10 @@ static void test_an_offset_that_no_journal_reaches_is_damage(void **state)
         struct segment_header h = a_header(), back;
         char raw[SEGMENT_HEADER];
         uint64_t *fields[4] = {&h.base, &h.previous_end, &h.durable, &h.reach};
-        *fields[i] = JOURNAL_LAST_OFFSET;
+        *fields[i] = JOURNAL_OFFSET_MAX;
         segment_header_encode(&h, raw);
         assert_int_equal(segment_header_decode(bytes_of(raw, sizeof raw), &back), HEADER_OK);
-        *fields[i] = JOURNAL_LAST_OFFSET + 1;
+        *fields[i] = JOURNAL_OFFSET_MAX + 1;
         segment_header_encode(&h, raw);
         assert_int_equal(segment_header_decode(bytes_of(raw, sizeof raw), &back), HEADER_DAMAGED);
     }
@@ -152,17 +152,17 @@ static void test_intact_frames_are_found_behind_garbage(void **state)
 {
     (void)state;
     struct buf b = {0};
-    struct frames_behind behind;
+    struct tail_scan behind;
     for (int i = 0; i < 1000; i++)
         buf_append_char(&b, (char)(i * 37 + 1));
     size_t at = b.len, size = a_frame(&b, 77, at);
     buf_append(&b, "\0\0\0\0\0\0\0\1\0\0\0\0", 12);
-    frames_look_behind(buf_bytes(&b), 0, 77, 50, &behind);
+    frames_scan_tail(buf_bytes(&b), 0, 77, 50, &behind);
     assert_true(behind.end == at + size && behind.durable == 40 && behind.position == 100);
-    assert_true(behind.dirt == at + size + 8 && !behind.too_many);
-    frames_look_behind(buf_bytes(&b), 0, 77, 51, &behind);
+    assert_true(behind.nonzero == at + size + 8 && !behind.too_many);
+    frames_scan_tail(buf_bytes(&b), 0, 77, 51, &behind);
     assert_true(behind.end == 0);
-    frames_look_behind(buf_bytes(&b), 0, 78, 50, &behind);
+    frames_scan_tail(buf_bytes(&b), 0, 78, 50, &behind);
     assert_true(behind.end == 0);
     buf_free(&b);
 }
@@ -175,12 +175,12 @@ static void test_bytes_made_to_look_like_frames_end_the_search(void **state)
     char *file = mem_alloc(n);
     for (size_t at = 0; at < n; at += 8)
         memcpy(file + at, "\0\0\x10\0\1\0\0\0", 8);
-    struct frames_behind behind;
-    frames_look_behind(bytes_of(file, n), 128, 77, 0, &behind);
+    struct tail_scan behind;
+    frames_scan_tail(bytes_of(file, n), 128, 77, 0, &behind);
     assert_true(behind.end == 0);
     for (size_t at = 0; at < n; at += 8)
         memcpy(file + at, at % 64 == 8 ? "\0\0\x10\0\1\0\0\0" : "\0\0\0\0\0\0\0\0", 8);
-    frames_look_behind(bytes_of(file, n), 128, 77, 0, &behind);
+    frames_scan_tail(bytes_of(file, n), 128, 77, 0, &behind);
     assert_true(behind.too_many);
     free(file);
 }

@@ -138,7 +138,7 @@ static void test_what_is_large_waits_for_nobody(void **state)
     struct fixture *f = *state;
     struct answer a, b;
     watch(f);
-    journal_gather_most = 200;
+    journal_gather_max = 200;
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
     char line[301];
     memset(line, 'x', 300);
@@ -183,7 +183,7 @@ static void test_what_is_large_is_written_during_a_sync(void **state)
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
     journal_set_poll(f->set);
     wait_for_syncs(1);
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
     while (so_far(&writes) < 2)
         sched_yield();
@@ -212,19 +212,19 @@ static void fill_a_batch(struct fixture *f, struct answer a[3])
 static size_t kept_batches(const struct fixture *f)
 {
     size_t n = 0;
-    for (const struct batch *b = f->set->spare; b; b = b->next)
+    for (const struct batch *b = f->set->pool; b; b = b->next)
         n++;
     return n;
 }
 
-#define KEPT_MOST ((size_t)8 << 20)
+#define POOLED_MAX ((size_t)8 << 20)
 
 /* Fresh memory for each would cost more than what is copied there. */
 static void test_memory_of_what_was_under_way_is_used_again(void **state)
 {
     struct fixture *f = *state;
     static struct answer a[40];
-    journal_batch_full = FRAME_HEADER;
+    journal_batch_max = FRAME_HEADER;
     for (size_t i = 0; i < 40; i++)
         assert_int_equal(append(f, "", 0, 0, "1234567", &a[i]), JOURNAL_OK);
     journal_set_flush(f->set);
@@ -234,13 +234,13 @@ static void test_memory_of_what_was_under_way_is_used_again(void **state)
     assert_int_equal(kept_batches(f), 0);
     journal_set_flush(f->set);
     assert_int_equal(kept_batches(f), 40);
-    char *large = mem_zalloc(KEPT_MOST / 4 + 1);
-    memset(large, 'x', KEPT_MOST / 4);
+    char *large = mem_zalloc(POOLED_MAX / 4 + 1);
+    memset(large, 'x', POOLED_MAX / 4);
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(append(f, "", 0, 0, large, &a[i]), JOURNAL_OK);
     journal_set_flush(f->set);
     free(large);
-    assert_in_range(f->set->spare_bytes, KEPT_MOST / 4, KEPT_MOST);
+    assert_in_range(f->set->pool_bytes, POOLED_MAX / 4, POOLED_MAX);
 }
 
 /* So that it is being synced while the rest is written. */
@@ -248,7 +248,7 @@ static void test_what_is_full_is_synced_alone(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3];
-    journal_batch_full = 2 * FRAME_HEADER;
+    journal_batch_max = 2 * FRAME_HEADER;
     fill_a_batch(f, a);
     sem_post(&may_sync);
     wait_for_syncs(2);
@@ -271,7 +271,7 @@ static void test_spaced_syncs_take_all_there_is(void **state)
     struct answer a[3];
     sync_ms = 1;
     reopen(f);
-    journal_batch_full = 2 * FRAME_HEADER;
+    journal_batch_max = 2 * FRAME_HEADER;
     pthread_mutex_lock(&f->set->lock); /* no committer takes what is pending */
     f->set->not_before = INT64_MAX / 2;
     pthread_mutex_unlock(&f->set->lock);
@@ -296,7 +296,7 @@ static void test_what_is_behind_a_refused_batch_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3], again;
-    journal_batch_full = FRAME_HEADER;
+    journal_batch_max = FRAME_HEADER;
     fill_a_batch(f, a);
     pthread_mutex_lock(&f->set->lock);
     assert_true(f->j->full && f->j->full->next && f->j->full->next->next && !f->j->pending);

@@ -271,7 +271,7 @@ static void test_what_is_large_is_written_meanwhile(void **state)
     watch_pretended(f);
     begin(f, "2", &a);
     uint64_t end = f->j->accepted_end;
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
     while (so_far(&by_others) == 0)
         sched_yield();
@@ -294,7 +294,7 @@ static void test_no_segment_begins_meanwhile(void **state)
     pthread_mutex_lock(&f->set->lock);
     f->j->segment_bytes = 1;
     pthread_mutex_unlock(&f->set->lock);
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
     pthread_mutex_lock(&f->set->lock);
     while (!f->set->kernel.taken) {
@@ -345,7 +345,7 @@ static bool nobody_writes(const struct journal_set *set)
 static void write_behind_and_begin_segment(void)
 {
     struct fixture f = {.set = watched->set, .j = watched};
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     assert_int_equal(append(&f, "", 0, 0, "3", &written_behind), JOURNAL_OK);
     wait_for(lies_written);
     pthread_mutex_lock(&watched->set->lock);
@@ -400,7 +400,7 @@ static void test_a_failure_takes_what_was_written_behind_it(void **state)
     struct answer a, b;
     watch_pretended(f);
     begin(f, "2", &a);
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
     while (so_far(&by_others) == 0)
         sched_yield();
@@ -504,7 +504,7 @@ static void test_what_is_large_is_the_committers(void **state)
     struct answer a;
     watch_pretended(f);
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
-    journal_gather_most = 1;
+    journal_gather_max = 1;
     poll_until(f, &a);
     assert_true(begun == 0 && by_owner == 0);
 }

@@ -129,7 +129,7 @@ static void test_much_at_once_is_the_committers(void **state)
     struct fixture *f = *state;
     struct answer a, b;
     watch(f);
-    journal_owner_most = 200;
+    journal_owner_write_max = 200;
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
     journal_set_poll(f->set);
     assert_true(a.calls == 1 && by_owner == 1);
@@ -147,7 +147,7 @@ static void test_a_slow_write_keeps_the_owner_away(void **state)
     struct fixture *f = *state;
     struct answer a;
     watch(f);
-    journal_owner_patience = -1;
+    journal_owner_slow_write = -1;
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
     journal_set_poll(f->set);
     assert_true(a.calls == 1 && by_owner == 1);
@@ -172,11 +172,11 @@ static void test_a_committer_at_work_is_left_alone(void **state)
     watch(f);
     sem_init(&others_may_write, 0, 0);
     others_wait = true;
-    journal_owner_most = 0;
+    journal_owner_write_max = 0;
     assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
     while (__atomic_load_n(&by_others, __ATOMIC_SEQ_CST) == 0)
         sched_yield();
-    journal_owner_most = 1000;
+    journal_owner_write_max = 1000;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
     journal_set_poll(f->set);
     assert_true(a.calls == 0 && b.calls == 0 && by_owner == 0);

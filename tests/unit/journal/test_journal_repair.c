@@ -67,7 +67,7 @@ static void begin(struct fixture *f)
     w = (struct world){.f = f, .points = w.points, .seed = w.seed};
     segment_bytes = 1000;
     reopen(f);
-    f->j->spare.abandon = true; /* where segments end must not depend on when one is ready */
+    f->j->prealloc.abandon = true; /* where segments end must not depend on when one is ready */
     add_lines(40);
 }
 
@@ -392,7 +392,7 @@ static void repair_and_go_on(int lines)
 {
     assert_int_equal(repair(), JOURNAL_OK);
     assert_int_equal(try_open(w.f), JOURNAL_OK);
-    w.f->j->spare.abandon = true;
+    w.f->j->prealloc.abandon = true;
     add_lines(lines);
 }
 

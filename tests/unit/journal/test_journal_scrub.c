@@ -28,7 +28,7 @@ static struct journal_scrubbed pass(struct fixture *f)
 static void filled(struct fixture *f, int lines)
 {
     segment_bytes = 4096;
-    journal_scrub_every = 0;
+    journal_scrub_interval = 0;
     now = USEC_PER_SEC;
     reopen(f);
     fill_segments(f, lines, 1);
@@ -49,7 +49,7 @@ static void test_a_pass_reads_every_sealed_segment(void **state)
     assert_null(done.damage);
     reopen(f);
     assert_int_equal(pass(f).segments, sealed);
-    journal_scrub_every = 3600 * USEC_PER_SEC;
+    journal_scrub_interval = 3600 * USEC_PER_SEC;
     pass(f);
     for (int i = 0; i < 100; i++)
         step(f, RATE);

@@ -34,15 +34,15 @@ static void count_reads(void)
 /* Steps of a few frames and places every few, so that small files have many. */
 static int setup_small(void **state)
 {
-    journal_step_bytes = 10 * LINE;
-    journal_places_apart = 3 * LINE;
+    journal_step_max = 10 * LINE;
+    journal_index_spacing = 3 * LINE;
     return setup(state);
 }
 
 static int teardown_small(void **state)
 {
-    journal_step_bytes = (uint64_t)1 << 20;
-    journal_places_apart = (uint64_t)512 << 10;
+    journal_step_max = (uint64_t)1 << 20;
+    journal_index_spacing = (uint64_t)512 << 10;
     return teardown(state);
 }
 #define SMALL(f) cmocka_unit_test_setup_teardown(f, setup_small, teardown_small)
@@ -135,7 +135,7 @@ static void test_what_is_known_does_not_change_what_is_found(void **state)
     struct fixture *f = *state;
     open_with(f, 100 * LINE);
     fill(f, 1000, 2);
-    assert_true(places_known(f->j->segments[3]) > 0);
+    assert_true(frame_index_count(f->j->segments[3]) > 0);
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < 1000; i += 7) {
             uint64_t offset, line = i * 389 % 1000;
@@ -143,9 +143,9 @@ static void test_what_is_known_does_not_change_what_is_found(void **state)
             assert_int_equal(offset, (line + 1) / 2 * 2 * LINE);
             assert_line_at(f, line);
         }
-        assert_true(places_known(f->j->segments[3]) > 0);
+        assert_true(frame_index_count(f->j->segments[3]) > 0);
         reopen(f);
-        assert_int_equal(places_known(f->j->segments[3]), 0);
+        assert_int_equal(frame_index_count(f->j->segments[3]), 0);
     }
 }
 
@@ -338,23 +338,23 @@ static void test_what_is_known_is_bounded(void **state)
     struct fixture *f = *state;
     size_t segments = 0, places = 0, most = 0;
     open_with(f, 20 * LINE);
-    fill(f, 40 * (PLACES_SEGMENTS + 100), 1);
+    fill(f, 40 * (FRAME_INDEX_SEGMENTS_MAX + 100), 1);
     for (size_t i = 0; i < f->j->n_segments; i++) {
-        size_t n = places_known(f->j->segments[i]);
+        size_t n = frame_index_count(f->j->segments[i]);
         segments += n > 0;
         places += n;
     }
-    assert_true(f->j->n_segments > PLACES_SEGMENTS + 50);
-    assert_true(segments > PLACES_SEGMENTS / 2 && segments <= PLACES_SEGMENTS);
-    assert_true(places >= segments && places_known(f->j->segments[0]) == 0);
+    assert_true(f->j->n_segments > FRAME_INDEX_SEGMENTS_MAX + 50);
+    assert_true(segments > FRAME_INDEX_SEGMENTS_MAX / 2 && segments <= FRAME_INDEX_SEGMENTS_MAX);
+    assert_true(places >= segments && frame_index_count(f->j->segments[0]) == 0);
     assert_line_at(f, 3);
     assert_line_at(f, 19);
-    open_with(f, 16 * PLACES_MOST * 3 * LINE);
-    fill(f, 16 * PLACES_MOST * 3, 1);
+    open_with(f, 16 * FRAME_INDEX_ENTRIES_MAX * 3 * LINE);
+    fill(f, 16 * FRAME_INDEX_ENTRIES_MAX * 3, 1);
     for (size_t i = 0; i < f->j->n_segments; i++)
-        if (places_known(f->j->segments[i]) > most)
-            most = places_known(f->j->segments[i]);
-    assert_true(most >= PLACES_MOST / 4 && most < PLACES_MOST);
+        if (frame_index_count(f->j->segments[i]) > most)
+            most = frame_index_count(f->j->segments[i]);
+    assert_true(most >= FRAME_INDEX_ENTRIES_MAX / 4 && most < FRAME_INDEX_ENTRIES_MAX);
 }
 
 int main(void)

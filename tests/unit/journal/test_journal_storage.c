@@ -43,7 +43,7 @@ static void test_no_space_heals(void **state)
     struct fixture *f = *state;
     struct answer first, a, b, c;
     sync_ms = JOURNAL_SYNC_NEVER;
-    journal_owner_most = 0; /* a committer writes, so that there can be appends behind */
+    journal_owner_write_max = 0; /* a committer writes, so that there can be appends behind */
     reopen(f);
     sem_init(&appended, 0, 0);
     faulty = io_system;
@@ -118,7 +118,7 @@ static uint64_t written_position(struct fixture *f)
 static void write_behind_a_sync(struct fixture *f, int fault, struct answer *first, struct answer *second)
 {
     put(f, "kept");
-    journal_gather_most = 0;
+    journal_gather_max = 0;
     sem_init(&sync_begun, 0, 0);
     sem_init(&sync_may_end, 0, 0);
     syncs = 0;
@@ -191,7 +191,7 @@ static void test_no_segment_begins_during_a_sync(void **state)
     segment_bytes = 4096;
     reopen(f);
     put(f, "kept");
-    journal_gather_most = 0;
+    journal_gather_max = 0;
     sem_init(&sync_begun, 0, 0);
     sem_init(&sync_may_end, 0, 0);
     syncs = 0;
@@ -282,7 +282,7 @@ static void test_what_latches_and_what_heals(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
-    journal_idle_after = 0;
+    journal_prealloc_idle = 0;
     reopen(f);
     fill_segments(f, 10, 1);
     for (int nth = 1; nth <= 4; nth++) {
@@ -443,7 +443,7 @@ static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
     use_files_again(f);
     while (f->j->writer.position < segment_bytes)
         fill_segments(f, 1, 1);
-    assert_true(f->j->writer.recycled && f->j->spare.state == SPARE_READY && f->j->spare.recycled);
+    assert_true(f->j->writer.recycled && f->j->prealloc.state == PREALLOC_READY && f->j->prealloc.recycled);
     uint64_t end = journal_committed_end(f->j), sequence = f->j->writer.sequence;
     faulty = io_system;
     faulty.pwrite = maybe_pwrite;
@@ -546,7 +546,7 @@ static void test_a_used_file_is_left_as_it_is(void **state)
     reopen(f);
     use_files_again(f);
     fill_segments(f, 10, 1);
-    assert_true(f->j->writer.recycled && f->j->spare.state == SPARE_READY);
+    assert_true(f->j->writer.recycled && f->j->prealloc.state == PREALLOC_READY);
     faulty = io_system;
     faulty.ftruncate = counting_ftruncate;
     faulty.fdatasync = counting_fdatasync;
@@ -573,10 +573,10 @@ static void test_a_used_file_is_left_as_it_is(void **state)
 static bool is_asked_for(struct fixture *f)
 {
     pthread_mutex_lock(&f->set->lock);
-    enum spare_state is = f->j->spare.state;
-    bool allocated = f->j->spare.allocated;
+    enum prealloc_state is = f->j->prealloc.state;
+    bool allocated = f->j->prealloc.allocated;
     pthread_mutex_unlock(&f->set->lock);
-    return is == SPARE_ASKED || (is == SPARE_MAKING && !allocated);
+    return is == PREALLOC_REQUESTED || (is == PREALLOC_BUSY && !allocated);
 }
 
 static unsigned zero_writes;
@@ -597,8 +597,8 @@ static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
     segment_bytes = 40000;
     reopen(f);
     put(f, "kept");
-    journal_idle_after = USEC_PER_MSEC;
-    journal_gather_most = 0;
+    journal_prealloc_idle = USEC_PER_MSEC;
+    journal_gather_max = 0;
     sem_init(&sync_begun, 0, 0);
     sem_init(&sync_may_end, 0, 0);
     syncs = zero_writes = 0;
@@ -615,7 +615,7 @@ static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
     while (is_asked_for(f))
         sched_yield();
     unsigned before = __atomic_load_n(&zero_writes, __ATOMIC_SEQ_CST); /* those ahead of the commit */
-    for (usec_t until = clock_monotonic() + 20 * journal_idle_after; clock_monotonic() < until;)
+    for (usec_t until = clock_monotonic() + 20 * journal_prealloc_idle; clock_monotonic() < until;)
         sched_yield();
     unsigned during = __atomic_load_n(&zero_writes, __ATOMIC_SEQ_CST) - before;
     sem_post(&sync_may_end);
@@ -623,7 +623,7 @@ static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
     settle_filler(f);
     io = &io_system;
     assert_int_equal(during, 0);
-    assert_true(f->j->spare.state == SPARE_READY && f->j->spare.filled == 40000);
+    assert_true(f->j->prealloc.state == PREALLOC_READY && f->j->prealloc.filled == 40000);
     assert_true(zero_writes > before);
 }
 
@@ -634,13 +634,13 @@ static void test_while_a_commit_waits_for_its_time_zeros_are_written(void **stat
     segment_bytes = 40000;
     sync_ms = 3600 * 1000; /* longer than a test may take */
     reopen(f);
-    journal_idle_after = 100 * USEC_PER_MSEC;
+    journal_prealloc_idle = 100 * USEC_PER_MSEC;
     append_pattern(f, 9000, on_commit, &a);
     assert_int_equal(append(f, "", 0, 0, "waits", &a), JOURNAL_OK);
     journal_set_poll(f->set);
     settle_filler(f);
-    assert_int_equal(f->j->spare.state, SPARE_READY);
-    assert_int_equal(f->j->spare.filled, 40000);
+    assert_int_equal(f->j->prealloc.state, PREALLOC_READY);
+    assert_int_equal(f->j->prealloc.filled, 40000);
     assert_int_equal(a.calls, 0);
 }
 
@@ -683,7 +683,8 @@ static void test_the_filler_works_ahead(void **state)
     fill_segments(f, 8, 1);
     settle_filler(f);
     assert_int_equal(f->j->n_segments, 2);
-    assert_true(f->j->spare.state == SPARE_READY && f->j->spare.size == 40000 && !f->j->spare.recycled);
+    assert_true(
+        f->j->prealloc.state == PREALLOC_READY && f->j->prealloc.size == 40000 && !f->j->prealloc.recycled);
     reopen(f);
     assert_true(f->j->writer.prepared && f->j->writer.filled == 40000);
 }

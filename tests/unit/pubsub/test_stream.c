@@ -439,9 +439,9 @@ static void a_read_under_way_is_not_waited_for(void **state)
     assert_int_equal(journal_reader_open(j, 0, &reader, NULL), JOURNAL_OK);
     assert_false(publish_until_full(w, 4 * DISK_LIMIT, 30000, UINT64_MAX));
     assert_true(journal_disk_bytes(j) > DISK_LIMIT);
-    assert_true(journal_disk_bytes(j) - journal_leaving_bytes(j) <= DISK_LIMIT);
+    assert_true(journal_disk_bytes(j) - journal_trimmed_bytes(j) <= DISK_LIMIT);
     journal_reader_close(&reader);
-    assert_int_equal(journal_leaving_bytes(j), 0);
+    assert_int_equal(journal_trimmed_bytes(j), 0);
     assert_true(journal_disk_bytes(j) <= DISK_LIMIT);
 }
 

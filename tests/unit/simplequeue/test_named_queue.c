@@ -393,7 +393,7 @@ static void the_last_id_may_be_in_the_bits_alone(void **state)
 
 static void wait_until_trimmed(void)
 {
-    while (!journal_is_trimmed(named_queue_journal(q))) {
+    while (!journal_trim_is_done(named_queue_journal(q))) {
         queues_poll(set);
         sched_yield();
     }

@@ -40,7 +40,7 @@ static void begin_lack(int system)
     lacking.pread = lacking_pread;
     lack_errno = system;
     open_lacks = read_lacks = create_lacks = 0;
-    journal_lack_pause = USEC_PER_MSEC;
+    journal_retry_pause = USEC_PER_MSEC;
     io = &lacking;
 }
 
@@ -89,7 +89,7 @@ static void test_who_waits_is_served_or_let_go(void **state)
     struct seen never = {0}, late = {0};
     fill_segments(f, 50, 1);
     begin_lack(EMFILE);
-    journal_lack_pause = 50 * USEC_PER_MSEC;
+    journal_retry_pause = 50 * USEC_PER_MSEC;
     set_lack(&open_lacks, -1);
     opens = 0;
     usec_t began = clock_monotonic();
@@ -100,8 +100,8 @@ static void test_who_waits_is_served_or_let_go(void **state)
     while (__atomic_load_n(&opens, __ATOMIC_SEQ_CST) < 10)
         set_wait(f->set);
     assert_true(late.calls == 0 && never.calls == 0 && f->j->jobs == 2);
-    assert_true(opens <= 2 * (2 + (clock_monotonic() - began) / journal_lack_pause)); /* not all the time */
-    fill_segments(f, 1, 1);                                                           /* commits go on */
+    assert_true(opens <= 2 * (2 + (clock_monotonic() - began) / journal_retry_pause)); /* not all the time */
+    fill_segments(f, 1, 1);                                                            /* commits go on */
     journal_reader_close(&closed);
     while (f->j->jobs > 1)
         set_wait(f->set);
@@ -181,23 +181,23 @@ static void test_readers_share_descriptors(void **state)
     struct fixture *f = *state;
     segment_bytes = 4096;
     sync_ms = JOURNAL_SYNC_NEVER; /* no other thread has files then */
-    journal_lack_pause = USEC_PER_MSEC;
+    journal_retry_pause = USEC_PER_MSEC;
     reopen(f);
     for (int i = 0; i < 90; i++) {
         struct answer a = {0};
         append_pattern(f, 1000, on_commit, &a);
         journal_set_flush(f->set);
     }
-    assert_true(f->j->n_segments > 2 * FILES_MOST);
+    assert_true(f->j->n_segments > 2 * FD_CACHE_MAX);
     settle_committers(f);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         begin_counting(limits[i]);
         read_crosswise(f, 80000);
-        int most = limits[i] < FILES_MOST ? limits[i] : FILES_MOST;
+        int most = limits[i] < FD_CACHE_MAX ? limits[i] : FD_CACHE_MAX;
         assert_int_equal(most_open, most);
         assert_null(journal_failure(f->j));
         for (size_t k = 0; k < f->j->n_segments; k++)
-            files_forget(f->set, f->j->segments[k]);
+            fd_cache_drop(f->set, f->j->segments[k]);
         assert_int_equal(n_open, 0);
     }
 }
@@ -220,7 +220,7 @@ static void test_what_is_trimmed_is_not_kept_open(void **state)
         journal_reader_close(&r);
         buf_free(&s.data);
     }
-    assert_int_equal(n_open, FILES_MOST);
+    assert_int_equal(n_open, FD_CACHE_MAX);
     journal_trim(f->j, journal_committed_end(f->j));
     settle(f);
     assert_int_equal(f->j->n_segments, 1);
@@ -245,7 +245,7 @@ static void test_a_scrub_calls_nothing_damaged(void **state)
     struct fixture *f = *state;
     usec_t now = USEC_PER_SEC;
     segment_bytes = 4096;
-    journal_scrub_every = 0;
+    journal_scrub_interval = 0;
     reopen(f);
     fill_segments(f, 40, 1);
     begin_lack(EMFILE);

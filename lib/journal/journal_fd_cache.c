@@ -1,7 +1,7 @@
 /* The files that reads have open: on the reader thread, for as long as nobody else needs the descriptor.
  *
  * Readers of one segment read through one descriptor, at places of their own, so however many there are, and however long
- * they stop between two reads, they hold FILES_MOST at most. While the system has none left, one of these is given up for
+ * they stop between two reads, they hold FD_CACHE_MAX at most. While the system has none left, one of these is given up for
  * the one that is needed now: reads go on as long as there is one.
  *
  * What is open is closed before the segment's file loses its name, so that nothing here holds the space of what is gone.
@@ -14,26 +14,26 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static void close_file(struct read_file *f)
+static void close_file(struct fd_cache_entry *f)
 {
     io->close(f->fd);
-    *f = (struct read_file){0};
+    *f = (struct fd_cache_entry){0};
 }
 
-static struct read_file *find(struct read_files *files, const struct segment *s)
+static struct fd_cache_entry *find(struct fd_cache *files, const struct segment *s)
 {
-    for (size_t i = 0; i < FILES_MOST; i++)
+    for (size_t i = 0; i < FD_CACHE_MAX; i++)
         if (files->open[i].segment == s)
             return &files->open[i];
     return NULL;
 }
 
 /* NULL: none is open. */
-static struct read_file *least_used(struct read_files *files)
+static struct fd_cache_entry *least_used(struct fd_cache *files)
 {
-    struct read_file *least = NULL;
-    for (size_t i = 0; i < FILES_MOST; i++) {
-        struct read_file *f = &files->open[i];
+    struct fd_cache_entry *least = NULL;
+    for (size_t i = 0; i < FD_CACHE_MAX; i++) {
+        struct fd_cache_entry *f = &files->open[i];
         if (f->segment && (!least || f->use < least->use))
             least = f;
     }
@@ -50,31 +50,31 @@ static int open_path(const char *path)
 }
 
 /* One is given up, not all: somebody else may be quicker. */
-static int open_file(struct read_files *files, const char *path)
+static int open_file(struct fd_cache *files, const char *path)
 {
     int fd = open_path(path);
-    struct read_file *spare = fd < 0 && lacks_descriptors(errno) ? least_used(files) : NULL;
+    struct fd_cache_entry *spare = fd < 0 && is_out_of_descriptors(errno) ? least_used(files) : NULL;
     if (!spare)
         return fd;
     close_file(spare);
     return open_path(path);
 }
 
-static int add(struct read_files *files, const struct segment *s)
+static int add(struct fd_cache *files, const struct segment *s)
 {
     if (!find(files, NULL))
         close_file(least_used(files));
     int fd = open_file(files, s->path);
     if (fd >= 0)
-        *find(files, NULL) = (struct read_file){.segment = s, .fd = fd};
+        *find(files, NULL) = (struct fd_cache_entry){.segment = s, .fd = fd};
     return fd;
 }
 
-int files_open(struct journal_set *set, const struct segment *s)
+int fd_cache_get(struct journal_set *set, const struct segment *s)
 {
-    struct read_files *files = &set->files;
+    struct fd_cache *files = &set->files;
     pthread_mutex_lock(&files->lock);
-    struct read_file *f = find(files, s);
+    struct fd_cache_entry *f = find(files, s);
     int fd = f ? f->fd : add(files, s);
     int system = errno;
     if (fd >= 0)
@@ -84,11 +84,11 @@ int files_open(struct journal_set *set, const struct segment *s)
     return fd;
 }
 
-void files_forget(struct journal_set *set, const struct segment *s)
+void fd_cache_drop(struct journal_set *set, const struct segment *s)
 {
-    struct read_files *files = &set->files;
+    struct fd_cache *files = &set->files;
     pthread_mutex_lock(&files->lock);
-    struct read_file *f = find(files, s);
+    struct fd_cache_entry *f = find(files, s);
     if (f)
         close_file(f);
     pthread_mutex_unlock(&files->lock);

@@ -24,7 +24,7 @@ static uint64_t named_by(const char *name)
     return is ? strtoull(name, NULL, 16) : 0;
 }
 
-char *newest_path(const char *dir, uint64_t sequence)
+char *newest_marker_path(const char *dir, uint64_t sequence)
 {
     struct buf b = {0};
     buf_printf(&b, "%s/%016llx" ENDING, dir, (unsigned long long)sequence);
@@ -32,7 +32,7 @@ char *newest_path(const char *dir, uint64_t sequence)
     return b.ptr;
 }
 
-int newest_named(const char *dir, uint64_t *sequence)
+int newest_marker_read(const char *dir, uint64_t *sequence)
 {
     DIR *d = opendir(dir);
     *sequence = 0;
@@ -46,28 +46,28 @@ int newest_named(const char *dir, uint64_t *sequence)
     return 0;
 }
 
-void newest_tell(struct journal *j, uint64_t sequence)
+void newest_marker_write(struct journal *j, uint64_t sequence)
 {
-    char *path = newest_path(j->dir, sequence), *before = newest_path(j->dir, j->named);
-    bool done = j->named == sequence || (j->named != 0 && io->rename(before, path) == 0);
+    char *path = newest_marker_path(j->dir, sequence), *before = newest_marker_path(j->dir, j->newest_marker);
+    bool done = j->newest_marker == sequence || (j->newest_marker != 0 && io->rename(before, path) == 0);
     if (!done) {
         int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
         done = fd >= 0;
         if (done)
             io->close(fd);
     }
-    j->named = done ? sequence : j->named;
+    j->newest_marker = done ? sequence : j->newest_marker;
     free(path);
     free(before);
 }
 
-int newest_take_away(const char *dir, int dir_fd)
+int newest_marker_remove(const char *dir, int dir_fd)
 {
     uint64_t named;
     bool any = false;
     int failed;
-    while ((failed = newest_named(dir, &named)) == 0 && named != 0) {
-        char *path = newest_path(dir, named);
+    while ((failed = newest_marker_read(dir, &named)) == 0 && named != 0) {
+        char *path = newest_marker_path(dir, named);
         failed = io->unlink(path);
         int system = errno;
         free(path);

@@ -45,7 +45,7 @@ static size_t random_size(void)
     case 0:
         return 1 + (size_t)rand() % 500;
     case 1:
-        return JOURNAL_LARGE - 3 + (size_t)rand() % 7;
+        return JOURNAL_SPAN_MIN - 3 + (size_t)rand() % 7;
     case 2:
         return 1 + (size_t)rand() % 300000;
     default:
@@ -104,10 +104,10 @@ static void on_located(const struct journal_window *w, void *arg)
 
 static void locate(struct fixture *f, struct journal_reader *r, struct found *s)
 {
-    struct journal_locate how = {70000, count_bytes};
+    struct journal_span_request how = {70000, count_bytes};
     int before = s->calls;
     struct buf memory = {0};
-    journal_reader_locate(r, &how, &memory, on_located, s);
+    journal_reader_spans(r, &how, &memory, on_located, s);
     while (s->calls == before)
         set_wait(f->set);
 }
@@ -167,7 +167,7 @@ static void test_large_frames_are_located_and_small_ones_copied(void **state)
     for (int i = 0; i < 30; i++)
         add_frame(f, 100 * LINE, &all);
     locate(f, r, &s);
-    assert_true(s.copied == 1 && s.spans == (JOURNAL_LOCATED + 100 * LINE - 1) / (100 * LINE));
+    assert_true(s.copied == 1 && s.spans == (JOURNAL_SPANS_MAX + 100 * LINE - 1) / (100 * LINE));
     let_go(&r, &s);
     buf_free(&all);
 }
@@ -212,12 +212,12 @@ static void test_a_stamp_tells_of_writes(void **state)
     add_frame(f, 40000, &all);
     struct journal_reader *r = reader_at(f, 0, &s);
     locate(f, r, &s);
-    assert_true(journal_file_is_as(s.file, s.stamp));
-    assert_true(journal_file_is_as(s.file, s.stamp));
+    assert_true(journal_file_is_unchanged(s.file, s.stamp));
+    assert_true(journal_file_is_unchanged(s.file, s.stamp));
     wait_for_tick();
     char *path = last_segment_path(f);
     flip(path, 20000);
-    assert_false(journal_file_is_as(s.file, s.stamp));
+    assert_false(journal_file_is_unchanged(s.file, s.stamp));
     free(path);
     let_go(&r, &s);
     buf_free(&all);
@@ -255,7 +255,7 @@ static bool is_recycled(struct fixture *f, bool locate_them)
         struct found s;
         uint64_t end = journal_committed_end(f->j);
         if (i % 10 == 0)
-            add_frame(f, JOURNAL_LARGE, &all);
+            add_frame(f, JOURNAL_SPAN_MIN, &all);
         struct journal_reader *r = reader_at(f, end, &s);
         if (locate_them && i % 10 == 0)
             locate(f, r, &s);
@@ -292,7 +292,7 @@ static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
     struct fixture *f = *state;
     segment_bytes = 20000;
     for (int i = 0; i < 2; i++) {
-        lends = i == 0;
+        shares_files = i == 0;
         reopen(f);
         for (size_t n = f->j->n_segments; f->j->n_segments < n + 3;)
             fill_segments(f, 1, 1);
@@ -300,7 +300,7 @@ static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
         journal_trim(f->j, journal_committed_end(f->j));
         settle(f);
         assert_int_equal(f->j->n_segments, 1);
-        assert_true(lends != f->j->spare.trimmed);
+        assert_true(shares_files != f->j->prealloc.trimmed);
     }
 }
 
@@ -312,8 +312,8 @@ static void test_few_files_are_given_out_at_a_time(void **state)
     struct found s[6];
     struct journal_reader *r[6];
     segment_bytes = 1 << 20;
-    unsigned most = journal_lent_most;
-    journal_lent_most = 3;
+    unsigned most = journal_shared_files_max;
+    journal_shared_files_max = 3;
     reopen(f);
     while (f->j->n_segments < 7)
         add_frame(f, 300000, &all);
@@ -331,7 +331,7 @@ static void test_few_files_are_given_out_at_a_time(void **state)
     for (size_t i = 0; i < 6; i++)
         if (i != 1)
             let_go(&r[i], &s[i]);
-    journal_lent_most = most;
+    journal_shared_files_max = most;
     buf_free(&all);
 }
 

@@ -13,7 +13,7 @@
 #define FILL_STEP ((size_t)256 << 10)
 #define FILL_SYNC_EVERY (UINT64_C(4) << 20)
 
-usec_t journal_idle_after = 10 * USEC_PER_MSEC;
+usec_t journal_prealloc_idle = 10 * USEC_PER_MSEC;
 
 enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 
@@ -31,10 +31,12 @@ static enum leave wait_for_idle(struct journal *j)
     enum leave leave = LEAVE_NO;
     pthread_mutex_lock(&set->lock);
     for (;;) {
-        leave = j->spare.abandon || set->stop ? LEAVE_FOR_GOOD : j->spare.hurry ? LEAVE_AS_IT_IS : LEAVE_NO;
+        leave = j->prealloc.abandon || set->stop ? LEAVE_FOR_GOOD
+                : j->prealloc.hurry              ? LEAVE_AS_IT_IS
+                                                 : LEAVE_NO;
         if (is_committing(set))
-            j->spare.busy = clock_monotonic();
-        usec_t due = j->spare.busy + journal_idle_after;
+            j->prealloc.busy = clock_monotonic();
+        usec_t due = j->prealloc.busy + journal_prealloc_idle;
         if (leave != LEAVE_NO || clock_monotonic() >= due)
             break;
         struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
@@ -47,7 +49,7 @@ static enum leave wait_for_idle(struct journal *j)
 static void set_allocated(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    j->spare.allocated = true;
+    j->prealloc.allocated = true;
     pthread_mutex_unlock(&j->set->lock);
 }
 
@@ -85,17 +87,17 @@ static int fill_file(struct journal *j, int fd, uint64_t *filled)
 
 /* What came of it: a failure that says nothing of the storage (no room, no descriptors, closing) only means that there
  * is no spare file. */
-static struct spare make_spare(struct journal *j)
+static struct prealloc make_spare(struct journal *j)
 {
-    struct spare made = {.state = SPARE_REFUSED};
-    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    struct prealloc made = {.state = PREALLOC_NO_SPACE};
+    char *fresh = prealloc_path(j->dir, ".new"), *path = prealloc_path(j->dir, "");
     int fd = io->open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd >= 0) {
         uint64_t filled = 0;
         int failed = fill_file(j, fd, &filled);
         io->close(fd);
         if (failed == 0 && io->rename(fresh, path) == 0)
-            made = (struct spare){.state = SPARE_READY, .size = j->segment_bytes, .filled = filled};
+            made = (struct prealloc){.state = PREALLOC_READY, .size = j->segment_bytes, .filled = filled};
         else
             io->unlink(fresh);
         if (failed && failed != ENOSPC && failed != EDQUOT && failed != ECANCELED)
@@ -113,7 +115,7 @@ static struct journal *take_to_fill(struct journal_set *set)
     set->to_fill = j->next_to_fill;
     if (!set->to_fill)
         set->to_fill_tail = &set->to_fill;
-    j->spare.state = SPARE_MAKING;
+    j->prealloc.state = PREALLOC_BUSY;
     return j;
 }
 
@@ -128,12 +130,12 @@ void *filler_main(void *arg)
             break;
         struct journal *j = take_to_fill(set);
         pthread_mutex_unlock(&set->lock);
-        struct spare made = make_spare(j);
+        struct prealloc made = make_spare(j);
         pthread_mutex_lock(&set->lock);
-        made.abandon = j->spare.abandon;
-        made.trimmed = j->spare.trimmed;
-        made.busy = j->spare.busy;
-        j->spare = made;
+        made.abandon = j->prealloc.abandon;
+        made.trimmed = j->prealloc.trimmed;
+        made.busy = j->prealloc.busy;
+        j->prealloc = made;
         pthread_cond_broadcast(&set->progress);
     }
     pthread_mutex_unlock(&set->lock);
@@ -141,16 +143,16 @@ void *filler_main(void *arg)
 }
 
 /* A journal that is being trimmed will have a segment's file to use again: then zeros are a last resort. */
-void spare_ask(struct journal *j)
+void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;
     struct writer *w = &j->writer;
     pthread_mutex_lock(&set->lock);
-    j->spare.busy = clock_monotonic();
-    uint64_t due = w->recycled || j->spare.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
-    if (w->position >= due && !j->spare.abandon && j->spare.state == SPARE_NONE) {
-        j->spare.state = SPARE_ASKED;
-        j->spare.trimmed = false;
+    j->prealloc.busy = clock_monotonic();
+    uint64_t due = w->recycled || j->prealloc.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
+    if (w->position >= due && !j->prealloc.abandon && j->prealloc.state == PREALLOC_NONE) {
+        j->prealloc.state = PREALLOC_REQUESTED;
+        j->prealloc.trimmed = false;
         j->next_to_fill = NULL;
         *set->to_fill_tail = j;
         set->to_fill_tail = &j->next_to_fill;
@@ -159,101 +161,102 @@ void spare_ask(struct journal *j)
     pthread_mutex_unlock(&set->lock);
 }
 
-bool spare_is_ready(struct journal *j)
+bool prealloc_is_ready(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    bool is = j->spare.state == SPARE_READY || (j->spare.state == SPARE_MAKING && j->spare.allocated);
+    bool is =
+        j->prealloc.state == PREALLOC_READY || (j->prealloc.state == PREALLOC_BUSY && j->prealloc.allocated);
     pthread_mutex_unlock(&j->set->lock);
     return is;
 }
 
-bool spare_take(struct journal *j, struct spare *out)
+bool prealloc_take(struct journal *j, struct prealloc *out)
 {
     pthread_mutex_lock(&j->set->lock);
-    while (j->spare.state == SPARE_MAKING && j->spare.allocated) {
-        j->spare.hurry = true;
+    while (j->prealloc.state == PREALLOC_BUSY && j->prealloc.allocated) {
+        j->prealloc.hurry = true;
         pthread_cond_signal(&j->set->fills);
         pthread_cond_wait(&j->set->progress, &j->set->lock);
     }
-    *out = j->spare;
-    if (j->spare.state == SPARE_READY)
-        j->spare.state = SPARE_MAKING;
-    if (j->spare.state == SPARE_REFUSED)
-        j->spare.state = SPARE_NONE;
+    *out = j->prealloc;
+    if (j->prealloc.state == PREALLOC_READY)
+        j->prealloc.state = PREALLOC_BUSY;
+    if (j->prealloc.state == PREALLOC_NO_SPACE)
+        j->prealloc.state = PREALLOC_NONE;
     pthread_mutex_unlock(&j->set->lock);
-    return out->state == SPARE_READY;
+    return out->state == PREALLOC_READY;
 }
 
-void spare_gone(struct journal *j)
+void prealloc_release(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    j->spare.state = SPARE_NONE;
+    j->prealloc.state = PREALLOC_NONE;
     pthread_cond_broadcast(&j->set->progress);
     pthread_mutex_unlock(&j->set->lock);
 }
 
-int spare_failed(struct journal *j)
+int prealloc_error(struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    int failed = j->spare.failed;
+    int failed = j->prealloc.failed;
     pthread_mutex_unlock(&j->set->lock);
     return failed;
 }
 
-void spare_drop(struct journal *j)
+void prealloc_discard(struct journal *j)
 {
-    struct spare gone;
-    if (!spare_take(j, &gone))
+    struct prealloc gone;
+    if (!prealloc_take(j, &gone))
         return;
-    char *path = spare_path(j->dir, "");
+    char *path = prealloc_path(j->dir, "");
     io->unlink(path);
     free(path);
-    spare_gone(j);
+    prealloc_release(j);
 }
 
 /* Under the lock. */
 static bool wants_recycled(struct journal *j, const struct segment *s)
 {
-    if (set_never_syncs(j->set) || s->size < j->segment_bytes || j->spare.abandon || s->lent)
+    if (set_never_syncs(j->set) || s->size < j->segment_bytes || j->prealloc.abandon || s->shared)
         return false;
-    j->spare.trimmed = true;
-    return j->spare.state == SPARE_NONE || j->spare.state == SPARE_REFUSED;
+    j->prealloc.trimmed = true;
+    return j->prealloc.state == PREALLOC_NONE || j->prealloc.state == PREALLOC_NO_SPACE;
 }
 
 /* The segment's old name must be gone for good before its bytes are overwritten: hence the directory's sync. */
-int spare_recycle(struct journal *j, const struct segment *s)
+int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;
     pthread_mutex_lock(&set->lock);
     bool wanted = wants_recycled(j, s);
     if (wanted)
-        j->spare.state = SPARE_MAKING;
+        j->prealloc.state = PREALLOC_BUSY;
     pthread_mutex_unlock(&set->lock);
     if (!wanted)
         return 0;
-    char *path = spare_path(j->dir, "");
+    char *path = prealloc_path(j->dir, "");
     bool done = io->rename(s->path, path) == 0 && journal_dir_sync(j) == 0;
     int system = errno;
     free(path);
     pthread_mutex_lock(&set->lock);
-    j->spare.state = done ? SPARE_READY : SPARE_REFUSED;
-    j->spare.recycled = true;
-    j->spare.size = j->spare.filled = s->size;
+    j->prealloc.state = done ? PREALLOC_READY : PREALLOC_NO_SPACE;
+    j->prealloc.recycled = true;
+    j->prealloc.size = j->prealloc.filled = s->size;
     pthread_cond_broadcast(&set->progress);
     pthread_mutex_unlock(&set->lock);
     errno = system;
     return done ? 1 : -1;
 }
 
-void spare_adopt(struct journal *j)
+void prealloc_adopt(struct journal *j)
 {
-    char *fresh = spare_path(j->dir, ".new"), *path = spare_path(j->dir, "");
+    char *fresh = prealloc_path(j->dir, ".new"), *path = prealloc_path(j->dir, "");
     struct stat st;
     if (stat(fresh, &st) == 0)
         io->unlink(fresh);
     if (stat(path, &st) == 0) {
         if (!set_never_syncs(j->set) && (uint64_t)st.st_size >= j->segment_bytes)
-            j->spare = (struct spare){.state = SPARE_READY,
+            j->prealloc = (struct prealloc){.state = PREALLOC_READY,
                 .recycled = true,
                 .size = (uint64_t)st.st_size,
                 .filled = (uint64_t)st.st_size};
@@ -276,25 +279,25 @@ static void leave_fill_list(struct journal_set *set, struct journal *j)
     }
 }
 
-void spare_close(struct journal *j)
+void prealloc_close(struct journal *j)
 {
     struct journal_set *set = j->set;
     pthread_mutex_lock(&set->lock);
-    j->spare.abandon = true;
+    j->prealloc.abandon = true;
     pthread_cond_signal(&set->fills);
-    if (j->spare.state == SPARE_ASKED) {
+    if (j->prealloc.state == PREALLOC_REQUESTED) {
         leave_fill_list(set, j);
-        j->spare.state = SPARE_NONE;
+        j->prealloc.state = PREALLOC_NONE;
     }
-    while (j->spare.state == SPARE_MAKING)
+    while (j->prealloc.state == PREALLOC_BUSY)
         pthread_cond_wait(&set->progress, &set->lock);
     pthread_mutex_unlock(&set->lock);
 }
 
-uint64_t spare_bytes(const struct journal *j)
+uint64_t prealloc_bytes(const struct journal *j)
 {
     pthread_mutex_lock(&j->set->lock);
-    uint64_t n = j->spare.state == SPARE_READY ? j->spare.size : 0;
+    uint64_t n = j->prealloc.state == PREALLOC_READY ? j->prealloc.size : 0;
     pthread_mutex_unlock(&j->set->lock);
     return n;
 }

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define CHUNK_MOST ((size_t)256 << 10)
+#define CHUNK_MAX ((size_t)256 << 10)
 
-unsigned journal_lent_most = 32;
-static atomic_uint lent;
+unsigned journal_shared_files_max = 32;
+static atomic_uint shared_files;
 
 struct journal_file {
     unsigned refs;
@@ -39,12 +39,12 @@ void journal_file_release(struct journal_file *f)
         return;
     if (f->segment)
         f->segment->file = NULL;
-    atomic_fetch_sub(&lent, 1);
+    atomic_fetch_sub(&shared_files, 1);
     io->close(f->fd);
     free(f);
 }
 
-void segment_forget_file(struct segment *s)
+void segment_detach_file(struct segment *s)
 {
     if (s->file)
         s->file->segment = NULL;
@@ -60,24 +60,24 @@ static uint64_t stamp_of(int fd)
     return (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec;
 }
 
-bool journal_file_is_as(const struct journal_file *f, uint64_t stamp)
+bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp)
 {
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
 
 /* On the reader thread. */
 
-struct located *located_new(const struct journal_locate *how)
+struct span_read *span_read_new(const struct journal_span_request *how)
 {
-    struct located *l = mem_zalloc(sizeof *l);
+    struct span_read *l = mem_zalloc(sizeof *l);
     l->how = *how;
     l->fd = -1;
     return l;
 }
 
-void located_free(struct located **p)
+void span_read_free(struct span_read **p)
 {
-    struct located *l = *p;
+    struct span_read *l = *p;
     if (!l)
         return;
     if (l->fd >= 0)
@@ -87,7 +87,7 @@ void located_free(struct located **p)
     *p = NULL;
 }
 
-static void add_span(struct located *l, const struct cursor *c, const struct frame *f, size_t skip)
+static void add_span(struct span_read *l, const struct cursor *c, const struct frame *f, size_t skip)
 {
     struct bytes payload = bytes_of(f->payload.ptr + skip, f->payload.len - skip);
     if (l->n == l->cap) {
@@ -107,19 +107,19 @@ static void add_span(struct located *l, const struct cursor *c, const struct fra
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - job->cursor->offset;
-    uint64_t wanted = JOURNAL_LOCATED - job->located->bytes;
-    size_t n = (size_t)(left < wanted ? left : wanted) + (JOURNAL_LARGE >> 2);
-    return n < CHUNK_MOST ? n : CHUNK_MOST;
+    uint64_t wanted = JOURNAL_SPANS_MAX - job->span_read->bytes;
+    size_t n = (size_t)(left < wanted ? left : wanted) + (JOURNAL_SPAN_MIN >> 2);
+    return n < CHUNK_MAX ? n : CHUNK_MAX;
 }
 
 /* The frame at the cursor, from the job's offset on. False: it is to be the first of the next read, or copied. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
-    struct located *l = job->located;
+    struct span_read *l = job->span_read;
     uint64_t from = job->offset + l->bytes;
     if (c->offset + frame_advance(f) > from) {
-        if (l->bytes + f->payload.len < (l->n + 1) * JOURNAL_LARGE)
+        if (l->bytes + f->payload.len < (l->n + 1) * JOURNAL_SPAN_MIN)
             return false;
         if (l->n == 0)
             job->time = f->time;
@@ -131,14 +131,14 @@ static bool take_frame(struct job *job, const struct frame *f)
 
 /* The descriptor comes first: without one nothing can be given out. What is said of the file is from before its bytes were
  * read, so a change while they are read is noticed too. */
-bool locate_fill(struct job *job, enum cursor_status *status)
+bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
-    struct located *l = job->located;
+    struct span_read *l = job->span_read;
     if (cursor_is_inside(c) || (l->fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0)) < 0)
         return false;
     l->stamp = stamp_of(l->fd);
-    while (*status == CURSOR_FRAME && c->offset < job->limit && l->bytes < JOURNAL_LOCATED) {
+    while (*status == CURSOR_FRAME && c->offset < job->limit && l->bytes < JOURNAL_SPANS_MAX) {
         struct frame f;
         c->chunk = chunk_for(job);
         *status = cursor_peek(c, &f);
@@ -153,31 +153,31 @@ bool locate_fill(struct job *job, enum cursor_status *status)
 /* On the owner's thread. */
 
 /* Reads that were begun together may lend a few more. */
-bool may_lend(const struct segment *s)
+bool file_may_share(const struct segment *s)
 {
-    return s->file || atomic_load(&lent) < journal_lent_most;
+    return s->file || atomic_load(&shared_files) < journal_shared_files_max;
 }
 
 /* The segment has one descriptor for all who send from it. */
-static struct journal_file *lend(struct segment *s, int *fd)
+static struct journal_file *share_file(struct segment *s, int *fd)
 {
-    s->lent = true;
+    s->shared = true;
     if (s->file)
         return journal_file_hold(s->file);
-    atomic_fetch_add(&lent, 1);
+    atomic_fetch_add(&shared_files, 1);
     s->file = mem_alloc(sizeof *s->file);
     *s->file = (struct journal_file){.refs = 1, .fd = *fd, .segment = s};
     *fd = -1;
     return s->file;
 }
 
-void locate_answer(struct job *job, struct journal_window *w)
+void spans_answer(struct job *job, struct journal_window *w)
 {
-    struct located *l = job->located;
+    struct span_read *l = job->span_read;
     if (!l || l->n == 0 || w->result != JOURNAL_OK)
         return;
     w->spans = l->spans;
     w->n_spans = l->n;
     w->stamp = l->stamp;
-    w->file = lend(job->segment, &l->fd);
+    w->file = share_file(job->segment, &l->fd);
 }
