@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define MAX_INPUT ((size_t)16 << 20) /* of one run with several messages */
+#define INPUT_MAX ((size_t)16 << 20) /* of one run with several messages */
 
 struct executor {
     struct daemon *daemon;
@@ -156,7 +156,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .arg = x,
         .lines = !x->framed,
         .max_items = (size_t)options_int(o, "batch"),
-        .max_bytes = MAX_INPUT,
+        .max_bytes = INPUT_MAX,
         .rate = (uint64_t)options_int(o, "rate"),
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };

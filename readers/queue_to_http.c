@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_BODY ((size_t)4 << 20) /* of one request with several messages */
+#define BODY_MAX ((size_t)4 << 20) /* of one request with several messages */
 
 struct sender {
     struct reader_program *program;
@@ -230,7 +230,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .arg = s,
         .lines = s->lines,
         .max_items = batch,
-        .max_bytes = MAX_BODY,
+        .max_bytes = BODY_MAX,
         .rate = (uint64_t)options_int(o, "rate"),
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* One publish; far under pubsub's default max_body. */
-#define MAX_PUBLISH ((size_t)4 << 20)
+#define PUBLISH_MAX ((size_t)4 << 20)
 
 struct relay {
     struct daemon *daemon;
@@ -164,7 +164,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct relay *r = mem_zalloc(sizeof(*r));
     char *token;
     struct queuereader_destination pubsub = {
-        .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = MAX_PUBLISH};
+        .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");

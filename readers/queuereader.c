@@ -17,7 +17,7 @@
 #define DEFAULT_DRAIN (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
-#define MAX_IDS_IN_TARGET 4000 /* bytes; longer lists of ids go in the body */
+#define TARGET_IDS_MAX 4000 /* bytes; longer lists of ids go in the body */
 
 struct queuereader {
     unsigned magic;
@@ -247,7 +247,7 @@ static bool is_refusal(enum http_client_result result, const struct http_reply_v
 static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (is_refusal(result, reply) && plan_ride_refused(qr->plan)) {
+    if (is_refusal(result, reply) && plan_piggyback_refused(qr->plan)) {
         qr->call = NULL;
         advance_at(qr, 0);
         return;
@@ -392,7 +392,7 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
     int lease = (int)(ids.ptr - 1 - acks.ptr);
     struct buf target = {0};
     buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, lease, acks.ptr);
-    if (ids.len > MAX_IDS_IN_TARGET)
+    if (ids.len > TARGET_IDS_MAX)
         body = ids;
     else
         buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);

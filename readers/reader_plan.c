@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
-#define MAX_BATCHES 2
-#define MAX_ACKS (MAX_BATCHES + 1)
-#define MAX_RIDE 8000 /* bytes of acks in a request's target; longer ones go by themselves */
+#define BATCHES_MAX 2
+#define ACKS_MAX (BATCHES_MAX + 1)
+#define PIGGYBACK_MAX 8000 /* bytes of acks in a request's target; longer ones go by themselves */
 
 enum plan_phase {
     PHASE_ACK,
@@ -36,9 +36,9 @@ struct plan {
     bool over;           /* the work is to be left as soon as both lanes are free */
     enum plan_phase end; /* where to then, when nothing is to be acknowledged */
     bool busy[PLAN_LANES];
-    bool acks_ride;  /* on the reserve that is under way */
-    bool no_rides;   /* until the next release: the queue refuses reserves that carry some */
-    bool lease_lost; /* since the last release */
+    bool acks_piggyback; /* on the reserve that is under way */
+    bool no_piggyback;   /* until the next release: the queue refuses reserves that carry some */
+    bool lease_lost;     /* since the last release */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
@@ -55,14 +55,14 @@ struct plan {
     bool fresh;        /* nothing was reserved since the release */
     uint64_t expected; /* the id with which the next batch goes on, when not fresh */
 
-    struct leased leased[MAX_BATCHES]; /* the first is worked on */
+    struct leased leased[BATCHES_MAX]; /* the first is worked on */
     size_t n_leased;
-    bool dry;                  /* nothing is there to reserve ahead, as far as is known */
-    bool unresolved;           /* a delivery was left without an answer: it may still arrive */
-    size_t limit;              /* messages delivered at once */
-    size_t suspect_end;        /* behind the run that was refused: up to here `limit` stays halved */
-    struct rate_limit pace;    /* of config.rate */
-    struct buf acks[MAX_ACKS]; /* each of one lease; the first goes first */
+    bool dry;                     /* nothing is there to reserve ahead, as far as is known */
+    bool unresolved;              /* a delivery was left without an answer: it may still arrive */
+    size_t limit;                 /* messages delivered at once */
+    size_t suspect_end;           /* behind the run that was refused: up to here `limit` stays halved */
+    struct rate_limit rate_limit; /* of config.rate */
+    struct buf acks[ACKS_MAX];    /* each of one lease; the first goes first */
 };
 
 struct plan *plan_new(const struct plan_config *config)
@@ -70,7 +70,7 @@ struct plan *plan_new(const struct plan_config *config)
     struct plan *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->phase = p->end = PHASE_RELEASE;
-    rate_limit_init(&p->pace, config->rate);
+    rate_limit_init(&p->rate_limit, config->rate);
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);
     backoff_init(&p->backoff[PLAN_DESTINATION], config->backoff_min, config->backoff_max, ~config->seed);
     backoff_init(&p->rival, config->backoff_min, config->backoff_max, config->seed ^ (config->seed << 21));
@@ -81,9 +81,9 @@ void plan_free(struct plan **p)
 {
     if (!*p)
         return;
-    for (size_t i = 0; i < MAX_BATCHES; i++)
+    for (size_t i = 0; i < BATCHES_MAX; i++)
         batch_free(&(*p)->leased[i].batch);
-    for (size_t i = 0; i < MAX_ACKS; i++)
+    for (size_t i = 0; i < ACKS_MAX; i++)
         buf_free(&(*p)->acks[i]);
     free(*p);
     *p = NULL;
@@ -138,14 +138,14 @@ static void acks_went(struct plan *p)
 {
     struct buf first = p->acks[0];
     buf_clear(&first);
-    memmove(p->acks, p->acks + 1, (MAX_ACKS - 1) * sizeof(*p->acks));
-    p->acks[MAX_ACKS - 1] = first;
+    memmove(p->acks, p->acks + 1, (ACKS_MAX - 1) * sizeof(*p->acks));
+    p->acks[ACKS_MAX - 1] = first;
     pop_settled(p);
 }
 
 static void drop_acks(struct plan *p)
 {
-    for (size_t i = 0; i < MAX_ACKS; i++)
+    for (size_t i = 0; i < ACKS_MAX; i++)
         buf_clear(&p->acks[i]);
 }
 
@@ -194,8 +194,8 @@ static size_t run_length(const struct plan *p, size_t first)
     size_t n = 0, bytes = 0, most = p->limit;
     if (p->config.max_items && most > p->config.max_items)
         most = p->config.max_items;
-    if (most > rate_limit_batch(&p->pace))
-        most = rate_limit_batch(&p->pace);
+    if (most > rate_limit_batch(&p->rate_limit))
+        most = rate_limit_batch(&p->rate_limit);
     while (first + n < b->n && n < most && b->messages[first + n].state == MESSAGE_WAITING) {
         bytes += b->messages[first + n].text.len + 1;
         if (n && p->config.max_bytes && bytes > p->config.max_bytes)
@@ -219,7 +219,7 @@ static struct plan_step fence_step(struct plan *p)
 static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
 {
     size_t count = run_length(p, first);
-    usec_t when = rate_limit_when(&p->pace, count, now);
+    usec_t when = rate_limit_when(&p->rate_limit, count, now);
     if (when > now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = when};
     return (struct plan_step){
@@ -271,8 +271,8 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
         return touch;
     if (is_poison(p, first) && !p->unresolved)
         return (struct plan_step){.action = PLAN_BURY, .first = first, .count = 1};
-    bool more = p->n_leased == 0 || (p->n_leased < MAX_BATCHES && p->config.ahead && !p->dry);
-    if (p->acks[0].len && (p->acks[0].len > MAX_RIDE || p->no_rides || !more))
+    bool more = p->n_leased == 0 || (p->n_leased < BATCHES_MAX && p->config.ahead && !p->dry);
+    if (p->acks[0].len && (p->acks[0].len > PIGGYBACK_MAX || p->no_piggyback || !more))
         return (struct plan_step){.action = PLAN_ACK};
     if (more)
         return (struct plan_step){.action = PLAN_RESERVE, .wait = p->n_leased == 0};
@@ -338,9 +338,9 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
     p->doing[lane] = *step;
     p->since[lane] = now;
     if (step->action == PLAN_RESERVE)
-        p->acks_ride = p->acks[0].len > 0;
+        p->acks_piggyback = p->acks[0].len > 0;
     if (step->action == PLAN_DELIVER)
-        rate_limit_spend(&p->pace, step->count, now);
+        rate_limit_spend(&p->rate_limit, step->count, now);
 }
 
 /* A stop is not held up by pauses but those of what it tries again. */
@@ -363,15 +363,15 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
 }
 
 /* The outcome of what the lane was doing is told. */
-static void told(struct plan *p, enum plan_lane lane, enum plan_action action)
+static void end_step(struct plan *p, enum plan_lane lane, enum plan_action action)
 {
     assert(p->busy[lane] && p->doing[lane].action == action);
     p->busy[lane] = false;
 }
 
-static void went_well(struct plan *p, enum plan_lane lane, enum plan_action action)
+static void succeed_step(struct plan *p, enum plan_lane lane, enum plan_action action)
 {
-    told(p, lane, action);
+    end_step(p, lane, action);
     backoff_succeeded(&p->backoff[lane]);
     p->pause[lane] = 0;
 }
@@ -379,7 +379,7 @@ static void went_well(struct plan *p, enum plan_lane lane, enum plan_action acti
 void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch)
 {
     assert(queue_id.len <= NAME_LEN_MAX);
-    went_well(p, PLAN_QUEUE, PLAN_RELEASE);
+    succeed_step(p, PLAN_QUEUE, PLAN_RELEASE);
     if (!bytes_equal_str(queue_id, p->queue_id))
         p->doubted = 0;
     memcpy(p->queue_id, queue_id.ptr, queue_id.len);
@@ -387,7 +387,7 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->next_id = next_id;
     p->epoch = epoch;
     p->fresh = true;
-    p->dry = p->unresolved = p->no_rides = p->lease_lost = false;
+    p->dry = p->unresolved = p->no_piggyback = p->lease_lost = false;
     p->works_since = 0;
     if (p->stopping)
         p->phase = PHASE_STOPPED;
@@ -402,7 +402,7 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
  * mark above it is compared with a next id told later. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
-    went_well(p, PLAN_DESTINATION, PLAN_ASK);
+    succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
     uint64_t id = mark >> PLAN_FENCE_BITS;
     p->mark = mark;
     p->doubted = id > p->next_id ? id : 0;
@@ -471,14 +471,14 @@ static void note_steadiness(struct plan *p, usec_t now)
 
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now)
 {
-    went_well(p, PLAN_QUEUE, PLAN_RESERVE);
-    if (p->acks_ride)
+    succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
+    if (p->acks_piggyback)
         acks_went(p);
     note_steadiness(p, now);
     bool same = bytes_equal_str(queue_id, p->queue_id);
     if (!same || (p->config.marks && !p->fresh && !goes_on(p, batch))) {
         p->over = true;
-    } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_MAX_ID) {
+    } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
         p->over = true;
         p->end = PHASE_MARKS_USED_UP;
     } else if (batch->n && !p->over) {
@@ -491,7 +491,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
 
 void plan_superseded(struct plan *p, usec_t now)
 {
-    went_well(p, PLAN_QUEUE, PLAN_RESERVE);
+    succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
     drop_acks(p); /* their leases ended with the other's release */
     p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
     p->over = true;
@@ -500,7 +500,7 @@ void plan_superseded(struct plan *p, usec_t now)
 void plan_touched(struct plan *p)
 {
     usec_t sent = p->since[PLAN_QUEUE];
-    went_well(p, PLAN_QUEUE, PLAN_TOUCH);
+    succeed_step(p, PLAN_QUEUE, PLAN_TOUCH);
     for (size_t i = 0; i < p->n_leased; i++)
         if (p->leased[i].batch.lease == p->doing[PLAN_QUEUE].lease) {
             p->leased[i].ends = sent + p->config.lease - p->config.lease / 10;
@@ -519,7 +519,7 @@ static void run_is_settled(struct plan *p, size_t first, size_t count, enum mess
 
 void plan_delivered(struct plan *p)
 {
-    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
     if (p->config.marks)
         p->mark = step->next;
@@ -537,7 +537,7 @@ void plan_delivered(struct plan *p)
 /* The mark is past what any delivery of ours needs, so none of them can be stored any more. */
 void plan_conflict(struct plan *p, usec_t now)
 {
-    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     p->unresolved = false;
     if (++p->conflicts > 1)
         p->pause[PLAN_DESTINATION] = now + backoff_failed(&p->rival);
@@ -549,7 +549,7 @@ void plan_conflict(struct plan *p, usec_t now)
 
 void plan_refused(struct plan *p, const char *reason)
 {
-    went_well(p, PLAN_DESTINATION, PLAN_DELIVER);
+    succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
     if (step->count == 1) {
         batch_mark_poison(front(p), step->first, reason);
@@ -562,14 +562,14 @@ void plan_refused(struct plan *p, const char *reason)
 
 void plan_buried(struct plan *p)
 {
-    went_well(p, PLAN_QUEUE, PLAN_BURY);
+    succeed_step(p, PLAN_QUEUE, PLAN_BURY);
     p->suspect_end = 0; /* what was suspected has been found */
     run_is_settled(p, p->doing[PLAN_QUEUE].first, 1, MESSAGE_BURIED);
 }
 
 void plan_acknowledged(struct plan *p)
 {
-    went_well(p, PLAN_QUEUE, PLAN_ACK);
+    succeed_step(p, PLAN_QUEUE, PLAN_ACK);
     acks_went(p);
     if (p->phase == PHASE_ACK && !p->acks[0].len)
         p->phase = PHASE_RELEASE;
@@ -579,7 +579,7 @@ void plan_nacked(struct plan *p)
 {
     const struct plan_step *step = &p->doing[PLAN_QUEUE];
     struct batch *b = front(p);
-    went_well(p, PLAN_QUEUE, PLAN_NACK);
+    succeed_step(p, PLAN_QUEUE, PLAN_NACK);
     if (step->lease != b->lease)
         batch_free(&p->leased[--p->n_leased].batch);
     for (size_t i = 0; i < b->n && step->lease == b->lease; i++)
@@ -590,18 +590,18 @@ void plan_nacked(struct plan *p)
 void plan_lease_lost(struct plan *p)
 {
     enum plan_action action = p->doing[PLAN_QUEUE].action;
-    went_well(p, PLAN_QUEUE, action);
-    if (action == PLAN_RESERVE && p->acks_ride)
+    succeed_step(p, PLAN_QUEUE, action);
+    if (action == PLAN_RESERVE && p->acks_piggyback)
         acks_went(p);
     p->over = p->lease_lost = true;
 }
 
-bool plan_ride_refused(struct plan *p)
+bool plan_piggyback_refused(struct plan *p)
 {
-    if (!p->acks_ride)
+    if (!p->acks_piggyback)
         return false;
-    told(p, PLAN_QUEUE, PLAN_RESERVE);
-    p->no_rides = true;
+    end_step(p, PLAN_QUEUE, PLAN_RESERVE);
+    p->no_piggyback = true;
     return true;
 }
 
@@ -629,7 +629,7 @@ static void queue_faulted(struct plan *p, usec_t now)
 
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
 {
-    told(p, lane, p->doing[lane].action);
+    end_step(p, lane, p->doing[lane].action);
     p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
     if (lane == PLAN_DESTINATION)
         destination_faulted(p);
@@ -639,7 +639,7 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
 
 void plan_cancelled(struct plan *p, enum plan_lane lane)
 {
-    told(p, lane, p->doing[lane].action);
+    end_step(p, lane, p->doing[lane].action);
 }
 
 void plan_stop(struct plan *p, usec_t give_up)
@@ -664,7 +664,7 @@ void plan_unacknowledged(const struct plan *p, struct buf *ids)
 {
     struct buf done = {0};
     batch_append_done(&p->leased[0].batch, &done);
-    for (size_t i = 0; i < MAX_ACKS; i++)
+    for (size_t i = 0; i < ACKS_MAX; i++)
         append_ids(buf_bytes(&p->acks[i]), ids);
     append_ids(buf_bytes(&done), ids);
     buf_free(&done);

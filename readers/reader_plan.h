@@ -53,7 +53,7 @@
 struct plan;
 
 #define PLAN_FENCE_BITS 20
-#define PLAN_MAX_ID (UINT64_MAX >> PLAN_FENCE_BITS)
+#define PLAN_ID_MAX (UINT64_MAX >> PLAN_FENCE_BITS)
 #define PLAN_MARK(id, fence) ((uint64_t)(id) << PLAN_FENCE_BITS | (fence))
 
 enum plan_lane { PLAN_QUEUE, PLAN_DESTINATION, PLAN_LANES };
@@ -124,7 +124,7 @@ void plan_buried(struct plan *p);
 void plan_acknowledged(struct plan *p); /* or nothing was left to acknowledge, or it is refused for good */
 /* RESERVE was refused for what it is, as it would be for ever. True: the acks that rode may be the reason, they go by
  * themselves from now on. False: none did, it is a fault. */
-bool plan_ride_refused(struct plan *p);
+bool plan_piggyback_refused(struct plan *p);
 void plan_nacked(struct plan *p);
 void plan_lease_lost(struct plan *p); /* said to BURY, TOUCH, NACK, or to the acks that rode on RESERVE */
 /* What plan_next said could not be done: no connection, no reply, 5xx, 429. Waits for `wait`, or for what backoff says

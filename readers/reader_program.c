@@ -8,15 +8,15 @@
 #include <sysexits.h>
 
 /* Of them in a minute; the others as a number. */
-#define MAX_BURIALS_LOGGED 100
+#define BURIALS_LOGGED_MAX 100
 #define MINUTE (60 * USEC_PER_SEC)
-#define MAX_IDS_LOGGED ((size_t)1000) /* bytes */
+#define IDS_LOGGED_MAX ((size_t)1000) /* bytes */
 
 struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
-    bool comes_again;                     /* something that was done or under way, because of the stop */
+    bool redelivers;                      /* something that was done or under way, because of the stop */
     usec_t minute;                        /* began then */
     uint64_t burials, burials_not_logged; /* in it */
 };
@@ -96,7 +96,7 @@ static void on_trouble(const char *trouble, void *arg)
     }
 }
 
-static void tell_burials_not_logged(struct reader_program *p)
+static void report_burials_not_logged(struct reader_program *p)
 {
     if (p->burials_not_logged)
         log_warn("buried more than is logged",
@@ -110,38 +110,38 @@ static void on_buried(const struct message *m, void *arg)
     struct reader_program *p = arg;
     usec_t now = clock_monotonic();
     if (now - p->minute >= MINUTE) {
-        tell_burials_not_logged(p);
+        report_burials_not_logged(p);
         p->minute = now;
         p->burials = 0;
     }
-    if (p->burials++ < MAX_BURIALS_LOGGED)
+    if (p->burials++ < BURIALS_LOGGED_MAX)
         log_warn("buried", LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
             LOG_U("id", m->id), LOG_S("reason", m->reason));
     else
         p->burials_not_logged++;
 }
 
-static void tell_done_again(const struct reader_program *p, const char *why, struct bytes ids)
+static void warn_redelivery(const struct reader_program *p, const char *why, struct bytes ids)
 {
     log_warn("messages that are done come again", LOG_S("why", why),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
-        LOG_B("ids", bytes_of(ids.ptr, ids.len < MAX_IDS_LOGGED ? ids.len : MAX_IDS_LOGGED)));
+        LOG_B("ids", bytes_of(ids.ptr, ids.len < IDS_LOGGED_MAX ? ids.len : IDS_LOGGED_MAX)));
 }
 
 static void on_ack_lost(struct bytes ids, void *arg)
 {
     struct reader_program *p = arg;
-    tell_done_again(p, "their lease had ended before they were acknowledged", ids);
-    p->comes_again = p->comes_again || daemon_is_draining(p->daemon);
+    warn_redelivery(p, "their lease had ended before they were acknowledged", ids);
+    p->redelivers = p->redelivers || daemon_is_draining(p->daemon);
 }
 
-static void tell_unacknowledged(struct reader_program *p)
+static void warn_unacknowledged(struct reader_program *p)
 {
     struct buf ids = {0};
     queuereader_unacknowledged(p->reader, &ids);
     if (ids.len > 0) {
-        tell_done_again(p, "the queue has not taken their acknowledgement", buf_bytes(&ids));
-        p->comes_again = true;
+        warn_redelivery(p, "the queue has not taken their acknowledgement", buf_bytes(&ids));
+        p->redelivers = true;
     }
     buf_free(&ids);
 }
@@ -151,8 +151,8 @@ static void on_stopped(enum queuereader_end end, void *arg)
     struct reader_program *p = arg;
     p->stopped = true;
     if (end == QUEUEREADER_STOPPED) {
-        tell_unacknowledged(p);
-        daemon_set_status(p->daemon, p->comes_again ? EX_TEMPFAIL : EX_OK);
+        warn_unacknowledged(p);
+        daemon_set_status(p->daemon, p->redelivers ? EX_TEMPFAIL : EX_OK);
         daemon_drained(p->daemon);
         return;
     }
@@ -213,7 +213,7 @@ void reader_program_drain(struct reader_program *p)
 
 bool reader_program_cut_short(struct reader_program *p, bool run)
 {
-    p->comes_again = p->comes_again || run;
+    p->redelivers = p->redelivers || run;
     if (!p->stopped)
         queuereader_stop(p->reader);
     return !p->stopped;
@@ -224,8 +224,8 @@ void reader_program_free(struct reader_program **p)
     if (!*p)
         return;
     if (!(*p)->stopped)
-        tell_unacknowledged(*p);
-    tell_burials_not_logged(*p);
+        warn_unacknowledged(*p);
+    report_burials_not_logged(*p);
     stats_remove_gauges(daemon_stats((*p)->daemon), *p);
     queuereader_free(&(*p)->reader);
     free(*p);

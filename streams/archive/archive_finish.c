@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "streams/archive/packer.h"
+#include "streams/archive/compressor.h"
 #include "base/xxh3.h"
 
 #include <errno.h>
@@ -74,12 +74,12 @@ static int fail_content(struct finish *f, const char *what)
 }
 
 /* Into the packed file, when there is one. */
-static int put(struct finish *f, struct packer *packer, struct bytes piece, bool last)
+static int put(struct finish *f, struct compressor *compressor, struct bytes piece, bool last)
 {
     if (f->out < 0)
         return 0;
     buf_clear(&f->packed);
-    if (packer_add(packer, piece, last, &f->packed) != 0)
+    if (compressor_add(compressor, piece, last, &f->packed) != 0)
         return fail_content(f, "it cannot be compressed");
     if (io_write_all(f->out, f->packed.ptr, f->packed.len, (off_t)f->manifest.stored) != 0)
         return fail_system(f, f->fresh.ptr);
@@ -87,7 +87,7 @@ static int put(struct finish *f, struct packer *packer, struct bytes piece, bool
     return 0;
 }
 
-static int copy(struct finish *f, struct packer *packer)
+static int copy(struct finish *f, struct compressor *compressor)
 {
     uint64_t length = f->spec->file->length, at = 0;
     buf_reserve(&f->text, READ_STEP);
@@ -102,14 +102,14 @@ static int copy(struct finish *f, struct packer *packer)
         XXH3_64bits_update(f->hash, piece.ptr, piece.len);
         f->manifest.lines += bytes_count_lines(piece);
         at += (uint64_t)n;
-        if (put(f, packer, piece, false) != 0)
+        if (put(f, compressor, piece, false) != 0)
             return -1;
     }
     if (f->manifest.lines != f->spec->file->lines)
         return fail_content(f, "it holds another number of lines than were written to it");
     snprintf(f->manifest.xxh3, sizeof f->manifest.xxh3, "%016llx",
         (unsigned long long)XXH3_64bits_digest(f->hash));
-    return put(f, packer, BYTES_NONE, true);
+    return put(f, compressor, BYTES_NONE, true);
 }
 
 static int open_files(struct finish *f)
@@ -129,10 +129,10 @@ static int open_files(struct finish *f)
 
 static int pack(struct finish *f)
 {
-    struct packer *packer = packer_new(f->spec->compression);
+    struct compressor *compressor = compressor_new(f->spec->compression);
     int rc = open_files(f);
     if (rc == 0)
-        rc = copy(f, packer);
+        rc = copy(f, compressor);
     if (rc == 0 && f->out >= 0 && io->fdatasync(f->out) != 0)
         rc = fail_system(f, f->fresh.ptr);
     int saved = errno;
@@ -140,7 +140,7 @@ static int pack(struct finish *f)
         io->close(f->in);
     if (f->out >= 0)
         io->close(f->out);
-    packer_free(&packer);
+    compressor_free(&compressor);
     errno = saved;
     return rc;
 }

@@ -7,29 +7,29 @@
 #include <stdlib.h>
 
 /* What is beyond is no time. */
-#define MOST INT64_C(1000000000000000)
+#define TIME_MAX INT64_C(1000000000000000)
 /* So many digits, a point among them or not, are an int64_t, and a double holds all of them. */
 #define PLAIN_DIGITS 15
 /* Of ten digits so many are compared with those of the line before. */
-#define LIKE_DIGITS 8
-#define LIKE_REST 3 /* two more, and what ends the number */
-#define LIKE_LEAST INT64_C(1000000000)
-#define LIKE_MOST INT64_C(9999999999)
+#define REPEAT_DIGITS 8
+#define REPEAT_REST 3 /* two more, and what ends the number */
+#define REPEAT_MIN INT64_C(1000000000)
+#define REPEAT_MAX INT64_C(9999999999)
 #define INLINED static inline __attribute__((always_inline))
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 
 /* How the member stood in the last line that told its time in ten digits: from the comma or brace before it to the eighth digit.
  * Lines of one log spell it alike, and for a hundred seconds these digits are the same. */
-struct likeness {
+struct repeat {
     char text[64];
     size_t length;   /* 0: no such line yet */
     size_t lead;     /* of it before the name's first quote */
     int64_t hundred; /* what the eight digits tell, times 100 */
 };
 
-enum telling { TOLD, HAS_NONE, UNSURE };
-typedef enum telling glance_fn(struct event_time *e, struct bytes line, int64_t *out);
+enum scan_result { FOUND, ABSENT, UNSURE };
+typedef enum scan_result scan_fn(struct event_time *e, struct bytes line, int64_t *out);
 typedef const char *last_mark_fn(const struct event_time *e, const char *begin, const char *end);
 
 struct event_time {
@@ -38,8 +38,8 @@ struct event_time {
     size_t name_length;
     bool plain;        /* the name can stand in a line in one way only, but for \u */
     lanes last_letter; /* of a plain name, in each of them */
-    glance_fn *glance; /* by the processor's widest vectors */
-    struct likeness like;
+    scan_fn *scan;     /* by the processor's widest vectors */
+    struct repeat repeat;
     int64_t divisor;
     bool divides; /* told apart from a divisor of 1, whose division the compiler would do as well */
 };
@@ -53,7 +53,7 @@ static bool is_plain(const char *name)
     return *name != '\0';
 }
 
-/* At a glance, from the end.
+/* Scan from the end.
  *
  * Parsing all of a line costs more than all else that is done with it. Of the members of one name the last counts, so it is
  * looked for from the line's end on, and what stands before it does not matter. In a JSON object the bytes "NAME" with a brace
@@ -214,19 +214,19 @@ static bool read_number(const char *begin, const char *end, int64_t *out)
 static void remember(
     struct event_time *e, const char *from, const char *name, const char *digits, int64_t seconds)
 {
-    struct likeness *like = &e->like;
-    size_t length = (size_t)(digits + LIKE_DIGITS - from);
-    bool fits = length <= sizeof like->text && seconds >= LIKE_LEAST && seconds <= LIKE_MOST;
-    like->length = fits ? length : 0;
+    struct repeat *repeat = &e->repeat;
+    size_t length = (size_t)(digits + REPEAT_DIGITS - from);
+    bool fits = length <= sizeof repeat->text && seconds >= REPEAT_MIN && seconds <= REPEAT_MAX;
+    repeat->length = fits ? length : 0;
     if (!fits)
         return;
-    memcpy(like->text, from, length);
-    like->lead = (size_t)(name - from);
-    like->hundred = seconds - seconds % 100;
+    memcpy(repeat->text, from, length);
+    repeat->lead = (size_t)(name - from);
+    repeat->hundred = seconds - seconds % 100;
 }
 
 /* The whole of the member is looked at; `name` is its first quote, `behind` is behind its second. */
-static enum telling read_member(
+static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
     const char *before = name - 1, *end = line.ptr + line.len; /* the line's first byte is a brace */
@@ -239,22 +239,23 @@ static enum telling read_member(
     if (!read_number(at, end, out))
         return UNSURE;
     remember(e, before, name, at, *out);
-    return TOLD;
+    return FOUND;
 }
 
 /* Where the same bytes stand as in that line, they mean the same: but for the last two digits, and that the number ends there. */
-INLINED bool is_like_the_last(const struct event_time *e, struct bytes line, const char *name, int64_t *out)
+INLINED bool repeats_last_member(
+    const struct event_time *e, struct bytes line, const char *name, int64_t *out)
 {
-    const struct likeness *like = &e->like;
-    if ((size_t)(name - line.ptr) < like->lead)
+    const struct repeat *repeat = &e->repeat;
+    if ((size_t)(name - line.ptr) < repeat->lead)
         return false;
-    const char *from = name - like->lead, *rest = from + like->length;
+    const char *from = name - repeat->lead, *rest = from + repeat->length;
     size_t left = (size_t)(line.ptr + line.len - from);
-    if (left < like->length + LIKE_REST || memcmp(from, like->text, like->length) != 0)
+    if (left < repeat->length + REPEAT_REST || memcmp(from, repeat->text, repeat->length) != 0)
         return false;
     unsigned tens = (unsigned char)rest[0] - '0', ones = (unsigned char)rest[1] - '0';
-    *out = like->hundred + 10 * tens + ones;
-    return like->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
+    *out = repeat->hundred + 10 * tens + ones;
+    return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
 /* Of a mark the last letter is compared. */
@@ -265,32 +266,32 @@ static inline bool is_name(const struct event_time *e, const char *mark)
 }
 
 /* One body for each way to look for marks. */
-INLINED enum telling glance_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
+INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
         return UNSURE;
     const char *begin = line.ptr + 1, *end = line.ptr + line.len, *mark = end - 1;
     while ((mark = last(e, begin, mark)) != NULL) {
         const char *name = mark - e->name_length - 1;
-        if (*mark == '"' && is_like_the_last(e, line, name, out))
-            return TOLD;
+        if (*mark == '"' && repeats_last_member(e, line, name, out))
+            return FOUND;
         if (is_name(e, mark))
             return read_member(e, line, name, mark + 1, out);
         if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
             return UNSURE;
     }
-    return HAS_NONE;
+    return ABSENT;
 }
 
-static enum telling glance(struct event_time *e, struct bytes line, int64_t *out)
+static enum scan_result scan(struct event_time *e, struct bytes line, int64_t *out)
 {
-    return glance_by(last_mark, e, line, out);
+    return scan_by(last_mark, e, line, out);
 }
 
 #ifdef __x86_64__
-SIMD static enum telling glance_wide(struct event_time *e, struct bytes line, int64_t *out)
+SIMD static enum scan_result scan_wide(struct event_time *e, struct bytes line, int64_t *out)
 {
-    return glance_by(last_mark_wide, e, line, out);
+    return scan_by(last_mark_wide, e, line, out);
 }
 #endif
 
@@ -300,7 +301,7 @@ static bool parse(struct event_time *e, struct bytes line, int64_t *out)
     const char *reason;
     if (json_fields_extract(e->fields, line, &v, &reason) != 0)
         return false;
-    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)MOST)
+    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)TIME_MAX)
         *out = (int64_t)v.v.f64;
     else if (v.type == JSON_I64 && v.v.i64 >= 0)
         *out = v.v.i64;
@@ -309,13 +310,13 @@ static bool parse(struct event_time *e, struct bytes line, int64_t *out)
     return true;
 }
 
-static glance_fn *widest_glance(void)
+static scan_fn *widest_scan(void)
 {
 #ifdef __x86_64__
     if (simd_available())
-        return glance_wide;
+        return scan_wide;
 #endif
-    return glance;
+    return scan;
 }
 
 struct event_time *event_time_new(const char *field, int64_t divisor)
@@ -329,7 +330,7 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
         memset(&e->last_letter, field[e->name_length - 1], sizeof e->last_letter);
     e->divisor = divisor;
     e->divides = divisor != 1;
-    e->glance = widest_glance();
+    e->scan = widest_scan();
     return e;
 }
 
@@ -347,8 +348,8 @@ void event_time_free(struct event_time **ep)
 bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
 {
     int64_t n;
-    enum telling told = e->glance(e, line, &n);
-    if (told == HAS_NONE || (told == UNSURE && !parse(e, line, &n)) || n > MOST)
+    enum scan_result result = e->scan(e, line, &n);
+    if (result == ABSENT || (result == UNSURE && !parse(e, line, &n)) || n > TIME_MAX)
         return false;
     *seconds = e->divides ? n / e->divisor : n;
     return true;

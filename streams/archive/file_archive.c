@@ -20,7 +20,7 @@
 /* So many spans of time are remembered, each in its own place. */
 #define SPANS 1024
 /* Files that wait to be finished. */
-#define MAX_FINISHING 32
+#define FINISHING_MAX 32
 /* The part, the packed file or the manifest, a directory: of each that is being finished. */
 #define FINISHER_DESCRIPTORS 3
 /* Two locks, the new state, a directory that is being synced. */
@@ -29,15 +29,15 @@
 #define FINISHERS 4
 /* Each try packs the whole file again, so want of room is waited out, longer with each try in vain: by the file that was tried,
  * whatever others find room, and by all of them until one has been finished. */
-#define FINISH_AGAIN (1 * USEC_PER_SEC)
-#define FINISH_AGAIN_MOST (30 * USEC_PER_SEC)
+#define FINISH_RETRY (1 * USEC_PER_SEC)
+#define FINISH_RETRY_MAX (30 * USEC_PER_SEC)
 /* Wants that come and go are told of so often. */
 #define TELL_AGAIN (60 * USEC_PER_SEC)
 /* So much is kept free where the files are, of a small file system a part. */
 #define RESERVE ((uint64_t)1 << 20)
 #define RESERVE_PART 16
 /* After a commit that met want of something. */
-#define COMMIT_AGAIN (200 * USEC_PER_MSEC)
+#define COMMIT_RETRY (200 * USEC_PER_MSEC)
 
 /* Something that passes is lacking. */
 struct want {
@@ -668,7 +668,7 @@ static void commit_failed(struct file_archive *a)
     snprintf(text, sizeof text, "%s: %s", c->sync_failed ? "a sync" : a->state_path, strerror(c->error));
     note_change(a);
     a->was_full = a->was_full || is_want_of_room(c->error);
-    a->commit_at = a->now + COMMIT_AGAIN;
+    a->commit_at = a->now + COMMIT_RETRY;
     set_trouble(a, &a->to_write, commit_only_wants(c), text);
     while (is_want_of_descriptors(c->error) && free_descriptor(a))
         continue;
@@ -711,8 +711,8 @@ static void run_finish(void *arg)
 
 static void wait_longer(usec_t now, usec_t *pause, usec_t *until)
 {
-    usec_t next = *pause == 0 ? FINISH_AGAIN : 2 * *pause;
-    *pause = next < FINISH_AGAIN_MOST ? next : FINISH_AGAIN_MOST;
+    usec_t next = *pause == 0 ? FINISH_RETRY : 2 * *pause;
+    *pause = next < FINISH_RETRY_MAX ? next : FINISH_RETRY_MAX;
     *until = now + *pause;
 }
 
@@ -976,7 +976,7 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 bool file_archive_is_full(const struct file_archive *a)
 {
     return a->to_write.on || a->to_take.on || a->failed || finishes_first(a) ||
-           a->numbers.pending > a->config.max_pending || a->n_parts > a->config.max_open + MAX_FINISHING;
+           a->numbers.pending > a->config.max_pending || a->n_parts > a->config.max_open + FINISHING_MAX;
 }
 
 const char *file_archive_trouble(const struct file_archive *a, bool *final)

@@ -2,7 +2,7 @@
 
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
-#include "streams/filter/line_turns.h"
+#include "streams/filter/line_scheduler.h"
 #include "stream/stream_client.h"
 
 #include <event2/event.h>
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PENDING_MOST ((size_t)1 << 20) /* bytes that a client has not taken before its source waits */
+#define PENDING_MAX ((size_t)1 << 20) /* bytes that a client has not taken before its source waits */
 #define PENDING_LOW ((size_t)128 << 10)
 
 struct filtered_sub {
@@ -35,12 +35,12 @@ struct filtered_subs {
     struct filtered_sub *first;
     size_t n;
     struct line_counts lines;
-    struct told_losses told;
+    struct loss_log losses;
 };
 
 static void tell(struct filtered_subs *all, bool last)
 {
-    tell_losses(&all->told, &all->lines, "/sub", clock_monotonic(), last);
+    loss_log_report(&all->losses, &all->lines, "/sub", clock_monotonic(), last);
 }
 
 static void forget(struct filtered_sub *h)
@@ -108,13 +108,13 @@ static void end_if_over(struct filtered_sub *h)
         evtimer_add(h->ending, &now);
 }
 
-static void on_turn(void *arg)
+static void on_slice(void *arg)
 {
     struct filtered_sub *h = arg;
     if (h->passed.len > 0)
         http_stream_write(h->req, buf_bytes(&h->passed));
     buf_clear(&h->passed);
-    h->stuffed = h->stuffed || http_stream_pending(h->req) > PENDING_MOST;
+    h->stuffed = h->stuffed || http_stream_pending(h->req) > PENDING_MAX;
     tell(h->all, false);
     pause_or_resume(h);
     end_if_over(h);
@@ -280,7 +280,7 @@ static void begin(struct filtered_sub *h, const char *from)
     const struct filtered_subs_config *config = &h->all->config;
     h->ending = evtimer_new(config->base, on_ending, h);
     h->unfiltered = line_queue_new(&(struct line_queue_config){
-        .turns = config->turns, .on_line = on_line, .on_turn = on_turn, .arg = h});
+        .scheduler = config->scheduler, .on_line = on_line, .on_slice = on_slice, .arg = h});
     h->pubsub = http_client_new(&(struct http_client_config){
         .base = config->base, .url = h->all->url, .max_connections = 1, .auth_token = h->all->token});
     h->source = stream_client_new(&(struct stream_client_config){.base = config->base,

@@ -15,15 +15,15 @@
 struct event_base;
 struct http_request;
 struct filtered_subs;
-struct line_turns;
+struct line_scheduler;
 
 struct filtered_subs_config {
     struct event_base *base;
     const char *pubsub_url, *stream;    /* the stream that is served; copied */
     const char *auth_token, *heartbeat; /* pubsub's, and the field of heartbeats; NULL: none; copied */
     size_t max_line;
-    struct line_filter *filter; /* borrowed */
-    struct line_turns *turns;   /* borrowed: no request's pattern has the loop to itself */
+    struct line_filter *filter;       /* borrowed */
+    struct line_scheduler *scheduler; /* borrowed: no request's pattern has the loop to itself */
 };
 struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config);
 /* Every answer under way ends. */

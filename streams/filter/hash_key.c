@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY_MOST 4096
+#define KEY_MAX 4096
 #define ID_BYTES 4
 #define TOKEN_BYTES 16
 
@@ -40,11 +40,11 @@ void hash_key_free(struct hash_key **kp)
 }
 
 /* -1 with the reason. */
-static ssize_t read_secret(const char *path, char secret[KEY_MOST], char *error, size_t error_size)
+static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, size_t error_size)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, secret, KEY_MOST) : -1;
+    ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, secret, KEY_MAX) : -1;
     if (n < 0)
         snprintf(error, error_size, "%s: %s", path, strerror(errno));
     if (fd >= 0)
@@ -53,9 +53,9 @@ static ssize_t read_secret(const char *path, char secret[KEY_MOST], char *error,
         n--;
     if (n >= 0 && (st.st_mode & S_IRWXO) != 0)
         snprintf(error, error_size, "%s: others can read the key: chmod 600", path);
-    else if (n >= 0 && n < HASH_KEY_LEAST)
+    else if (n >= 0 && n < HASH_KEY_MIN)
         snprintf(error, error_size, "%s: a key has at least %d bytes (head -c 32 /dev/urandom | base64)",
-            path, HASH_KEY_LEAST);
+            path, HASH_KEY_MIN);
     else
         return n;
     return -1;
@@ -63,7 +63,7 @@ static ssize_t read_secret(const char *path, char secret[KEY_MOST], char *error,
 
 struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
 {
-    char secret[KEY_MOST];
+    char secret[KEY_MAX];
     ssize_t n = read_secret(path, secret, error, error_size);
     struct hash_key *k = n < 0 ? NULL : hash_key_of(bytes_of(secret, (size_t)n));
     explicit_bzero(secret, sizeof secret);

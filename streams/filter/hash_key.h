@@ -4,13 +4,13 @@
  * tokens of different keys apart (the first 4 bytes of the HMAC of "millrace key id", in hexadecimal). Equal values have
  * equal tokens under one key, whatever field they stand in, so that what is hashed can still be counted and joined.
  *
- * The key is a file's bytes without trailing line feeds: at least HASH_KEY_LEAST, readable by its owner and group alone. */
+ * The key is a file's bytes without trailing line feeds: at least HASH_KEY_MIN, readable by its owner and group alone. */
 #ifndef MILLRACE_HASH_KEY_H
 #define MILLRACE_HASH_KEY_H
 
 #include "base/bytes.h"
 
-#define HASH_KEY_LEAST 16
+#define HASH_KEY_MIN 16
 #define HASH_TOKEN_LENGTH 33 /* "h:" 8 ":" 22 */
 
 struct hash_key;

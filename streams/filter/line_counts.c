@@ -27,17 +27,17 @@ void line_counts_add_overlong(struct line_counts *c)
     c->overlong++;
 }
 
-void tell_losses(
-    struct told_losses *told, const struct line_counts *c, const char *whose, usec_t now, bool last)
+void loss_log_report(
+    struct loss_log *log, const struct line_counts *c, const char *whose, usec_t now, bool last)
 {
-    uint64_t undecided = c->undecided - told->counts.undecided, refused = c->refused - told->counts.refused,
-             overlong = c->overlong - told->counts.overlong;
-    bool early = told->at != 0 && now - told->at < LOSSES_TOLD_EVERY && !last;
+    uint64_t undecided = c->undecided - log->counts.undecided, refused = c->refused - log->counts.refused,
+             overlong = c->overlong - log->counts.overlong;
+    bool early = log->at != 0 && now - log->at < LOSS_LOG_INTERVAL && !last;
     if (early || undecided + refused + overlong == 0)
         return;
     log_warn("lines that could not be judged were not passed on", LOG_S("to", whose),
         LOG_U("no_json_object", refused), LOG_U("over_max_line", overlong),
         LOG_U("pattern_too_costly", undecided));
-    told->counts = *c;
-    told->at = now;
+    log->counts = *c;
+    log->at = now;
 }

@@ -2,9 +2,9 @@
 #include "streams/filter/filtered_sub.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
-#include "streams/filter/line_turns.h"
+#include "streams/filter/line_scheduler.h"
 #include "base/log.h"
-#include "streams/filter/republish.h"
+#include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
@@ -63,10 +63,10 @@ struct program {
     struct daemon *daemon;
     struct hash_key *key;
     struct line_filter *filter;
-    struct line_turns *turns;
+    struct line_scheduler *scheduler;
     struct http_client *source;
-    struct http_pool *destination; /* of one: the mark is there */
-    struct republish *republish;   /* NULL: none asked for */
+    struct http_pool *destination;   /* of one: the mark is there */
+    struct republisher *republisher; /* NULL: none asked for */
     struct filtered_subs *subs;
     struct stream_client *sample; /* --dry-run */
     int64_t to_show;
@@ -229,7 +229,7 @@ static void on_sample_change(void *arg)
 static void on_change(void *arg)
 {
     struct program *p = arg;
-    const char *trouble = p->republish != NULL ? republish_trouble(p->republish) : NULL;
+    const char *trouble = p->republisher != NULL ? republisher_trouble(p->republisher) : NULL;
     if (trouble != NULL) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
         daemon_notify_parent();
@@ -246,7 +246,7 @@ static void on_into_itself(void *arg)
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
-        return (double)republish_numbers(((struct program *)ctx)->republish).member;                         \
+        return (double)republisher_numbers(((struct program *)ctx)->republisher).member;                     \
     }
 NUMBER(runs)
 NUMBER(gaps)
@@ -255,7 +255,7 @@ NUMBER(offset)
 #define LINES(member)                                                                                        \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
-        return (double)republish_numbers(((struct program *)ctx)->republish).lines.member;                   \
+        return (double)republisher_numbers(((struct program *)ctx)->republisher).lines.member;               \
     }                                                                                                        \
     static double read_sub_##member(void *ctx)                                                               \
     {                                                                                                        \
@@ -313,7 +313,7 @@ static void register_stats(struct program *p)
     struct stats *s = daemon_stats(p->daemon);
     stats_gauge(s, "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
     register_rows(p, of_subs);
-    if (p->republish == NULL)
+    if (p->republisher == NULL)
         return;
     register_rows(p, of_republish);
     stats_gauge(s, "offset_bytes", NULL, "How far of the stream is filtered and stored", read_offset, p);
@@ -366,7 +366,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     if (p->destination == NULL)
         return EX_CONFIG;
     http_pool_register_stats(p->destination, daemon_stats(p->daemon));
-    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+    p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->destination,
         .stream = options_string(o, "stream"),
@@ -375,7 +375,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         .begin = options_string(o, "from"),
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
-        .turns = p->turns,
+        .scheduler = p->scheduler,
         .on_change = on_change,
         .on_into_itself = on_into_itself,
         .arg = p});
@@ -395,7 +395,7 @@ static int open_source(struct program *p, struct options *o, struct config_error
         .heartbeat = options_text(o, "heartbeat"),
         .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
-        .turns = p->turns});
+        .scheduler = p->scheduler});
     free(token);
     return 0;
 }
@@ -408,7 +408,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
-    p->turns = line_turns_new(daemon_base(d));
+    p->scheduler = line_scheduler_new(daemon_base(d));
     if (open_source(p, o, error) != 0)
         return EX_CONFIG;
     if (options_int(o, "dry_run") > 0)
@@ -455,9 +455,9 @@ static void stop(void *ctx)
         return;
     stats_remove_gauges(daemon_stats(p->daemon), p);
     stream_client_free(&p->sample);
-    republish_free(&p->republish);
+    republisher_free(&p->republisher);
     filtered_subs_free(&p->subs);
-    line_turns_free(&p->turns);
+    line_scheduler_free(&p->scheduler);
     http_client_free(&p->source);
     http_pool_free(&p->destination);
     line_filter_free(&p->filter);

@@ -38,7 +38,7 @@ static int count(pcre2_callout_block *block, void *arg)
     e->at = to;
     e->needs = p->needs[block->pattern_position];
     e->spent += STEP + bytes * p->of_byte;
-    return e->spent > (uint64_t)TEXT_PATTERN_STEPS * STEP ? PCRE2_ERROR_CALLOUT : 0;
+    return e->spent > (uint64_t)TEXT_PATTERN_STEPS_MAX * STEP ? PCRE2_ERROR_CALLOUT : 0;
 }
 
 /* \1 may compare all that is left; so may \X, which is as long as the text likes. */
@@ -57,7 +57,7 @@ static size_t repeats(const char *item, size_t n)
     for (const char *end = item + n; (item = memchr(item, '{', (size_t)(end - item))) != NULL;) {
         size_t times = 0;
         while (++item < end && *item >= '0' && *item <= '9')
-            times = MIN(times * 10 + (size_t)(*item - '0'), TEXT_PATTERN_LONGEST);
+            times = MIN(times * 10 + (size_t)(*item - '0'), TEXT_PATTERN_TEXT_MAX);
         most = MAX(most, times);
     }
     return most;
@@ -73,7 +73,7 @@ static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
     if (*item == '(') /* there are many ways to write one */
         pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
     p->needs[block->pattern_position] =
-        has_no_length(item, n) ? TEXT_PATTERN_LONGEST : MAX(back, repeats(item, n));
+        has_no_length(item, n) ? TEXT_PATTERN_TEXT_MAX : MAX(back, repeats(item, n));
     return 0;
 }
 
@@ -116,7 +116,7 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
     p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
     p->context = pcre2_match_context_create(NULL);
     pcre2_set_callout(p->context, count, p);
-    pcre2_set_match_limit(p->context, TEXT_PATTERN_STEPS);
+    pcre2_set_match_limit(p->context, TEXT_PATTERN_STEPS_MAX);
     return p;
 }
 
@@ -144,7 +144,7 @@ static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcr
  * judges it. That keeps up to 20 MB with its match data, so these are for once. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
 {
-    if (text.len > TEXT_PATTERN_LONGEST)
+    if (text.len > TEXT_PATTERN_TEXT_MAX)
         return TEXT_PATTERN_UNDECIDED;
     int rc = find(p, text, 0, p->match);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {

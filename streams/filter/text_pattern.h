@@ -5,7 +5,7 @@
  *    counts neither the bytes nor the places at which a match is tried: `a*[bc]` on 64 KB of a stays far below it, and takes
  *    20 seconds without its compiler.
  *    An item that fails is charged for what it may have passed over first: n bytes for x{n}, all that is left for a back reference.
- * 2. After TEXT_PATTERN_STEPS, some milliseconds, it says that it cannot tell, and of a text over TEXT_PATTERN_LONGEST at once: one item
+ * 2. After TEXT_PATTERN_STEPS_MAX, some milliseconds, it says that it cannot tell, and of a text over TEXT_PATTERN_TEXT_MAX at once: one item
  *    alone may pass over all of it. That depends on pattern and text alone, not on
  *    the time it took: asked again it says the same.
  * 3. A pattern that begins with a verb, as (*NO_JIT), is refused, and so is one with a script run, whose cost is not counted.
@@ -16,8 +16,8 @@
 
 #include "base/bytes.h"
 
-#define TEXT_PATTERN_STEPS 100000
-#define TEXT_PATTERN_LONGEST ((size_t)1 << 20)
+#define TEXT_PATTERN_STEPS_MAX 100000
+#define TEXT_PATTERN_TEXT_MAX ((size_t)1 << 20)
 
 enum text_pattern_result {
     TEXT_PATTERN_FOUND,

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "streams/forward/poster.h"
 #include "base/reject_file.h"
-#include "streams/filter/republish.h"
+#include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
@@ -110,8 +110,8 @@ static const struct option_row option_rows[] = {
 struct program {
     struct daemon *daemon;
     struct http_client *source;
-    struct http_pool *pool;      /* of strangers, or of one of our own */
-    struct republish *republish; /* into our own; else the rest */
+    struct http_pool *pool;          /* of strangers, or of one of our own */
+    struct republisher *republisher; /* into our own; else the rest */
     struct poster *poster;
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used: there are no files */
@@ -218,8 +218,8 @@ static int check(struct options *o, struct config_error *error)
 static void tell_health(struct program *p)
 {
     const char *trouble = NULL;
-    if (p->republish != NULL)
-        trouble = republish_trouble(p->republish);
+    if (p->republisher != NULL)
+        trouble = republisher_trouble(p->republisher);
     else if (p->state_failed)
         trouble = "the state cannot be stored";
     else if (poster_trouble(p->poster) != NULL)
@@ -436,7 +436,7 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     if (p->pool == NULL)
         return EX_CONFIG;
     http_pool_register_stats(p->pool, daemon_stats(p->daemon));
-    p->republish = republish_new(&(struct republish_config){.base = daemon_base(p->daemon),
+    p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->pool,
         .stream = options_string(o, "stream"),
@@ -462,7 +462,7 @@ NUMBER(batches, poster_numbers(p->poster).batches)
 NUMBER(failures, poster_numbers(p->poster).failures)
 NUMBER(refused, poster_numbers(p->poster).refused)
 NUMBER(refuses_all, poster_numbers(p->poster).refuses_all)
-NUMBER(offset, p->republish != NULL ? republish_numbers(p->republish).offset : poster_cursor(p->poster))
+NUMBER(offset, p->republisher != NULL ? republisher_numbers(p->republisher).offset : poster_cursor(p->poster))
 
 static void register_stats(struct program *p)
 {
@@ -531,7 +531,7 @@ static void stop(void *ctx)
     stats_remove_gauges(daemon_stats(p->daemon), p);
     if (p->committer != NULL)
         event_free(p->committer);
-    republish_free(&p->republish);
+    republisher_free(&p->republisher);
     stream_client_free(&p->stream);
     http_pool_free(&p->pool);
     poster_free(&p->poster);

@@ -108,8 +108,8 @@ static void test_a_long_text_is_looked_through(void **state)
     assert_int_equal(find_in("foo", 1000000, "fo"), TEXT_PATTERN_NOT_FOUND);
     assert_int_equal(find_in("^a.*foo$", 500000, "foo"), TEXT_PATTERN_FOUND);
     assert_int_equal(find_in("^(?:a|(b))*$", 6000, ""), TEXT_PATTERN_FOUND); /* more than PCRE2's stack */
-    assert_int_equal(find_in("foo", TEXT_PATTERN_LONGEST, ""), TEXT_PATTERN_NOT_FOUND);
-    assert_int_equal(find_in("foo", TEXT_PATTERN_LONGEST, "!"), TEXT_PATTERN_UNDECIDED);
+    assert_int_equal(find_in("foo", TEXT_PATTERN_TEXT_MAX, ""), TEXT_PATTERN_NOT_FOUND);
+    assert_int_equal(find_in("foo", TEXT_PATTERN_TEXT_MAX, "!"), TEXT_PATTERN_UNDECIDED);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 #include "support/cm.h"
-#include "streams/filter/line_turns.h"
+#include "streams/filter/line_scheduler.h"
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@ struct reader {
     struct line_queue *queue;
     usec_t costs;
     struct buf got;
-    size_t lines, turns;
+    size_t lines, slices;
     bool leaves; /* with its first turn */
 };
 
 static struct event_base *base;
-static struct line_turns *turns;
+static struct line_scheduler *scheduler;
 
 static void on_line(struct bytes line, void *arg)
 {
@@ -28,10 +28,10 @@ static void on_line(struct bytes line, void *arg)
         ;
 }
 
-static void on_turn(void *arg)
+static void on_slice(void *arg)
 {
     struct reader *r = arg;
-    r->turns++;
+    r->slices++;
     if (r->leaves)
         line_queue_free(&r->queue);
 }
@@ -39,8 +39,8 @@ static void on_turn(void *arg)
 static void begin(struct reader *r, usec_t costs)
 {
     *r = (struct reader){.costs = costs};
-    r->queue = line_queue_new(
-        &(struct line_queue_config){.turns = turns, .on_line = on_line, .on_turn = on_turn, .arg = r});
+    r->queue = line_queue_new(&(struct line_queue_config){
+        .scheduler = scheduler, .on_line = on_line, .on_slice = on_slice, .arg = r});
 }
 
 static void end(struct reader *r)
@@ -63,7 +63,7 @@ static void add_many(struct reader *r, size_t n)
     buf_free(&lines);
 }
 
-static void one_turn(void)
+static void one_slice(void)
 {
     event_base_loop(base, EVLOOP_ONCE);
 }
@@ -80,7 +80,7 @@ static void test_in_their_order_each_once(void **state)
     assert_int_equal(r.lines, 0);
     assert_int_equal(line_queue_offset(r.queue), 100);
     while (!line_queue_is_empty(r.queue))
-        one_turn();
+        one_slice();
     assert_memory_equal(r.got.ptr, "a;bc;;d;", 8);
     assert_int_equal(r.got.len, 8);
     end(&r);
@@ -91,17 +91,17 @@ static void test_the_offset_of_what_waits(void **state)
 {
     struct reader r;
     (void)state;
-    begin(&r, LINE_TURN);
+    begin(&r, LINE_SLICE);
     add(&r, "a\nbc\n", 105);
     add(&r, "def\n", 904);
     assert_int_equal(line_queue_offset(r.queue), 100);
-    one_turn();
+    one_slice();
     assert_int_equal(line_queue_offset(r.queue), 102);
-    one_turn();
+    one_slice();
     assert_int_equal(line_queue_offset(r.queue), 900);
-    one_turn();
+    one_slice();
     assert_true(line_queue_is_empty(r.queue));
-    assert_int_equal(r.turns, 3);
+    assert_int_equal(r.slices, 3);
     end(&r);
 }
 
@@ -109,14 +109,14 @@ static void test_the_loop_comes_round(void **state)
 {
     struct reader r;
     (void)state;
-    begin(&r, LINE_TURN / 5);
+    begin(&r, LINE_SLICE / 5);
     add_many(&r, 100);
-    one_turn();
+    one_slice();
     assert_in_range(r.lines, 1, 5);
     while (!line_queue_is_empty(r.queue))
-        one_turn();
+        one_slice();
     assert_int_equal(r.lines, 100);
-    assert_true(r.turns >= 20);
+    assert_true(r.slices >= 20);
     end(&r);
 }
 
@@ -125,32 +125,32 @@ static void test_queues_take_turns(void **state)
 {
     struct reader costly, cheap[3];
     (void)state;
-    begin(&costly, 2 * LINE_TURN);
+    begin(&costly, 2 * LINE_SLICE);
     add_many(&costly, 20);
     for (int i = 0; i < 3; i++) {
-        begin(&cheap[i], LINE_TURN / 100);
+        begin(&cheap[i], LINE_SLICE / 100);
         add_many(&cheap[i], 50);
     }
     while (!line_queue_is_empty(cheap[2].queue))
-        one_turn();
+        one_slice();
     assert_in_range(costly.lines, 1, 10);
     end(&costly);
     for (int i = 0; i < 3; i++)
         end(&cheap[i]);
-    one_turn(); /* with none left */
+    one_slice(); /* with none left */
 }
 
 static void test_a_queue_may_go_in_its_turn(void **state)
 {
     struct reader leaves, stays;
     (void)state;
-    begin(&leaves, LINE_TURN);
+    begin(&leaves, LINE_SLICE);
     begin(&stays, 0);
     leaves.leaves = true;
     add_many(&leaves, 5);
     add_many(&stays, 5);
     while (!line_queue_is_empty(stays.queue))
-        one_turn();
+        one_slice();
     assert_int_equal(leaves.lines, 1);
     assert_int_equal(stays.lines, 5);
     end(&leaves);
@@ -162,7 +162,7 @@ static void test_full_and_cleared(void **state)
     struct reader r;
     (void)state;
     begin(&r, 0);
-    add_many(&r, LINE_QUEUE_FULL / 2 - 1);
+    add_many(&r, LINE_QUEUE_MAX / 2 - 1);
     assert_false(line_queue_is_full(r.queue));
     add_many(&r, 1);
     assert_true(line_queue_is_full(r.queue));
@@ -171,7 +171,7 @@ static void test_full_and_cleared(void **state)
     assert_false(line_queue_is_full(r.queue));
     add(&r, "a\n", 2);
     while (!line_queue_is_empty(r.queue))
-        one_turn();
+        one_slice();
     assert_int_equal(r.lines, 1);
     end(&r);
 }
@@ -180,14 +180,14 @@ static int make_loop(void **state)
 {
     (void)state;
     base = event_base_new();
-    turns = line_turns_new(base);
+    scheduler = line_scheduler_new(base);
     return 0;
 }
 
 static int end_loop(void **state)
 {
     (void)state;
-    line_turns_free(&turns);
+    line_scheduler_free(&scheduler);
     event_base_free(base);
     return 0;
 }

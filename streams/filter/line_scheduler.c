@@ -1,4 +1,4 @@
-#include "streams/filter/line_turns.h"
+#include "streams/filter/line_scheduler.h"
 
 #include <event2/event.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@ struct line_queue {
 };
 TAILQ_HEAD(line_queue_list, line_queue);
 
-struct line_turns {
-    struct event *turn;
+struct line_scheduler {
+    struct event *slice;
     struct line_queue_list waiting;
 };
 
@@ -52,43 +52,43 @@ static void hand_out(struct line_queue *q, usec_t until)
     } while (!line_queue_is_empty(q) && clock_monotonic() < until);
 }
 
-static void turn_soon(struct line_turns *t)
+static void schedule_slice(struct line_scheduler *t)
 {
     /* No event_active: the loop would come back here before it looks at anything else. */
     static const struct timeval now = {0, 0};
-    if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->turn, NULL))
-        evtimer_add(t->turn, &now);
+    if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
+        evtimer_add(t->slice, &now);
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *arg)
+static void on_slice(evutil_socket_t fd, short what, void *arg)
 {
-    struct line_turns *t = arg;
+    struct line_scheduler *t = arg;
     struct line_queue *q;
-    usec_t now = clock_monotonic(), until = now + LINE_TURN;
+    usec_t now = clock_monotonic(), until = now + LINE_SLICE;
     (void)fd, (void)what;
     for (; now < until && (q = TAILQ_FIRST(&t->waiting)) != NULL; now = clock_monotonic()) {
         hand_out(q, until);
         TAILQ_REMOVE(&t->waiting, q, entry);
         if (!line_queue_is_empty(q))
             TAILQ_INSERT_TAIL(&t->waiting, q, entry);
-        q->config.on_turn(q->config.arg);
+        q->config.on_slice(q->config.arg);
     }
-    turn_soon(t);
+    schedule_slice(t);
 }
 
-struct line_turns *line_turns_new(struct event_base *base)
+struct line_scheduler *line_scheduler_new(struct event_base *base)
 {
-    struct line_turns *t = mem_zalloc(sizeof *t);
-    t->turn = evtimer_new(base, on_turn, t);
+    struct line_scheduler *t = mem_zalloc(sizeof *t);
+    t->slice = evtimer_new(base, on_slice, t);
     TAILQ_INIT(&t->waiting);
     return t;
 }
 
-void line_turns_free(struct line_turns **tp)
+void line_scheduler_free(struct line_scheduler **tp)
 {
     if (*tp == NULL)
         return;
-    event_free((*tp)->turn);
+    event_free((*tp)->slice);
     free(*tp);
     *tp = NULL;
 }
@@ -120,17 +120,17 @@ void line_queue_add(struct line_queue *q, struct bytes lines, uint64_t end)
     p->len = lines.len;
     memcpy(p->text, lines.ptr, lines.len);
     if (line_queue_is_empty(q))
-        TAILQ_INSERT_TAIL(&q->config.turns->waiting, q, entry);
+        TAILQ_INSERT_TAIL(&q->config.scheduler->waiting, q, entry);
     STAILQ_INSERT_TAIL(&q->pieces, p, entry);
     q->waiting += lines.len;
-    turn_soon(q->config.turns);
+    schedule_slice(q->config.scheduler);
 }
 
 void line_queue_clear(struct line_queue *q)
 {
     struct piece *p;
     if (!line_queue_is_empty(q))
-        TAILQ_REMOVE(&q->config.turns->waiting, q, entry);
+        TAILQ_REMOVE(&q->config.scheduler->waiting, q, entry);
     while ((p = STAILQ_FIRST(&q->pieces)) != NULL) {
         STAILQ_REMOVE_HEAD(&q->pieces, entry);
         free(p);
@@ -145,7 +145,7 @@ bool line_queue_is_empty(const struct line_queue *q)
 
 bool line_queue_is_full(const struct line_queue *q)
 {
-    return q->waiting >= LINE_QUEUE_FULL;
+    return q->waiting >= LINE_QUEUE_MAX;
 }
 
 uint64_t line_queue_offset(const struct line_queue *q)

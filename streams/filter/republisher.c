@@ -1,7 +1,7 @@
-#include "streams/filter/republish.h"
+#include "streams/filter/republisher.h"
 
 #include "base/clock.h"
-#include "streams/filter/line_turns.h"
+#include "streams/filter/line_scheduler.h"
 #include "base/log.h"
 #include "stream/publisher.h"
 #include "stream/stream_client.h"
@@ -12,8 +12,8 @@
 
 #define MARK_EVERY_SECONDS 1
 
-struct republish {
-    struct republish_config config;
+struct republisher {
+    struct republisher_config config;
     struct publisher *publisher;
     struct stream_client *source;
     struct event *timer;
@@ -24,59 +24,59 @@ struct republish {
     uint64_t sending;              /* what the run under way moves it to */
     bool asked;                    /* the mark is known */
     bool into_itself;
-    struct republish_numbers numbers;
-    struct told_losses told;
+    struct republisher_numbers numbers;
+    struct loss_log losses;
 };
 
-static void follow(struct republish *r, const struct stream_cursor *from);
+static void follow(struct republisher *r, const struct stream_cursor *from);
 
-static bool waits_for_filter(const struct republish *r)
+static bool waits_for_filter(const struct republisher *r)
 {
     return r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered);
 }
 
-static uint64_t reached(const struct republish *r)
+static uint64_t reached(const struct republisher *r)
 {
     return waits_for_filter(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
 }
 
 /* Until the mark is known the source waits. */
-static void pause_or_resume(struct republish *r)
+static void pause_or_resume(struct republisher *r)
 {
     bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
-    if (full || !r->asked || r->passed.len >= REPUBLISH_RUN)
+    if (full || !r->asked || r->passed.len >= REPUBLISHER_RUN_MAX)
         stream_client_pause(r->source);
     else
         stream_client_resume(r->source);
 }
 
-static void forget_what_came(struct republish *r)
+static void forget_what_came(struct republisher *r)
 {
     buf_clear(&r->passed);
     if (r->unfiltered != NULL)
         line_queue_clear(r->unfiltered);
 }
 
-static void send_now(struct republish *r)
+static void send_now(struct republisher *r)
 {
     r->sending = reached(r);
     publisher_send(r->publisher, &r->passed, r->mark, r->sending);
     pause_or_resume(r);
 }
 
-static bool may_send(const struct republish *r)
+static bool may_send(const struct republisher *r)
 {
     return r->asked && !r->into_itself && !publisher_is_busy(r->publisher);
 }
 
-static void send_what_passed(struct republish *r)
+static void send_what_passed(struct republisher *r)
 {
     if (may_send(r) && r->passed.len > 0)
         send_now(r);
 }
 
 /* Its lines would be read again, and sent again, without end. */
-static bool is_into_itself(struct republish *r)
+static bool is_into_itself(struct republisher *r)
 {
     if (!r->into_itself &&
         stream_place_is_same(stream_client_place(r->source), publisher_place(r->publisher))) {
@@ -89,7 +89,7 @@ static bool is_into_itself(struct republish *r)
 
 static void on_stored(void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     r->mark = r->numbers.offset = r->sending;
     r->numbers.runs++;
     if (!is_into_itself(r))
@@ -99,9 +99,9 @@ static void on_stored(void *arg)
 /* Nothing passes: the mark alone. */
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     (void)fd, (void)what;
-    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), false);
+    loss_log_report(&r->losses, &r->numbers.lines, r->config.to_stream, clock_monotonic(), false);
     if (may_send(r) && reached(r) > r->mark)
         send_now(r);
 }
@@ -110,7 +110,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
  * not of a connection to a life that may be over, whose place says nothing any more. */
 static void on_mark(bool known, uint64_t mark, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     struct stream_cursor from = *stream_client_cursor(r->source);
     if (is_into_itself(r))
         return;
@@ -122,7 +122,7 @@ static void on_mark(bool known, uint64_t mark, void *arg)
     r->config.on_change(r->config.arg);
 }
 
-static void ask_mark(struct republish *r)
+static void ask_mark(struct republisher *r)
 {
     const char *id = stream_client_cursor(r->source)->id;
     r->asked = false;
@@ -133,7 +133,7 @@ static void ask_mark(struct republish *r)
 /* What was gathered is of a mark that is no more. */
 static void on_conflict(void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     log_warn("the destination's mark is another than the one this moved it to: asking again");
     forget_what_came(r);
     ask_mark(r);
@@ -141,27 +141,27 @@ static void on_conflict(void *arg)
 
 static void on_begin(void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     r->first = reached(r);
     ask_mark(r);
 }
 
 static void filter_line(struct bytes line, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     line_counts_add(&r->numbers.lines, line_filter_apply(r->config.filter, line, &r->passed));
 }
 
 static void on_filtered(void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     pause_or_resume(r);
     send_what_passed(r);
 }
 
 static void on_lines(struct bytes lines, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     if (r->unfiltered != NULL)
         line_queue_add(r->unfiltered, lines, stream_client_cursor(r->source)->offset);
     else
@@ -173,7 +173,7 @@ static void on_lines(struct bytes lines, void *arg)
 /* It could not be looked into, so it does not go on. */
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     (void)head;
     log_warn("a line over max_line is not passed on", LOG_U("bytes", length),
         LOG_U("end", stream_client_cursor(r->source)->offset));
@@ -182,19 +182,19 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     (void)before, (void)after;
     r->numbers.gaps++;
 }
 
 static void on_change(void *arg)
 {
-    struct republish *r = arg;
+    struct republisher *r = arg;
     if (!is_into_itself(r))
         r->config.on_change(r->config.arg);
 }
 
-static void follow(struct republish *r, const struct stream_cursor *from)
+static void follow(struct republisher *r, const struct stream_cursor *from)
 {
     stream_client_free(&r->source);
     r->source = stream_client_new(&(struct stream_client_config){.base = r->config.base,
@@ -211,9 +211,9 @@ static void follow(struct republish *r, const struct stream_cursor *from)
         .arg = r});
 }
 
-struct republish *republish_new(const struct republish_config *config)
+struct republisher *republisher_new(const struct republisher_config *config)
 {
-    struct republish *r = mem_zalloc(sizeof *r);
+    struct republisher *r = mem_zalloc(sizeof *r);
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
     r->publisher = publisher_new(&(struct publisher_config){.base = config->base,
@@ -227,19 +227,19 @@ struct republish *republish_new(const struct republish_config *config)
         .arg = r});
     if (config->filter != NULL)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
-            .turns = config->turns, .on_line = filter_line, .on_turn = on_filtered, .arg = r});
+            .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
     r->timer = event_new(config->base, -1, EV_PERSIST, on_timer, r);
     event_add(r->timer, &every);
     return r;
 }
 
-void republish_free(struct republish **rp)
+void republisher_free(struct republisher **rp)
 {
-    struct republish *r = *rp;
+    struct republisher *r = *rp;
     if (r == NULL)
         return;
-    tell_losses(&r->told, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
+    loss_log_report(&r->losses, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
     event_free(r->timer);
     stream_client_free(&r->source);
     line_queue_free(&r->unfiltered);
@@ -249,7 +249,7 @@ void republish_free(struct republish **rp)
     *rp = NULL;
 }
 
-const char *republish_trouble(const struct republish *r)
+const char *republisher_trouble(const struct republisher *r)
 {
     const char *trouble = publisher_trouble(r->publisher);
     if (trouble == NULL)
@@ -259,7 +259,7 @@ const char *republish_trouble(const struct republish *r)
     return trouble;
 }
 
-struct republish_numbers republish_numbers(const struct republish *r)
+struct republisher_numbers republisher_numbers(const struct republisher *r)
 {
     return r->numbers;
 }

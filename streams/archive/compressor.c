@@ -1,4 +1,4 @@
-#include "streams/archive/packer.h"
+#include "streams/archive/compressor.h"
 
 #include <stdlib.h>
 #include <zlib.h>
@@ -8,15 +8,15 @@
 #define GZIP_WINDOW (15 + 16) /* zlib's way to ask for a gzip header */
 #define ZSTD_CHECKSUM 1
 
-struct packer {
+struct compressor {
     enum archive_compression compression;
     z_stream gzip;
     ZSTD_CCtx *zstd;
 };
 
-struct packer *packer_new(enum archive_compression c)
+struct compressor *compressor_new(enum archive_compression c)
 {
-    struct packer *p = mem_zalloc(sizeof *p);
+    struct compressor *p = mem_zalloc(sizeof *p);
     p->compression = c;
     if (c == ARCHIVE_GZIP &&
         deflateInit2(&p->gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -30,9 +30,9 @@ struct packer *packer_new(enum archive_compression c)
     return p;
 }
 
-void packer_free(struct packer **pp)
+void compressor_free(struct compressor **pp)
 {
-    struct packer *p = *pp;
+    struct compressor *p = *pp;
     if (p == NULL)
         return;
     if (p->compression == ARCHIVE_GZIP)
@@ -42,7 +42,7 @@ void packer_free(struct packer **pp)
     *pp = NULL;
 }
 
-static int add_gzip(struct packer *p, struct bytes piece, bool last, struct buf *out)
+static int add_gzip(struct compressor *p, struct bytes piece, bool last, struct buf *out)
 {
     p->gzip.next_in = (Bytef *)(uintptr_t)piece.ptr;
     p->gzip.avail_in = (uInt)piece.len;
@@ -57,7 +57,7 @@ static int add_gzip(struct packer *p, struct bytes piece, bool last, struct buf 
     return rc == Z_OK || rc == Z_BUF_ERROR || rc == Z_STREAM_END ? 0 : -1;
 }
 
-static int add_zstd(struct packer *p, struct bytes piece, bool last, struct buf *out)
+static int add_zstd(struct compressor *p, struct bytes piece, bool last, struct buf *out)
 {
     ZSTD_inBuffer in = {piece.ptr, piece.len, 0};
     size_t left;
@@ -72,7 +72,7 @@ static int add_zstd(struct packer *p, struct bytes piece, bool last, struct buf 
     return 0;
 }
 
-int packer_add(struct packer *p, struct bytes piece, bool last, struct buf *out)
+int compressor_add(struct compressor *p, struct bytes piece, bool last, struct buf *out)
 {
     if (p->compression == ARCHIVE_GZIP)
         return add_gzip(p, piece, last, out);
