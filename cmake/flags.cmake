@@ -1,6 +1,6 @@
 # One place for how every target is compiled.
 add_library(millrace_flags INTERFACE)
-# A header is included by its path: "journal/journal.h" of lib, "pubsub/stream.h" of a daemon.
+# A header is included by its path: "journal/journal.h" of lib, "pubsub/stream/stream.h" of a daemon.
 target_include_directories(millrace_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_SOURCE_DIR})
 target_compile_definitions(millrace_flags INTERFACE _GNU_SOURCE MILLRACE_VERSION="${PROJECT_VERSION}")
 target_compile_options(millrace_flags INTERFACE

@@ -1,4 +1,4 @@
-#include "pubsub/backlog.h"
+#include "pubsub/stream/backlog.h"
 #include "support/journal_fixture.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "support/cm.h"
-#include "pubsub/cursor_file.h"
-#include "pubsub/cursors.h"
+#include "pubsub/stream/cursor_file.h"
+#include "pubsub/stream/cursors.h"
 #include "base/io.h"
-#include "pubsub/line_index.h"
+#include "pubsub/stream/line_index.h"
 #include "support/power.h"
 #include <errno.h>
 #include <fcntl.h>

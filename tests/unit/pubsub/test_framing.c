@@ -1,5 +1,5 @@
 #include "support/cm.h"
-#include "pubsub/framing.h"
+#include "pubsub/stream/framing.h"
 #include <stdlib.h>
 
 #define ID "0123456789abcdef0123456789abcdef"

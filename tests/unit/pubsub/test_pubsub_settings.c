@@ -1,6 +1,6 @@
 #include "support/cm.h"
 
-#include "pubsub/pubsub_settings.h"
+#include "pubsub/stream/pubsub_settings.h"
 
 static const struct option_row daemons_rows[] = {
     {.name = "auth_token_file", .type = OPTION_STRING, .help = "a row that every daemon has"},

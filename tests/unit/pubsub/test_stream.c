@@ -1,6 +1,6 @@
 #include "support/cm.h"
-#include "pubsub/streams.h"
-#include "pubsub/subscriber.h"
+#include "pubsub/stream/streams.h"
+#include "pubsub/stream/subscriber.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

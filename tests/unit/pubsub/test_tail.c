@@ -1,5 +1,5 @@
 #include "support/journal_fixture.h"
-#include "pubsub/tail.h"
+#include "pubsub/stream/tail.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,145 @@
+#include "pubsub/server/http_subscriber.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <time.h>
+
+/* In a drain subscribers go first; each response ends (with a chunked terminator) as soon as its client has taken
+ * what was sent to it, and is broken off after DRAIN_PATIENCE otherwise: that client resumes from its own count. */
+#define DRAIN_PATIENCE_SECONDS 2
+/* One that has shut down its sending side gets what it asked for all the same, also when it is not there so soon, unless
+ * reads wait for descriptors: it may hold the one that they need. */
+#define BEGINNING_PATIENCE USEC_PER_SEC
+
+static const char *state_of(const struct http_subscriber *h)
+{
+    if (!h->begun)
+        return "beginning";
+    if (h->ending)
+        return "ending";
+    if (h->gap_waits || http_stream_pending(h->req) > SUBSCRIBER_LOW)
+        return "blocked";
+    return h->sent < journal_committed_end(stream_journal(h->stream)) ? "behind" : "waiting";
+}
+
+static const char *const form_names[] = {
+    [SUB_RAW] = "raw", [SUB_LINES] = "lines", [SUB_EVENTS] = "events", [SUB_PARTS] = "multipart"};
+
+static void add_json(const struct http_subscriber *h, struct buf *out)
+{
+    struct journal *j = stream_journal(h->stream);
+    buf_append_str(out, "{\"client\":");
+    buf_append_json(out, bytes_str(http_peer(h->req)));
+    buf_printf(out,
+        ",\"stream\":\"%s\",\"form\":\"%s\",\"state\":\"%s\",\"connected\":%" PRId64 ",\"offset\":\"%" PRIu64
+        "\",\"lag_bytes\":%" PRIu64 ",\"unsent_bytes\":%zu}",
+        stream_name(h->stream), form_names[h->form], state_of(h), (int64_t)(h->connected / USEC_PER_SEC),
+        h->sent, h->begun ? journal_bytes_between(j, h->sent, journal_committed_end(j)) : 0,
+        http_stream_pending(h->req));
+}
+
+/* bitly's line, and what it had no words for. */
+static void add_text(const struct http_subscriber *h, struct buf *out)
+{
+    char connected[32];
+    struct tm tm;
+    time_t t = (time_t)(h->connected / USEC_PER_SEC);
+    gmtime_r(&t, &tm);
+    strftime(connected, sizeof(connected), "%Y-%m-%d %H:%M:%S", &tm);
+    buf_printf(out, "%s connected at %s. output buffer size:%zu state:%s stream:%s offset:%" PRIu64 "\n",
+        http_peer(h->req), connected, http_stream_pending(h->req), state_of(h), stream_name(h->stream),
+        h->sent);
+}
+
+void app_clients(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes format = BYTES_LITERAL("text");
+    struct buf out = {0};
+    (void)http_param(req, "format", &format);
+    bool json = bytes_equal_str(format, "json");
+    if (!json && !bytes_equal_str(format, "text")) {
+        http_problem(req, 400, "bad-parameter", NULL, "format must be text or json");
+        return;
+    }
+    if (json)
+        buf_append_str(&out, "{\"clients\":[");
+    else if (!app->subscribers)
+        buf_append_str(&out, "no /sub connections\n");
+    for (const struct http_subscriber *h = app->subscribers; h; h = h->next) {
+        if (json && h != app->subscribers)
+            buf_append_str(&out, ",\n");
+        (json ? add_json : add_text)(h, &out);
+    }
+    if (json)
+        buf_append_str(&out, "]}\n");
+    http_reply(req, 200, json ? "application/json" : NULL, buf_bytes(&out));
+    buf_free(&out);
+}
+
+void app_heartbeats(struct app *app)
+{
+    usec_t now = clock_monotonic();
+    for (struct http_subscriber *h = app->subscribers; h; h = h->next) {
+        bool is_quiet = h->form == SUB_EVENTS && h->begun && !h->framing.in_line && !h->ending &&
+                        now - h->wrote >= app->heartbeat && http_stream_pending(h->req) == 0;
+        if (!is_quiet)
+            continue;
+        struct buf text = {0};
+        framing_add_heartbeat(&text);
+        http_stream_write(h->req, buf_bytes(&text));
+        buf_free(&text);
+        h->wrote = now;
+    }
+}
+
+/* The descriptor that its first read waits for, perhaps one that it holds itself, may not come as long as it is here. */
+void app_notice_gone(struct app *app)
+{
+    usec_t now = clock_monotonic(), lacked = journal_set_last_shortage(streams_set(app->streams));
+    if (!lacked || now - lacked >= BEGINNING_PATIENCE)
+        return;
+    for (struct http_subscriber *h = app->subscribers; h; h = h->next)
+        if (!h->begun && now - h->wrote >= BEGINNING_PATIENCE)
+            http_set_long_poll(h->req);
+}
+
+static void break_off(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct app *app = arg;
+    while (app->subscribers) {
+        struct http_subscriber *h = app->subscribers;
+        http_stream_abort(h->req);
+        http_subscriber_forget(h);
+    }
+}
+
+static void end_response(struct http_subscriber *h)
+{
+    if (h->begun) {
+        http_subscriber_end(h);
+        return;
+    }
+    if (h->form == SUB_EVENTS)
+        http_come_back(h->req);
+    else
+        http_problem(h->req, 503, "not-ready", NULL, "stopping");
+    http_subscriber_forget(h);
+}
+
+void app_end_subscribers(struct app *app)
+{
+    struct http_subscriber *next;
+    for (struct http_subscriber *h = app->subscribers; h; h = next) {
+        next = h->next;
+        if (!h->ending)
+            end_response(h);
+    }
+    if (!app->subscribers)
+        return;
+    struct timeval patience = {DRAIN_PATIENCE_SECONDS, 0};
+    app->drain_limit = evtimer_new(daemon_base(app->daemon), break_off, app);
+    evtimer_add(app->drain_limit, &patience);
+}

@@ -1,0 +1,296 @@
+#include "pubsub/server/pubsub_app.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* /cursors. Where a cursor is to stand is judged as /sub judges, by a subscriber that only starts. */
+
+enum act { MOVES, DELETES };
+
+struct change {
+    struct app *app;
+    struct http_request *req; /* NULL: the client has gone */
+    struct stream *stream;
+    struct subscriber *judge; /* NULL once it has */
+    char name[NAME_LEN_MAX + 1];
+    enum act act;
+    bool backwards;
+    uint64_t offset;
+};
+
+static void finish(struct change *c)
+{
+    struct app *app = c->app;
+    subscriber_free(&c->judge);
+    free(c);
+    app->in_flight--;
+    app_check_drained(app);
+}
+
+/* What is on its way to the disk goes on. */
+static void client_gone(struct http_request *req, void *arg)
+{
+    struct change *c = arg;
+    (void)req;
+    c->req = NULL;
+    if (c->judge)
+        finish(c);
+}
+
+static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
+{
+    char members[64];
+    const char *failure = cursors_failure(c->app->cursors);
+    switch (r) {
+    case CURSORS_OK:
+        break;
+    case CURSORS_UNKNOWN:
+        http_problem(c->req, 404, "unknown-cursor", NULL, "stream %s has no cursor %s",
+            stream_name(c->stream), c->name);
+        break;
+    case CURSORS_BEHIND:
+        snprintf(members, sizeof(members), "\"offset\":\"%" PRIu64 "\"", at);
+        http_problem_with(c->req, 409, "cursor-ahead", members,
+            "the cursor is at %" PRIu64 "; backwards=1 moves it back", at);
+        break;
+    case CURSORS_TOO_MANY:
+        http_problem(c->req, 409, "too-many-cursors", "delete one that nobody needs, or raise max_cursors",
+            "there are %zu cursors already", cursors_count(c->app->cursors));
+        break;
+    case CURSORS_BUSY:
+        http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");
+        break;
+    case CURSORS_STORAGE:
+        http_problem(c->req, 503, failure ? "storage-failed" : "storage-full",
+            "look at the disk; the cursor is where it was", "%s", failure ? failure : "no space left");
+        break;
+    }
+}
+
+static void note_failure(struct app *app)
+{
+    const char *why = cursors_failure(app->cursors);
+    if (!why || app->cursors_failed)
+        return;
+    app->cursors_failed = true;
+    log_error("storage failed", LOG_S("error", why));
+    daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+}
+
+static void stored(enum cursors_result r, void *arg)
+{
+    struct change *c = arg;
+    if (r == CURSORS_STORAGE)
+        note_failure(c->app);
+    if (c->req && r != CURSORS_OK)
+        answer_refused(c, r, 0);
+    else if (c->req && c->act == DELETES)
+        http_replyf(c->req, 200, "application/json", "{\"stream\":\"%s\",\"name\":\"%s\",\"deleted\":true}\n",
+            stream_name(c->stream), c->name);
+    else if (c->req)
+        http_replyf(c->req, 200, "application/json",
+            "{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64 "\"}\n",
+            stream_name(c->stream), journal_id(stream_journal(c->stream)), c->name, c->offset);
+    finish(c);
+}
+
+static void carry_out(struct change *c)
+{
+    struct cursors *cs = c->app->cursors;
+    uint64_t at = 0;
+    enum cursors_result r =
+        c->act == DELETES ? cursors_delete(cs, c->stream, c->name, stored, c)
+                          : cursors_move(cs, c->stream, c->name, c->offset, c->backwards, stored, c, &at);
+    if (r == CURSORS_OK)
+        return;
+    answer_refused(c, r, at);
+    finish(c);
+}
+
+static size_t nothing_pending(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void judged_bad(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    struct change *c = arg;
+    app_refuse_cursor(c->app, c->req, c->stream, why, edges);
+    finish(c);
+}
+
+static void judged_good(void *arg, uint64_t offset, uint64_t end)
+{
+    (void)end;
+    ((struct change *)arg)->offset = offset;
+}
+
+static void nothing_written(void *arg, struct bytes piece, struct window *window)
+{
+    (void)arg;
+    (void)piece;
+    (void)window;
+}
+
+static void judge_ended(void *arg, enum subscriber_end why, const struct journal_edges *edges)
+{
+    struct change *c = arg;
+    (void)why;
+    (void)edges;
+    subscriber_free(&c->judge);
+    carry_out(c);
+}
+
+static void judge(struct change *c, const struct stream_from *from)
+{
+    struct subscriber_config config = {
+        .stream = c->stream,
+        .from = *from,
+        .window = 1,
+        .start_only = true,
+        .sink = {c, nothing_pending, judged_bad, judged_good, nothing_written, judge_ended},
+    };
+    c->judge = subscriber_new(&config);
+    subscriber_begin(c->judge);
+}
+
+static struct change *begin(struct app *app, struct http_request *req, enum act act)
+{
+    char name[NAME_LEN_MAX + 1];
+    struct bytes id = BYTES_NONE;
+    struct stream *s = app_request_stream(app, req, NULL, false);
+    (void)http_param(req, "id", &id);
+    if (!s || !http_param_name(req, "name", NULL, name) || !app_right_stream(req, s, id))
+        return NULL;
+    struct change *c = mem_zalloc(sizeof(*c));
+    *c = (struct change){.app = app, .req = req, .stream = s, .act = act};
+    memcpy(c->name, name, sizeof(name));
+    return c;
+}
+
+static void go(struct change *c)
+{
+    c->app->in_flight++;
+    http_on_gone(c->req, client_gone, c);
+}
+
+static void move(struct app *app, struct http_request *req)
+{
+    struct stream_from from;
+    struct bytes text;
+    bool backwards;
+    if (!http_param(req, "from", &text)) {
+        http_problem(req, 400, "missing-parameter", "from=OFFSET: where its consumer would read on",
+            "from is required");
+        return;
+    }
+    if (!app_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
+        return;
+    struct change *c = begin(app, req, MOVES);
+    if (!c)
+        return;
+    c->backwards = backwards;
+    go(c);
+    judge(c, &from);
+}
+
+static void delete (struct app *app, struct http_request *req)
+{
+    struct change *c = begin(app, req, DELETES);
+    if (!c)
+        return;
+    go(c);
+    carry_out(c);
+}
+
+static void add_cursor(const struct named_cursor *n, usec_t now, struct buf *out)
+{
+    struct lag lag = named_cursor_lag(n, now);
+    struct stream *s = named_cursor_stream(n);
+    buf_printf(out,
+        "{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64 "\",\"lag_bytes\":%" PRIu64,
+        stream_name(s), journal_id(stream_journal(s)), named_cursor_name(n), named_cursor_offset(n),
+        lag.bytes);
+    if (lag.known)
+        buf_printf(out, ",\"lag_lines\":%" PRIu64 ",\"lag_seconds\":%.3f}", lag.lines,
+            (double)lag.age / (double)USEC_PER_SEC);
+    else
+        buf_append_str(out, ",\"lag_lines\":null,\"lag_seconds\":null}");
+}
+
+static void list(struct app *app, struct http_request *req)
+{
+    struct stream *only = NULL;
+    struct bytes name;
+    usec_t now = clock_wall();
+    if (http_param(req, "stream", &name) && !(only = app_request_stream(app, req, NULL, false)))
+        return;
+    struct buf out = {0};
+    const char *between = "\n";
+    buf_append_str(&out, "{\"cursors\":[");
+    for (size_t i = 0; i < cursors_count(app->cursors); i++) {
+        const struct named_cursor *n = cursors_at(app->cursors, i);
+        if (only && named_cursor_stream(n) != only)
+            continue;
+        buf_append_str(&out, between);
+        add_cursor(n, now, &out);
+        between = ",\n";
+    }
+    buf_append_str(&out, "]}\n");
+    http_reply(req, 200, "application/json", buf_bytes(&out));
+    buf_free(&out);
+}
+
+void app_cursors(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    if (app_is_not_up(app, req))
+        return;
+    if (http_method(req) == HTTP_POST_)
+        move(app, req);
+    else if (http_method(req) == HTTP_DELETE_)
+        delete (app, req);
+    else
+        list(app, req);
+}
+
+static double lag_bytes(void *ctx)
+{
+    return (double)named_cursor_lag(ctx, clock_wall()).bytes;
+}
+
+static double lag_lines(void *ctx)
+{
+    struct lag lag = named_cursor_lag(ctx, clock_wall());
+    return lag.known ? (double)lag.lines : -1;
+}
+
+static double lag_seconds(void *ctx)
+{
+    struct lag lag = named_cursor_lag(ctx, clock_wall());
+    return lag.known ? (double)lag.age / (double)USEC_PER_SEC : -1;
+}
+
+void app_cursor_came(void *arg, const struct named_cursor *c)
+{
+    struct app *app = arg;
+    struct stats *st = daemon_stats(app->daemon);
+    void *ctx = (void *)(uintptr_t)c; /* only read */
+    char labels[2 * NAME_LEN_MAX + 32];
+    snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(named_cursor_stream(c)),
+        named_cursor_name(c));
+    stats_gauge(st, "cursor_lag_bytes", labels, "Bytes a named cursor is behind", lag_bytes, ctx);
+    stats_gauge(st, "cursor_lag_lines", labels, "Lines a named cursor is behind; -1: not counted yet",
+        lag_lines, ctx);
+    stats_gauge(st, "cursor_lag_seconds", labels,
+        "Age of the next line behind a named cursor; -1: not looked at yet", lag_seconds, ctx);
+}
+
+void app_cursor_goes(void *arg, const struct named_cursor *c)
+{
+    struct app *app = arg;
+    stats_remove_gauges(daemon_stats(app->daemon), c);
+}

@@ -1,0 +1,149 @@
+#include "pubsub/server/pubsub_app.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What /streams, /stats and /metrics say. */
+
+void app_append_stream(struct buf *out, struct stream *s)
+{
+    struct stream_numbers n = stream_numbers(s);
+    buf_printf(out,
+        "\"id\":\"%s\",\"earliest\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\",\"lines_published\":%" PRIu64
+        ",\"subscribers\":%zu,\"disk_bytes\":%" PRIu64 ",\"last_time\":%" PRId64 ".%06" PRId64,
+        journal_id(stream_journal(s)), n.earliest, n.end, n.lines, n.subscribers, n.disk_bytes,
+        (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
+}
+
+/* bitly's five numbers: their names in JSON and text, and the headers. Nobody is kicked for being slow; those that
+ * retention passed stand there. */
+static const struct {
+    const char *member, *text, *header;
+} bitly_names[] = {
+    {"current_connections", "Active connections", "X-PUBSUB-ACTIVE-CONNECTIONS"},
+    {"total_connections", "Total connections", "X-PUBSUB-TOTAL-CONNECTIONS"},
+    {"messages_received", "Messages received", "X-PUBSUB-MESSAGES-RECEIVED"},
+    {"messages_sent", "Messages sent", "X-PUBSUB-MESSAGES-SENT"},
+    {"kicked_clients", "Kicked clients", "X-PUBSUB-KICKED-CLIENTS"},
+};
+#define N_BITLY_NAMES (sizeof(bitly_names) / sizeof(bitly_names[0]))
+
+static void bitly_numbers(const struct app *app, uint64_t n[N_BITLY_NAMES])
+{
+    n[0] = app->n_subscribers;
+    n[1] = stats_read(app->sent_streams);
+    n[2] = stats_read(app->lines) - app->reset.lines;
+    n[3] = stats_read(app->sent_lines) - app->reset.sent_lines;
+    n[4] = stats_read(app->passed);
+}
+
+/* bitly's reset puts back these two. */
+void app_reset_stats(void *ctx)
+{
+    struct app *app = ctx;
+    app->reset.lines = stats_read(app->lines);
+    app->reset.sent_lines = stats_read(app->sent_lines);
+}
+
+void app_stats_headers(void *ctx, struct http_request *req)
+{
+    uint64_t n[N_BITLY_NAMES];
+    bitly_numbers(ctx, n);
+    for (size_t i = 0; i < N_BITLY_NAMES; i++)
+        http_add_header(req, bitly_names[i].header, "%" PRIu64, n[i]);
+}
+
+static void text_stats(struct app *app, struct buf *out)
+{
+    for (size_t i = 0; i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        struct stream_numbers n = stream_numbers(s);
+        buf_printf(out,
+            "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
+            ", subscribers %zu\n",
+            stream_name(s), n.earliest, n.end, n.lines, n.subscribers);
+    }
+}
+
+void app_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    struct app *app = ctx;
+    uint64_t n[N_BITLY_NAMES];
+    bitly_numbers(app, n);
+    for (size_t i = 0; i < N_BITLY_NAMES; i++)
+        buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n",
+            json ? bitly_names[i].member : bitly_names[i].text, n[i]);
+    if (!json) {
+        if (app->recovered)
+            text_stats(app, out);
+        return;
+    }
+    buf_append_str(out, ",\"streams\":{");
+    for (size_t i = 0; app->recovered && i < streams_count(app->streams); i++) {
+        struct stream *s = streams_at(app->streams, i);
+        buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
+        app_append_stream(out, s);
+        buf_append_char(out, '}');
+    }
+    buf_append_char(out, '}');
+}
+
+void app_register_stats(struct app *app)
+{
+    struct stats *st = daemon_stats(app->daemon);
+    app->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
+    app->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
+    app->duplicates = stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
+    app->refused =
+        stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
+    app->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
+    app->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
+    app->passed = stats_counter(
+        st, "subscribers_passed_total", NULL, "Subscribers that retention passed; each was told");
+    app->cursors_gone = stats_counter(
+        st, "cursors_gone_total", NULL, "Cursors that came for bytes that are gone; each was told");
+    app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
+}
+
+static double disk_bytes(void *ctx)
+{
+    return (double)journal_disk_bytes(stream_journal(ctx));
+}
+
+static double disk_limit(void *ctx)
+{
+    return (double)stream_limits(ctx).disk_limit;
+}
+
+static double is_full(void *ctx)
+{
+    return stream_is_refusing(ctx);
+}
+
+static double subscribers(void *ctx)
+{
+    return (double)stream_numbers(ctx).subscribers;
+}
+
+void app_stream_came(struct app *app, struct stream *s)
+{
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } gauges[] = {
+        {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
+        {"stream_disk_limit_bytes", "Its disk_limit; 0: none", disk_limit},
+        {"stream_full", "1: its publishes are refused for lack of room", is_full},
+        {"stream_subscribers", "Who reads it", subscribers},
+    };
+    char labels[NAME_LEN_MAX + 16];
+    snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));
+    for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
+        stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, s);
+}
+
+void app_streams_came(struct app *app)
+{
+    for (size_t i = 0; i < streams_count(app->streams); i++)
+        app_stream_came(app, streams_at(app->streams, i));
+}

@@ -1,0 +1,294 @@
+#include "pubsub/server/nng_publish.h"
+
+#include "base/log.h"
+#include "daemon/nng_listen.h"
+#include "pubsub/stream/subscriber.h"
+#include "pubsub/stream/pubsub_settings.h"
+
+#include <inttypes.h>
+#include <nng/protocol/pubsub0/pub.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One stream that is repeated. */
+struct nng_stream {
+    struct nng_stream *next;
+    struct nng_publish *nng;
+    struct stream *stream;
+    struct subscriber *subscriber; /* NULL: to be begun again, from `from` */
+    struct stream_from from;
+    struct buf cut;  /* the beginning of a line whose end has not come */
+    uint64_t offset; /* of that */
+};
+
+/* What is known of a peer: how many messages were sent when it was first seen, less those it had got by then. */
+struct peer {
+    uint64_t id;
+    uint64_t base, dropped;
+    bool is_there;
+};
+
+struct nng_publish {
+    struct streams *streams;
+    nng_socket socket;
+    struct nng_stream *list;
+    _Atomic int n_pipes; /* counted by nng's threads */
+    bool begun;          /* the streams there were at the start are repeated */
+    struct peer *peers;
+    size_t n_peers, cap_peers;
+    struct stats *stats;
+    struct stats_counter *messages, *bytes, *dropped, *gaps;
+};
+
+static void send_lines(struct nng_stream *d, struct bytes lines)
+{
+    struct nng_publish *t = d->nng;
+    nng_msg *msg;
+    char head[NAME_LEN_MAX + 32];
+    int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
+    if (nng_msg_alloc(&msg, 0) != 0)
+        return;
+    int why = nng_msg_append(msg, head, (size_t)n);
+    if (why == 0)
+        why = nng_msg_append(msg, d->cut.ptr, d->cut.len);
+    if (why == 0)
+        why = nng_msg_append(msg, lines.ptr, lines.len);
+    if (why == 0)
+        why = nng_sendmsg(t->socket, msg, NNG_FLAG_NONBLOCK);
+    if (why != 0) {
+        nng_msg_free(msg);
+        stats_add(t->dropped, 1);
+        return;
+    }
+    stats_add(t->messages, 1);
+    stats_add(t->bytes, d->cut.len + lines.len);
+}
+
+static void sink_write(void *arg, struct bytes piece, struct window *window)
+{
+    struct nng_stream *d = arg;
+    const char *lf = memrchr(piece.ptr, '\n', piece.len);
+    size_t whole = lf ? (size_t)(lf - piece.ptr) + 1 : 0;
+    (void)window;
+    if (whole) {
+        if (d->nng->n_pipes > 0)
+            send_lines(d, bytes_of(piece.ptr, whole));
+        d->offset += d->cut.len + whole;
+        buf_clear(&d->cut);
+    }
+    buf_append(&d->cut, piece.ptr + whole, piece.len - whole);
+}
+
+static size_t nothing_pending(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
+{
+    subscriber_free(&d->subscriber);
+    buf_clear(&d->cut);
+    stats_add(d->nng->gaps, edges != NULL && d->nng->n_pipes > 0);
+    if (edges)
+        d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
+    else
+        d->from = (struct stream_from){.kind = STREAM_FROM_LATEST};
+}
+
+static void sink_refuse(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    begin_again(arg, why == SUBSCRIBER_GONE ? edges : NULL);
+}
+
+static void sink_start(void *arg, uint64_t offset, uint64_t end)
+{
+    (void)end;
+    ((struct nng_stream *)arg)->offset = offset;
+}
+
+static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
+{
+    (void)why;
+    begin_again(arg, edges);
+}
+
+static void subscribe(struct nng_stream *d)
+{
+    struct subscriber_config config = {
+        .stream = d->stream,
+        .from = d->from,
+        .follow = true,
+        .is_own = true,
+        .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
+    };
+    d->subscriber = subscriber_new(&config);
+    subscriber_begin(d->subscriber);
+}
+
+static struct nng_stream *find(const struct nng_publish *t, const struct stream *s)
+{
+    struct nng_stream *d = t->list;
+    while (d && d->stream != s)
+        d = d->next;
+    return d;
+}
+
+static void look_for_streams(struct nng_publish *t)
+{
+    for (size_t i = 0; i < streams_count(t->streams); i++) {
+        struct stream *s = streams_at(t->streams, i);
+        struct nng_stream *d = find(t, s);
+        if (!d) {
+            d = mem_zalloc(sizeof *d);
+            *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
+            /* From offset 0: what is gone of it already is a gap. */
+            d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
+            t->list = d;
+        }
+        if (!d->subscriber)
+            subscribe(d);
+    }
+    t->begun = true;
+}
+
+static struct peer *peer_of(struct nng_publish *t, uint64_t id, uint64_t got)
+{
+    for (size_t i = 0; i < t->n_peers; i++)
+        if (t->peers[i].id == id)
+            return &t->peers[i];
+    if (t->n_peers == t->cap_peers) {
+        t->cap_peers = t->cap_peers ? t->cap_peers * 2 : 8;
+        t->peers = mem_realloc(t->peers, t->cap_peers * sizeof *t->peers);
+    }
+    struct peer *p = &t->peers[t->n_peers++];
+    uint64_t sent = stats_read(t->messages);
+    *p = (struct peer){.id = id, .base = sent - (got < sent ? got : sent)};
+    return p;
+}
+
+/* What it was sent, less what it got, less what may still wait for it. */
+static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t got)
+{
+    struct peer *p = peer_of(t, id, got);
+    uint64_t sent = stats_read(t->messages) - p->base, may_come = NNG_PUBLISH_QUEUE_MAX + 1;
+    uint64_t dropped = sent > got + may_come ? sent - got - may_come : 0;
+    p->is_there = true;
+    if (dropped <= p->dropped)
+        return;
+    stats_add(t->dropped, dropped - p->dropped);
+    p->dropped = dropped;
+}
+
+static uint64_t number_of(nng_stat *s, const char *name)
+{
+    for (nng_stat *c = nng_stat_child(s); c; c = nng_stat_next(c))
+        if (strcmp(nng_stat_name(c), name) == 0)
+            return nng_stat_value(c);
+    return 0;
+}
+
+static void forget_those_gone(struct nng_publish *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n_peers; i++)
+        if (t->peers[i].is_there) {
+            t->peers[kept] = t->peers[i];
+            t->peers[kept++].is_there = false;
+        }
+    t->n_peers = kept;
+}
+
+static void look_at_peers(struct nng_publish *t)
+{
+    nng_stat *all;
+    if ((t->n_pipes == 0 && t->n_peers == 0) || nng_stats_get(&all) != 0)
+        return;
+    for (nng_stat *s = nng_stat_child(all); s; s = nng_stat_next(s))
+        if (strcmp(nng_stat_name(s), "pipe") == 0 &&
+            number_of(s, "socket") == (uint64_t)nng_socket_id(t->socket))
+            count_dropped(t, number_of(s, "id"), number_of(s, "tx_msgs"));
+    nng_stats_free(all);
+    forget_those_gone(t);
+}
+
+/* Called by nng's threads. */
+static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
+{
+    struct nng_publish *t = arg;
+    (void)pipe;
+    t->n_pipes += what == NNG_PIPE_EV_ADD_POST ? 1 : -1;
+}
+
+static int set_socket(struct nng_publish *t)
+{
+    int why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, NNG_PUBLISH_QUEUE_MAX);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_POST, on_pipe, t);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
+    return why;
+}
+
+static double count_peers(void *arg)
+{
+    return ((struct nng_publish *)arg)->n_pipes;
+}
+
+static void register_numbers(struct nng_publish *t)
+{
+    struct stats *s = t->stats;
+    t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages given to nng while it had peers");
+    t->bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
+    t->dropped = stats_counter(
+        s, "tap_dropped_total", NULL, "Messages that nng dropped for a peer that did not keep up, at least");
+    t->gaps = stats_counter(s, "tap_gaps_total", NULL,
+        "Runs of lines that were gone before the tap had read them, while it had peers");
+    stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", count_peers, t);
+}
+
+struct nng_publish *nng_publish_open(
+    struct streams *streams, const char *urls, struct stats *stats, struct config_error *error)
+{
+    struct nng_publish *t = mem_zalloc(sizeof *t);
+    t->streams = streams;
+    t->stats = stats;
+    register_numbers(t);
+    int why = nng_pub0_open(&t->socket);
+    if (why == 0)
+        why = set_socket(t);
+    if (why)
+        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": socket: %s", nng_strerror(why));
+    if (why || nng_listen_on(NNG_PUBLISH_SETTING, urls, t->socket, error) != 0) {
+        nng_publish_close(&t);
+        return NULL;
+    }
+    log_info("the nng tap is lossy: a peer that does not keep up misses lines; offsets tell which");
+    nng_publish_tick(t);
+    return t;
+}
+
+void nng_publish_close(struct nng_publish **p)
+{
+    struct nng_publish *t = *p;
+    if (!t)
+        return;
+    stats_remove_gauges(t->stats, t);
+    nng_close(t->socket);
+    while (t->list) {
+        struct nng_stream *d = t->list;
+        t->list = d->next;
+        subscriber_free(&d->subscriber);
+        buf_free(&d->cut);
+        free(d);
+    }
+    free(t->peers);
+    free(t);
+    *p = NULL;
+}
+
+void nng_publish_tick(struct nng_publish *t)
+{
+    look_at_peers(t);
+    look_for_streams(t);
+}

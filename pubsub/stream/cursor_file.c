@@ -1,0 +1,455 @@
+#include "pubsub/stream/cursor_file.h"
+
+#include "base/io.h"
+#include "base/xxh3.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define UNIT ((size_t)512)
+#define CHECKSUM_AT (UNIT - 8)
+#define VERSION 1
+static const char magic[8] = "MRCURSOR";
+
+/* Where things stand in a copy. */
+enum {
+    AT_SEQUENCE = 0,
+    AT_OFFSET = 8,
+    AT_ID = 16,
+    AT_STREAM_LENGTH = 48,
+    AT_NAME_LENGTH = 49,
+    AT_STREAM = 50,
+    AT_NAME = AT_STREAM + NAME_LEN_MAX,
+};
+
+struct slot {
+    struct cursor_record record;
+    uint64_t sequence; /* of the newest copy there is; the next goes over the other one */
+    bool dirty;
+};
+
+struct waiter {
+    cursor_file_done *done;
+    void *arg;
+};
+struct waiters {
+    struct waiter *list;
+    size_t n, cap;
+};
+
+/* What the thread is given: units and where each goes. */
+struct write {
+    size_t slot;
+    off_t at;
+    char unit[UNIT];
+};
+
+struct cursor_file {
+    int fd;
+    char *path;
+    struct slot *slots;
+    size_t n_slots, n_dirty;
+    struct waiters waiting; /* for the next batch */
+    struct waiters written; /* for the one under way */
+    bool under_way;
+    char failure[256];
+    void (*notify)(void *arg);
+    void *notify_arg;
+
+    struct write *batch;
+    size_t n_batch;
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, progress;
+    bool given, finished, stop; /* under the lock */
+    int error;                  /* errno of the batch */
+};
+
+static void store64(char *at, uint64_t n)
+{
+    n = htole64(n);
+    memcpy(at, &n, 8);
+}
+
+static uint64_t load64(const char *at)
+{
+    uint64_t n;
+    memcpy(&n, at, 8);
+    return le64toh(n);
+}
+
+/* Seeded with the unit's place, so that a unit from elsewhere never fits. */
+static uint64_t checksum(const char *unit, uint64_t place)
+{
+    return XXH3_64bits_withSeed(unit, CHECKSUM_AT, place);
+}
+
+static void seal(char *unit, uint64_t place)
+{
+    store64(unit + CHECKSUM_AT, checksum(unit, place));
+}
+
+static uint64_t place_of(size_t slot, uint64_t sequence)
+{
+    return 1 + 2 * slot + (sequence & 1);
+}
+
+static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot, char unit[UNIT])
+{
+    memset(unit, 0, UNIT);
+    store64(unit + AT_SEQUENCE, sequence);
+    store64(unit + AT_OFFSET, r->offset);
+    memcpy(unit + AT_ID, r->id, JOURNAL_ID_TEXT - 1);
+    unit[AT_STREAM_LENGTH] = (char)strlen(r->stream);
+    unit[AT_NAME_LENGTH] = (char)strlen(r->name);
+    memcpy(unit + AT_STREAM, r->stream, strlen(r->stream));
+    memcpy(unit + AT_NAME, r->name, strlen(r->name));
+    seal(unit, place_of(slot, sequence));
+}
+
+static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX + 1])
+{
+    if (length > NAME_LEN_MAX || !bytes_is_name(bytes_of(text, length)))
+        return false;
+    memcpy(out, text, length);
+    out[length] = '\0';
+    return true;
+}
+
+/* False: no whole copy. A slot that was never written is zeros, which is whole and has the number 0. */
+static bool decode(const char *unit, uint64_t place, struct cursor_record *r, uint64_t *sequence)
+{
+    static const char zeros[UNIT];
+    *r = (struct cursor_record){0};
+    *sequence = 0;
+    if (memcmp(unit, zeros, UNIT) == 0)
+        return true;
+    if (load64(unit + CHECKSUM_AT) != checksum(unit, place))
+        return false;
+    *sequence = load64(unit + AT_SEQUENCE);
+    if (unit[AT_NAME_LENGTH] == 0)
+        return true;
+    r->offset = load64(unit + AT_OFFSET);
+    memcpy(r->id, unit + AT_ID, JOURNAL_ID_TEXT - 1);
+    return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
+           decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);
+}
+
+static enum cursor_file_result refuse(
+    const struct cursor_file *f, enum cursor_file_result r, char *error, size_t size, const char *why)
+{
+    snprintf(error, size, "%s: %s", f->path, why);
+    return r;
+}
+
+static enum cursor_file_result read_header(struct cursor_file *f, char *error, size_t size)
+{
+    char unit[UNIT];
+    uint32_t version;
+    ssize_t n = io->pread(f->fd, unit, UNIT, 0);
+    if (n < 0)
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    if (n == (ssize_t)UNIT) {
+        memcpy(&version, unit + sizeof magic, sizeof version);
+        if (memcmp(unit, magic, sizeof magic) == 0 && le32toh(version) > VERSION)
+            return refuse(f, CURSOR_FILE_NEWER, error, size, "written by a newer version");
+        if (memcmp(unit, magic, sizeof magic) == 0 && load64(unit + CHECKSUM_AT) == checksum(unit, 0))
+            return CURSOR_FILE_OK;
+    }
+    return refuse(f, CURSOR_FILE_DAMAGED, error, size, "is no file of cursors");
+}
+
+static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *error, size_t size)
+{
+    char units[2][UNIT], why[64];
+    bool whole = false;
+    if (io->pread(f->fd, units, sizeof units, (off_t)(place_of(i, 0) * UNIT)) != (ssize_t)sizeof units)
+        return refuse(f, CURSOR_FILE_IO, error, size, "cannot be read whole");
+    for (size_t copy = 0; copy < 2; copy++) {
+        struct cursor_record r;
+        uint64_t sequence;
+        if (!decode(units[copy], place_of(i, copy), &r, &sequence))
+            continue;
+        if (!whole || sequence > f->slots[i].sequence)
+            f->slots[i] = (struct slot){.record = r, .sequence = sequence};
+        whole = true;
+    }
+    if (whole)
+        return CURSOR_FILE_OK;
+    snprintf(why, sizeof why, "both copies of slot %zu are damaged", i);
+    return refuse(f, CURSOR_FILE_DAMAGED, error, size, why);
+}
+
+/* Zeros up to `slots` slots: real blocks, not a hole. */
+static int extend(int fd, size_t from, size_t slots)
+{
+    size_t size = (1 + 2 * slots) * UNIT;
+    char *zeros = mem_zalloc(size - from);
+    int failed = io_write_all(fd, zeros, size - from, (off_t)from) != 0 || io->fsync(fd) != 0;
+    int saved = errno;
+    free(zeros);
+    errno = saved;
+    return failed ? -1 : 0;
+}
+
+/* A new file gets its own name when it is whole. */
+static int make(struct cursor_file *f, size_t slots)
+{
+    struct buf name = {0};
+    char unit[UNIT] = {0};
+    uint32_t version = htole32(VERSION);
+    buf_printf(&name, "%s.new%c", f->path, '\0');
+    memcpy(unit, magic, sizeof magic);
+    memcpy(unit + sizeof magic, &version, sizeof version);
+    seal(unit, 0);
+    f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+    int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||
+                 io->rename(name.ptr, f->path) != 0 || io_sync_parent(f->path) != 0;
+    int saved = errno;
+    buf_free(&name);
+    errno = saved;
+    return failed ? -1 : 0;
+}
+
+/* The life before may have been killed before what it wrote was synced, or the file's name; or one of its syncs failed, and the
+ * kernel calls the bytes clean since: so they are written again. That wants no room but where a file system copies on write, and
+ * there what was acknowledged is safe without it. */
+static int settle(const struct cursor_file *f)
+{
+    char unit[UNIT];
+    for (size_t i = 0; i < f->n_slots; i++) {
+        const struct slot *s = &f->slots[i];
+        if (s->sequence == 0)
+            continue;
+        encode(&s->record, s->sequence, i, unit);
+        if (io_write_all(f->fd, unit, UNIT, (off_t)(place_of(i, s->sequence) * UNIT)) != 0 &&
+            errno != ENOSPC && errno != EDQUOT)
+            return -1;
+    }
+    return io->fsync(f->fd) == 0 ? io_sync_parent(f->path) : -1;
+}
+
+static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
+{
+    struct stat st;
+    f->fd = io->open(f->path, O_RDWR | O_CLOEXEC, 0);
+    bool found = f->fd >= 0;
+    if (!found && (errno != ENOENT || make(f, slots) != 0))
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    enum cursor_file_result r = read_header(f, error, size);
+    if (r != CURSOR_FILE_OK)
+        return r;
+    if (fstat(f->fd, &st) != 0)
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    size_t there = ((size_t)st.st_size / UNIT - 1) / 2;
+    if (there > CURSOR_FILE_SLOTS_MAX)
+        return refuse(f, CURSOR_FILE_DAMAGED, error, size, "has more slots than it may");
+    if (there < slots && extend(f->fd, (1 + 2 * there) * UNIT, slots) != 0)
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    f->n_slots = there < slots ? slots : there;
+    f->slots = mem_zalloc(f->n_slots * sizeof *f->slots);
+    for (size_t i = 0; r == CURSOR_FILE_OK && i < f->n_slots; i++)
+        r = read_slot(f, i, error, size);
+    if (r == CURSOR_FILE_OK && found && settle(f) != 0)
+        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    return r;
+}
+
+static int run_batch(const struct cursor_file *f)
+{
+    for (size_t i = 0; i < f->n_batch; i++)
+        if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
+            return errno;
+    /* No room to sync into is a failed sync all the same: what it left behind is unknown. */
+    return io->fdatasync(f->fd) == 0 ? 0 : EIO;
+}
+
+static void *write_batches(void *arg)
+{
+    struct cursor_file *f = arg;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        while (!f->given && !f->stop)
+            pthread_cond_wait(&f->work, &f->lock);
+        if (!f->given)
+            break;
+        f->given = false;
+        pthread_mutex_unlock(&f->lock);
+        int error = run_batch(f);
+        pthread_mutex_lock(&f->lock);
+        f->error = error;
+        f->finished = true;
+        pthread_cond_signal(&f->progress);
+        f->notify(f->notify_arg);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+static void free_file(struct cursor_file *f)
+{
+    if (f->fd >= 0)
+        io->close(f->fd);
+    free(f->waiting.list);
+    free(f->written.list);
+    free(f->slots);
+    free(f->batch);
+    free(f->path);
+    free(f);
+}
+
+enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*notify)(void *arg),
+    void *notify_arg, struct cursor_file **out, char *error, size_t error_size)
+{
+    assert(slots > 0 && slots <= CURSOR_FILE_SLOTS_MAX);
+    struct cursor_file *f = mem_zalloc(sizeof *f);
+    f->path = mem_strdup(path);
+    f->notify = notify;
+    f->notify_arg = notify_arg;
+    enum cursor_file_result r = load(f, slots, error, error_size);
+    if (r != CURSOR_FILE_OK) {
+        free_file(f);
+        return r;
+    }
+    f->batch = mem_zalloc(f->n_slots * sizeof *f->batch);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->work, NULL);
+    pthread_cond_init(&f->progress, NULL);
+    if (pthread_create(&f->thread, NULL, write_batches, f) != 0) {
+        fprintf(stderr, "millrace: cannot start a thread\n");
+        abort();
+    }
+    *out = f;
+    return CURSOR_FILE_OK;
+}
+
+size_t cursor_file_slots(const struct cursor_file *f)
+{
+    return f->n_slots;
+}
+
+const struct cursor_record *cursor_file_at(const struct cursor_file *f, size_t slot)
+{
+    assert(slot < f->n_slots);
+    return &f->slots[slot].record;
+}
+
+const char *cursor_file_failure(const struct cursor_file *f)
+{
+    return f->failure[0] ? f->failure : NULL;
+}
+
+static void answer(struct waiters *w, bool stored)
+{
+    struct waiters all = *w;
+    *w = (struct waiters){0}; /* a callback may put again */
+    for (size_t i = 0; i < all.n; i++)
+        all.list[i].done(stored, all.list[i].arg);
+    free(all.list);
+}
+
+/* Every slot that was put since the last batch, each as it was put last. */
+static void begin_batch(struct cursor_file *f)
+{
+    f->n_batch = 0;
+    for (size_t i = 0; f->n_dirty && i < f->n_slots; i++) {
+        struct slot *s = &f->slots[i];
+        if (!s->dirty)
+            continue;
+        struct write *w = &f->batch[f->n_batch++];
+        w->slot = i;
+        w->at = (off_t)(place_of(i, s->sequence + 1) * UNIT);
+        encode(&s->record, s->sequence + 1, i, w->unit);
+        s->dirty = false;
+        f->n_dirty--;
+    }
+    f->written = f->waiting;
+    f->waiting = (struct waiters){0};
+    f->under_way = true;
+    pthread_mutex_lock(&f->lock);
+    f->given = true;
+    pthread_cond_signal(&f->work);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void begin_next(struct cursor_file *f)
+{
+    if (f->under_way)
+        return;
+    if (f->failure[0])
+        answer(&f->waiting, false);
+    else if (f->waiting.n)
+        begin_batch(f);
+}
+
+void cursor_file_put(
+    struct cursor_file *f, size_t slot, const struct cursor_record *record, cursor_file_done *done, void *arg)
+{
+    assert(slot < f->n_slots);
+    struct waiters *w = &f->waiting;
+    f->slots[slot].record = *record;
+    f->n_dirty += !f->slots[slot].dirty;
+    f->slots[slot].dirty = true;
+    if (w->n == w->cap) {
+        w->cap = w->cap ? w->cap * 2 : 8;
+        w->list = mem_realloc(w->list, w->cap * sizeof *w->list);
+    }
+    w->list[w->n++] = (struct waiter){done, arg};
+    if (f->failure[0])
+        f->notify(f->notify_arg); /* the refusal comes from the poll, as every answer does */
+    else
+        begin_next(f);
+}
+
+static void end_batch(struct cursor_file *f)
+{
+    bool stored = f->error == 0;
+    f->under_way = false;
+    for (size_t i = 0; stored && i < f->n_batch; i++)
+        f->slots[f->batch[i].slot].sequence++;
+    if (!stored && f->error != ENOSPC && f->error != EDQUOT)
+        snprintf(f->failure, sizeof f->failure, "%s: %s", f->path, strerror(f->error));
+    answer(&f->written, stored);
+}
+
+void cursor_file_poll(struct cursor_file *f)
+{
+    pthread_mutex_lock(&f->lock);
+    bool finished = f->finished;
+    f->finished = false;
+    pthread_mutex_unlock(&f->lock);
+    if (finished)
+        end_batch(f);
+    begin_next(f);
+}
+
+void cursor_file_close(struct cursor_file **p)
+{
+    struct cursor_file *f = *p;
+    if (!f)
+        return;
+    *p = NULL;
+    while (f->under_way || f->waiting.n) {
+        pthread_mutex_lock(&f->lock);
+        while (f->under_way && !f->finished)
+            pthread_cond_wait(&f->progress, &f->lock);
+        pthread_mutex_unlock(&f->lock);
+        cursor_file_poll(f);
+    }
+    pthread_mutex_lock(&f->lock);
+    f->stop = true;
+    pthread_cond_signal(&f->work);
+    pthread_mutex_unlock(&f->lock);
+    pthread_join(f->thread, NULL);
+    pthread_mutex_destroy(&f->lock);
+    pthread_cond_destroy(&f->work);
+    pthread_cond_destroy(&f->progress);
+    free_file(f);
+}

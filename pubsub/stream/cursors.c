@@ -1,0 +1,280 @@
+#include "pubsub/stream/cursors.h"
+
+#include "pubsub/stream/cursor_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct named_cursor {
+    size_t slot;
+    struct stream *stream;
+    char name[NAME_LEN_MAX + 1];
+    bool stored;     /* some place of it is */
+    uint64_t offset; /* the last one stored */
+    uint64_t low;    /* the lowest of that and of those on their way */
+    uint64_t latest; /* the last one accepted */
+    size_t under_way;
+    bool deleting;
+    struct lag_meter *meter;
+};
+
+/* A move or a deletion on its way to the disk. */
+struct change {
+    struct cursors *cursors;
+    struct named_cursor *cursor;
+    uint64_t offset;
+    bool deletes;
+    cursors_done *done;
+    void *arg;
+};
+
+struct cursors {
+    struct cursors_config config;
+    struct cursor_file *file;
+    struct named_cursor **list;
+    size_t n, dropped;
+    bool *taken; /* by slot */
+};
+
+static struct named_cursor *find(const struct cursors *cs, const struct stream *s, const char *name)
+{
+    for (size_t i = 0; i < cs->n; i++)
+        if (cs->list[i]->stream == s && strcmp(cs->list[i]->name, name) == 0)
+            return cs->list[i];
+    return NULL;
+}
+
+static struct named_cursor *add(struct cursors *cs, size_t slot, struct stream *s, const char *name)
+{
+    struct named_cursor *c = mem_zalloc(sizeof *c);
+    c->slot = slot;
+    c->stream = s;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->meter = lag_meter_new(s);
+    cs->list[cs->n++] = c;
+    cs->taken[slot] = true;
+    return c;
+}
+
+static void drop(struct cursors *cs, struct named_cursor *c)
+{
+    size_t i = 0;
+    while (cs->list[i] != c)
+        i++;
+    if (cs->config.goes)
+        cs->config.goes(cs->config.arg, c);
+    cs->list[i] = cs->list[--cs->n];
+    cs->taken[c->slot] = false;
+    lag_meter_free(&c->meter);
+    free(c);
+}
+
+static void take_over(struct cursors *cs, size_t slot)
+{
+    const struct cursor_record *r = cursor_file_at(cs->file, slot);
+    if (!r->name[0])
+        return;
+    struct stream *s = streams_find(cs->config.streams, r->stream);
+    if (!s || strcmp(journal_id(stream_journal(s)), r->id) != 0) {
+        cs->dropped++;
+        return;
+    }
+    struct named_cursor *c = add(cs, slot, s, r->name);
+    c->stored = true;
+    c->offset = c->low = c->latest = r->offset;
+}
+
+bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
+{
+    struct cursor_file *file;
+    struct buf path = {0};
+    buf_printf(&path, "%s/cursors%c", config->dir, '\0');
+    enum cursor_file_result r =
+        cursor_file_open(path.ptr, config->max, config->notify, config->notify_arg, &file, error, error_size);
+    buf_free(&path);
+    if (r != CURSOR_FILE_OK)
+        return false;
+    struct cursors *cs = mem_zalloc(sizeof *cs);
+    size_t slots = cursor_file_slots(file);
+    cs->config = *config;
+    cs->file = file;
+    cs->list = mem_zalloc(slots * sizeof(struct named_cursor *));
+    cs->taken = mem_zalloc(slots * sizeof *cs->taken);
+    for (size_t i = 0; i < slots; i++)
+        take_over(cs, i);
+    *out = cs;
+    return true;
+}
+
+void cursors_tell_all(struct cursors *cs)
+{
+    for (size_t i = 0; cs->config.came && i < cs->n; i++)
+        cs->config.came(cs->config.arg, cs->list[i]);
+}
+
+void cursors_close(struct cursors **p)
+{
+    struct cursors *cs = *p;
+    if (!cs)
+        return;
+    cursor_file_close(&cs->file);
+    while (cs->n)
+        drop(cs, cs->list[0]);
+    free(cs->list);
+    free(cs->taken);
+    free(cs);
+    *p = NULL;
+}
+
+void cursors_poll(struct cursors *cs)
+{
+    cursor_file_poll(cs->file);
+}
+
+void cursors_tick(struct cursors *cs)
+{
+    for (size_t i = 0; i < cs->n; i++)
+        lag_look(cs->list[i]->meter, cs->list[i]->offset);
+}
+
+static void settle(struct named_cursor *c)
+{
+    if (c->under_way)
+        return;
+    c->low = c->latest = c->offset;
+}
+
+static void change_stored(bool stored, void *arg)
+{
+    struct change change = *(struct change *)arg;
+    struct named_cursor *c = change.cursor;
+    free(arg);
+    c->under_way--;
+    if (stored && !change.deletes) {
+        c->stored = true;
+        c->offset = change.offset;
+    }
+    if (change.deletes)
+        c->deleting = stored;
+    settle(c);
+    if (!c->under_way && (c->deleting || !c->stored))
+        drop(change.cursors, c);
+    change.done(stored ? CURSORS_OK : CURSORS_STORAGE, change.arg);
+}
+
+static void put(
+    struct cursors *cs, struct named_cursor *c, uint64_t offset, bool deletes, cursors_done *done, void *arg)
+{
+    struct cursor_record r = {.offset = offset};
+    struct change *change = mem_alloc(sizeof *change);
+    *change = (struct change){cs, c, offset, deletes, done, arg};
+    if (!deletes) {
+        memcpy(r.name, c->name, sizeof r.name);
+        snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));
+        snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(c->stream)));
+    }
+    c->under_way++;
+    cursor_file_put(cs->file, c->slot, &r, change_stored, change);
+}
+
+/* A new cursor holds its place from here on. */
+static struct named_cursor *make(struct cursors *cs, struct stream *s, const char *name, uint64_t offset)
+{
+    size_t slot = 0, slots = cursor_file_slots(cs->file);
+    while (slot < slots && cs->taken[slot])
+        slot++;
+    if (slot == slots)
+        return NULL;
+    struct named_cursor *c = add(cs, slot, s, name);
+    c->offset = c->low = c->latest = offset;
+    if (cs->config.came)
+        cs->config.came(cs->config.arg, c);
+    return c;
+}
+
+enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, uint64_t offset,
+    bool backwards, cursors_done *done, void *arg, uint64_t *at)
+{
+    struct named_cursor *c = find(cs, s, name);
+    if (!c)
+        c = make(cs, s, name, offset);
+    if (!c)
+        return CURSORS_TOO_MANY;
+    if (c->deleting)
+        return CURSORS_BUSY;
+    if (offset < c->latest && !backwards) {
+        *at = c->latest;
+        return CURSORS_BEHIND;
+    }
+    c->latest = offset;
+    if (offset < c->low)
+        c->low = offset;
+    put(cs, c, offset, false, done, arg);
+    return CURSORS_OK;
+}
+
+enum cursors_result cursors_delete(
+    struct cursors *cs, struct stream *s, const char *name, cursors_done *done, void *arg)
+{
+    struct named_cursor *c = find(cs, s, name);
+    if (!c)
+        return CURSORS_UNKNOWN;
+    if (c->deleting)
+        return CURSORS_BUSY;
+    c->deleting = true;
+    put(cs, c, 0, true, done, arg);
+    return CURSORS_OK;
+}
+
+uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **who)
+{
+    uint64_t hold = UINT64_MAX;
+    for (size_t i = 0; i < cs->n; i++) {
+        if (cs->list[i]->stream != s || cs->list[i]->low >= hold)
+            continue;
+        hold = cs->list[i]->low;
+        if (who)
+            *who = cs->list[i]->name;
+    }
+    return hold;
+}
+
+const char *cursors_failure(const struct cursors *cs)
+{
+    return cursor_file_failure(cs->file);
+}
+
+size_t cursors_dropped(const struct cursors *cs)
+{
+    return cs->dropped;
+}
+
+size_t cursors_count(const struct cursors *cs)
+{
+    return cs->n;
+}
+
+const struct named_cursor *cursors_at(const struct cursors *cs, size_t i)
+{
+    return cs->list[i];
+}
+
+const char *named_cursor_name(const struct named_cursor *c)
+{
+    return c->name;
+}
+
+struct stream *named_cursor_stream(const struct named_cursor *c)
+{
+    return c->stream;
+}
+
+uint64_t named_cursor_offset(const struct named_cursor *c)
+{
+    return c->offset;
+}
+
+struct lag named_cursor_lag(const struct named_cursor *c, usec_t now)
+{
+    return lag_read(c->meter, c->offset, now);
+}

@@ -1,0 +1,164 @@
+#include "pubsub/stream/framing.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define RETRY_MS 1000
+#define BOUNDARY "--xXPubSubXx\r\n"
+#define EVENT_SLICE ((size_t)256) /* at worst each two bytes become an event of some sixty */
+
+void framing_free(struct framing *f)
+{
+    buf_free(&f->cut);
+}
+
+static void add_id(const struct framing *f, struct buf *out)
+{
+    buf_append(out, "id: ", 4);
+    buf_append_u64(out, f->offset);
+    buf_append_char(out, ':');
+    buf_append(out, f->id, JOURNAL_ID_TEXT - 1);
+    buf_append(out, "\n\n", 2);
+}
+
+/* A part of a line, without its LF. */
+static void add_data(struct framing *f, struct bytes part, struct buf *out)
+{
+    if (!f->in_line)
+        buf_append(out, "data: ", 6);
+    f->in_line = true;
+    f->offset += part.len;
+    for (const char *cr; part.len && (cr = memchr(part.ptr, '\r', part.len));) {
+        size_t n = (size_t)(cr - part.ptr);
+        buf_append(out, part.ptr, n);
+        buf_append(out, "\ndata: ", 7);
+        part = bytes_of(cr + 1, part.len - n - 1);
+    }
+    buf_append_bytes(out, part);
+}
+
+static void add_cut(struct framing *f, struct buf *out)
+{
+    if (f->cut.len)
+        add_data(f, buf_bytes(&f->cut), out);
+    buf_free(&f->cut);
+}
+
+/* The beginning of a line, or more of it. */
+static void add_beginning(struct framing *f, struct bytes part, struct buf *out)
+{
+    if (!f->in_line && f->cut.len + part.len < FRAMING_STEP) {
+        buf_append_bytes(&f->cut, part);
+        return;
+    }
+    add_cut(f, out);
+    add_data(f, part, out);
+}
+
+static void add_events(struct framing *f, struct bytes piece, struct buf *out)
+{
+    for (const char *lf; piece.len && (lf = memchr(piece.ptr, '\n', piece.len));) {
+        size_t n = (size_t)(lf - piece.ptr);
+        add_cut(f, out);
+        add_data(f, bytes_of(piece.ptr, n), out);
+        f->offset++;
+        buf_append_char(out, '\n');
+        add_id(f, out);
+        f->in_line = false;
+        piece = bytes_of(lf + 1, piece.len - n - 1);
+    }
+    if (piece.len)
+        add_beginning(f, piece, out);
+}
+
+/* The front of the piece, cut off it. */
+static struct bytes cut_off(struct bytes *piece, size_t n)
+{
+    struct bytes front = bytes_of(piece->ptr, n);
+    *piece = bytes_of(piece->ptr + n, piece->len - n);
+    return front;
+}
+
+static void take_events(struct framing *f, struct bytes *piece, struct buf *out)
+{
+    size_t most = out->len + FRAMING_STEP;
+    while (piece->len && out->len < most)
+        add_events(f, cut_off(piece, piece->len < EVENT_SLICE ? piece->len : EVENT_SLICE), out);
+}
+
+void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out)
+{
+    f->offset = edges->after;
+    buf_free(&f->cut);
+    buf_printf(out, "event: gap\ndata: {\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"}\n",
+        edges->before, edges->after);
+    add_id(f, out);
+}
+
+void framing_add_heartbeat(struct buf *out)
+{
+    buf_append(out, ":\n\n", 3);
+}
+
+static void keep(struct framing *f, struct bytes *piece)
+{
+    buf_append_bytes(&f->cut, cut_off(piece, piece->len));
+}
+
+static void add_part(struct bytes begin, struct bytes end, struct buf *out)
+{
+    buf_append_str(out, "content-type: */*\r\ncontent-length: ");
+    buf_append_u64(out, begin.len + end.len);
+    buf_append(out, "\r\n\r\n", 4);
+    buf_append_bytes(out, begin);
+    buf_append_bytes(out, end);
+    buf_append_str(out, "\r\n" BOUNDARY);
+}
+
+static void take_part(struct framing *f, struct bytes *piece, struct buf *out)
+{
+    const char *lf = memchr(piece->ptr, '\n', piece->len);
+    if (!lf) {
+        keep(f, piece);
+        return;
+    }
+    add_part(buf_bytes(&f->cut), cut_off(piece, (size_t)(lf - piece->ptr)), out);
+    cut_off(piece, 1);
+    buf_free(&f->cut);
+}
+
+static void take_lines(struct framing *f, struct bytes *piece, struct buf *out)
+{
+    const char *lf = memrchr(piece->ptr, '\n', piece->len);
+    if (lf) {
+        buf_append_bytes(out, buf_bytes(&f->cut));
+        buf_free(&f->cut);
+        buf_append_bytes(out, cut_off(piece, (size_t)(lf + 1 - piece->ptr)));
+    }
+    keep(f, piece);
+}
+
+void framing_begin(struct framing *f, struct buf *out)
+{
+    if (f->form == FRAMING_EVENTS) {
+        buf_printf(out, "retry: %d\n", RETRY_MS);
+        add_id(f, out);
+    } else if (f->form == FRAMING_PARTS) {
+        buf_append_str(out, BOUNDARY);
+    }
+}
+
+void framing_take(struct framing *f, struct bytes *piece, struct buf *out)
+{
+    static void (*const take[])(struct framing *, struct bytes *, struct buf *) = {
+        [FRAMING_EVENTS] = take_events, [FRAMING_PARTS] = take_part, [FRAMING_LINES] = take_lines};
+    take[f->form](f, piece, out);
+}
+
+bool framing_parse_id(struct bytes text, uint64_t *offset, struct bytes *id)
+{
+    const char *colon = text.len ? memchr(text.ptr, ':', text.len) : NULL;
+    size_t n = colon ? (size_t)(colon - text.ptr) : text.len;
+    *id = colon ? bytes_of(colon + 1, text.len - n - 1) : BYTES_NONE;
+    return bytes_to_u64(bytes_of(text.ptr, n), offset);
+}

@@ -1,0 +1,83 @@
+#include "pubsub/stream/line_index.h"
+
+#include <stdlib.h>
+
+void line_index_begin(struct line_index *x, uint64_t end)
+{
+    *x = (struct line_index){.end = {.offset = end}, .spacing = LINE_INDEX_SPACING};
+}
+
+/* Every second one; the first stays, so that what is known does not shrink. */
+static void thin(struct line_index *x)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < x->n; i += 2)
+        x->points[kept++] = x->points[i];
+    x->n = kept;
+    x->spacing *= 2;
+}
+
+static void make_room(struct line_index *x, size_t more)
+{
+    if (x->n + more <= x->cap)
+        return;
+    x->cap = x->n + more + 64;
+    x->points = mem_realloc(x->points, x->cap * sizeof *x->points);
+}
+
+void line_index_add(struct line_index *x, uint64_t end, uint64_t lines)
+{
+    if (x->n == 0 || x->end.offset - x->points[x->n - 1].offset >= x->spacing) {
+        if (x->n >= LINE_INDEX_POINTS_MAX)
+            thin(x);
+        make_room(x, 1);
+        x->points[x->n++] = x->end;
+    }
+    x->end.offset = end;
+    x->end.lines += (int64_t)lines;
+}
+
+struct line_point line_index_at(const struct line_index *x, uint64_t offset)
+{
+    size_t low = 0, high = x->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (x->points[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < x->n ? x->points[low] : x->end;
+}
+
+void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n)
+{
+    uint64_t first = x->n ? x->points[0].offset : x->end.offset;
+    while (n && points[n - 1].offset >= first)
+        n--;
+    if (n == 0)
+        return;
+    make_room(x, n);
+    memmove(x->points + n, x->points, x->n * sizeof *x->points);
+    memcpy(x->points, points, n * sizeof *points);
+    x->n += n;
+    while (x->n > LINE_INDEX_POINTS_MAX)
+        thin(x);
+}
+
+void line_index_trim(struct line_index *x, uint64_t offset)
+{
+    size_t gone = 0;
+    while (gone < x->n && x->points[gone].offset < offset)
+        gone++;
+    if (gone == 0)
+        return;
+    x->n -= gone;
+    memmove(x->points, x->points + gone, x->n * sizeof *x->points);
+}
+
+void line_index_free(struct line_index *x)
+{
+    free(x->points);
+    *x = (struct line_index){0};
+}

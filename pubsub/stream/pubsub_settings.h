@@ -1,0 +1,15 @@
+/* settings: what pubsub can be told, and what of it cannot be. */
+#ifndef MILLRACE_PUBSUB_SETTINGS_H
+#define MILLRACE_PUBSUB_SETTINGS_H
+
+#include "config/options.h"
+
+#define SETTINGS_SEPARATORS " ,\t" /* between the names of `streams` */
+#define NNG_PUBLISH_SETTING "nng_publish"
+
+extern const struct option_row settings_rows[];
+
+/* Of all of them, and of the file's [stream NAME] sections: 0, or -1 with the error. */
+int settings_check(struct options *o, struct config_error *error);
+
+#endif

@@ -1,0 +1,383 @@
+#include "pubsub/stream/stream.h"
+
+#include "pubsub/stream/backlog.h"
+#include "pubsub/stream/line_index.h"
+#include "pubsub/stream/subscriber.h"
+#include "pubsub/stream/subscriber_list.h"
+#include "pubsub/stream/tail.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define STREAM_MAGIC 0x5354524d
+#define READING_MAX 8
+
+struct stream {
+    unsigned magic;
+    char *name;
+    struct journal *journal;
+    struct subscriber *subscribers; /* a list, newest first */
+    size_t n_subscribers, n_own;    /* of them, those that nobody asked for */
+    uint64_t lines, bytes, publishes, duplicates;
+    struct line_index index;
+    struct tail *tail;
+    struct backlog *backlog;
+    size_t reading;          /* subscribers that read for themselves */
+    struct subscriber *line; /* those that wait for it to be their turn */
+    struct subscriber **line_tail;
+    struct stream_limits limits;
+    bool refusing, failed;
+    uint64_t disk;  /* bytes of files when last looked at */
+    uint64_t since; /* bytes of text appended from then on */
+};
+
+/* One publish on its way. */
+struct publish {
+    struct stream *stream;
+    uint64_t lines;
+    stream_publish_fn *done;
+    void *arg;
+};
+
+static void wake_all(struct stream *s)
+{
+    assert(s->magic == STREAM_MAGIC);
+    struct subscriber *next;
+    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
+        next = subscriber_link(sub)->next; /* waking may end and free it, but no other */
+        subscriber_wake(sub);
+    }
+}
+
+static void committed(struct journal *j, void *arg)
+{
+    (void)j;
+    wake_all(arg);
+}
+
+static void shared_grown(void *arg)
+{
+    wake_all(arg);
+}
+
+enum journal_result stream_open(struct journal_set *set, const char *name,
+    const struct journal_config *config, struct stream **out, char *error, size_t error_size)
+{
+    struct journal *journal;
+    enum journal_result r = journal_open(set, config, &journal, error, error_size);
+    if (r != JOURNAL_OK)
+        return r;
+    struct stream *s = mem_zalloc(sizeof(*s));
+    s->magic = STREAM_MAGIC;
+    s->name = mem_strdup(name);
+    s->journal = journal;
+    line_index_begin(&s->index, journal_committed_end(journal));
+    s->line_tail = &s->line;
+    s->tail = tail_new(journal, shared_grown, s);
+    s->backlog = backlog_new(journal, shared_grown, s);
+    journal_on_commit(journal, committed, s);
+    *out = s;
+    return JOURNAL_OK;
+}
+
+void stream_close(struct stream **s)
+{
+    if (!*s)
+        return;
+    assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
+    tail_free(&(*s)->tail);
+    backlog_free(&(*s)->backlog);
+    journal_close(&(*s)->journal);
+    line_index_free(&(*s)->index);
+    (*s)->magic = 0;
+    free((*s)->name);
+    free(*s);
+    *s = NULL;
+}
+
+const char *stream_name(const struct stream *s)
+{
+    return s->name;
+}
+
+struct journal *stream_journal(struct stream *s)
+{
+    return s->journal;
+}
+
+struct line_index *stream_line_index(struct stream *s)
+{
+    return &s->index;
+}
+
+struct tail *stream_tail(struct stream *s)
+{
+    return s->tail;
+}
+
+struct backlog *stream_backlog(struct stream *s)
+{
+    return s->backlog;
+}
+
+void stream_tidy(struct stream *s, usec_t now)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (struct subscriber *sub = s->subscribers; sub; sub = subscriber_link(sub)->next) {
+        subscriber_tick(sub);
+        if (subscriber_offset(sub) < lowest)
+            lowest = subscriber_offset(sub);
+    }
+    backlog_tidy(s->backlog, now);
+    tail_forget(s->tail, lowest);
+}
+
+void stream_set_limits(struct stream *s, const struct stream_limits *limits)
+{
+    s->limits = *limits;
+}
+
+struct stream_limits stream_limits(const struct stream *s)
+{
+    return s->limits;
+}
+
+bool stream_set_refusing(struct stream *s, bool refusing)
+{
+    bool changes = s->refusing != refusing;
+    s->refusing = refusing;
+    return changes;
+}
+
+bool stream_is_refusing(const struct stream *s)
+{
+    return s->refusing;
+}
+
+bool stream_set_failed(struct stream *s)
+{
+    bool is_first = !s->failed;
+    s->failed = true;
+    return is_first;
+}
+
+/* Passing one may free it, and put another (which starts where the stream begins now) at the list's head. */
+static size_t pass_subscribers(struct stream *s, uint64_t earliest)
+{
+    size_t n = 0;
+    struct subscriber *next;
+    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
+        next = subscriber_link(sub)->next;
+        n += subscriber_passed(sub, earliest);
+    }
+    return n;
+}
+
+/* What is on its way out does not count: it waits for others' reads, and publishers are not to wait for those. */
+static void look_at_disk(struct stream *s)
+{
+    s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
+    s->since = 0;
+}
+
+static struct journal_retention retention(const struct stream *s, uint64_t hold)
+{
+    return (struct journal_retention){
+        .max_bytes = s->limits.retain_bytes, .max_age = s->limits.retain_age, .hold = hold};
+}
+
+uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now)
+{
+    struct journal_retention keep = retention(s, hold);
+    return journal_held_bytes(s->journal, &keep, now);
+}
+
+size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
+{
+    uint64_t before = journal_earliest(s->journal);
+    struct journal_retention keep = retention(s, hold);
+    if (keep.max_bytes || keep.max_age)
+        journal_retain(s->journal, &keep, now);
+    look_at_disk(s);
+    uint64_t earliest = journal_earliest(s->journal);
+    if (earliest == before)
+        return 0;
+    line_index_trim(&s->index, earliest);
+    size_t passed = pass_subscribers(s, earliest);
+    tail_trim(s->tail, earliest);
+    backlog_trim(s->backlog, earliest);
+    look_at_disk(s);
+    return passed;
+}
+
+/* The newest file alone may be over the limit, by one large publish. It goes once others have come behind it. */
+static bool has_newest_only(const struct stream *s)
+{
+    return journal_earliest_end(s->journal) == journal_committed_end(s->journal);
+}
+
+bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
+{
+    uint64_t limit = s->limits.disk_limit;
+    if (!limit || s->disk + s->since <= limit)
+        return false;
+    stream_retain(s, hold, now);
+    return s->disk > limit && !has_newest_only(s);
+}
+
+/* Without subscribers nobody is there to have it; while the stream is being closed there is no tail either. */
+static void share(struct stream *s, const struct journal_commit *commit, uint64_t lines)
+{
+    line_index_add(&s->index, commit->end, lines);
+    if (s->n_subscribers > 0)
+        tail_add(s->tail, commit->start, commit->payload, lines);
+}
+
+static void publish_committed(const struct journal_commit *commit, void *arg)
+{
+    struct publish *p = arg;
+    struct stream *s = p->stream;
+    assert(s->magic == STREAM_MAGIC);
+    struct stream_published published = {.commit = *commit, .lines = commit->duplicate ? 0 : p->lines};
+    if (commit->result == JOURNAL_OK) {
+        s->publishes++;
+        s->duplicates += commit->duplicate;
+        s->lines += published.lines;
+        s->bytes += commit->end - commit->start;
+        s->since += commit->end - commit->start;
+        if (commit->end > commit->start)
+            share(s, commit, p->lines);
+    }
+    p->done(&published, p->arg);
+    free(p);
+}
+
+enum journal_result stream_publish(struct stream *s, const struct lines *lines,
+    const struct stream_marks *marks, usec_t time, stream_publish_fn *done, void *arg, uint64_t *mark)
+{
+    assert(s->magic == STREAM_MAGIC && (lines->n_pieces || marks->producer.len));
+    struct publish *p = mem_alloc(sizeof(*p));
+    *p = (struct publish){.stream = s, .lines = lines->n, .done = done, .arg = arg};
+    struct journal_append append = {
+        .producer = marks->producer,
+        .mark = marks->mark,
+        .next = marks->next,
+        .pieces = lines->pieces,
+        .n_pieces = lines->n_pieces,
+    };
+    enum journal_result r = journal_append(s->journal, &append, time, publish_committed, p, mark);
+    if (r != JOURNAL_OK)
+        free(p);
+    return r;
+}
+
+bool stream_from_parse(struct bytes text, struct stream_from *out)
+{
+    uint64_t seconds;
+    *out = (struct stream_from){.kind = STREAM_FROM_EARLIEST};
+    if (bytes_equal_str(text, "earliest"))
+        return true;
+    if (bytes_equal_str(text, "latest")) {
+        out->kind = STREAM_FROM_LATEST;
+        return true;
+    }
+    if (text.len && text.ptr[0] == '@') {
+        if (!bytes_to_u64(bytes_of(text.ptr + 1, text.len - 1), &seconds) ||
+            seconds > INT64_MAX / USEC_PER_SEC)
+            return false;
+        out->kind = STREAM_FROM_TIME;
+        out->time = (usec_t)seconds * USEC_PER_SEC;
+        return true;
+    }
+    out->kind = STREAM_FROM_OFFSET;
+    return bytes_to_u64(text, &out->offset);
+}
+
+uint64_t stream_from_offset(struct stream *s, const struct stream_from *from)
+{
+    assert(from->kind != STREAM_FROM_TIME);
+    if (from->kind == STREAM_FROM_EARLIEST)
+        return journal_earliest(s->journal);
+    return from->kind == STREAM_FROM_LATEST ? journal_committed_end(s->journal) : from->offset;
+}
+
+struct stream_numbers stream_numbers(const struct stream *s)
+{
+    return (struct stream_numbers){
+        .earliest = journal_earliest(s->journal),
+        .end = journal_committed_end(s->journal),
+        .disk_bytes = journal_disk_bytes(s->journal),
+        .lines = s->lines,
+        .bytes = s->bytes,
+        .publishes = s->publishes,
+        .duplicates = s->duplicates,
+        .subscribers = s->n_subscribers - s->n_own,
+        .last_time = journal_last_time(s->journal),
+    };
+}
+
+void stream_subscribe(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    link->previous = NULL;
+    link->next = s->subscribers;
+    if (link->next)
+        subscriber_link(link->next)->previous = sub;
+    s->subscribers = sub;
+    s->n_subscribers++;
+    s->n_own += link->is_own;
+}
+
+bool stream_may_read(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (s->reading < READING_MAX) {
+        s->reading++;
+        return true;
+    }
+    link->in_line = true;
+    link->next_in_line = NULL;
+    *s->line_tail = sub;
+    s->line_tail = &link->next_in_line;
+    return false;
+}
+
+void stream_leave_line(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (!link->in_line)
+        return;
+    struct subscriber **place = &s->line;
+    while (*place != sub)
+        place = &subscriber_link(*place)->next_in_line;
+    *place = link->next_in_line;
+    if (s->line_tail == &link->next_in_line)
+        s->line_tail = place;
+    link->in_line = false;
+}
+
+void stream_has_read(struct stream *s)
+{
+    struct subscriber *next = s->line;
+    assert(s->reading > 0);
+    s->reading--;
+    if (!next)
+        return;
+    stream_leave_line(s, next);
+    s->reading++;
+    subscriber_turn(next);
+}
+
+void stream_unsubscribe(struct stream *s, struct subscriber *sub)
+{
+    struct subscriber_link *link = subscriber_link(sub);
+    if (link->next)
+        subscriber_link(link->next)->previous = link->previous;
+    if (link->previous)
+        subscriber_link(link->previous)->next = link->next;
+    else
+        s->subscribers = link->next;
+    s->n_subscribers--;
+    s->n_own -= link->is_own;
+    *link = (struct subscriber_link){0};
+}

@@ -1,0 +1,151 @@
+#include "pubsub/stream/streams.h"
+
+#include "base/io.h"
+#include "base/name_table.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STREAMS_MAGIC 0x53545253
+
+struct streams {
+    unsigned magic;
+    struct streams_config config;
+    char *dir; /* DIR/streams */
+    struct journal_set *set;
+    struct name_table table; /* of struct stream */
+};
+
+struct streams *streams_new(const struct streams_config *config)
+{
+    struct streams *ss = mem_zalloc(sizeof(*ss));
+    ss->magic = STREAMS_MAGIC;
+    ss->config = *config;
+    struct buf dir = {0};
+    buf_printf(&dir, "%s/streams", config->dir);
+    ss->dir = bytes_dup(buf_bytes(&dir));
+    buf_free(&dir);
+    ss->config.dir = ss->dir;
+    ss->set = journal_set_new(&config->set);
+    return ss;
+}
+
+void streams_free(struct streams **ss)
+{
+    if (!*ss)
+        return;
+    assert((*ss)->magic == STREAMS_MAGIC);
+    for (size_t i = 0; i < (*ss)->table.n; i++) {
+        struct stream *s = name_table_at(&(*ss)->table, i);
+        stream_close(&s);
+    }
+    journal_set_free(&(*ss)->set);
+    (*ss)->magic = 0;
+    name_table_free(&(*ss)->table);
+    free((*ss)->dir);
+    free(*ss);
+    *ss = NULL;
+}
+
+static enum streams_result why_not(enum journal_result r)
+{
+    if (r == JOURNAL_NO_SPACE)
+        return STREAMS_NO_SPACE;
+    return r == JOURNAL_NO_DESCRIPTORS ? STREAMS_LACK : STREAMS_STORAGE;
+}
+
+static enum streams_result open_one(
+    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
+{
+    struct buf dir = {0};
+    buf_printf(&dir, "%s/%s", ss->dir, name);
+    buf_append_char(&dir, '\0');
+    struct journal_config config = {
+        .dir = dir.ptr,
+        .segment_bytes = ss->config.segment_bytes,
+        .max_producers = ss->config.max_producers,
+        .shares_files = true,
+    };
+    enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
+    buf_free(&dir);
+    if (r != JOURNAL_OK)
+        return why_not(r);
+    if (ss->config.limits) {
+        struct stream_limits limits = ss->config.limits(ss->config.limits_arg, name);
+        stream_set_limits(*out, &limits);
+    }
+    name_table_add(&ss->table, stream_name(*out), *out);
+    return STREAMS_OK;
+}
+
+static int make_dir(struct streams *ss, char *error, size_t error_size)
+{
+    if (io_make_dirs(ss->dir) == 0)
+        return 0;
+    snprintf(error, error_size, "%s: %s", ss->dir, strerror(errno));
+    return -1;
+}
+
+enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size)
+{
+    if (make_dir(ss, error, error_size) != 0)
+        return STREAMS_STORAGE;
+    DIR *d = opendir(ss->dir);
+    if (!d) {
+        snprintf(error, error_size, "%s: %s", ss->dir, strerror(errno));
+        return STREAMS_STORAGE;
+    }
+    enum streams_result r = STREAMS_OK;
+    for (struct dirent *e; r == STREAMS_OK && (e = readdir(d));) {
+        struct stream *s;
+        if (bytes_is_name(bytes_str(e->d_name)))
+            r = open_one(ss, e->d_name, &s, error, error_size);
+    }
+    closedir(d);
+    return r;
+}
+
+struct stream *streams_find(const struct streams *ss, const char *name)
+{
+    return name_table_find(&ss->table, name);
+}
+
+enum streams_result streams_make(
+    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
+{
+    *out = streams_find(ss, name);
+    if (*out)
+        return STREAMS_OK;
+    if (ss->table.n >= ss->config.max_streams)
+        return STREAMS_TOO_MANY;
+    return open_one(ss, name, out, error, error_size);
+}
+
+enum streams_result streams_obtain(
+    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
+{
+    *out = streams_find(ss, name);
+    if (*out)
+        return STREAMS_OK;
+    if (!ss->config.auto_create)
+        return STREAMS_UNKNOWN;
+    return streams_make(ss, name, out, error, error_size);
+}
+
+size_t streams_count(const struct streams *ss)
+{
+    return ss->table.n;
+}
+
+struct stream *streams_at(const struct streams *ss, size_t i)
+{
+    return name_table_at(&ss->table, i);
+}
+
+struct journal_set *streams_set(struct streams *ss)
+{
+    return ss->set;
+}
