@@ -1,6 +1,6 @@
 /* bench_service: what an application and an operator notice beside the rate.
  *
- *     bench_service SIMPLEQUEUE latency|memory|crowd [ROUNDS]
+ *     bench_service SIMPLEQUEUE latency|memory|connections [ROUNDS]
  *
  * latency: puts at half of the full rate measured just before, by an open-loop client (load.h), beside a bare loop, all of it before
  *          other programs where that is allowed. A virtual machine is given
@@ -8,7 +8,7 @@
  *          time was stolen from it is measured again, up to LOAD_MOST_TRIES times, and how many rounds were without is said. And
  *          how long the disk takes for a commit's bytes, one after the other, with no queue before it.
  * memory:  resident memory a waiting message, beside redis and beanstalkd.
- * crowd:   puts beside 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers byte by byte
+ * connections: puts beside 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers byte by byte
  *          and 20 that ask for 9 MB each and take nothing, against a server without them. */
 #include "base/clock.h"
 #include "bench/servers.h"
@@ -38,7 +38,7 @@
 #define POLLING 200
 #define DRIPPING 200
 #define STUCK 20
-#define CROWD_REQUESTS 60000
+#define CONNECTIONS_REQUESTS 60000
 
 struct bench {
     const char *simplequeue;
@@ -329,7 +329,7 @@ static void fill_for_dumps(const struct server *s)
     buf_free(&reply);
 }
 
-static pid_t gather_crowd(const struct server *s)
+static pid_t open_connections(const struct server *s)
 {
     fill_for_dumps(s);
     open_many(s, IDLE, NULL);
@@ -345,28 +345,29 @@ static void raise_descriptors(void)
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur < IDLE + 1000)
-        die("a crowd of 10,000 connections needs a hard limit of 11,000 open files (ulimit -Hn)");
+        die("the benchmark needs a hard limit of 11,000 open files (ulimit -Hn)");
 }
 
-static void run_crowd(const struct bench *b)
+static void run_connections(const struct bench *b)
 {
     double with[MAX_ROUNDS], without[MAX_ROUNDS], ratio[MAX_ROUNDS];
     raise_descriptors();
-    struct server crowded = start(b, SERVER_QUEUE, NULL), quiet = start(b, SERVER_QUEUE, NULL);
-    pid_t dripping = gather_crowd(&crowded);
-    put(&crowded, CROWD_REQUESTS / 10, 0, NULL);
-    put(&quiet, CROWD_REQUESTS / 10, 0, NULL);
+    struct server busy = start(b, SERVER_QUEUE, NULL), quiet = start(b, SERVER_QUEUE, NULL);
+    pid_t dripping = open_connections(&busy);
+    put(&busy, CONNECTIONS_REQUESTS / 10, 0, NULL);
+    put(&quiet, CONNECTIONS_REQUESTS / 10, 0, NULL);
     for (size_t i = 0; i < b->rounds; i++) {
-        without[i] = put(&quiet, CROWD_REQUESTS, 0, NULL);
-        with[i] = put(&crowded, CROWD_REQUESTS, 0, NULL);
+        without[i] = put(&quiet, CONNECTIONS_REQUESTS, 0, NULL);
+        with[i] = put(&busy, CONNECTIONS_REQUESTS, 0, NULL);
         ratio[i] = with[i] / without[i];
     }
-    double resident = server_resident_bytes(&crowded) - server_resident_bytes(&quiet);
+    double resident = server_resident_bytes(&busy) - server_resident_bytes(&quiet);
     kill(dripping, SIGKILL);
     waitpid(dripping, NULL, 0);
-    server_stop(&crowded);
+    server_stop(&busy);
     server_stop(&quiet);
-    printf("puts a second alone %.0f, in the crowd %.0f, ratio %.2f; the crowd's memory %.0f MB (median of "
+    printf("puts a second alone %.0f, beside the connections %.0f, ratio %.2f; the memory of the connections "
+           "%.0f MB (median of "
            "%zu)\n",
         load_median(without, b->rounds), load_median(with, b->rounds), load_median(ratio, b->rounds),
         resident / 1e6, b->rounds);
@@ -377,15 +378,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const struct bench *b);
-    } kinds[] = {{"latency", run_latency}, {"memory", run_memory}, {"crowd", run_crowd}};
+    } kinds[] = {{"latency", run_latency}, {"memory", run_memory}, {"connections", run_connections}};
     struct bench b = {.simplequeue = argc > 1 ? argv[1] : NULL, .dir = "bench-service-XXXXXX"};
     size_t kind = 0;
     b.rounds = argc > 3 ? strtoul(argv[3], NULL, 10) : 5;
     while (kind < 3 && (argc < 3 || strcmp(kinds[kind].name, argv[2]) != 0))
         kind++;
     if (kind == 3 || b.rounds == 0 || b.rounds > MAX_ROUNDS || !mkdtemp(b.dir)) {
-        fprintf(
-            stderr, "usage: bench_service SIMPLEQUEUE latency|memory|crowd [ROUNDS, 1..%d]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: bench_service SIMPLEQUEUE latency|memory|connections [ROUNDS, 1..%d]\n",
+            MAX_ROUNDS);
         return 64;
     }
     load_pin(1);

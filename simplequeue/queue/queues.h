@@ -65,7 +65,7 @@ struct first_put {
 
 /* NULL when there is none of that name. */
 struct named_queue *queues_find(const struct queues *qs, const char *name);
-/* Makes it when there is none and queues_may_add, for no put, allows it (blocking: a few small files and their syncs; see new_queues.h for who has others to serve
+/* Makes it when there is none and queues_may_add, for no put, allows it (blocking: a few small files and their syncs; see queue_creation.h for who has others to serve
  * meanwhile). NULL with *result and, for a failure of the
  * system, the error filled. */
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,

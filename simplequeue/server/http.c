@@ -1,10 +1,10 @@
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SPARES 64
-#define SPARE_BODY (64 * 1024) /* a larger one is freed */
+#define SPARES_MAX 64
+#define SPARE_BODY_MAX (64 * 1024) /* a larger one is freed */
 
 static const struct refusal refusals[] = {
     [QUEUE_CONFLICT] = {409, "mark-conflict", NULL},
@@ -36,10 +36,11 @@ const struct refusal *refusal_of(enum queue_result result)
     return &refusals[result];
 }
 
-void reply_refused(struct app *app, struct http_request *req, enum queue_result result, uint64_t mark)
+void reply_refused(
+    struct queue_server *server, struct http_request *req, enum queue_result result, uint64_t mark)
 {
     const struct refusal *r = &refusals[result];
-    stats_add(app->refused, 1);
+    stats_add(server->refused, 1);
     if (result != QUEUE_CONFLICT) {
         http_problem(req, r->status, r->code, r->hint, "%s", queue_strerror(result));
         return;
@@ -78,8 +79,8 @@ void reply_stale(struct http_request *req, uint64_t latest)
 
 void add_queue_id(struct http_request *req, const struct named_queue *q)
 {
-    const struct front *front = front_of(q);
-    http_add_header_line(req, bytes_of(front->id_line, front->id_line_len));
+    const struct served_queue *served = served_of(q);
+    http_add_header_line(req, bytes_of(served->id_line, served->id_line_len));
 }
 
 bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
@@ -87,12 +88,12 @@ bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
     return http_param_name(req, "queue", QUEUES_DEFAULT, name);
 }
 
-bool param_items(struct app *app, struct http_request *req, size_t fallback, size_t *items)
+bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items)
 {
     uint64_t n;
     if (!http_param_u64(req, "items", fallback, 1, UINT64_MAX, &n))
         return false;
-    *items = n < app->max_items ? n : app->max_items;
+    *items = n < server->max_items ? n : server->max_items;
     return true;
 }
 
@@ -112,43 +113,43 @@ static void on_gone(struct http_request *req, void *arg)
     p->req = NULL;
 }
 
-struct pending *pending_new(struct app *app, struct http_request *req, struct named_queue *q)
+struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q)
 {
-    struct pending *p = app->spare;
+    struct pending *p = server->spare;
     if (p)
-        app->n_spare--;
+        server->n_spare--;
     else
         p = mem_zalloc(sizeof *p);
-    app->spare = p->spare;
-    *p = (struct pending){.app = app, .req = req, .q = q, .body = p->body};
-    app->pending++;
+    server->spare = p->spare;
+    *p = (struct pending){.server = server, .req = req, .q = q, .body = p->body};
+    server->pending++;
     http_on_gone(req, on_gone, p);
     return p;
 }
 
 void pending_free(struct pending *p)
 {
-    struct app *app = p->app;
-    bool keep = app->n_spare < SPARES;
-    if (!keep || p->body.cap > SPARE_BODY)
+    struct queue_server *server = p->server;
+    bool keep = server->n_spare < SPARES_MAX;
+    if (!keep || p->body.cap > SPARE_BODY_MAX)
         buf_free(&p->body);
     buf_clear(&p->body);
-    p->spare = app->spare;
+    p->spare = server->spare;
     if (keep) {
-        app->spare = p;
-        app->n_spare++;
+        server->spare = p;
+        server->n_spare++;
     } else {
         free(p);
     }
-    app->pending--;
-    app_check_drained(app);
+    server->pending--;
+    server_check_drained(server);
 }
 
-void pending_free_spare(struct app *app)
+void pending_free_spare(struct queue_server *server)
 {
     struct pending *p;
-    while ((p = app->spare)) {
-        app->spare = p->spare;
+    while ((p = server->spare)) {
+        server->spare = p->spare;
         buf_free(&p->body);
         free(p);
     }
@@ -162,7 +163,7 @@ void pending_free_spare(struct app *app)
         .handler = (handler_), .params = (params_), .help = (help_)                                          \
     }
 
-/* Not HTTP_ROUTE_WHEN_READY: with failed storage the daemon is not ready, and looking goes on. See app_may_look. */
+/* Not HTTP_ROUTE_WHEN_READY: with failed storage the daemon is not ready, and looking goes on. See server_may_inspect. */
 #define LOOK(path_, flags_, handler_, params_, help_)                                                        \
     {                                                                                                        \
         .path = (path_), .methods = GET_OR_POST, .flags = (flags_), .handler = (handler_),                   \
@@ -183,7 +184,7 @@ void pending_free_spare(struct app *app)
         .handler = (handler_), .params = (params_), .help = (help_)                                          \
     }
 
-const struct http_route app_routes[] = {
+const struct http_route server_routes[] = {
     BITLYS("/put", HTTP_ROUTE_NO_HEAD, http_put, "queue data delay " MARKS,
         "put one message: ?data= or the body, ?delay="),
     BITLYS("/mput", HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_IDENTITY_BODY, http_mput,

@@ -1,4 +1,4 @@
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 #include "simplequeue/queue/id_list.h"
 
 #include <stdlib.h>
@@ -14,12 +14,12 @@ struct lease_request {
 };
 
 /* False when the problem was answered. */
-static bool find_queue(struct app *app, struct http_request *req, struct named_queue **q)
+static bool find_queue(struct queue_server *server, struct http_request *req, struct named_queue **q)
 {
     char name[NAME_LEN_MAX + 1];
     if (!param_queue(req, name))
         return false;
-    *q = queues_find(app->queues, name);
+    *q = queues_find(server->queues, name);
     return true;
 }
 
@@ -52,15 +52,15 @@ static bool param_ids(struct http_request *req, struct lease_request *out)
     return false;
 }
 
-static bool lease_request(struct app *app, struct http_request *req, struct lease_request *out)
+static bool lease_request(struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
     *out = (struct lease_request){0};
-    if (!find_queue(app, req, &out->q) || !param_lease(req, &out->lease) || !param_ids(req, out))
+    if (!find_queue(server, req, &out->q) || !param_lease(req, &out->lease) || !param_ids(req, out))
         return false;
     if (out->q)
         return true;
     free(out->ids);
-    reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+    reply_refused(server, req, QUEUE_LEASE_LOST, 0);
     return false;
 }
 
@@ -83,10 +83,10 @@ static void count_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
     if (p->req && outcome->result != QUEUE_OK)
-        reply_refused(p->app, p->req, outcome->result, 0);
+        reply_refused(p->server, p->req, outcome->result, 0);
     else if (p->req)
         reply_count(p->req, p->q, p->verb, outcome->count);
-    app_arm(p->app);
+    server_arm(p->server);
     pending_free(p);
 }
 
@@ -97,14 +97,14 @@ static void settle(struct pending *p, struct http_request *req, enum queue_resul
         return;
     http_on_gone(req, NULL, NULL);
     add_queue_id(req, p->q);
-    reply_refused(p->app, req, r, 0);
+    reply_refused(p->server, req, r, 0);
     pending_free(p);
 }
 
 static struct pending *count_pending(
-    struct app *app, struct http_request *req, struct named_queue *q, const char *verb)
+    struct queue_server *server, struct http_request *req, struct named_queue *q, const char *verb)
 {
-    struct pending *p = pending_new(app, req, q);
+    struct pending *p = pending_new(server, req, q);
     p->verb = verb;
     return p;
 }
@@ -115,30 +115,31 @@ void http_ack(struct http_request *req, void *ctx)
     if (!lease_request(ctx, req, &r))
         return;
     struct pending *p = count_pending(ctx, req, r.q, "acked");
-    settle(p, req, named_queue_ack(r.q, r.lease, r.ids, r.n, app_now(), count_done, p));
+    settle(p, req, named_queue_ack(r.q, r.lease, r.ids, r.n, server_now(), count_done, p));
     free(r.ids);
 }
 
-static void nack_now(struct app *app, struct http_request *req, const struct lease_request *r)
+static void nack_now(struct queue_server *server, struct http_request *req, const struct lease_request *r)
 {
     uint64_t n = named_queue_return(r->q, r->lease, r->ids, r->n);
     if (n)
         reply_count(req, r->q, "nacked", n);
     else
-        reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+        reply_refused(server, req, QUEUE_LEASE_LOST, 0);
 }
 
-static void nack_later(struct app *app, struct http_request *req, const struct lease_request *r, usec_t delay)
+static void nack_later(
+    struct queue_server *server, struct http_request *req, const struct lease_request *r, usec_t delay)
 {
-    struct pending *p = count_pending(app, req, r->q, "nacked");
-    settle(p, req, named_queue_delay(r->q, r->lease, r->ids, r->n, delay, app_now(), count_done, p));
+    struct pending *p = count_pending(server, req, r->q, "nacked");
+    settle(p, req, named_queue_delay(r->q, r->lease, r->ids, r->n, delay, server_now(), count_done, p));
 }
 
 void http_nack(struct http_request *req, void *ctx)
 {
     struct lease_request r;
     uint64_t delay;
-    if (!http_param_u64(req, "delay", 0, 0, APP_DELAY_MAX, &delay) || !lease_request(ctx, req, &r))
+    if (!http_param_u64(req, "delay", 0, 0, DELAY_MAX, &delay) || !lease_request(ctx, req, &r))
         return;
     if (delay)
         nack_later(ctx, req, &r, (usec_t)delay * USEC_PER_MSEC);
@@ -151,33 +152,33 @@ void http_bury(struct http_request *req, void *ctx)
 {
     struct lease_request r;
     struct bytes reason = BYTES_NONE;
-    if (http_param(req, "reason", &reason) && reason.len > APP_REASON_MAX) {
-        http_problem(req, 400, "bad-parameter", NULL, "reason is over %d bytes", APP_REASON_MAX);
+    if (http_param(req, "reason", &reason) && reason.len > REASON_MAX) {
+        http_problem(req, 400, "bad-parameter", NULL, "reason is over %d bytes", REASON_MAX);
         return;
     }
     if (!lease_request(ctx, req, &r))
         return;
     struct pending *p = count_pending(ctx, req, r.q, "buried");
-    settle(p, req, named_queue_bury(r.q, r.lease, r.ids, r.n, reason, app_now(), count_done, p));
+    settle(p, req, named_queue_bury(r.q, r.lease, r.ids, r.n, reason, server_now(), count_done, p));
     free(r.ids);
 }
 
 void http_touch(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct queue_server *server = ctx;
     struct named_queue *q;
     uint64_t lease, extend;
-    if (!find_queue(app, req, &q) || !param_lease(req, &lease) ||
-        !http_param_u64(req, "extend", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &extend))
+    if (!find_queue(server, req, &q) || !param_lease(req, &lease) ||
+        !http_param_u64(req, "extend", LEASE_DEFAULT, 1, LEASE_MAX, &extend))
         return;
-    usec_t deadline = app_now().monotonic + (usec_t)extend * USEC_PER_MSEC;
+    usec_t deadline = server_now().monotonic + (usec_t)extend * USEC_PER_MSEC;
     if (!q || !queue_touch(named_queue_core(q), lease, deadline)) {
         if (q)
             add_queue_id(req, q);
-        reply_refused(app, req, QUEUE_LEASE_LOST, 0);
+        reply_refused(server, req, QUEUE_LEASE_LOST, 0);
         return;
     }
-    app_arm(app);
+    server_arm(server);
     reply_count(req, q, "extended", extend);
 }
 
@@ -193,29 +194,28 @@ void http_release(struct http_request *req, void *ctx)
     uint64_t epoch;
     unsigned long long n = named_queue_release(q, reader, &epoch);
     unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
-    waiting_refuse_stale(q);
+    long_poll_refuse_stale(q);
     add_queue_id(req, q);
     http_replyf(req, 200, JSON,
         "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\"}\n", n,
         named_queue_id(q), next_id, (unsigned long long)epoch);
 }
 
-static struct waiter *new_waiter(struct app *app, struct http_request *req)
+static struct waiter *new_waiter(struct queue_server *server, struct http_request *req)
 {
     struct waiter *w = mem_zalloc(sizeof *w);
     uint64_t lease, wait, epoch;
     heap_node_init(&w->deadline);
-    w->app = app;
+    w->server = server;
     w->req = req;
-    if (!param_queue(req, w->queue) || !param_items(app, req, 1, &w->items) ||
-        !param_reader(req, w->reader) ||
-        !http_param_u64(req, "lease", APP_LEASE_DEFAULT, 1, APP_LEASE_MAX, &lease) ||
-        !http_param_u64(req, "wait", 0, 0, APP_WAIT_MAX, &wait) ||
+    if (!param_queue(req, w->queue) || !param_items(server, req, 1, &w->items) ||
+        !param_reader(req, w->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
+        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &wait) ||
         !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &epoch)) {
         free(w);
         return NULL;
     }
-    w->items = w->items < APP_RESERVE_ITEMS ? w->items : APP_RESERVE_ITEMS;
+    w->items = w->items < RESERVE_ITEMS_MAX ? w->items : RESERVE_ITEMS_MAX;
     w->lease = (usec_t)lease * USEC_PER_MSEC;
     w->wait = (usec_t)wait * USEC_PER_MSEC;
     w->epoch = epoch;
@@ -227,12 +227,12 @@ static void ride_done(const struct queue_outcome *outcome, void *arg)
     struct pending *p = arg;
     struct waiter *w = p->waiter;
     if (!p->req || outcome->result != QUEUE_OK) {
-        waiting_free(w);
+        long_poll_free(w);
         if (p->req)
-            reply_refused(p->app, p->req, outcome->result, 0);
+            reply_refused(p->server, p->req, outcome->result, 0);
     } else {
         w->acked = outcome->count;
-        waiting_reserve(w, app_now());
+        long_poll_reserve(w, server_now());
     }
     pending_free(p);
 }
@@ -249,39 +249,39 @@ static bool parse_ack(struct bytes text, struct bytes body, struct lease_request
 
 static void ack_then_reserve(struct waiter *w, struct bytes ack)
 {
-    struct app *app = w->app;
+    struct queue_server *server = w->server;
     struct http_request *req = w->req;
-    struct lease_request r = {.q = queues_find(app->queues, w->queue)};
+    struct lease_request r = {.q = queues_find(server->queues, w->queue)};
     if (!parse_ack(ack, http_body(req), &r)) {
-        waiting_free(w);
+        long_poll_free(w);
         http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C, or ack=LEASE and A-B,C as the body",
             "ack is not a lease and a list of ids");
         return;
     }
-    struct pending *p = r.q ? pending_new(app, req, r.q) : NULL;
+    struct pending *p = r.q ? pending_new(server, req, r.q) : NULL;
     if (p)
         p->waiter = w;
     enum queue_result result =
-        p ? named_queue_ack(r.q, r.lease, r.ids, r.n, app_now(), ride_done, p) : QUEUE_LEASE_LOST;
+        p ? named_queue_ack(r.q, r.lease, r.ids, r.n, server_now(), ride_done, p) : QUEUE_LEASE_LOST;
     free(r.ids);
     if (result == QUEUE_OK)
         return;
-    waiting_free(w);
+    long_poll_free(w);
     if (p)
         settle(p, req, result);
     else
-        reply_refused(app, req, result, 0);
+        reply_refused(server, req, result, 0);
 }
 
 void http_reserve(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct queue_server *server = ctx;
     struct bytes ack;
-    struct waiter *w = new_waiter(app, req);
-    if (!w || waiting_answer_stale(w, queues_find(app->queues, w->queue)))
+    struct waiter *w = new_waiter(server, req);
+    if (!w || long_poll_answer_stale(w, queues_find(server->queues, w->queue)))
         return;
     if (!http_param(req, "ack", &ack)) {
-        waiting_reserve(w, app_now());
+        long_poll_reserve(w, server_now());
         return;
     }
     w->acks = true;
@@ -295,7 +295,7 @@ void http_kick(struct http_request *req, void *ctx)
     if (!find_queue(ctx, req, &q) || !param_items(ctx, req, 1, &items))
         return;
     struct pending *p = q ? count_pending(ctx, req, q, "kicked") : NULL;
-    enum queue_result r = p ? named_queue_kick(q, items, app_now(), count_done, p) : QUEUE_NOTHING;
+    enum queue_result r = p ? named_queue_kick(q, items, server_now(), count_done, p) : QUEUE_NOTHING;
     if (r == QUEUE_OK)
         return;
     if (p) {

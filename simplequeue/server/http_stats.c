@@ -1,4 +1,4 @@
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 
 #include <stdio.h>
 
@@ -10,15 +10,15 @@
         (void)s;                                                                                             \
         return expression;                                                                                   \
     }
-FIELD(puts, s->puts - front_of(q)->puts_before)
-FIELD(gets, s->gets - front_of(q)->gets_before)
+FIELD(puts, s->puts - served_of(q)->puts_before)
+FIELD(gets, s->gets - served_of(q)->gets_before)
 FIELD(all_puts, s->puts)
 FIELD(all_gets, s->gets)
 FIELD(depth, queue_depth(core))
 FIELD(depth_high_water, s->depth_high_water)
 FIELD(bytes, s->bytes)
-FIELD(overflow, stats_read(front_of(q)->overflowed))
-FIELD(rejected, stats_read(front_of(q)->rejected))
+FIELD(overflow, stats_read(served_of(q)->overflowed))
+FIELD(rejected, stats_read(served_of(q)->rejected))
 FIELD(ready, s->n[MESSAGE_READY])
 FIELD(leased, s->n[MESSAGE_LEASED] + s->n[MESSAGE_BUSY])
 FIELD(delayed, s->n[MESSAGE_DELAYED])
@@ -71,47 +71,47 @@ static void json_queue(struct buf *out, const struct named_queue *q)
     buf_append_char(out, '}');
 }
 
-static void json_stats(const struct app *app, struct buf *out)
+static void json_stats(const struct queue_server *server, struct buf *out)
 {
-    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
-    const struct queue_limits *limits = queues_limits(app->queues);
+    const struct named_queue *q = queues_find(server->queues, QUEUES_DEFAULT);
+    const struct queue_limits *limits = queues_limits(server->queues);
     buf_append_char(out, ',');
     json_fields(out, q, FIELDS_BITLY);
     buf_printf(out, ",\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
-        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, app->waiting.n);
-    for (size_t i = 0; i < queues_count(app->queues); i++) {
+        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, server->polls.n);
+    for (size_t i = 0; i < queues_count(server->queues); i++) {
         buf_append_str(out, i ? "," : "");
-        json_queue(out, queues_at(app->queues, i));
+        json_queue(out, queues_at(server->queues, i));
     }
     buf_append_char(out, '}');
 }
 
-static void text_stats(const struct app *app, struct buf *out)
+static void text_stats(const struct queue_server *server, struct buf *out)
 {
-    const struct named_queue *q = queues_find(app->queues, QUEUES_DEFAULT);
+    const struct named_queue *q = queues_find(server->queues, QUEUES_DEFAULT);
     for (size_t i = 0; i < FIELDS_BITLY; i++)
         buf_printf(out, "%s:%llu\n", fields[i].name, (unsigned long long)(q ? fields[i].read(q) : 0));
-    for (size_t i = 0; i < queues_count(app->queues); i++)
+    for (size_t i = 0; i < queues_count(server->queues); i++)
         for (size_t f = 0; f < FIELDS; f++)
-            buf_printf(out, "%s.%s:%llu\n", named_queue_name(queues_at(app->queues, i)), fields[f].name,
-                (unsigned long long)fields[f].read(queues_at(app->queues, i)));
+            buf_printf(out, "%s.%s:%llu\n", named_queue_name(queues_at(server->queues, i)), fields[f].name,
+                (unsigned long long)fields[f].read(queues_at(server->queues, i)));
 }
 
-void app_extra_stats(void *ctx, bool json, struct buf *out)
+void server_extra_stats(void *ctx, bool json, struct buf *out)
 {
-    const struct app *app = ctx;
-    if (!app || !app->queues)
+    const struct queue_server *server = ctx;
+    if (!server || !server->queues)
         return;
-    (json ? json_stats : text_stats)(app, out);
+    (json ? json_stats : text_stats)(server, out);
 }
 
-void app_reset_stats(void *ctx)
+void server_reset_stats(void *ctx)
 {
-    const struct app *app = ctx;
-    for (size_t i = 0; app && app->queues && i < queues_count(app->queues); i++) {
-        struct named_queue *q = queues_at(app->queues, i);
-        front_of(q)->puts_before = read_all_puts(q);
-        front_of(q)->gets_before = read_all_gets(q);
+    const struct queue_server *server = ctx;
+    for (size_t i = 0; server && server->queues && i < queues_count(server->queues); i++) {
+        struct named_queue *q = queues_at(server->queues, i);
+        served_of(q)->puts_before = read_all_puts(q);
+        served_of(q)->gets_before = read_all_gets(q);
         queue_reset_high_water(named_queue_core(q));
     }
 }
@@ -135,50 +135,52 @@ GAUGE(expired)
 
 static double limit_queues(void *arg)
 {
-    const struct queues *qs = ((struct app *)arg)->queues;
+    const struct queues *qs = ((struct queue_server *)arg)->queues;
     size_t room = queues_room(qs), max = queues_max(qs);
     return (double)(room < max ? room : max);
 }
 
-static double limit_depth(void *app)
+static double limit_depth(void *server)
 {
-    return (double)queues_limits(((struct app *)app)->queues)->max_depth;
+    return (double)queues_limits(((struct queue_server *)server)->queues)->max_depth;
 }
 
-static double limit_bytes(void *app)
+static double limit_bytes(void *server)
 {
-    return (double)queues_limits(((struct app *)app)->queues)->max_bytes;
+    return (double)queues_limits(((struct queue_server *)server)->queues)->max_bytes;
 }
 
-static double limit_memory(void *app)
+static double limit_memory(void *server)
 {
-    return (double)queues_limits(((struct app *)app)->queues)->max_memory;
+    return (double)queues_limits(((struct queue_server *)server)->queues)->max_memory;
 }
 
-static double number_waiting(void *app)
+static double number_waiting(void *server)
 {
-    return (double)((struct app *)app)->waiting.n;
+    return (double)((struct queue_server *)server)->polls.n;
 }
 
 static double number_syncs(void *arg)
 {
-    return (double)journal_set_syncs(queues_journals(((struct app *)arg)->queues));
+    return (double)journal_set_syncs(queues_journals(((struct queue_server *)arg)->queues));
 }
 
-void app_register_numbers(struct app *app)
+void server_register_numbers(struct queue_server *server)
 {
-    struct stats *s = daemon_stats(app->daemon);
-    if (queues_journals(app->queues))
-        stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, app);
-    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, app);
-    stats_gauge(s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, app);
-    stats_gauge(s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, app);
+    struct stats *s = daemon_stats(server->daemon);
+    if (queues_journals(server->queues))
+        stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, server);
+    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, server);
+    stats_gauge(
+        s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, server);
+    stats_gauge(
+        s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, server);
     stats_gauge(s, "limit_queues", NULL, "max_queues, or for how many there are descriptors if that is less",
-        limit_queues, app);
-    stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, app);
+        limit_queues, server);
+    stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, server);
 }
 
-void app_register_queue(struct app *app, struct named_queue *q)
+void server_register_queue(struct queue_server *server, struct named_queue *q)
 {
     static const struct number {
         const char *name, *help;
@@ -200,13 +202,13 @@ void app_register_queue(struct app *app, struct named_queue *q)
     };
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
-    front_of(q)->overflowed = stats_counter(daemon_stats(app->daemon), "overflowed_total", labels,
+    served_of(q)->overflowed = stats_counter(daemon_stats(server->daemon), "overflowed_total", labels,
         "messages that went to the overflow log for want of room");
-    front_of(q)->rejected = stats_counter(
-        daemon_stats(app->daemon), "rejected_total", labels, "puts refused because the queue was full");
+    served_of(q)->rejected = stats_counter(
+        daemon_stats(server->daemon), "rejected_total", labels, "puts refused because the queue was full");
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         stats_counter_read(
-            daemon_stats(app->daemon), counters[i].name, labels, counters[i].help, counters[i].read, q);
+            daemon_stats(server->daemon), counters[i].name, labels, counters[i].help, counters[i].read, q);
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
-        stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
+        stats_gauge(daemon_stats(server->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
 }

@@ -1,5 +1,5 @@
 /* simplequeue: wires the queues to the event loop and to HTTP. */
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 #include "base/clock.h"
 #include "simplequeue/server/queue_health.h"
 #include "base/log.h"
@@ -8,7 +8,7 @@
 #include "simplequeue/queue/overflow_log.h"
 #include "config/peers.h"
 #include "daemon/scrubber.h"
-#include "simplequeue/queue/queue_settings.h"
+#include "simplequeue/server/queue_settings.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -18,7 +18,7 @@
 #include <sysexits.h>
 
 struct wiring {
-    struct app app; /* first: handlers get it as their ctx */
+    struct queue_server server; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct event *timer; /* the one, for all that has a deadline */
     struct scrubber *scrubber;
@@ -37,23 +37,23 @@ static struct queue_now both_times(usec_t now)
     return (struct queue_now){now, wall + (now - asked)};
 }
 
-struct queue_now app_now(void)
+struct queue_now server_now(void)
 {
     return both_times(clock_monotonic());
 }
 
-struct queue_now app_now_of(const struct http_request *req)
+struct queue_now server_now_of(const struct http_request *req)
 {
     return both_times(http_now(req));
 }
 
-void app_arm(struct app *app)
+void server_arm(struct queue_server *server)
 {
-    struct wiring *w = app->loop;
+    struct wiring *w = server->loop;
     usec_t first = INT64_MAX, other;
-    if (queues_next_deadline(app->queues, &other))
+    if (queues_next_deadline(server->queues, &other))
         first = other;
-    if (waiting_next_deadline(app, &other) && other < first)
+    if (long_poll_next_deadline(server, &other) && other < first)
         first = other;
     if (first >= w->armed)
         return;
@@ -67,21 +67,21 @@ void app_arm(struct app *app)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
-    struct queue_now now = app_now();
+    struct queue_now now = server_now();
     (void)fd;
     (void)what;
     w->armed = INT64_MAX;
-    queues_tick(w->app.queues, now);
-    waiting_tick(&w->app, now.monotonic);
-    app_arm(&w->app);
+    queues_tick(w->server.queues, now);
+    long_poll_tick(&w->server, now.monotonic);
+    server_arm(&w->server);
 }
 
 static void on_journal(void *arg)
 {
     struct wiring *w = arg;
-    queues_poll(w->app.queues);
-    overflow_poll(&w->app);
-    app_arm(&w->app);
+    queues_poll(w->server.queues);
+    overflow_poll(&w->server);
+    server_arm(&w->server);
 }
 
 /* One queue a turn of the loop, so that /health answers meanwhile. */
@@ -89,35 +89,35 @@ static void recover_next(void *arg)
 {
     struct wiring *w = arg;
     char error[512];
-    enum queues_recovery recovery = queues_recover(w->app.queues, app_now(), error, sizeof error);
+    enum queues_recovery recovery = queues_recover(w->server.queues, server_now(), error, sizeof error);
     switch (recovery) {
     case QUEUES_MORE:
-        daemon_post(w->app.daemon, recover_next, w);
+        daemon_post(w->server.daemon, recover_next, w);
         break;
     case QUEUES_LACKING:
     case QUEUES_FAILED:
         log_error("recovery failed", LOG_S("reason", error));
-        daemon_fail(w->app.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
+        daemon_fail(w->server.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
         break;
     case QUEUES_RECOVERED:
-        w->app.recovered = true;
-        if (options_bool(daemon_options(w->app.daemon), "restored")) {
-            daemon_begin_stop(w->app.daemon);
+        w->server.recovered = true;
+        if (options_bool(daemon_options(w->server.daemon), "restored")) {
+            daemon_begin_stop(w->server.daemon);
             break;
         }
-        if (!w->app.storage_failed) /* opening a queue writes */
-            daemon_set_ready(w->app.daemon);
-        if (queues_journals(w->app.queues))
-            w->scrubber = scrubber_start(w->app.daemon, queues_journals(w->app.queues));
+        if (!w->server.storage_failed) /* opening a queue writes */
+            daemon_set_ready(w->server.daemon);
+        if (queues_journals(w->server.queues))
+            w->scrubber = scrubber_start(w->server.daemon, queues_journals(w->server.queues));
         nng_ingest_start(w->ingest);
-        app_arm(&w->app);
+        server_arm(&w->server);
         break;
     }
 }
 
 static void on_new_queue(struct named_queue *q, void *arg)
 {
-    front_open(arg, q);
+    served_queue_open(arg, q);
 }
 
 static void on_stray(const char *name, void *arg)
@@ -126,33 +126,33 @@ static void on_stray(const char *name, void *arg)
     log_warn("passed over: among the queues is what is no directory", LOG_S("name", name));
 }
 
-/* Also before the queue has a front, and when it has none any more. */
+/* Also before the queue has a served_queue and when it has none any more. */
 static void on_ready(struct named_queue *q, void *arg)
 {
-    if (!front_of(q))
+    if (!served_of(q))
         return;
     if (named_queue_journal(q))
         health_note(arg, q);
-    waiting_serve(q);
+    long_poll_serve(q);
     overflow_on_ready(q);
 }
 
 static void read_settings(struct wiring *w, const struct options *o)
 {
     int64_t max_mget = options_int(o, "max_mget");
-    struct stats *stats = daemon_stats(w->app.daemon);
-    w->app.max_message = (size_t)options_int(o, "max_message");
-    w->app.max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
-    w->app.mget_separator = settings_separator(o, "mget_item_sep");
-    w->app.mput_separator = settings_separator(o, "mput_item_sep");
-    w->app.duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
-    w->app.new_queues.unmade = stats_counter(
+    struct stats *stats = daemon_stats(w->server.daemon);
+    w->server.max_message = (size_t)options_int(o, "max_message");
+    w->server.max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
+    w->server.mget_separator = settings_separator(o, "mget_item_sep");
+    w->server.mput_separator = settings_separator(o, "mput_item_sep");
+    w->server.duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
+    w->server.creation.unmade = stats_counter(
         stats, "queues_unmade_total", NULL, "requests refused because no queue could be made for them");
-    w->app.refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
+    w->server.refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
 }
 
 /* Of what the settings leave to the default nobody said that it is needed. */
-static void tell_descriptors(const struct queues *qs, const struct options *o)
+static void log_descriptors(const struct queues *qs, const struct options *o)
 {
     size_t found = queues_found(qs), room = queues_room(qs), max = queues_max(qs);
     if (room == 0 || (options_is_set(o, "max_queues") && room < max))
@@ -185,7 +185,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .on_new = on_new_queue,
         .on_ready = on_ready,
         .on_stray = on_stray,
-        .hook_arg = &w->app,
+        .hook_arg = &w->server,
     };
     if (config.restored && queues_check_copy(config.data_dir, error->text, sizeof error->text) != 0)
         return NULL;
@@ -199,52 +199,52 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
 {
     const char *log = settings_overflow_log(o), *data_dir = options_string(o, "data_dir");
     errno = 0;
-    if (!(w->app.queues = open_queues(w, o, error)))
+    if (!(w->server.queues = open_queues(w, o, error)))
         return daemon_start_status(errno);
     /* The data directory is there by now: the log may be beside what is kept in it. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
         return EX_CONFIG;
     errno = 0;
-    if (overflow_open(&w->app, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
+    if (overflow_open(&w->server, log, loop_notify_wake, w->notify, error->text, sizeof error->text) != 0)
         return daemon_start_status(errno);
-    tell_descriptors(w->app.queues, o);
-    app_register_numbers(&w->app);
+    log_descriptors(w->server.queues, o);
+    server_register_numbers(&w->server);
     const char *urls = options_string(o, NNG_INGEST_SETTING);
-    return !urls || (w->ingest = nng_ingest_open(&w->app, urls, error)) ? 0 : EX_CONFIG;
+    return !urls || (w->ingest = nng_ingest_open(&w->server, urls, error)) ? 0 : EX_CONFIG;
 }
 
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
-    struct app *app = &w->app;
-    new_queues_close(app);
-    if (app->queues)
-        queues_flush(app->queues);
+    struct queue_server *server = &w->server;
+    queue_creation_close(server);
+    if (server->queues)
+        queues_flush(server->queues);
     nng_ingest_close(&w->ingest);
-    if (app->queues)
-        overflow_save(app);
-    overflow_close(app);
-    if (app->queues)
-        front_close_all(app);
-    stats_remove_gauges(daemon_stats(app->daemon), app);
+    if (server->queues)
+        overflow_save(server);
+    overflow_close(server);
+    if (server->queues)
+        served_queue_close_all(server);
+    stats_remove_gauges(daemon_stats(server->daemon), server);
     scrubber_stop(&w->scrubber);
-    queues_free(&app->queues);
+    queues_free(&server->queues);
     if (w->timer)
         event_free(w->timer);
     if (w->notify)
         loop_notify_free(&w->notify);
-    heap_free(&app->waiting.deadlines);
-    records_free(&app->records);
-    pending_free_spare(app);
-    buf_free(&app->frames);
+    heap_free(&server->polls.deadlines);
+    records_free(&server->records);
+    pending_free_spare(server);
+    buf_free(&server->frames);
     free(w);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct wiring *w = mem_zalloc(sizeof *w);
-    w->app.daemon = d;
-    w->app.loop = w;
+    w->server.daemon = d;
+    w->server.loop = w;
     w->armed = INT64_MAX;
     read_settings(w, daemon_options(d));
     settings_warn(daemon_options(d));
@@ -261,25 +261,25 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-void app_check_drained(struct app *app)
+void server_check_drained(struct queue_server *server)
 {
-    if (!app->drained && app->pending == 0 && daemon_is_draining(app->daemon)) {
-        app->drained = true;
-        daemon_drained(app->daemon);
+    if (!server->drained && server->pending == 0 && daemon_is_draining(server->daemon)) {
+        server->drained = true;
+        daemon_drained(server->daemon);
     }
 }
 
 static void hangup(void *ctx)
 {
-    overflow_reopen(&((struct wiring *)ctx)->app);
+    overflow_reopen(&((struct wiring *)ctx)->server);
 }
 
 static void drain(void *ctx)
 {
     struct wiring *w = ctx;
     nng_ingest_stop(w->ingest);
-    waiting_drain(&w->app);
-    app_check_drained(&w->app);
+    long_poll_drain(&w->server);
+    server_check_drained(&w->server);
 }
 
 int main(int argc, char **argv)
@@ -289,14 +289,14 @@ int main(int argc, char **argv)
         .summary = "a queue of messages over HTTP, for the applications of one host",
         .options = settings_rows,
         .default_port = PORT_SIMPLEQUEUE,
-        .routes = app_routes,
+        .routes = server_routes,
         .check = settings_check,
         .start = start,
         .hangup = hangup,
         .drain = drain,
         .stop = stop,
-        .extra_stats = app_extra_stats,
-        .reset_stats = app_reset_stats,
+        .extra_stats = server_extra_stats,
+        .reset_stats = server_reset_stats,
     };
     return daemon_main(&spec, argc, argv);
 }

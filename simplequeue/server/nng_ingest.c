@@ -1,6 +1,6 @@
 #include "simplequeue/server/nng_ingest.h"
 
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 #include "base/log.h"
 #include "daemon/nng_listen.h"
 
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RECEIVE_AT_ONCE 16 /* messages in one turn of the loop */
+#define RECEIVE_MAX 16 /* messages in one turn of the loop */
 #define FLUSH_MS 50
 
 struct nng_ingest {
-    struct app *app;
+    struct queue_server *server;
     nng_socket socket;
     struct event *readable, *sendable;
     bool on, receiving;
@@ -60,7 +60,7 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
 static int set_socket(struct nng_ingest *in)
 {
     size_t largest = NNG_INGEST_HEARD * in->max_body + 64; /* the header of a request */
-    int why = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_MESSAGES);
+    int why = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_BATCHES_MAX);
     if (why == 0)
         why = nng_socket_set_int(in->socket, NNG_OPT_RECVBUF, 1);
     if (why == 0)
@@ -89,7 +89,7 @@ static double gauge_connections(void *arg)
 
 static void add_numbers(struct nng_ingest *in)
 {
-    struct stats *s = daemon_stats(in->app->daemon);
+    struct stats *s = daemon_stats(in->server->daemon);
     in->batches = stats_counter(s, "nng_batches_total", NULL, "batches that were stored, or had been before");
     in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored that came over nng");
     in->refused = stats_counter(s, "nng_refused_total", NULL, "batches that were refused");
@@ -106,7 +106,7 @@ static void add_numbers(struct nng_ingest *in)
 
 static bool has_room(const struct nng_ingest *in)
 {
-    return in->waiting < NNG_INGEST_MESSAGES && in->waiting_bytes < NNG_INGEST_BYTES;
+    return in->waiting < NNG_INGEST_BATCHES_MAX && in->waiting_bytes < NNG_INGEST_BYTES_MAX;
 }
 
 static void set_receiving(struct nng_ingest *in)
@@ -122,15 +122,15 @@ static void set_receiving(struct nng_ingest *in)
 static void forget(struct batch *b)
 {
     struct nng_ingest *in = b->in;
-    struct app *app = in->app;
+    struct queue_server *server = in->server;
     in->replied_at = clock_monotonic();
     stats_observe(in->seconds, in->replied_at - b->began);
     in->waiting--;
     in->waiting_bytes -= b->len;
     free(b);
     set_receiving(in);
-    app->pending--;
-    app_check_drained(app);
+    server->pending--;
+    server_check_drained(server);
 }
 
 static void drop_reply(struct batch *b, int why)
@@ -206,9 +206,9 @@ static void refuse_with(struct batch *b, int status, const char *code, const cha
 static void refuse_as(struct batch *b, enum queue_result result, const char *detail, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
-    stats_add(b->in->app->refused, 1);
+    stats_add(b->in->server->refused, 1);
     if (b->q)
-        front_count_refused(b->q, result);
+        served_queue_count_refused(b->q, result);
     refuse_with(b, r->status, r->code, detail, mark);
 }
 
@@ -220,7 +220,7 @@ static void refuse(struct batch *b, enum queue_result result, uint64_t mark)
 static void on_put(const struct queue_outcome *outcome, void *arg)
 {
     struct batch *b = arg;
-    struct app *app = b->in->app;
+    struct queue_server *server = b->in->server;
     struct buf text = {0};
     unsigned long long first = outcome->first_id, last = first + outcome->count - 1;
     if (outcome->result != QUEUE_OK) {
@@ -235,10 +235,10 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     buf_append_str(&text, "}\n");
     stats_add(b->in->batches, 1);
     stats_add(
-        outcome->duplicate ? app->duplicates : b->in->messages, outcome->duplicate ? 1 : outcome->count);
+        outcome->duplicate ? server->duplicates : b->in->messages, outcome->duplicate ? 1 : outcome->count);
     answer(b, &text);
     buf_free(&text);
-    app_arm(app);
+    server_arm(server);
 }
 
 static bool known_parameters(const struct url_query *query)
@@ -269,7 +269,7 @@ static bool parse_delay(const struct url_query *query, usec_t *delay)
     struct bytes text = BYTES_LITERAL("0");
     uint64_t ms;
     url_query_get(query, "delay", &text);
-    if (!bytes_to_u64(text, &ms) || ms > APP_DELAY_MAX)
+    if (!bytes_to_u64(text, &ms) || ms > DELAY_MAX)
         return false;
     *delay = (usec_t)ms * USEC_PER_MSEC;
     return true;
@@ -298,45 +298,45 @@ static void wait_for_queue(struct batch *b, const char *name, const struct first
     b->wish.arg = b;
     b->wish.put = *first;
     snprintf(b->wish.name, sizeof b->wish.name, "%s", name);
-    new_queues_ask(b->in->app, &b->wish);
+    queue_creation_ask(b->in->server, &b->wish);
 }
 
 static void put(struct batch *b, const char *name, const struct queue_put *what)
 {
-    struct app *app = b->in->app;
+    struct queue_server *server = b->in->server;
     enum queue_result r;
     uint64_t mark = 0;
-    if (app->storage_failed) { /* as by HTTP, which is not ready then */
+    if (server->storage_failed) { /* as by HTTP, which is not ready then */
         refuse(b, QUEUE_CLOSED, 0);
         return;
     }
     struct first_put first = first_put_of(what);
-    b->q = new_queues_find(app, name, &first, &r);
+    b->q = queue_creation_find(server, name, &first, &r);
     if (!b->q && r == QUEUE_OK) {
         wait_for_queue(b, name, &first);
         return;
     }
     b->ask = (struct room_ask){.told = room_told, .arg = b};
     if (b->q)
-        r = overflow_put(app, b->q, what, app_now(), on_put, &b->ask, &mark);
+        r = overflow_put(server, b->q, what, server_now(), on_put, &b->ask, &mark);
     if (r != QUEUE_OK)
         refuse(b, r, mark);
 }
 
 static void put_text(struct batch *b, const struct url_query *query, struct bytes text)
 {
-    struct app *app = b->in->app;
+    struct queue_server *server = b->in->server;
     char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
     const char *wrong = parse_header(query, name, &what);
-    records_split(&app->records, text, BYTES_LITERAL("\n"));
-    what.messages = app->records.at;
-    what.n = app->records.n;
+    records_split(&server->records, text, BYTES_LITERAL("\n"));
+    what.messages = server->records.at;
+    what.n = server->records.n;
     if (wrong)
         refuse_with(b, 400, "bad-parameter", wrong, 0);
     else if (what.n == 0 && what.producer.len == 0)
         refuse_with(b, 400, "missing-data", "no message follows the header line", 0);
-    else if (records_longest(&app->records) > app->max_message)
+    else if (records_longest(&server->records) > server->max_message)
         refuse_with(b, 413, "too-large", "a message is over --max-message", 0);
     else
         put(b, name, &what);
@@ -380,7 +380,7 @@ static void refuse_large(struct batch *b)
     snprintf(detail, sizeof detail, "a batch of %zu bytes; the limit, --max-body, is %zu", b->len,
         b->in->max_body);
     log_warn("an nng batch is over max_body", LOG_U("bytes", b->len), LOG_U("max_body", b->in->max_body));
-    stats_add(b->in->app->refused, 1);
+    stats_add(b->in->server->refused, 1);
     refuse_with(b, 413, "too-large", detail, 0);
 }
 
@@ -393,7 +393,7 @@ static void take(struct nng_ingest *in, nng_msg *msg)
     b->began = clock_monotonic();
     in->waiting++;
     in->waiting_bytes += b->len;
-    in->app->pending++;
+    in->server->pending++;
     if (b->len > in->max_body)
         refuse_large(b);
     else
@@ -406,7 +406,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     nng_msg *msg;
     (void)fd;
     (void)what;
-    for (int n = 0; n < RECEIVE_AT_ONCE && in->on && has_room(in); n++) {
+    for (int n = 0; n < RECEIVE_MAX && in->on && has_room(in); n++) {
         if (nng_recvmsg(in->socket, &msg, NNG_FLAG_NONBLOCK) != 0)
             break;
         take(in, msg);
@@ -414,13 +414,13 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     set_receiving(in);
 }
 
-struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error)
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error)
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
     int fd = -1, send_fd = -1;
-    in->app = app;
-    in->max_connections = (int)options_int(daemon_options(app->daemon), "max_connections");
-    in->max_body = (size_t)options_int(daemon_options(app->daemon), "max_body");
+    in->server = server;
+    in->max_connections = (int)options_int(daemon_options(server->daemon), "max_connections");
+    in->max_body = (size_t)options_int(daemon_options(server->daemon), "max_body");
     add_numbers(in);
     int why = nng_rep0_open_raw(&in->socket);
     if (why == 0)
@@ -435,8 +435,8 @@ struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct con
         nng_ingest_close(&in);
         return NULL;
     }
-    in->readable = event_new(daemon_base(app->daemon), fd, EV_READ | EV_PERSIST, on_readable, in);
-    in->sendable = event_new(daemon_base(app->daemon), send_fd, EV_READ, on_sendable, in);
+    in->readable = event_new(daemon_base(server->daemon), fd, EV_READ | EV_PERSIST, on_readable, in);
+    in->sendable = event_new(daemon_base(server->daemon), send_fd, EV_READ, on_sendable, in);
     return in;
 }
 
@@ -482,7 +482,7 @@ void nng_ingest_close(struct nng_ingest **p)
     if (in->sendable)
         event_free(in->sendable);
     nng_close(in->socket);
-    stats_remove_gauges(daemon_stats(in->app->daemon), in);
+    stats_remove_gauges(daemon_stats(in->server->daemon), in);
     free(in);
     *p = NULL;
 }

@@ -6,7 +6,7 @@
  * replies may come in any order, and no thread waits for one.
  *
  * 1. A reply that says 200 is sent when the put is as safe as HTTP's 200: committed.
- * 2. While NNG_INGEST_MESSAGES batches, or batches of NNG_INGEST_BYTES, are not answered, nothing is received:
+ * 2. While NNG_INGEST_BATCHES_MAX batches, or batches of NNG_INGEST_BYTES_MAX, are not answered, nothing is received:
  *    then nng's buffers fill, the peers' connections stall, and who sends waits.
  * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped. So does nng
  *    itself, without a word, with replies to a connection on which over 64 wait to be written: who keeps more than 64
@@ -20,16 +20,16 @@
 
 #include "config/options.h"
 
-struct app;
+struct queue_server;
 struct nng_ingest;
 
 #define NNG_INGEST_SETTING "nng_listen"
-#define NNG_INGEST_MESSAGES 64
-#define NNG_INGEST_BYTES (16u << 20)
+#define NNG_INGEST_BATCHES_MAX 64
+#define NNG_INGEST_BYTES_MAX (16u << 20)
 #define NNG_INGEST_HEARD 2 /* times --max-body: so much is received, to be refused by name */
 
 /* Listens at `urls`, which nng_listen_check has seen. NULL with the error. */
-struct nng_ingest *nng_ingest_open(struct app *app, const char *urls, struct config_error *error);
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error);
 /* The queues are there: receives. */
 void nng_ingest_start(struct nng_ingest *in);
 /* The daemon drains: receives no more. What was received is answered. */

@@ -1,14 +1,14 @@
 #include "simplequeue/server/overflow.h"
 
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 #include "base/log.h"
 #include "simplequeue/queue/overflow_log.h"
 
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define SAVE_BYTES (1u << 20) /* in one batch */
-#define TELL_AGAIN (60 * USEC_PER_SEC)
+#define SAVE_BYTES_MAX (1u << 20) /* in one batch */
+#define LOG_AGAIN (60 * USEC_PER_SEC)
 
 struct overflow {
     struct overflow_log *log;
@@ -19,14 +19,14 @@ struct overflow {
 
 /* Messages on their way out of a queue. */
 struct eviction {
-    struct app *app;
+    struct queue_server *server;
     struct named_queue *q;
     struct id_ranges ids;
     enum queue_result result; /* of the batch: what those are told for whom it was */
 };
 
-int overflow_open(
-    struct app *app, const char *path, void (*notify)(void *arg), void *arg, char *error, size_t error_size)
+int overflow_open(struct queue_server *server, const char *path, void (*notify)(void *arg), void *arg,
+    char *error, size_t error_size)
 {
     if (!path)
         return 0;
@@ -36,27 +36,27 @@ int overflow_open(
     o->path = mem_strdup(path);
     o->is_device = overflow_log_is_device(path);
     o->log = overflow_log_new(notify, arg);
-    o->failures = stats_counter(daemon_stats(app->daemon), "overflow_failures_total", NULL,
+    o->failures = stats_counter(daemon_stats(server->daemon), "overflow_failures_total", NULL,
         "batches that the overflow log did not take");
-    app->overflow = o;
+    server->overflow = o;
     return 0;
 }
 
-void overflow_close(struct app *app)
+void overflow_close(struct queue_server *server)
 {
-    struct overflow *o = app->overflow;
+    struct overflow *o = server->overflow;
     if (!o)
         return;
     overflow_log_free(&o->log);
     free(o->path);
     free(o);
-    app->overflow = NULL;
+    server->overflow = NULL;
 }
 
 /* Whether others wait for room, so that whoever comes now waits behind them. */
 static bool has_line(const struct named_queue *q)
 {
-    const struct room_line *line = &front_of(q)->room;
+    const struct room_line *line = &served_of(q)->room;
     return line->first && !line->telling;
 }
 
@@ -118,7 +118,7 @@ static void write_aside(struct eviction *e);
 
 static void serve_soon(struct eviction *e)
 {
-    daemon_post(e->app->daemon, serve_line, e);
+    daemon_post(e->server->daemon, serve_line, e);
 }
 
 /* Whether what is being committed may yet become what can be evicted, or leave. */
@@ -131,7 +131,7 @@ static bool is_under_way(struct named_queue *q)
 /* What would go first has to be read from disk: as many as are put, or as many bytes, whichever bound is the one. */
 static bool is_loading(struct named_queue *q, const struct room_ask *ask)
 {
-    return named_queue_prepare(q, ask->n, APP_REPLY_BYTES) == QUEUE_LOADING ||
+    return named_queue_prepare(q, ask->n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
            named_queue_prepare(q, SIZE_MAX, ask->bytes) == QUEUE_LOADING;
 }
 
@@ -157,7 +157,7 @@ static void find_room(struct eviction *e, struct room_line *line)
 static void serve_line(void *arg)
 {
     struct eviction *e = arg;
-    struct room_line *line = &front_of(e->q)->room;
+    struct room_line *line = &served_of(e->q)->room;
     tell(line, line->covered == 0 && e->result != QUEUE_OK ? 1 : line->covered, e->result);
     line->covered = 0;
     e->result = QUEUE_OK;
@@ -167,14 +167,14 @@ static void serve_line(void *arg)
     if (e->ids.count || line->held_up)
         return;
     line->batch = NULL;
-    e->app->pending--;
-    app_check_drained(e->app);
+    e->server->pending--;
+    server_check_drained(e->server);
     free(e);
 }
 
 void overflow_on_ready(struct named_queue *q)
 {
-    struct room_line *line = &front_of(q)->room;
+    struct room_line *line = &served_of(q)->room;
     if (!line->held_up)
         return;
     line->held_up = false;
@@ -186,35 +186,35 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     struct eviction *e = arg;
     e->result = outcome->result;
     if (e->result == QUEUE_OK)
-        stats_add(front_of(e->q)->overflowed, outcome->count);
+        stats_add(served_of(e->q)->overflowed, outcome->count);
     serve_soon(e); /* after this commit's readers have had their turn */
 }
 
 /* When it begins and when it ends: every put that is refused meanwhile tries again. */
-static void tell_failing(const struct named_queue *q, const char *why)
+static void log_failing(const struct named_queue *q, const char *why)
 {
-    struct front *front = front_of(q);
-    usec_t now = app_now().monotonic;
-    if (front->told_overflow || now < front->tell_overflow_at)
+    struct served_queue *served = served_of(q);
+    usec_t now = server_now().monotonic;
+    if (served->overflow_failure_logged || now < served->log_overflow_at)
         return;
     log_error(
         "the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(q)), LOG_S("why", why));
-    front->told_overflow = true;
-    front->tell_overflow_at = now + TELL_AGAIN;
+    served->overflow_failure_logged = true;
+    served->log_overflow_at = now + LOG_AGAIN;
 }
 
-static void tell_written(const struct named_queue *q)
+static void log_written(const struct named_queue *q)
 {
-    struct front *front = front_of(q);
-    if (front->told_overflow)
+    struct served_queue *served = served_of(q);
+    if (served->overflow_failure_logged)
         log_info("the overflow log is written again", LOG_S("queue", named_queue_name(q)));
-    front->told_overflow = false;
+    served->overflow_failure_logged = false;
 }
 
 static void give_back(struct eviction *e, const char *why)
 {
-    tell_failing(e->q, why);
-    stats_add(e->app->overflow->failures, 1);
+    log_failing(e->q, why);
+    stats_add(e->server->overflow->failures, 1);
     named_queue_give_back(e->q, &e->ids);
     e->result = QUEUE_OVERFLOW_FAILED;
     serve_soon(e);
@@ -227,8 +227,8 @@ static void on_written(const char *error, void *arg)
         give_back(e, error);
         return;
     }
-    tell_written(e->q);
-    e->result = named_queue_remove(e->q, &e->ids, app_now(), on_removed, e);
+    log_written(e->q);
+    e->result = named_queue_remove(e->q, &e->ids, server_now(), on_removed, e);
     if (e->result != QUEUE_OK)
         serve_soon(e);
 }
@@ -239,14 +239,14 @@ static void write_aside(struct eviction *e)
     for (size_t r = 0; r < e->ids.n; r++)
         for (uint64_t id = e->ids.at[r].first; id <= e->ids.at[r].last; id++)
             append_line(&text, e->q, id);
-    char *path = path_of(e->app->overflow, e->q);
-    overflow_log_write(e->app->overflow->log, path, &text, on_written, e);
+    char *path = path_of(e->server->overflow, e->q);
+    overflow_log_write(e->server->overflow->log, path, &text, on_written, e);
     free(path);
 }
 
-static void line_add(struct app *app, struct named_queue *q, struct room_ask *ask)
+static void line_add(struct queue_server *server, struct named_queue *q, struct room_ask *ask)
 {
-    struct room_line *line = &front_of(q)->room;
+    struct room_line *line = &served_of(q)->room;
     ask->next = NULL;
     if (line->last)
         line->last->next = ask;
@@ -256,49 +256,50 @@ static void line_add(struct app *app, struct named_queue *q, struct room_ask *as
     if (line->batch)
         return;
     line->batch = mem_zalloc(sizeof *line->batch);
-    line->batch->app = app;
+    line->batch->server = server;
     line->batch->q = q;
-    app->pending++;
+    server->pending++;
     serve_soon(line->batch);
 }
 
-enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
-    struct queue_now now, queue_done_fn *done, struct room_ask *ask, uint64_t *mark)
+enum queue_result overflow_put(struct queue_server *server, struct named_queue *q,
+    const struct queue_put *put, struct queue_now now, queue_done_fn *done, struct room_ask *ask,
+    uint64_t *mark)
 {
     enum queue_result r =
         put->n && has_line(q) ? QUEUE_FULL : named_queue_put(q, put, now, done, ask->arg, mark);
-    if (!queue_is_full(r) || !app->overflow)
+    if (!queue_is_full(r) || !server->overflow)
         return r;
     ask->n = put->n;
     ask->bytes = 0;
     for (size_t i = 0; i < put->n; i++)
         ask->bytes += put->messages[i].len;
-    line_add(app, q, ask);
+    line_add(server, q, ask);
     return QUEUE_OK;
 }
 
-void overflow_poll(struct app *app)
+void overflow_poll(struct queue_server *server)
 {
-    if (app->overflow)
-        overflow_log_poll(app->overflow->log);
+    if (server->overflow)
+        overflow_log_poll(server->overflow->log);
 }
 
-void overflow_reopen(struct app *app)
+void overflow_reopen(struct queue_server *server)
 {
     char error[512];
-    if (!app->overflow)
+    if (!server->overflow)
         return;
-    overflow_log_reopen(app->overflow->log);
-    app->overflow->is_device = overflow_log_is_device(app->overflow->path);
-    if (overflow_log_check(app->overflow->path, error, sizeof error) == 0)
-        log_info("overflow log reopened", LOG_S("file", app->overflow->path));
+    overflow_log_reopen(server->overflow->log);
+    server->overflow->is_device = overflow_log_is_device(server->overflow->path);
+    if (overflow_log_check(server->overflow->path, error, sizeof error) == 0)
+        log_info("overflow log reopened", LOG_S("file", server->overflow->path));
     else
         log_error("overflow log not reopened", LOG_S("why", error));
 }
 
 /* What a stop writes of a queue, in batches. */
 struct saving {
-    struct app *app;
+    struct queue_server *server;
     struct named_queue *q;
     uint64_t saved, lost;
     char *why; /* NULL: nothing is lost */
@@ -319,7 +320,7 @@ static void end_saving(struct saving *s)
     if (s->lost) {
         log_error("messages are lost: the overflow log failed", LOG_S("queue", name),
             LOG_U("messages", s->lost), LOG_S("why", s->why));
-        daemon_set_status(s->app->daemon, EX_IOERR);
+        daemon_set_status(s->server->daemon, EX_IOERR);
     }
     free(s->why);
     free(s);
@@ -339,7 +340,7 @@ static void on_saved(const char *error, void *arg)
 
 static void save(struct saving *s, struct buf *text, uint64_t n, bool is_last)
 {
-    struct overflow *o = s->app->overflow;
+    struct overflow *o = s->server->overflow;
     char *path = path_of(o, s->q);
     struct saved_batch *b = mem_zalloc(sizeof *b);
     *b = (struct saved_batch){s, n, is_last};
@@ -347,17 +348,17 @@ static void save(struct saving *s, struct buf *text, uint64_t n, bool is_last)
     free(path);
 }
 
-static void save_queue(struct app *app, struct named_queue *q)
+static void save_queue(struct queue_server *server, struct named_queue *q)
 {
     const struct queue_burial *burial;
     struct queue *core = named_queue_core(q);
     struct saving *s = mem_zalloc(sizeof *s);
     struct buf text = {0};
     uint64_t n = 0;
-    s->app = app;
+    s->server = server;
     s->q = q;
     for (uint64_t id = 0; queue_next_ready(core, id + 1, &id); n++) {
-        if (text.len >= SAVE_BYTES) {
+        if (text.len >= SAVE_BYTES_MAX) {
             save(s, &text, n, false);
             n = 0;
         }
@@ -371,14 +372,15 @@ static void save_queue(struct app *app, struct named_queue *q)
         free(s);
 }
 
-void overflow_save(struct app *app)
+void overflow_save(struct queue_server *server)
 {
-    if (!app->overflow || queues_count(app->queues) == 0 || named_queue_journal(queues_at(app->queues, 0)))
+    if (!server->overflow || queues_count(server->queues) == 0 ||
+        named_queue_journal(queues_at(server->queues, 0)))
         return;
-    struct queue_now late = {INT64_MAX / 2, app_now().wall}; /* leases and delays are over */
+    struct queue_now late = {INT64_MAX / 2, server_now().wall}; /* leases and delays are over */
     usec_t deadline;
-    while (queues_next_deadline(app->queues, &deadline) && deadline <= late.monotonic)
-        queues_tick(app->queues, late);
-    for (size_t i = 0; i < queues_count(app->queues); i++)
-        save_queue(app, queues_at(app->queues, i));
+    while (queues_next_deadline(server->queues, &deadline) && deadline <= late.monotonic)
+        queues_tick(server->queues, late);
+    for (size_t i = 0; i < queues_count(server->queues); i++)
+        save_queue(server, queues_at(server->queues, i));
 }

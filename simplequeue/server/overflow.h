@@ -15,7 +15,7 @@
 
 #include "simplequeue/queue/named_queue.h"
 
-struct app;
+struct queue_server;
 
 struct room_ask {
     struct room_ask *next;
@@ -38,21 +38,22 @@ struct room_line {
 struct overflow;
 /* With `path` NULL there is no overflow log: full queues refuse. 0, or -1 with the error when the file cannot be
  * written. */
-int overflow_open(
-    struct app *app, const char *path, void (*notify)(void *arg), void *arg, char *error, size_t error_size);
-void overflow_close(struct app *app);
+int overflow_open(struct queue_server *server, const char *path, void (*notify)(void *arg), void *arg,
+    char *error, size_t error_size);
+void overflow_close(struct queue_server *server);
 
 /* As named_queue_put; `done` gets ask->arg. But a queue that is full, and overflows, has the put wait in its line, and so do
  * puts while others wait there: then QUEUE_OK says that `ask`, whose told and arg are set, will be told. */
-enum queue_result overflow_put(struct app *app, struct named_queue *q, const struct queue_put *put,
-    struct queue_now now, queue_done_fn *done, struct room_ask *ask, uint64_t *mark);
+enum queue_result overflow_put(struct queue_server *server, struct named_queue *q,
+    const struct queue_put *put, struct queue_now now, queue_done_fn *done, struct room_ask *ask,
+    uint64_t *mark);
 /* Something that was under way in the queue is decided. */
 void overflow_on_ready(struct named_queue *q);
 /* Goes on with what the log has written. */
-void overflow_poll(struct app *app);
+void overflow_poll(struct queue_server *server);
 /* SIGHUP: what failed is tried again, and the file is there again when it was moved away. */
-void overflow_reopen(struct app *app);
+void overflow_reopen(struct queue_server *server);
 /* The daemon stops, and nothing is under way any more: writes what queues in memory hold, buried ones too. Blocks. */
-void overflow_save(struct app *app);
+void overflow_save(struct queue_server *server);
 
 #endif

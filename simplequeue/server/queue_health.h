@@ -2,10 +2,10 @@
 #ifndef SIMPLEQUEUE_HEALTH_H
 #define SIMPLEQUEUE_HEALTH_H
 
-struct app;
+struct queue_server;
 struct named_queue;
 
-/* Something was decided in the queue, which has a front and a journal. */
-void health_note(struct app *app, const struct named_queue *q);
+/* Something was decided in the queue, which has a served_queue and a journal. */
+void health_note(struct queue_server *server, const struct named_queue *q);
 
 #endif

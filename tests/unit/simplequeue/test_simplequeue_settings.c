@@ -1,6 +1,6 @@
 #include "support/cm.h"
 
-#include "simplequeue/queue/queue_settings.h"
+#include "simplequeue/server/queue_settings.h"
 
 static const struct option_row daemons_rows[] = {
     {.name = "auth_token_file", .type = OPTION_STRING, .help = "a row that every daemon has"},

@@ -15,13 +15,13 @@ from queue_test import InMemory, OnDisk, QueueTest, reserved
 IDLE = 10000
 
 
-class CrowdTest(InMemory, QueueTest):
+class ConnectionsTest(InMemory, QueueTest):
     def connection(self, q):
         s = socket.create_connection(("127.0.0.1", int(q.url.rsplit(":", 1)[1])), harness.PATIENCE)
         self.addCleanup(s.close)
         return s
 
-    def crowd(self, q, n, text=b""):
+    def connections(self, q, n, text=b""):
         sockets = [self.connection(q) for _ in range(n)]
         for s in sockets:
             s.sendall(text)
@@ -65,10 +65,10 @@ class CrowdTest(InMemory, QueueTest):
         big = b"\n".join([b"x" * 1000000] * 8)
         for _ in range(5):
             q.post("/mput?queue=big", big)
-        idle = self.crowd(q, IDLE)
-        waiting = self.crowd(q, 200, b"GET /reserve?queue=none&wait=600000 HTTP/1.1\r\nHost: x\r\n\r\n")
-        deaf = self.crowd(q, 20, b"GET /dump?queue=big HTTP/1.1\r\nHost: x\r\n\r\n")
-        slow = self.crowd(q, 100, b"GET /get HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        idle = self.connections(q, IDLE)
+        waiting = self.connections(q, 200, b"GET /reserve?queue=none&wait=600000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        deaf = self.connections(q, 20, b"GET /dump?queue=big HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow = self.connections(q, 100, b"GET /get HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         over = threading.Event()
         dribble = threading.Thread(target=self.slow_headers, args=(slow, over))
         dribble.start()
@@ -102,7 +102,7 @@ class CrowdTest(InMemory, QueueTest):
 
     def test_connections_beyond_the_bound_are_refused_politely(self):
         q = self.queue("--max-connections=10")
-        held = self.crowd(q, 10)
+        held = self.connections(q, 10)
         refused = self.connection(q)
         refused.sendall(b"GET /get HTTP/1.1\r\nHost: x\r\n\r\n")
         head = refused.recv(10000)
@@ -195,13 +195,13 @@ class DescriptorsTest(OnDisk, QueueTest):
         q = self.limited(128, *args)
         said = re.search(r"no room for max_queues.* max_queues=20 room_for=13 limit_wanted=(\d+)", q.log)
         self.assertTrue(said, q.log)
-        crowd = re.search(r"fewer connections than max_connections.* max_connections=100 room_for=96 limit_wanted=(\d+)", q.log)
-        self.assertTrue(crowd, q.log)
+        connections = re.search(r"fewer connections than max_connections.* max_connections=100 room_for=96 limit_wanted=(\d+)", q.log)
+        self.assertTrue(connections, q.log)
         q.stop()
-        q = self.limited(int(crowd[1]) - 1, *args)
+        q = self.limited(int(connections[1]) - 1, *args)
         self.assertIn("fewer connections than max_connections", q.log)
         q.stop()
-        q = self.limited(max(int(said[1]), int(crowd[1])), *args)
+        q = self.limited(max(int(said[1]), int(connections[1])), *args)
         self.assertNotIn("limit_wanted", q.log)
 
     def make_queues(self, q, n):

@@ -1,5 +1,5 @@
 /* Acts that stop or drop: their routes ask for the token, or --allow-exit. */
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 
 #define JSON "application/json"
 
@@ -10,13 +10,13 @@ void http_pause(struct http_request *req, void *ctx)
     struct bytes text;
     uint64_t ms = 0;
     bool open = !http_param(req, "for", &text);
-    if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, APP_PAUSE_MAX, &ms))
+    if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, PAUSE_MAX, &ms))
         return;
     struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_pause);
     if (!q)
         return;
-    named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, app_now());
-    app_arm(ctx);
+    named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, server_now());
+    server_arm(ctx);
     add_queue_id(req, q);
     http_replyf(req, 200, JSON, "{\"paused\":%s}\n", open || ms ? "true" : "false");
 }
@@ -27,10 +27,10 @@ static void empty_done(const struct queue_outcome *outcome, void *arg);
 static bool empty_more(struct pending *p, enum queue_result *result)
 {
     struct id_ranges ids = {0};
-    queue_evict(named_queue_core(p->q), APP_EMPTY_ITEMS, p->before, true, &ids);
+    queue_evict(named_queue_core(p->q), EMPTY_ITEMS_MAX, p->before, true, &ids);
     if (ids.count == 0)
         return false;
-    *result = named_queue_remove(p->q, &ids, app_now(), empty_done, p);
+    *result = named_queue_remove(p->q, &ids, server_now(), empty_done, p);
     return *result == QUEUE_OK;
 }
 
@@ -43,7 +43,7 @@ static void empty_reply(struct pending *p, enum queue_result result)
         if (result == QUEUE_OK)
             http_replyf(req, 200, JSON, "{\"dropped\":%llu}\n", (unsigned long long)p->count);
         else
-            reply_refused(p->app, req, result, 0);
+            reply_refused(p->server, req, result, 0);
     }
     pending_free(p);
 }
@@ -63,7 +63,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
     struct pending *p = arg;
     p->count += outcome->result == QUEUE_OK ? outcome->count : 0;
     if (outcome->result == QUEUE_OK)
-        daemon_post(p->app->daemon, empty_go_on, p);
+        daemon_post(p->server->daemon, empty_go_on, p);
     else
         empty_reply(p, outcome->result);
 }
@@ -72,22 +72,22 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
 void http_empty(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1];
-    struct app *app = ctx;
+    struct queue_server *server = ctx;
     if (!param_queue(req, name))
         return;
-    struct named_queue *q = queues_find(app->queues, name);
+    struct named_queue *q = queues_find(server->queues, name);
     if (!q) {
         http_reply(req, 200, JSON, BYTES_LITERAL("{\"dropped\":0}\n"));
         return;
     }
-    struct pending *p = pending_new(app, req, q);
+    struct pending *p = pending_new(server, req, q);
     p->before = queue_state(named_queue_core(q))->next_id;
     empty_go_on(p);
 }
 
 void http_exit(struct http_request *req, void *ctx)
 {
-    const struct app *app = ctx;
+    const struct queue_server *server = ctx;
     http_reply(req, 200, NULL, BYTES_LITERAL("stopping\n"));
-    daemon_begin_stop(app->daemon);
+    daemon_begin_stop(server->daemon);
 }

@@ -1,12 +1,12 @@
-#include "simplequeue/server/waiting.h"
+#include "simplequeue/server/long_poll.h"
 
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 
 #include <stdlib.h>
 
 #define LOADING_RECHECK (100 * USEC_PER_MSEC)
 
-static void line_add(struct waiting_line *line, struct waiter *w)
+static void line_add(struct poll_line *line, struct waiter *w)
 {
     w->line = line;
     w->before = line->last;
@@ -20,7 +20,7 @@ static void line_add(struct waiting_line *line, struct waiter *w)
 
 static void line_remove(struct waiter *w)
 {
-    struct waiting_line *line = w->line;
+    struct poll_line *line = w->line;
     if (!line)
         return;
     if (w->before)
@@ -34,12 +34,12 @@ static void line_remove(struct waiter *w)
     w->line = NULL;
 }
 
-void waiting_free(struct waiter *w)
+void long_poll_free(struct waiter *w)
 {
     if (w->line)
-        w->app->waiting.n--;
+        w->server->polls.n--;
     line_remove(w);
-    heap_remove(&w->app->waiting.deadlines, &w->deadline);
+    heap_remove(&w->server->polls.deadlines, &w->deadline);
     free(w);
 }
 
@@ -51,13 +51,13 @@ static struct http_request *leave(struct waiter *w, struct named_queue *q)
         add_queue_id(req, q);
     if (w->acks)
         http_add_header_u64(req, "X-Millrace-Acked", w->acked);
-    waiting_free(w);
+    long_poll_free(w);
     return req;
 }
 
 static void answer_nothing(struct waiter *w)
 {
-    struct named_queue *q = queues_find(w->app->queues, w->queue);
+    struct named_queue *q = queues_find(w->server->queues, w->queue);
     http_reply(leave(w, q), 200, "application/octet-stream", BYTES_NONE);
 }
 
@@ -81,22 +81,22 @@ static void frame_messages(struct queue *core, const struct id_ranges *ids, stru
 /* Leases what is ready and answers with it; false when nothing is ready. */
 static bool answer_messages(struct waiter *w, struct named_queue *q, usec_t now)
 {
-    struct app *app = w->app;
+    struct queue_server *server = w->server;
     struct queue *core = named_queue_core(q);
     struct id_ranges ids = {0};
-    uint64_t lease = queue_reserve(core, w->reader, w->items, APP_REPLY_BYTES, now + w->lease, &ids);
+    uint64_t lease = queue_reserve(core, w->reader, w->items, REPLY_BYTES_MAX, now + w->lease, &ids);
     if (!lease)
         return false;
-    frame_messages(core, &ids, &app->frames);
+    frame_messages(core, &ids, &server->frames);
     id_ranges_free(&ids);
     struct http_request *req = leave(w, q);
     http_add_header_u64(req, "X-Millrace-Lease", lease);
-    http_reply_buf(req, 200, "application/octet-stream", &app->frames);
-    app_arm(app);
+    http_reply_buf(req, 200, "application/octet-stream", &server->frames);
+    server_arm(server);
     return true;
 }
 
-bool waiting_answer_stale(struct waiter *w, struct named_queue *q)
+bool long_poll_answer_stale(struct waiter *w, struct named_queue *q)
 {
     uint64_t latest = q ? queue_epoch(named_queue_core(q), w->reader) : 0;
     if (!w->epoch || w->epoch == latest)
@@ -105,72 +105,72 @@ bool waiting_answer_stale(struct waiter *w, struct named_queue *q)
     return true;
 }
 
-void waiting_refuse_stale(struct named_queue *q)
+void long_poll_refuse_stale(struct named_queue *q)
 {
-    const struct waiting_line *line = &front_of(q)->line;
+    const struct poll_line *line = &served_of(q)->line;
     struct waiter *after;
     for (struct waiter *w = line->first; w; w = after) {
         after = w->after;
-        waiting_answer_stale(w, q);
+        long_poll_answer_stale(w, q);
     }
 }
 
 /* True when the waiter was answered. */
 static bool try_answer(struct waiter *w, struct named_queue *q, usec_t now)
 {
-    if (waiting_answer_stale(w, q))
+    if (long_poll_answer_stale(w, q))
         return true;
     if (!queue_admits(named_queue_core(q), w->reader)) {
         reply_held(leave(w, NULL), q);
         return true;
     }
-    enum queue_result r = named_queue_prepare(q, w->items, APP_REPLY_BYTES);
+    enum queue_result r = named_queue_prepare(q, w->items, REPLY_BYTES_MAX);
     if (r == QUEUE_OK)
         return answer_messages(w, q, now);
     if (r != QUEUE_LOADING)
-        reply_refused(w->app, leave(w, q), r, 0);
+        reply_refused(w->server, leave(w, q), r, 0);
     return r != QUEUE_LOADING;
 }
 
 static bool is_loading(struct waiter *w)
 {
-    struct named_queue *q = queues_find(w->app->queues, w->queue);
-    return q && named_queue_prepare(q, w->items, APP_REPLY_BYTES) == QUEUE_LOADING;
+    struct named_queue *q = queues_find(w->server->queues, w->queue);
+    return q && named_queue_prepare(q, w->items, REPLY_BYTES_MAX) == QUEUE_LOADING;
 }
 
 static void on_gone(struct http_request *req, void *arg)
 {
     (void)req;
-    waiting_free(arg);
+    long_poll_free(arg);
 }
 
-void waiting_reserve(struct waiter *w, struct queue_now now)
+void long_poll_reserve(struct waiter *w, struct queue_now now)
 {
-    struct app *app = w->app;
-    struct named_queue *q = queues_find(app->queues, w->queue);
-    struct waiting_line *line = q ? &front_of(q)->line : &app->waiting.strays;
+    struct queue_server *server = w->server;
+    struct named_queue *q = queues_find(server->queues, w->queue);
+    struct poll_line *line = q ? &served_of(q)->line : &server->polls.strays;
     heap_node_init(&w->deadline);
-    if (waiting_answer_stale(w, q))
+    if (long_poll_answer_stale(w, q))
         return;
     if (q && !line->first && try_answer(w, q, now.monotonic))
         return;
-    if ((w->wait == 0 || daemon_is_draining(app->daemon)) && !is_loading(w)) {
+    if ((w->wait == 0 || daemon_is_draining(server->daemon)) && !is_loading(w)) {
         answer_nothing(w);
         return;
     }
     line_add(line, w);
-    app->waiting.n++;
-    heap_put(&app->waiting.deadlines, &w->deadline, now.monotonic + w->wait);
+    server->polls.n++;
+    heap_put(&server->polls.deadlines, &w->deadline, now.monotonic + w->wait);
     http_on_gone(w->req, on_gone, w);
     http_set_long_poll(w->req);
-    app_arm(app);
+    server_arm(server);
 }
 
-void waiting_queue_new(struct app *app, struct named_queue *q)
+void long_poll_queue_new(struct queue_server *server, struct named_queue *q)
 {
-    struct waiting_line *line = &front_of(q)->line;
+    struct poll_line *line = &served_of(q)->line;
     struct waiter *after;
-    for (struct waiter *w = app->waiting.strays.first; w; w = after) {
+    for (struct waiter *w = server->polls.strays.first; w; w = after) {
         after = w->after;
         if (strcmp(w->queue, named_queue_name(q)) != 0)
             continue;
@@ -179,40 +179,40 @@ void waiting_queue_new(struct app *app, struct named_queue *q)
     }
 }
 
-void waiting_serve(struct named_queue *q)
+void long_poll_serve(struct named_queue *q)
 {
-    struct front *front = front_of(q);
-    parked_resume(&front->parked);
-    struct waiting_line *line = &front->line;
-    usec_t now = line->first ? app_now().monotonic : 0;
+    struct served_queue *served = served_of(q);
+    load_wait_resume(&served->loads);
+    struct poll_line *line = &served->line;
+    usec_t now = line->first ? server_now().monotonic : 0;
     while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
         if (!try_answer(line->first, q, now))
             return;
 }
 
-void waiting_tick(struct app *app, usec_t monotonic)
+void long_poll_tick(struct queue_server *server, usec_t monotonic)
 {
     struct heap_node *first;
-    while ((first = heap_first(&app->waiting.deadlines)) && first->priority <= monotonic) {
+    while ((first = heap_first(&server->polls.deadlines)) && first->priority <= monotonic) {
         struct waiter *w = (struct waiter *)(void *)first;
         if (is_loading(w))
-            heap_put(&app->waiting.deadlines, first, monotonic + LOADING_RECHECK);
+            heap_put(&server->polls.deadlines, first, monotonic + LOADING_RECHECK);
         else
             answer_nothing(w);
     }
 }
 
-bool waiting_next_deadline(const struct app *app, usec_t *deadline)
+bool long_poll_next_deadline(const struct queue_server *server, usec_t *deadline)
 {
-    const struct heap_node *first = heap_first(&app->waiting.deadlines);
+    const struct heap_node *first = heap_first(&server->polls.deadlines);
     if (first)
         *deadline = first->priority;
     return first != NULL;
 }
 
-void waiting_drain(struct app *app)
+void long_poll_drain(struct queue_server *server)
 {
     struct heap_node *first;
-    while ((first = heap_first(&app->waiting.deadlines)))
+    while ((first = heap_first(&server->polls.deadlines)))
         answer_nothing((struct waiter *)(void *)first);
 }

@@ -1,18 +1,18 @@
 /* Looking at messages without taking them. What is on disk is read on the way. */
-#include "simplequeue/server/queue_app.h"
+#include "simplequeue/server/queue_server.h"
 
 #include <event2/buffer.h>
 #include <stdlib.h>
 
-struct look {
-    struct app *app;
+struct inspection {
+    struct queue_server *server;
     struct named_queue *q;
     uint64_t from;   /* the next id to look at */
     size_t n, items; /* given; at most */
     struct evbuffer *body;
 };
 
-static void look_free(struct look *l)
+static void inspection_free(struct inspection *l)
 {
     evbuffer_free(l->body);
     free(l);
@@ -20,7 +20,7 @@ static void look_free(struct look *l)
 
 /* Whether the message's bytes are there. If not the look goes on later, or its request was answered. What it holds until
  * then counts as the client's. */
-static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parked_fn *go_on)
+static bool at_hand(struct inspection *l, struct http_request *req, uint64_t id, load_wait_fn *go_on)
 {
     enum queue_result r = named_queue_prepare_message(l->q, id);
     l->from = id;
@@ -28,50 +28,51 @@ static bool at_hand(struct look *l, struct http_request *req, uint64_t id, parke
         return true;
     if (r == QUEUE_LOADING) {
         http_set_held_bytes(req, evbuffer_get_length(l->body));
-        parked_add(&front_of(l->q)->parked, l->app, req, go_on, l);
+        load_wait_add(&served_of(l->q)->loads, l->server, req, go_on, l);
         return false;
     }
-    reply_refused(l->app, req, r, 0);
-    look_free(l);
+    reply_refused(l->server, req, r, 0);
+    inspection_free(l);
     return false;
 }
 
-static void answer(struct look *l, struct http_request *req, const char *type)
+static void answer(struct inspection *l, struct http_request *req, const char *type)
 {
     if (l->q)
         add_queue_id(req, l->q);
     http_reply_evbuffer(req, 200, type, l->body);
-    look_free(l);
+    inspection_free(l);
 }
 
-bool app_may_look(const struct app *app, struct http_request *req)
+bool server_may_inspect(const struct queue_server *server, struct http_request *req)
 {
-    bool stopping = daemon_is_draining(app->daemon);
-    if (app->recovered && !stopping)
+    bool stopping = daemon_is_draining(server->daemon);
+    if (server->recovered && !stopping)
         return true;
     http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
     return false;
 }
 
-static struct look *look_new(struct app *app, struct http_request *req, size_t items)
+static struct inspection *inspection_new(struct queue_server *server, struct http_request *req, size_t items)
 {
     char name[NAME_LEN_MAX + 1];
     uint64_t from;
-    if (!app_may_look(app, req) || !param_queue(req, name) ||
+    if (!server_may_inspect(server, req) || !param_queue(req, name) ||
         !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
         return NULL;
-    struct look *l = mem_zalloc(sizeof *l);
-    *l = (struct look){.app = app, .q = queues_find(app->queues, name), .from = from, .items = items};
+    struct inspection *l = mem_zalloc(sizeof *l);
+    *l = (struct inspection){
+        .server = server, .q = queues_find(server->queues, name), .from = from, .items = items};
     l->body = evbuffer_new();
     return l;
 }
 
 static void dump_on(struct http_request *req, void *arg)
 {
-    struct look *l = arg;
+    struct inspection *l = arg;
     uint64_t id;
     if (!req) {
-        look_free(l);
+        inspection_free(l);
         return;
     }
     for (; l->q && queue_next_ready(named_queue_core(l->q), l->from, &id); l->from = id + 1) {
@@ -79,7 +80,7 @@ static void dump_on(struct http_request *req, void *arg)
             return;
         struct bytes text = queue_message(named_queue_core(l->q), id, NULL);
         size_t length = evbuffer_get_length(l->body);
-        if (length && (length + text.len > APP_REPLY_BYTES || !http_has_memory(req))) {
+        if (length && (length + text.len > REPLY_BYTES_MAX || !http_has_memory(req))) {
             http_add_header(req, "X-Millrace-Next", "%llu", (unsigned long long)id);
             break;
         }
@@ -91,12 +92,12 @@ static void dump_on(struct http_request *req, void *arg)
 
 void http_dump(struct http_request *req, void *ctx)
 {
-    struct look *l = look_new(ctx, req, SIZE_MAX);
+    struct inspection *l = inspection_new(ctx, req, SIZE_MAX);
     if (l)
         dump_on(req, l);
 }
 
-static void add_buried(struct look *l, uint64_t id, const struct queue_burial *b)
+static void add_buried(struct inspection *l, uint64_t id, const struct queue_burial *b)
 {
     uint32_t tries;
     struct buf out = {0};
@@ -114,14 +115,14 @@ static void add_buried(struct look *l, uint64_t id, const struct queue_burial *b
 
 static void dead_on(struct http_request *req, void *arg)
 {
-    struct look *l = arg;
+    struct inspection *l = arg;
     uint64_t id;
     const struct queue_burial *burial;
     if (!req) {
-        look_free(l);
+        inspection_free(l);
         return;
     }
-    while (l->q && l->n < l->items && evbuffer_get_length(l->body) < APP_REPLY_BYTES &&
+    while (l->q && l->n < l->items && evbuffer_get_length(l->body) < REPLY_BYTES_MAX &&
            queue_next_buried(named_queue_core(l->q), l->from, &id, &burial)) {
         if (!at_hand(l, req, id, dead_on))
             return;
@@ -135,7 +136,7 @@ static void dead_on(struct http_request *req, void *arg)
 void http_dead(struct http_request *req, void *ctx)
 {
     size_t items;
-    struct look *l = param_items(ctx, req, 100, &items) ? look_new(ctx, req, items) : NULL;
+    struct inspection *l = param_items(ctx, req, 100, &items) ? inspection_new(ctx, req, items) : NULL;
     if (!l)
         return;
     evbuffer_add_printf(l->body, "{\"buried\":[");

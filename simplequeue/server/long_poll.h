@@ -7,21 +7,21 @@
  *    Its time is not over while messages that are ready are being read from disk.
  * 3. Messages are leased and the reply is written in one turn of the loop, so no lease is left without one.
  */
-#ifndef SIMPLEQUEUE_WAITING_H
-#define SIMPLEQUEUE_WAITING_H
+#ifndef SIMPLEQUEUE_LONG_POLL_H
+#define SIMPLEQUEUE_LONG_POLL_H
 
 #include "base/heap.h"
 #include "simplequeue/queue/named_queue.h"
 
-struct app;
+struct queue_server;
 struct http_request;
 
 struct waiter {
-    struct heap_node deadline; /* first member: in waiting.deadlines */
-    struct app *app;
+    struct heap_node deadline; /* first member: in polls.deadlines */
+    struct queue_server *server;
     struct http_request *req;
     struct waiter *before, *after;
-    struct waiting_line *line; /* NULL: in none */
+    struct poll_line *line; /* NULL: in none */
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, wait;
@@ -30,32 +30,32 @@ struct waiter {
     uint64_t acked;
 };
 
-struct waiting_line {
+struct poll_line {
     struct waiter *first, *last;
 };
 
-struct waiting {
-    struct waiting_line strays;
+struct long_polls {
+    struct poll_line strays;
     struct heap deadlines;
     size_t n;
 };
 
 /* Answers now, or waits. Takes over the waiter, whose req is set. */
-void waiting_reserve(struct waiter *w, struct queue_now now);
-void waiting_free(struct waiter *w);
+void long_poll_reserve(struct waiter *w, struct queue_now now);
+void long_poll_free(struct waiter *w);
 
 /* A queue is new: those who asked for it wait in its line from now on. */
-void waiting_queue_new(struct app *app, struct named_queue *q);
+void long_poll_queue_new(struct queue_server *server, struct named_queue *q);
 /* A reader of the queue has released: those who waited with an epoch that is over are told. */
-void waiting_refuse_stale(struct named_queue *q);
+void long_poll_refuse_stale(struct named_queue *q);
 /* When the waiter shows an epoch that is not its reader's last it is answered so: true. q is NULL when there is no
  * such queue. */
-bool waiting_answer_stale(struct waiter *w, struct named_queue *q);
+bool long_poll_answer_stale(struct waiter *w, struct named_queue *q);
 /* Messages may be ready, or have been read. */
-void waiting_serve(struct named_queue *q);
+void long_poll_serve(struct named_queue *q);
 /* Those whose time is over are answered with nothing. */
-void waiting_tick(struct app *app, usec_t monotonic);
-bool waiting_next_deadline(const struct app *app, usec_t *deadline);
+void long_poll_tick(struct queue_server *server, usec_t monotonic);
+bool long_poll_next_deadline(const struct queue_server *server, usec_t *deadline);
 /* All are answered with nothing. */
-void waiting_drain(struct app *app);
+void long_poll_drain(struct queue_server *server);
 #endif

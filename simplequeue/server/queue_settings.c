@@ -1,4 +1,4 @@
-#include "simplequeue/queue/queue_settings.h"
+#include "simplequeue/server/queue_settings.h"
 
 #include "base/log.h"
 #include "simplequeue/server/nng_ingest.h"
