@@ -30,7 +30,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_NOTHING] = "there is no such message",
         [QUEUE_TOO_MANY_QUEUES] = "there are as many queues as there may be",
         [QUEUE_LOADING] = "the messages are being read from disk",
-        [QUEUE_LACK] = "out of file descriptors",
+        [QUEUE_NO_DESCRIPTORS] = "out of file descriptors",
     };
     return texts[r];
 }
@@ -209,7 +209,7 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
 {
     struct journal *j = q->config.journal;
     struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
-    q->readback = readback_new(j);
+    q->loader = message_loader_new(j);
     enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
     if (r.failed)
         return false;
@@ -259,7 +259,7 @@ struct named_queue *named_queue_open(
 {
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
-    q->move_most = MOVE_MAX_BYTES;
+    q->move_limit = MOVE_BYTES_MAX;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
     set_id(q);
@@ -280,7 +280,7 @@ void named_queue_free(struct named_queue **qp)
     struct named_queue *q = *qp;
     if (!q)
         return;
-    readback_free(&q->readback);
+    message_loader_free(&q->loader);
     named_queue_resume(q, QUEUE_CLOSED);
     if (q->config.journal)
         journal_close(&q->config.journal);

@@ -8,7 +8,7 @@
  *    calls nothing.
  * 2. Outcome QUEUE_OK says that the record is committed. Anything else says that the queue is as before.
  * 3. A put that is a duplicate stores nothing and takes no id.
- * 4. After any crash the queue is what the committed records say: docs/formats/simplequeue-records.md.
+ * 4. After any crash the queue is what the committed records say: docs/formats/simplequeue.md.
  * 5. The journal is trimmed to what is still held, and never loses its last record.
  * 6. What is held can be removed on a full disk, in any order: by records while what the journal has reserved lasts, then by
  *    bits (gone.h). And what is delayed comes back there: what moving it takes is reserved before it is delayed.
@@ -43,8 +43,8 @@ enum queue_result {
     QUEUE_LEASE_LOST, /* none of the ids is under that lease */
     QUEUE_NOTHING,    /* nothing is ready, delayed or buried there */
     QUEUE_TOO_MANY_QUEUES,
-    QUEUE_LOADING, /* being read from disk: see named_queue_prepare */
-    QUEUE_LACK,    /* out of descriptors: it was not made */
+    QUEUE_LOADING,        /* being read from disk: see named_queue_prepare */
+    QUEUE_NO_DESCRIPTORS, /* out of descriptors: it was not made */
 };
 const char *queue_strerror(enum queue_result r);
 /* Whether room in the queue would help. */
@@ -121,7 +121,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
 
 /* What a put of so many messages of so many bytes would meet in a queue that is yet to be made: QUEUE_OK, QUEUE_MEMORY_FULL,
  * QUEUE_NEVER_FITS or QUEUE_TOO_LARGE. */
-enum queue_result named_queue_judge_first(const struct queue_limits *limits,
+enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
     const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes);
 
 /* Why so many messages of so many bytes have no room: QUEUE_FULL, QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS when an empty queue would
@@ -132,18 +132,18 @@ enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, ui
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
-enum queue_room {
-    QUEUE_ROOM, /* there is, once they are gone */
-    QUEUE_PART, /* there can be: more must follow them, but this is enough at once, or what follows is away */
-    QUEUE_NO_ROOM, /* nothing was changed: it cannot be made, or the first of them is away */
+enum queue_eviction {
+    EVICTION_ENOUGH, /* there is, once they are gone */
+    EVICTION_PARTIAL, /* there can be: more must follow them, but this is enough at once, or what follows is away */
+    EVICTION_IMPOSSIBLE, /* nothing was changed: it cannot be made, or the first of them is away */
 };
 /* Sets the oldest ready messages aside until `n` messages of so many `bytes` would fit besides those in *evicted, the
  * new ones being added to it, and their bytes to *evicted_bytes. Next comes named_queue_remove or
- * named_queue_give_back. */
-enum queue_room named_queue_make_room(
+ * named_queue_undo_evict. */
+enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
 /* What was set aside is ready again, in its place; *ids is empty then. */
-void named_queue_give_back(struct named_queue *q, struct id_ranges *ids);
+void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids);
 
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
     struct queue_now now, queue_done_fn *done, void *arg);

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REFUSED_MOST 3
-#define KEEP_PIECES 4096
-#define KEEP_RECORD 65536
+#define RETRIES_MAX 3
+#define PIECES_KEPT_MAX 4096
+#define RECORD_KEPT_MAX 65536
 
 static enum queue_result result_of(enum journal_result r)
 {
@@ -153,7 +153,7 @@ static bool append_again(struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;
     bool may = o->kind == OP_REMOVE ? !q->lacked_room : o->kind == OP_BURY || o->kind == OP_OPEN;
-    if (c->result != JOURNAL_NO_SPACE || !may || o->refused++ >= REFUSED_MOST)
+    if (c->result != JOURNAL_NO_SPACE || !may || o->refused++ >= RETRIES_MAX)
         return false;
     buf_clear(&q->record);
     if (o->kind == OP_REMOVE)
@@ -228,19 +228,19 @@ void op_finish(const struct journal_commit *c, void *arg)
     finish(o, &told);
     if (q->open_missing && c->result == JOURNAL_OK)
         named_queue_append_open(q);
-    named_queue_tell_ready(q);
-    named_queue_tend(q);
+    named_queue_notify_ready(q);
+    named_queue_maintain(q);
 }
 
 /* What one append of very many messages needed is not kept for all that follow. */
 static void shed(struct named_queue *q)
 {
-    if (q->pieces_cap > KEEP_PIECES) {
+    if (q->pieces_cap > PIECES_KEPT_MAX) {
         free(q->pieces);
         q->pieces = NULL;
         q->pieces_cap = 0;
     }
-    if (q->record.cap > KEEP_RECORD)
+    if (q->record.cap > RECORD_KEPT_MAX)
         buf_free(&q->record);
 }
 

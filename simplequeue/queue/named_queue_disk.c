@@ -17,7 +17,7 @@ static bool next_span(struct named_queue *q, struct store_span *out)
         q->wanted = 0;
     if (first && queue_span_of(q->core, wanted, out))
         return true;
-    if (q->demand_items && !queue_at_hand(q->core, q->demand_items, q->demand_bytes, most, out) &&
+    if (q->demand_items && !queue_in_memory(q->core, q->demand_items, q->demand_bytes, most, out) &&
         out->last_id)
         return true;
     if (!first && wanted) {
@@ -49,15 +49,15 @@ static void on_loaded(const char *failure, void *arg)
     q->demand_items = q->demand_bytes = 0;
     q->wanted = 0;
     named_queue_resume(q, QUEUE_OK);
-    named_queue_tell_ready(q);
-    named_queue_tend(q);
+    named_queue_notify_ready(q);
+    named_queue_maintain(q);
 }
 
 static void load(struct named_queue *q)
 {
-    if (!q->readback || readback_is_busy(q->readback) || q->failure[0] || !next_span(q, &q->span))
+    if (!q->loader || message_loader_is_busy(q->loader) || q->failure[0] || !next_span(q, &q->span))
         return;
-    struct readback_ask ask = {
+    struct message_loader_request ask = {
         .offset = q->span.offset,
         .from_id = q->span.first_id,
         .in_order = !q->span.kept,
@@ -66,13 +66,13 @@ static void load(struct named_queue *q)
         .arg = q,
     };
     queue_load_begin(q->core, &q->span);
-    readback_start(q->readback, &ask);
+    message_loader_start(q->loader, &ask);
 }
 
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes)
 {
     struct store_span unused;
-    if (queue_at_hand(q->core, items, max_bytes, q->config.limits->max_memory, &unused))
+    if (queue_in_memory(q->core, items, max_bytes, q->config.limits->max_memory, &unused))
         return QUEUE_OK;
     if (q->failure[0])
         return QUEUE_LATCHED;
@@ -84,7 +84,7 @@ enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_
 
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id)
 {
-    if (!queue_is_away(q->core, id))
+    if (!queue_is_spilled(q->core, id))
         return QUEUE_OK;
     if (q->failure[0])
         return QUEUE_LATCHED;
@@ -131,7 +131,7 @@ static void trim(struct named_queue *q)
         named_queue_append_open(q);
         return;
     }
-    readback_rest(q->readback, keep);
+    message_loader_release(q->loader, keep);
     if (q->config.gone)
         forget_gone(q);
     journal_trim(q->config.journal, keep);
@@ -152,14 +152,14 @@ static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t o
 
 /* What a page's messages are, for a record; false when one is being settled, or one is away: *away. */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
-    struct queue_record_item **items, size_t *n, uint64_t *away)
+    struct queue_record_item **items, size_t *n, uint64_t *spilled)
 {
     struct queue_view v;
     size_t cap = 0;
     for (uint64_t id = page->first_id; queue_next_held(q->core, id, &v) && v.id <= page->last_id;
          id = v.id + 1) {
-        *away = v.text.ptr ? 0 : v.id;
-        if (*away || v.state == MESSAGE_BUSY || v.state == MESSAGE_PENDING)
+        *spilled = v.text.ptr ? 0 : v.id;
+        if (*spilled || v.state == MESSAGE_BUSY || v.state == MESSAGE_PENDING)
             return false;
         if (*n == cap)
             *items = mem_realloc(*items, (cap = cap ? cap * 2 : 16) * sizeof **items);
@@ -218,12 +218,12 @@ static void keep_page(struct named_queue *q, uint64_t below)
          from = page.last_id + 1) {
         struct queue_record_item *items = NULL;
         size_t n = 0;
-        uint64_t away = 0;
-        if (describe_page(q, &page, &items, &n, &away))
+        uint64_t spilled = 0;
+        if (describe_page(q, &page, &items, &n, &spilled))
             append_keep(q, &page, items, n);
         else
-            ask_again(q, away);
-        begun = q->keeping || away;
+            ask_again(q, spilled);
+        begun = q->keeping || spilled;
         free(items);
     }
 }
@@ -260,7 +260,7 @@ void named_queue_kept(struct op *o, const struct journal_commit *c)
         queue_set_kept(o->q->core, &o->page, c->start);
 }
 
-void named_queue_tend(struct named_queue *q)
+void named_queue_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
         return;

@@ -8,11 +8,11 @@
 
 #include "simplequeue/queue/named_queue.h"
 #include "simplequeue/queue/queue_log.h"
-#include "simplequeue/queue/readback.h"
+#include "simplequeue/queue/message_loader.h"
 
 #include <uthash.h>
 
-#define MOVE_MAX_BYTES ((size_t)1 << 20) /* of messages moved in one record, but at least one message */
+#define MOVE_BYTES_MAX ((size_t)1 << 20) /* of messages moved in one record, but at least one message */
 
 enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_KINDS };
 
@@ -75,12 +75,12 @@ struct named_queue {
     struct queue_now now;       /* of the last operation */
     bool opening, open_missing; /* the OPEN record is under way; was refused */
     size_t under_way;
-    struct op *spare;          /* ops to be used again, linked by `retry` */
-    struct readback *readback; /* NULL without a journal */
-    struct store_span span;    /* being read back */
-    uint64_t wanted;           /* a message that something waits for; 0: none */
-    bool had_wanted;           /* it had its turn */
-    size_t demand_items;       /* what requests wait for; 0: none does */
+    struct op *spare;              /* ops to be used again, linked by `retry` */
+    struct message_loader *loader; /* NULL without a journal */
+    struct store_span span;        /* being read back */
+    uint64_t wanted;               /* a message that something waits for; 0: none */
+    bool had_wanted;               /* it had its turn */
+    size_t demand_items;           /* what requests wait for; 0: none does */
     size_t demand_bytes;
     bool full;                      /* the disk was, for the last that asked for room of its own */
     usec_t refused_until[OP_KINDS]; /* monotonic: when an op of the kind may ask for room again */
@@ -90,7 +90,7 @@ struct named_queue {
     uint64_t used;      /* bytes that all ops so far have used of what others reserved */
     struct amount late; /* of ops under way */
     size_t
-        move_most; /* bytes that are moved at once when they are due; fewer when the disk had no room for that */
+        move_limit; /* bytes that are moved at once when they are due; fewer when the disk had no room for that */
     size_t moving; /* MOVEs of what is due under way */
     uint64_t bits_id,
         bits_end; /* nothing below it is held, nor spoken of by what the journal has from that offset on */
@@ -122,7 +122,7 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     struct queue_now now, uint64_t *mark);
 enum queue_result op_append_record(struct op *o, struct queue_now now);
 
-/* named_queue_room.c */
+/* named_queue_reserve.c */
 /* What a record that adds so many messages reserves, so that each can be removed on a full disk, and what is delayed moved. */
 size_t op_reserve(const struct named_queue *q, size_t n);
 /* Once the op is committed so many messages will be delayed: counted in what is reserved from now on, until the op is decided. */
@@ -156,12 +156,12 @@ void named_queue_marks_free(struct named_queue *q);
 /* The KEEP record of an op is committed, or refused. */
 void named_queue_kept(struct op *o, const struct journal_commit *c);
 /* After anything that changed what is held: trims, spills, reads ahead. */
-void named_queue_tend(struct named_queue *q);
+void named_queue_maintain(struct named_queue *q);
 
 /* named_queue_lease.c */
 /* Goes on with what waits for messages that were away; anything but QUEUE_OK for `give_up` is what they are told instead. */
 void named_queue_resume(struct named_queue *q, enum queue_result give_up);
-void named_queue_tell_ready(struct named_queue *q);
+void named_queue_notify_ready(struct named_queue *q);
 /* What was set aside to be moved goes back to where it was; what is delayed is due at `retry_at`. */
 void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at);
 /* A MOVE is decided. Where what was due found no room, less is moved at once. */

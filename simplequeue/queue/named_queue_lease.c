@@ -7,7 +7,7 @@
 #define MOVE_RETRY                                                                                           \
     (USEC_PER_SEC / 2) /* before puts, which on a full disk would be refused together with it, try again */
 
-void named_queue_tell_ready(struct named_queue *q)
+void named_queue_notify_ready(struct named_queue *q)
 {
     if (q->config.on_ready)
         q->config.on_ready(q, q->config.on_ready_arg);
@@ -49,11 +49,11 @@ enum queue_result named_queue_remove(
     return settle_busy(o, now);
 }
 
-void named_queue_give_back(struct named_queue *q, struct id_ranges *ids)
+void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
 {
     queue_abort(q->core, ids);
     id_ranges_free(ids);
-    named_queue_tell_ready(q);
+    named_queue_notify_ready(q);
 }
 
 /* An op over what of `ids` is under the lease; NULL when nothing is. */
@@ -99,7 +99,7 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
         give_up(o);
         return QUEUE_NO_SPACE;
     }
-    queue_bar(q->core, &o->ids);
+    queue_block_reserves(q->core, &o->ids);
     o->time = now.monotonic + delay;
     queue_log_delay(&q->record, q->core, &o->ids, now.wall + delay);
     return settle_busy(o, now);
@@ -111,7 +111,7 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
     struct op *o = hold(q, OP_BURY, lease, ids, n, done, arg);
     if (!o)
         return QUEUE_LEASE_LOST;
-    queue_bar(q->core, &o->ids);
+    queue_block_reserves(q->core, &o->ids);
     o->time = now.wall;
     o->reason = bytes_dup(reason);
     o->reason_len = reason.len;
@@ -122,14 +122,14 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n)
 {
     uint64_t count = queue_return(q->core, lease, ids, n);
-    named_queue_tell_ready(q);
+    named_queue_notify_ready(q);
     return count;
 }
 
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch)
 {
     uint64_t count = queue_release(q->core, reader, epoch);
-    named_queue_tell_ready(q);
+    named_queue_notify_ready(q);
     return count;
 }
 
@@ -139,7 +139,7 @@ void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now no
         queue_pause(q->core, length == QUEUE_PAUSE_OPEN ? length : now.monotonic + length);
     else
         queue_resume(q->core);
-    named_queue_tell_ready(q);
+    named_queue_notify_ready(q);
 }
 
 /* Copies the bytes of the op's messages, which are set aside, as far as they are in memory. */
@@ -206,9 +206,9 @@ void op_move_decided(struct op *o, enum journal_result r)
         return;
     q->moving--;
     if (r == JOURNAL_NO_SPACE)
-        q->move_most = o->texts.len / 2;
+        q->move_limit = o->texts.len / 2;
     else if (r == JOURNAL_OK)
-        q->move_most = q->move_most < MOVE_MAX_BYTES / 2 ? 2 * q->move_most + 1 : MOVE_MAX_BYTES;
+        q->move_limit = q->move_limit < MOVE_BYTES_MAX / 2 ? 2 * q->move_limit + 1 : MOVE_BYTES_MAX;
 }
 
 static void undo_move(struct op *o)
@@ -264,7 +264,7 @@ enum queue_result named_queue_kick(
     struct op *o = op_new(q, OP_MOVE, done, arg);
     while (o->ids.count < max_items && queue_next_buried(q->core, id + 1, &id, &burial)) {
         bytes += queue_message(q->core, id, NULL).len;
-        if (o->ids.count && bytes > MOVE_MAX_BYTES)
+        if (o->ids.count && bytes > MOVE_BYTES_MAX)
             break;
         queue_set_aside(q->core, id);
         id_ranges_add(&o->ids, id);
@@ -285,7 +285,7 @@ static void leave_for_later(struct named_queue *q, struct queue_now now)
     for (size_t r = 0; r < q->due.n; r++)
         for (uint64_t id = q->due.at[r].first; id <= q->due.at[r].last; id++) {
             size_t len = queue_message(q->core, id, NULL).len;
-            if (q->moving || (few.count && bytes + len > q->move_most)) {
+            if (q->moving || (few.count && bytes + len > q->move_limit)) {
                 queue_put_back(q->core, id, later++);
                 continue;
             }
@@ -298,7 +298,7 @@ static void leave_for_later(struct named_queue *q, struct queue_now now)
 
 void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
-    if (q->move_most < MOVE_MAX_BYTES)
+    if (q->move_limit < MOVE_BYTES_MAX)
         leave_for_later(q, now);
     q->due_bytes = 0;
     if (q->due.count == 0)
@@ -318,7 +318,7 @@ void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, s
             queue_lease_expire(q->core, timer->id);
         else
             queue_resume(q->core);
-        named_queue_tell_ready(q);
+        named_queue_notify_ready(q);
         return;
     }
     bool waits = queue_set_aside(q->core, timer->id);
@@ -326,6 +326,6 @@ void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, s
     (void)waits;
     q->due_bytes += queue_message(q->core, timer->id, NULL).len;
     id_ranges_add(&q->due, timer->id);
-    if (q->due_bytes > MOVE_MAX_BYTES)
+    if (q->due_bytes > MOVE_BYTES_MAX)
         named_queue_move_due(q, now);
 }

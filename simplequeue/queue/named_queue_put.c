@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PRODUCERS_MAX 4096 /* without a journal */
-#define EVICT_ITEMS 50000  /* set aside at once, */
-#define EVICT_BYTES (4u << 20)
+#define PRODUCERS_MAX 4096    /* without a journal */
+#define EVICT_ITEMS_MAX 50000 /* set aside at once, */
+#define EVICT_BYTES_MAX (4u << 20)
 
 static struct mark *find_mark(const struct named_queue *q, const char *producer)
 {
@@ -134,7 +134,7 @@ enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, ui
     return has_memory(q, in, none) ? QUEUE_FULL : QUEUE_MEMORY_FULL;
 }
 
-enum queue_result named_queue_judge_first(const struct queue_limits *limits,
+enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
     const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes)
 {
     struct amount in = {n, bytes};
@@ -170,10 +170,10 @@ static bool will_have_room(const struct named_queue *q, struct amount in, struct
 /* One at a time, because only the bounds tell how many it takes. False when that was not enough. */
 static bool evict(struct named_queue *q, struct amount in, struct amount *out, struct id_ranges *more)
 {
-    uint64_t most = out->bytes + EVICT_BYTES;
+    uint64_t most = out->bytes + EVICT_BYTES_MAX;
     while (!has_room(q, in, *out)) {
         uint64_t before = more->count;
-        if (before == EVICT_ITEMS || out->bytes >= most)
+        if (before == EVICT_ITEMS_MAX || out->bytes >= most)
             return false;
         queue_evict(q->core, 1, UINT64_MAX, false, more);
         if (more->count == before)
@@ -184,15 +184,15 @@ static bool evict(struct named_queue *q, struct amount in, struct amount *out, s
     return true;
 }
 
-enum queue_room named_queue_make_room(
+enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
 {
     struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
     struct id_ranges more = {0};
-    enum queue_room room = may_have_room(q, in, out) ? QUEUE_ROOM : QUEUE_NO_ROOM;
-    if (room == QUEUE_ROOM && !evict(q, in, &out, &more))
-        room = more.count && will_have_room(q, in, out) ? QUEUE_PART : QUEUE_NO_ROOM;
-    if (room == QUEUE_NO_ROOM) {
+    enum queue_eviction room = may_have_room(q, in, out) ? EVICTION_ENOUGH : EVICTION_IMPOSSIBLE;
+    if (room == EVICTION_ENOUGH && !evict(q, in, &out, &more))
+        room = more.count && will_have_room(q, in, out) ? EVICTION_PARTIAL : EVICTION_IMPOSSIBLE;
+    if (room == EVICTION_IMPOSSIBLE) {
         queue_abort(q->core, &more);
     } else {
         for (size_t i = 0; i < more.n; i++)
@@ -205,7 +205,7 @@ enum queue_room named_queue_make_room(
 
 /* What the mark makes of the put, before the journal is asked: a duplicate needs no ids and no room, and
  * without a journal this is the judgement. */
-static enum queue_result judge_mark(const struct named_queue *q, const struct queue_put *put,
+static enum queue_result check_mark(const struct named_queue *q, const struct queue_put *put,
     const char *producer, bool *duplicate, uint64_t *mark)
 {
     uint64_t coming = coming_mark(q, producer);
@@ -278,7 +278,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
     if (put->producer.len) {
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
         o->next = put->next;
-        r = judge_mark(q, put, o->producer, &duplicate, mark);
+        r = check_mark(q, put, o->producer, &duplicate, mark);
     }
     if (r == QUEUE_OK && !duplicate)
         r = may_store(q, put, now);

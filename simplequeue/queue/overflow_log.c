@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEVICE_PATIENCE 1000 /* milliseconds */
+#define DEVICE_TIMEOUT_MS 1000 /* milliseconds */
 
 struct batch {
     struct batch *next;
@@ -133,7 +133,7 @@ static void end_torn_line(int fd, off_t size, struct buf *text)
 /* Whether it takes something again, soon: a terminal whose output is stopped may never. */
 static bool comes_to_take(int fd)
 {
-    return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_PATIENCE) > 0;
+    return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_TIMEOUT_MS) > 0;
 }
 
 /* It has no offsets, nothing to sync, and takes nothing back. */

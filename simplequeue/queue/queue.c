@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
-                  (int)MESSAGE_READY == (int)STORE_RESTING,
+                  (int)MESSAGE_READY == (int)STORE_READY,
     "the store knows these states");
 
 void id_ranges_add_range(struct id_ranges *r, struct id_range range)
@@ -88,7 +88,7 @@ static size_t owner_cost(const void *owner)
     case OWNER_DELAY:
         return sizeof(struct delay) + sizeof(void *);
     case OWNER_BURIAL:
-        return sizeof *b + b->told.reason.len;
+        return sizeof *b + b->info.reason.len;
     }
     return 0;
 }
@@ -121,7 +121,7 @@ void queue_free(struct queue **qp)
     assert(q->magic == QUEUE_MAGIC);
     uint64_t id = 0;
     struct message *m;
-    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
+    for (uint64_t from = 0; store_next_unready(&q->store, from, &id, &m); from = id + 1)
         free_owner(q, m);
     struct lease *l, *after;
     HASH_ITER(hh, q->leases, l, after)
@@ -135,7 +135,7 @@ void queue_free(struct queue **qp)
         q->shared->messages -= q->state.n[s];
     store_free(&q->store);
     free(q->taken.ids);
-    epochs_free(&q->epochs);
+    reader_fencing_free(&q->fencing);
     heap_remove(&q->shared->deadlines, &q->pause.node);
     q->magic = 0;
     free(q);
@@ -230,7 +230,7 @@ uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
 void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset)
 {
     assert(first_id >= q->state.next_id);
-    uint64_t bytes = store_rest(&q->store, first_id, n, journal_offset);
+    uint64_t bytes = store_commit(&q->store, first_id, n, journal_offset);
     q->state.pending_bytes -= bytes;
     q->state.bytes += bytes;
     q->state.n[MESSAGE_PENDING] -= n;
@@ -262,7 +262,7 @@ struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
 /* The lowest ready message, left where it is. */
 static bool next_ready(struct queue *q, uint64_t *id)
 {
-    if (!store_next_resting(&q->store, q->frontier, id))
+    if (!store_next_ready(&q->store, q->frontier, id))
         return false;
     q->frontier = *id;
     return true;
@@ -271,7 +271,7 @@ static bool next_ready(struct queue *q, uint64_t *id)
 /* The same; NULL also when it is away. */
 static struct message *ready_first(struct queue *q, uint64_t *id)
 {
-    return next_ready(q, id) && !queue_is_away(q, *id) ? store_find(&q->store, *id) : NULL;
+    return next_ready(q, id) && !queue_is_spilled(q, *id) ? store_find(&q->store, *id) : NULL;
 }
 
 static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
@@ -324,7 +324,7 @@ uint64_t queue_bytes_not_ready(struct queue *q)
 {
     uint64_t bytes = 0, id = 0;
     struct message *m;
-    for (uint64_t from = 0; store_next_other(&q->store, from, &id, &m); from = id + 1)
+    for (uint64_t from = 0; store_next_unready(&q->store, from, &id, &m); from = id + 1)
         bytes += m->state != MESSAGE_PENDING ? m->len : 0;
     return bytes;
 }
@@ -334,12 +334,12 @@ void queue_count_given(struct queue *q, uint64_t n)
     q->state.gets += n;
 }
 
-void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out)
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out)
 {
     uint64_t id;
     lowest_taken(q);
     for (size_t n = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
-        if (!away && queue_is_away(q, id))
+        if (!spilled && queue_is_spilled(q, id))
             return;
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
         id_heap_put(&q->taken, id);
@@ -464,7 +464,7 @@ uint64_t queue_hold(
     return out->count - before;
 }
 
-void queue_bar(struct queue *q, const struct id_ranges *ids)
+void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
 {
     lowest_taken(q);
     for (size_t r = 0; r < ids->n; r++)
@@ -521,7 +521,7 @@ uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
     uint64_t count = 0;
     struct lease *l, *after;
     *epoch = ++q->last_lease;
-    epochs_begin(&q->epochs, reader, *epoch);
+    reader_fencing_begin(&q->fencing, reader, *epoch);
     if (strcmp(q->reader, reader) != 0)
         return 0;
     HASH_ITER(hh, q->leases, l, after)
@@ -531,7 +531,7 @@ uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
 
 uint64_t queue_epoch(const struct queue *q, const char *reader)
 {
-    return epochs_current(&q->epochs, reader);
+    return reader_fencing_current(&q->fencing, reader);
 }
 
 void queue_lease_expire(struct queue *q, uint64_t number)
@@ -630,12 +630,12 @@ void queue_add_commit_delayed(
 
 static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
 {
-    const struct queue_burial *told = arg;
+    const struct queue_burial *info = arg;
     leave_owner(q, m);
-    struct burial *b = mem_alloc(sizeof *b + told->reason.len);
+    struct burial *b = mem_alloc(sizeof *b + info->reason.len);
     b->kind = OWNER_BURIAL;
-    memcpy(b->reason, told->reason.ptr ? told->reason.ptr : "", told->reason.len);
-    b->told = (struct queue_burial){told->buried_at, bytes_of(b->reason, told->reason.len)};
+    memcpy(b->reason, info->reason.ptr ? info->reason.ptr : "", info->reason.len);
+    b->info = (struct queue_burial){info->buried_at, bytes_of(b->reason, info->reason.len)};
     q->shared->owners += owner_cost(b);
     m->owner = b;
     set_state(q, id, m, MESSAGE_BURIED);
@@ -643,8 +643,8 @@ static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
 
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at)
 {
-    struct queue_burial told = {buried_at, reason};
-    each_busy(q, ids, bury_one, &told);
+    struct queue_burial info = {buried_at, reason};
+    each_busy(q, ids, bury_one, &info);
 }
 
 bool queue_set_aside(struct queue *q, uint64_t id)
@@ -682,9 +682,9 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
     struct message *m;
     if (q->state.n[MESSAGE_BURIED] == 0)
         return false;
-    for (; store_next_other(&q->store, from, id, &m); from = *id + 1)
+    for (; store_next_unready(&q->store, from, id, &m); from = *id + 1)
         if (m->state == MESSAGE_BURIED) {
-            *burial = &((const struct burial *)m->owner)->told;
+            *burial = &((const struct burial *)m->owner)->info;
             return true;
         }
     return false;
@@ -692,7 +692,7 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 
 bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 {
-    return store_next_resting(&q->store, from, id);
+    return store_next_ready(&q->store, from, id);
 }
 
 bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)

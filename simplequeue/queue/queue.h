@@ -69,7 +69,7 @@ static inline uint64_t queue_shared_cost(const struct queue_shared *s)
 }
 static inline uint64_t queue_shared_fixed(const struct queue_shared *s)
 {
-    return s->memory.away + s->owners;
+    return s->memory.spilled + s->owners;
 }
 
 enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY, QUEUE_TIMER_PAUSE };
@@ -126,10 +126,10 @@ void queue_add_commit_delayed(
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
 /* Up to max_items ready messages, the lowest ids first, as long as their bytes together are within max_bytes
- * (but at least one) become busy; appended to *out. None at or behind one that is away: see queue_at_hand. */
+ * (but at least one) become busy; appended to *out. None at or behind one that is away: see queue_in_memory. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
 
-/* The same as leased until `deadline`, but none behind a message that queue_take or queue_bar has set aside and whose end is
+/* The same as leased until `deadline`, but none behind a message that queue_take or queue_block_reserves has set aside and whose end is
  * not committed yet: were that put back, whoever relays by marks would have published past it, and take it for
  * published. The lease's number, or 0 when nothing is ready. The reader must be admitted. */
 bool queue_admits(const struct queue *q, const char *reader);
@@ -139,7 +139,7 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
 /* Up to max_items ready messages, the lowest ids below `before` first, become busy, to be removed without having been
  * given to anybody: they count neither as gets nor as tries, and a pause does not hold them back. `away`: also those
  * whose bytes are away. */
-void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool away, struct id_ranges *out);
+void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
 /* Of messages that are committed and not ready. Looks at each of them. */
 uint64_t queue_bytes_not_ready(struct queue *q);
 /* So many that queue_take set aside have been given out. */
@@ -161,12 +161,12 @@ uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
 /* Busy messages that may yet come back in their place, whatever became of their lease: nothing behind them is reserved
  * until they are decided. For what is moved away (delayed, buried); an acknowledged message was done with. */
-void queue_bar(struct queue *q, const struct id_ranges *ids);
+void queue_block_reserves(struct queue *q, const struct id_ranges *ids);
 /* Those of `wanted` that are leased under the number are ready again in their place. How many. */
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* The lease ends at `deadline` instead. False when it has none leased any more. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Every lease of that reader ends, and a new epoch of it begins: *epoch (see epochs.h). How many messages are back
+/* Every lease of that reader ends, and a new epoch of it begins: *epoch (see reader_fencing.h). How many messages are back
  * in their place. */
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
 /* The epoch of the last release under that name; 0 when it is not known. */
@@ -201,16 +201,16 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id);
 
 /* Messages whose bytes are on disk: "away". Reading them again is the owner's. */
-#define QUEUE_WINDOW ((uint64_t)2 << 20) /* read ahead: a 64th of the limit, within these */
-#define QUEUE_WINDOW_LEAST ((uint64_t)128 << 10)
+#define QUEUE_WINDOW_MAX ((uint64_t)2 << 20) /* read ahead: a 64th of the limit, within these */
+#define QUEUE_WINDOW_MIN ((uint64_t)128 << 10)
 
 /* While the daemon's queues together take more than `limit` bytes of memory, committed messages go away: not a window
  * of what will be read next, nor what is demanded, and the newest first. Not from inside another call. */
 void queue_spill(struct queue *q, uint64_t limit);
-bool queue_is_away(struct queue *q, uint64_t id);
+bool queue_is_spilled(struct queue *q, uint64_t id);
 /* Whether the first `items` ready messages, or the first of `bytes` together, are in memory. If not, *out is what to
  * load next for it, unless that is under way (last_id 0). They are demanded: not spilled before something was loaded twice. */
-bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
+bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
 /* Something was loaded: whoever waits asks again. */
 void queue_demand_turn(struct queue *q);
 /* Whether the window of what will be read next is incomplete, and *out is to be loaded. */

@@ -2,7 +2,7 @@
 #ifndef SIMPLEQUEUE_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_QUEUE_INTERNAL_H
 
-#include "simplequeue/queue/epochs.h"
+#include "simplequeue/queue/reader_fencing.h"
 #include "simplequeue/queue/queue.h"
 
 #include <uthash.h>
@@ -27,7 +27,7 @@ struct delay {
 
 struct burial {
     enum owner_kind kind;
-    struct queue_burial told;
+    struct queue_burial info;
     char reason[];
 };
 
@@ -46,13 +46,13 @@ struct queue {
     struct store store;
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
-    /* Set aside by queue_take or queue_bar; an id whose message is not busy any more is passed over. */
+    /* Set aside by queue_take or queue_block_reserves; an id whose message is not busy any more is passed over. */
     struct id_heap taken;
     uint64_t demanded; /* what demand was before something was loaded */
     uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
     uint64_t spill_at; /* memory at which spilling is worth another try */
     struct lease *leases;
-    struct epochs epochs;
+    struct reader_fencing fencing;
     struct queue_timer pause;
     uint64_t last_lease;
     char reader[NAME_LEN_MAX + 1];

@@ -1,4 +1,4 @@
-/* queue_log: the records that a queue keeps in its journal. docs/formats/simplequeue-records.md has the layout.
+/* queue_log: the records that a queue keeps in its journal. docs/formats/simplequeue.md has the layout.
  *
  * A record is one journal frame's payload. Encoding appends to a buffer; decoding checks every bound
  * before it says anything, and borrows from the payload. Memory only.

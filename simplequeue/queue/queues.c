@@ -18,10 +18,10 @@
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
 #define QUEUE_FILES 3 /* open as long as the queue is: its directory, the newest segment, `gone` */
 #define OWN_FILES 24  /* the daemon's, whatever it holds */
-#define NEW_BYTES                                                                                            \
-    ((uint64_t)128 << 10) /* of disk: a queue's files, and what its first put reserves whatever it puts */
-#define NEW_EACH 128      /* and for each message besides its bytes */
-#define TICK_MOST 1000    /* timers a turn: the rest is due at once in the next */
+#define NEW_QUEUE_BYTES                                                                                      \
+    ((uint64_t)128 << 10)     /* of disk: a queue's files, and what its first put reserves whatever it puts */
+#define NEW_MESSAGE_BYTES 128 /* and for each message besides its bytes */
+#define TICK_TIMERS_MAX 1000  /* timers a turn: the rest is due at once in the next */
 
 struct queues {
     struct queues_config config;
@@ -158,7 +158,7 @@ static enum queue_result open_journal(
         snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
     if (r == JOURNAL_NO_SPACE)
         return QUEUE_NO_SPACE;
-    return r == JOURNAL_NO_DESCRIPTORS ? QUEUE_LACK : QUEUE_LATCHED;
+    return r == JOURNAL_NO_DESCRIPTORS ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
 }
 
 /* The id that the queue has apart from its journal's, if any: a copy gets one here. */
@@ -188,7 +188,7 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
     errno = 0;
     if (r == QUEUE_OK && open_beside(qs, dir, config, id, error, error_size) != 0) {
-        r = errno == EMFILE || errno == ENFILE ? QUEUE_LACK : QUEUE_LATCHED;
+        r = errno == EMFILE || errno == ENFILE ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
         journal_close(&config->journal);
     }
     config->id = id;
@@ -233,7 +233,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
     free(name);
     if (q)
         return QUEUES_MORE;
-    return result == QUEUE_NO_SPACE || result == QUEUE_LACK ? QUEUES_LACKING : QUEUES_FAILED;
+    return result == QUEUE_NO_SPACE || result == QUEUE_NO_DESCRIPTORS ? QUEUES_RETRY : QUEUES_FAILED;
 }
 
 struct named_queue *queues_find(const struct queues *qs, const char *name)
@@ -281,7 +281,7 @@ size_t queues_max(const struct queues *qs)
     return qs->config.max_queues;
 }
 
-size_t queues_room(const struct queues *qs)
+size_t queues_descriptor_limit(const struct queues *qs)
 {
     if (!qs->dir || !qs->config.descriptors)
         return SIZE_MAX;
@@ -300,25 +300,25 @@ static bool disk_has_room(const struct queues *qs, const struct first_put *put)
     struct statvfs disk;
     if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0)
         return true;
-    uint64_t each = put->n * NEW_EACH + put->bytes;
+    uint64_t each = put->n * NEW_MESSAGE_BYTES + put->bytes;
     return disk.f_blocks == 0 ||
-           (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_BYTES + (put->late ? 2 * each : each);
+           (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_QUEUE_BYTES + (put->late ? 2 * each : each);
 }
 
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put)
 {
     enum queue_result fits =
-        named_queue_judge_first(&qs->config.limits, &qs->shared, qs->dir != NULL, put->n, put->bytes);
+        named_queue_check_first_put(&qs->config.limits, &qs->shared, qs->dir != NULL, put->n, put->bytes);
     if (fits != QUEUE_OK)
         return fits;
     if (queues_count(qs) >= queues_max(qs))
         return QUEUE_TOO_MANY_QUEUES;
-    if (queues_count(qs) >= queues_room(qs))
-        return QUEUE_LACK;
+    if (queues_count(qs) >= queues_descriptor_limit(qs))
+        return QUEUE_NO_DESCRIPTORS;
     return disk_has_room(qs, put) ? QUEUE_OK : QUEUE_NO_SPACE;
 }
 
-size_t queues_found(const struct queues *qs)
+size_t queues_unopened(const struct queues *qs)
 {
     return qs->n_found;
 }
@@ -372,8 +372,8 @@ void queues_tick(struct queues *qs, struct queue_now now)
 {
     struct heap_node *first;
     struct named_queue *q = NULL;
-    for (size_t n = 0;
-         n < TICK_MOST && (first = heap_first(&qs->shared.deadlines)) && first->priority <= now.monotonic;
+    for (size_t n = 0; n < TICK_TIMERS_MAX && (first = heap_first(&qs->shared.deadlines)) &&
+                       first->priority <= now.monotonic;
          n++) {
         struct queue_timer *timer = (struct queue_timer *)(void *)first;
         struct named_queue *next = queue_owner(timer->queue);

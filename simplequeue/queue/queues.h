@@ -50,7 +50,7 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
 void queues_free(struct queues **qs);
 
 /* LACKING: a failure that may pass, of room on the disk or of descriptors. */
-enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_LACKING, QUEUES_FAILED };
+enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_RETRY, QUEUES_FAILED };
 /* Opens the next queue of the directory; blocks for that long. The last step waits until what it wrote is
  * committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
@@ -73,13 +73,13 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
 size_t queues_count(const struct queues *qs);
 size_t queues_max(const struct queues *qs);
 /* For how many there are descriptors, those for connections left alone; SIZE_MAX in memory. */
-size_t queues_room(const struct queues *qs);
+size_t queues_descriptor_limit(const struct queues *qs);
 /* What n queues and the daemon's own files take. */
 size_t queues_descriptors_for(size_t n);
 /* QUEUE_OK when another one may be made, and would take that put as far as its messages go (its mark is not judged). */
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put);
 /* How many of the directory are yet to be opened. */
-size_t queues_found(const struct queues *qs);
+size_t queues_unopened(const struct queues *qs);
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
 
 const struct queue_limits *queues_limits(const struct queues *qs);

@@ -14,18 +14,18 @@ void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 /* Before a page changes, and after. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
-    bool away = page_is_away(p);
-    s->away -= away;
+    bool spilled = page_is_spilled(p);
+    s->spilled -= spilled;
     s->memory->all -= page_cost(p);
-    s->memory->away -= away ? page_cost(p) : 0;
+    s->memory->spilled -= spilled ? page_cost(p) : 0;
 }
 
 static void charge(struct store *s, const struct store_page *p)
 {
-    bool away = page_is_away(p);
-    s->away += away;
+    bool spilled = page_is_spilled(p);
+    s->spilled += spilled;
     s->memory->all += page_cost(p);
-    s->memory->away += away ? page_cost(p) : 0;
+    s->memory->spilled += spilled ? page_cost(p) : 0;
 }
 
 void store_free(struct store *s)
@@ -127,7 +127,7 @@ struct message *store_add(struct store *s, struct bytes text, unsigned state)
     struct store_page *p = page_for(s, text.len);
     struct message *m = page_add(p, text);
     m->state = state & 0xff;
-    p->resting += state == STORE_RESTING;
+    p->ready += state == STORE_READY;
     p->pending += state == STORE_PENDING;
     s->memory->all += text.len + sizeof *m;
     s->next_id++;
@@ -153,13 +153,13 @@ struct message *store_find(struct store *s, uint64_t id)
     return m;
 }
 
-static bool next_id(struct store *s, uint64_t from, bool resting, uint64_t *id)
+static bool next_id(struct store *s, uint64_t from, bool ready, uint64_t *id)
 {
     if (s->n == s->head)
         return false;
     for (size_t i = page_index(s, from); i < s->n; i++) {
         struct store_page *p = s->pages[i];
-        if ((resting ? p->resting : p->held - p->resting) > 0 && page_next(p, from, resting, id)) {
+        if ((ready ? p->ready : p->held - p->ready) > 0 && page_next(p, from, ready, id)) {
             s->hint = i;
             return true;
         }
@@ -167,12 +167,12 @@ static bool next_id(struct store *s, uint64_t from, bool resting, uint64_t *id)
     return false;
 }
 
-bool store_next_resting(struct store *s, uint64_t from, uint64_t *id)
+bool store_next_ready(struct store *s, uint64_t from, uint64_t *id)
 {
     return next_id(s, from, true, id);
 }
 
-bool store_next_other(struct store *s, uint64_t from, uint64_t *id, struct message **m)
+bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m)
 {
     if (!next_id(s, from, false, id))
         return false;
@@ -183,7 +183,7 @@ bool store_next_other(struct store *s, uint64_t from, uint64_t *id, struct messa
 void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned state)
 {
     struct store_page *p = page_of(s, id);
-    p->resting += (state == STORE_RESTING) - (m->state == STORE_RESTING);
+    p->ready += (state == STORE_READY) - (m->state == STORE_READY);
     p->pending += (state == STORE_PENDING) - (m->state == STORE_PENDING);
     m->state = state & 0xff;
 }
@@ -222,8 +222,8 @@ void store_drop(struct store *s, uint64_t id)
 static bool first_held(struct store_page *p, uint64_t from, uint64_t *id)
 {
     uint64_t other;
-    bool found = p->resting > 0 && page_next(p, from, true, id);
-    if (p->held == p->resting || !page_next(p, from, false, &other) || (found && *id < other))
+    bool found = p->ready > 0 && page_next(p, from, true, id);
+    if (p->held == p->ready || !page_next(p, from, false, &other) || (found && *id < other))
         return found;
     *id = other;
     return true;
@@ -264,28 +264,28 @@ void store_undo(struct store *s, uint64_t floor)
 }
 
 /* Those of one page, from `id` on. */
-static uint64_t rest_in_page(struct store_page *p, uint64_t id, uint64_t end)
+static uint64_t commit_in_page(struct store_page *p, uint64_t id, uint64_t end)
 {
     uint64_t bytes = 0;
-    p->resting += end - id;
+    p->ready += end - id;
     p->pending -= end - id;
     for (; id < end; id++) {
         struct message *m = page_find(p, id);
         assert(m && m->state == STORE_PENDING);
-        m->state = STORE_RESTING;
+        m->state = STORE_READY;
         bytes += m->len;
     }
     return bytes;
 }
 
-uint64_t store_rest(struct store *s, uint64_t first, uint64_t n, uint64_t offset)
+uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offset)
 {
     uint64_t bytes = 0;
     for (uint64_t id = first, end; id < first + n; id = end) {
         struct store_page *p = page_of(s, id);
         assert(p && p->form != PAGE_BARE);
         end = p->first_id + p->span < first + n ? p->first_id + p->span : first + n;
-        bytes += rest_in_page(p, id, end);
+        bytes += commit_in_page(p, id, end);
         if (p->offset == STORE_NO_OFFSET)
             p->offset = offset;
     }
@@ -376,7 +376,7 @@ void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
     if (!p)
         p = page_beside(s, id, offset);
     uncharge(s, p);
-    if (!page_is_away(p))
+    if (!page_is_spilled(p))
         page_spill(p);
     p->kept = true;
     p->offset = p->offset < offset ? p->offset : offset;
@@ -392,7 +392,7 @@ static bool overlaps(const struct store_page *p, uint64_t first, uint64_t last)
 static bool can_spill(const struct store *s, const struct store_page *p, uint64_t keep_from, uint64_t keep_to)
 {
     return !overlaps(p, keep_from, keep_to) && !overlaps(p, s->loaded_first, s->loaded_last) &&
-           !page_is_away(p) && p->held && p->pending == 0;
+           !page_is_spilled(p) && p->held && p->pending == 0;
 }
 
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes)
@@ -411,7 +411,7 @@ uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint
     return freed;
 }
 
-bool store_is_away(struct store *s, uint64_t id)
+bool store_is_spilled(struct store *s, uint64_t id)
 {
     const struct store_page *p = page_of(s, id);
     if (!p || p->form == PAGE_BLOCK)
@@ -423,7 +423,7 @@ bool store_is_away(struct store *s, uint64_t id)
 bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
 {
     const struct store_page *p = page_of(s, id);
-    if (!p || !page_is_away(p) || p->loading)
+    if (!p || !page_is_spilled(p) || p->loading)
         return false;
     *out = span_of(p);
     return true;
@@ -436,14 +436,14 @@ static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct 
     *out = span_of(s->pages[i]);
     while (!out->kept && ++i < s->n && bytes < chunk) {
         const struct store_page *p = s->pages[i];
-        if (!page_is_away(p) || p->loading || p->kept)
+        if (!page_is_spilled(p) || p->loading || p->kept)
             return;
         bytes += p->bytes;
         out->last_id = p->first_id + p->span - 1;
     }
 }
 
-bool store_at_hand(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
+bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
     struct store_span *out, uint64_t *through)
 {
     uint64_t n = 0, sum = 0;
@@ -452,14 +452,14 @@ bool store_at_hand(struct store *s, uint64_t from, size_t items, uint64_t bytes,
     *out = (struct store_span){0};
     for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n && n < items && sum < bytes; i++) {
         const struct store_page *p = s->pages[i];
-        if (p->resting == 0)
+        if (p->ready == 0)
             continue;
-        there = there && !page_is_away(p);
-        if (page_is_away(p) && !p->loading) {
+        there = there && !page_is_spilled(p);
+        if (page_is_spilled(p) && !p->loading) {
             extend_span(s, i, chunk, out);
             return false;
         }
-        n += p->resting;
+        n += p->ready;
         sum += p->bytes;
         *through = p->first_id + p->span - 1;
     }

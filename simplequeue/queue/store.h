@@ -31,7 +31,7 @@
 enum {
     STORE_GONE,    /* not held any more */
     STORE_PENDING, /* not committed: has no place in the journal yet */
-    STORE_RESTING, /* nothing is known of it but what it says; and its tries */
+    STORE_READY,   /* nothing is known of it but what it says; and its tries */
 };
 
 struct message {
@@ -48,15 +48,15 @@ struct store_page;
 /* Shared by the stores of a daemon: what their pages cost. */
 struct store_memory {
     uint64_t all;
-    uint64_t away; /* of it, what pages cost that are away: this cannot be spilled */
+    uint64_t spilled; /* of it, what pages cost that are away: this cannot be spilled */
 };
 
 struct store {
     struct store_page **pages; /* pages[head..n) in id order */
     size_t head, n, cap;
-    size_t hint;  /* the page looked at last */
-    size_t away;  /* pages */
-    size_t freed; /* pages freed or kept so far: what store_lowest_offset says may have changed */
+    size_t hint;    /* the page looked at last */
+    size_t spilled; /* pages */
+    size_t freed;   /* pages freed or kept so far: what store_lowest_offset says may have changed */
     uint64_t next_id;
     uint64_t loaded_first, loaded_last; /* the span loaded last: it is not spilled before another one is */
     struct store_memory *memory;
@@ -73,9 +73,9 @@ void store_skip_to(struct store *s, uint64_t id);
 /* NULL when it is not held. */
 struct message *store_find(struct store *s, uint64_t id);
 /* The first message at rest whose id is at or after `from`; false when there is none. */
-bool store_next_resting(struct store *s, uint64_t from, uint64_t *id);
+bool store_next_ready(struct store *s, uint64_t from, uint64_t *id);
 /* The first message held that is not at rest, likewise. */
-bool store_next_other(struct store *s, uint64_t from, uint64_t *id, struct message **m);
+bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m);
 /* The first message held, likewise. */
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id);
 /* Not STORE_GONE. */
@@ -96,7 +96,7 @@ struct store_span {
 };
 
 /* So many messages, all pending, are committed at that offset, and rest. Offsets come in the order of ids. Their bytes. */
-uint64_t store_rest(struct store *s, uint64_t first, uint64_t n, uint64_t offset);
+uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offset);
 /* At or below the journal offset of every message held, and above what is not needed. STORE_NO_OFFSET when none has
  * one. */
 uint64_t store_lowest_offset(const struct store *s);
@@ -116,11 +116,11 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes);
 
 /* False when the message's bytes are in memory, or it is not held. */
-bool store_is_away(struct store *s, uint64_t id);
+bool store_is_spilled(struct store *s, uint64_t id);
 /* Whether messages at rest from `from` on, until there are `items` of them or `bytes` (of whole pages), are in memory.
  * If not, *out is a span of pages to load for it, of about `chunk` bytes, or empty (last_id 0) when all that is missing
  * is being loaded. `through` is the last id that was found there. */
-bool store_at_hand(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
+bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
     struct store_span *out, uint64_t *through);
 /* The page of an id as a span; false when it is not away or being loaded. */
 bool store_span_of(struct store *s, uint64_t id, struct store_span *out);

@@ -48,7 +48,7 @@ void page_reset(struct store_page *p, uint64_t first_id)
     p->kept = false;
     p->first_id = first_id;
     p->offset = STORE_NO_OFFSET;
-    p->used = p->span = p->held = p->resting = p->pending = 0;
+    p->used = p->span = p->held = p->ready = p->pending = 0;
     p->bytes = 0;
 }
 
@@ -102,7 +102,7 @@ static void unfold(struct store_page *p)
     for (size_t i = 0; i < p->span; i++)
         if (p->lens[i])
             p->slots[p->n_slots++] =
-                (struct page_slot){p->first_id + i, {.len = p->lens[i], .state = STORE_RESTING}};
+                (struct page_slot){p->first_id + i, {.len = p->lens[i], .state = STORE_READY}};
     free(p->lens);
     p->lens = NULL;
     p->form = PAGE_SLOTS;
@@ -132,34 +132,34 @@ struct message page_peek(const struct store_page *p, uint64_t id)
     struct message none = {0};
     if (p->form == PAGE_BARE && id >= p->first_id && id - p->first_id < p->span) {
         none.len = p->lens[id - p->first_id];
-        none.state = none.len ? STORE_RESTING : STORE_GONE;
+        none.state = none.len ? STORE_READY : STORE_GONE;
     }
     const struct message *m = p->form == PAGE_BARE ? NULL : record_of(p, id);
     return m ? *m : none;
 }
 
-static bool is_it(const struct message *m, bool resting)
+static bool is_it(const struct message *m, bool ready)
 {
-    return m->state != STORE_GONE && (m->state == STORE_RESTING) == resting;
+    return m->state != STORE_GONE && (m->state == STORE_READY) == ready;
 }
 
-static bool slots_next(const struct store_page *p, uint64_t from, bool resting, uint64_t *id)
+static bool slots_next(const struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
     for (size_t i = slot_index(p, from); i < p->n_slots; i++)
-        if (is_it(&p->slots[i].m, resting)) {
+        if (is_it(&p->slots[i].m, ready)) {
             *id = p->slots[i].id;
             return true;
         }
     return false;
 }
 
-bool page_next(struct store_page *p, uint64_t from, bool resting, uint64_t *id)
+bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
     if (p->form == PAGE_SLOTS)
-        return slots_next(p, from, resting, id);
+        return slots_next(p, from, ready, id);
     for (uint64_t i = from > p->first_id ? from - p->first_id : 0; i < p->span; i++) {
         *id = p->first_id + i;
-        if (p->form == PAGE_BARE ? resting && p->lens[i] : is_it(block_record(p, i), resting))
+        if (p->form == PAGE_BARE ? ready && p->lens[i] : is_it(block_record(p, i), ready))
             return true;
     }
     return false;
@@ -170,7 +170,7 @@ void page_drop(struct store_page *p, uint64_t id)
     const struct message was = page_peek(p, id);
     p->held--;
     p->bytes -= was.len;
-    p->resting -= was.state == STORE_RESTING;
+    p->ready -= was.state == STORE_READY;
     p->pending -= was.state == STORE_PENDING;
     if (p->form == PAGE_BARE) {
         p->lens[id - p->first_id] = 0;
@@ -224,13 +224,13 @@ void page_compact(struct store_page *p)
 
 static bool is_bare(const struct message *m)
 {
-    return m->state == STORE_GONE || (m->state == STORE_RESTING && m->tries == 0);
+    return m->state == STORE_GONE || (m->state == STORE_READY && m->tries == 0);
 }
 
 /* Whether lengths say all there is to say, and in less than a slot each. */
 static bool can_be_bare(const struct store_page *p)
 {
-    if (p->held != p->resting || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
+    if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
         return false;
     for (size_t i = 0; i < (p->form == PAGE_BLOCK ? p->span : p->n_slots); i++)
         if (!is_bare(p->form == PAGE_BLOCK ? block_record(p, i) : &p->slots[i].m))
@@ -295,10 +295,10 @@ void page_insert(struct store_page *p, uint64_t id, size_t len)
     size_t at = slot_index(p, id);
     p->slots = mem_realloc(p->slots, (p->n_slots + 1) * sizeof *p->slots);
     memmove(p->slots + at + 1, p->slots + at, (p->n_slots - at) * sizeof *p->slots);
-    p->slots[at] = (struct page_slot){id, {.len = (uint32_t)len, .state = STORE_RESTING}};
+    p->slots[at] = (struct page_slot){id, {.len = (uint32_t)len, .state = STORE_READY}};
     p->n_slots++;
     p->held++;
-    p->resting++;
+    p->ready++;
     p->bytes += len;
     if (id - p->first_id >= p->span)
         p->span = (size_t)(id - p->first_id + 1);
@@ -314,7 +314,7 @@ bool page_is_partial(const struct store_page *p)
 
 void page_load_begin(struct store_page *p)
 {
-    assert(page_is_away(p) && !p->loading);
+    assert(page_is_spilled(p) && !p->loading);
     if (p->form == PAGE_BARE)
         unfold(p);
     p->size = p->bytes;

@@ -25,7 +25,7 @@ struct store_page {
     bool kept; /* its messages were appended again: offset is not in the order of ids */
     uint64_t first_id;
     size_t span; /* ids from first_id on that are its own */
-    size_t held, resting, pending;
+    size_t held, ready, pending;
     uint64_t bytes;  /* of messages held */
     uint64_t offset; /* every committed message stands in the journal at or above it */
     char *memory;    /* SLOTS: of bytes only, NULL when they are away */
@@ -49,12 +49,12 @@ bool page_undo(struct store_page *p);
 /* NULL when it is not held. Makes a BARE page SLOTS. */
 struct message *page_find(struct store_page *p, uint64_t id);
 /* The first message held at or after `from` that is at rest, or that is not; false when there is none. */
-bool page_next(struct store_page *p, uint64_t from, bool resting, uint64_t *id);
+bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id);
 /* A copy of the message's record, without changing the page's form; state STORE_GONE when it is not held. */
 struct message page_peek(const struct store_page *p, uint64_t id);
 void page_drop(struct store_page *p, uint64_t id);
 
-static inline bool page_is_away(const struct store_page *p)
+static inline bool page_is_spilled(const struct store_page *p)
 {
     return p->form != PAGE_BLOCK && (!p->memory || p->loading);
 }

@@ -28,7 +28,8 @@ static const struct refusal refusals[] = {
     [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues",
         "raise --max-queues, or remove a queue that is not needed any more: stop, delete its directory in "
         "DIR/queues, start"},
-    [QUEUE_LACK] = {503, "out-of-descriptors", "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
+    [QUEUE_NO_DESCRIPTORS] = {503, "out-of-descriptors",
+        "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
 };
 
 const struct refusal *refusal_of(enum queue_result result)

@@ -136,7 +136,7 @@ GAUGE(expired)
 static double limit_queues(void *arg)
 {
     const struct queues *qs = ((struct queue_server *)arg)->queues;
-    size_t room = queues_room(qs), max = queues_max(qs);
+    size_t room = queues_descriptor_limit(qs), max = queues_max(qs);
     return (double)(room < max ? room : max);
 }
 

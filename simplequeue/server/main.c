@@ -94,7 +94,7 @@ static void recover_next(void *arg)
     case QUEUES_MORE:
         daemon_post(w->server.daemon, recover_next, w);
         break;
-    case QUEUES_LACKING:
+    case QUEUES_RETRY:
     case QUEUES_FAILED:
         log_error("recovery failed", LOG_S("reason", error));
         daemon_fail(w->server.daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
@@ -154,7 +154,7 @@ static void read_settings(struct wiring *w, const struct options *o)
 /* Of what the settings leave to the default nobody said that it is needed. */
 static void log_descriptors(const struct queues *qs, const struct options *o)
 {
-    size_t found = queues_found(qs), room = queues_room(qs), max = queues_max(qs);
+    size_t found = queues_unopened(qs), room = queues_descriptor_limit(qs), max = queues_max(qs);
     if (room == 0 || (options_is_set(o, "max_queues") && room < max))
         log_warn("the limit of open files has no room for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
             LOG_U("max_queues", max), LOG_U("room_for", room),

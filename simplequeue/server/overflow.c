@@ -106,7 +106,7 @@ static size_t set_aside(struct named_queue *q, const struct room_line *line, str
     for (const struct room_ask *ask = line->first; ask; ask = ask->next, covered++) {
         n += ask->n;
         bytes += ask->bytes;
-        if (named_queue_make_room(q, n, bytes, ids, &gone) != QUEUE_ROOM)
+        if (named_queue_evict(q, n, bytes, ids, &gone) != EVICTION_ENOUGH)
             break;
     }
     return covered;
@@ -215,7 +215,7 @@ static void give_back(struct eviction *e, const char *why)
 {
     log_failing(e->q, why);
     stats_add(e->server->overflow->failures, 1);
-    named_queue_give_back(e->q, &e->ids);
+    named_queue_undo_evict(e->q, &e->ids);
     e->result = QUEUE_OVERFLOW_FAILED;
     serve_soon(e);
 }

@@ -1,7 +1,7 @@
 /* queue: random operations beside a model that keeps a plain array, and the rules one by one. */
 #include "support/cm.h"
 
-#include "simplequeue/queue/epochs.h"
+#include "simplequeue/queue/reader_fencing.h"
 #include "simplequeue/queue/queue.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void done(struct queue *q)
     queue_free(&q);
     assert_null(q);
     assert_true(shared.bytes == 0 && shared.messages == 0 && shared.owners == 0);
-    assert_true(shared.memory.all == 0 && shared.memory.away == 0);
+    assert_true(shared.memory.all == 0 && shared.memory.spilled == 0);
     assert_null(heap_first(&shared.deadlines));
     heap_free(&shared.deadlines);
 }
@@ -180,7 +180,7 @@ static void each_release_begins_an_epoch(void **state)
     assert_int_equal(queue_epoch(q, "r"), second);
     queue_release(q, "other", &other);
     assert_int_equal(queue_epoch(q, "r"), second);
-    for (int i = 0; i < EPOCHS_MAX - 1; i++) {
+    for (int i = 0; i < FENCED_READERS_MAX - 1; i++) {
         snprintf(name, sizeof name, "n%d", i);
         queue_release(q, name, &first);
         assert_int_equal(queue_epoch(q, name), first);
@@ -203,7 +203,7 @@ static void nothing_is_reserved_past_what_is_being_moved(void **state)
     put(q, "b");
     uint64_t lease = reserve(q, "r", 1, &ids);
     queue_hold(q, lease, &(struct id_range){1, 1}, 1, &held);
-    queue_bar(q, &held);
+    queue_block_reserves(q, &held);
     queue_release(q, "r", &epoch);
     assert_int_equal(reserve(q, "r", 2, &ids), 0);
     queue_abort(q, &held);

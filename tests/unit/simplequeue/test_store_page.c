@@ -45,7 +45,7 @@ static void fill(size_t *whole_pages, size_t *first_whole)
     store_init(&s, 1, &memory);
     *whole_pages = *first_whole = 0;
     while (pages < PAGES) {
-        const struct message *m = store_add(&s, bytes_of(text, sizeof text), STORE_RESTING);
+        const struct message *m = store_add(&s, bytes_of(text, sizeof text), STORE_READY);
         bool begins = m->ptr != last + MESSAGE;
         last = m->ptr;
         if (!begins)

@@ -5,7 +5,7 @@
 static uint64_t window(uint64_t limit)
 {
     uint64_t share = limit / 64;
-    return share < QUEUE_WINDOW_LEAST ? QUEUE_WINDOW_LEAST : share > QUEUE_WINDOW ? QUEUE_WINDOW : share;
+    return share < QUEUE_WINDOW_MIN ? QUEUE_WINDOW_MIN : share > QUEUE_WINDOW_MAX ? QUEUE_WINDOW_MAX : share;
 }
 
 void queue_spill(struct queue *q, uint64_t limit)
@@ -15,7 +15,7 @@ void queue_spill(struct queue *q, uint64_t limit)
     struct store_span unused;
     if (memory->all <= most || memory->all < q->spill_at)
         return;
-    store_at_hand(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
+    store_in_memory(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
     uint64_t demand = q->demand > q->demanded ? q->demand : q->demanded;
     if (through < demand)
         through = demand;
@@ -23,17 +23,17 @@ void queue_spill(struct queue *q, uint64_t limit)
     q->spill_at = memory->all > most ? memory->all + STORE_PAGE_BYTES : 0;
 }
 
-bool queue_is_away(struct queue *q, uint64_t id)
+bool queue_is_spilled(struct queue *q, uint64_t id)
 {
-    return q->store.away > 0 && store_is_away(&q->store, id);
+    return q->store.spilled > 0 && store_is_spilled(&q->store, id);
 }
 
-bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out)
+bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out)
 {
     uint64_t through;
-    if (q->store.away == 0 || q->state.n[MESSAGE_READY] == 0)
+    if (q->store.spilled == 0 || q->state.n[MESSAGE_READY] == 0)
         return true;
-    bool there = store_at_hand(&q->store, q->frontier, items, bytes, window(limit), out, &through);
+    bool there = store_in_memory(&q->store, q->frontier, items, bytes, window(limit), out, &through);
     if (q->demand < through)
         q->demand = through;
     return there;
@@ -42,8 +42,8 @@ bool queue_at_hand(struct queue *q, size_t items, uint64_t bytes, uint64_t limit
 bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out)
 {
     uint64_t through;
-    return q->store.away > 0 && q->state.n[MESSAGE_READY] > 0 &&
-           !store_at_hand(
+    return q->store.spilled > 0 && q->state.n[MESSAGE_READY] > 0 &&
+           !store_in_memory(
                &q->store, q->frontier, SIZE_MAX, window(limit), window(limit) / 2, out, &through) &&
            out->last_id > 0;
 }
@@ -56,7 +56,7 @@ void queue_demand_turn(struct queue *q)
 
 bool queue_span_of(struct queue *q, uint64_t id, struct store_span *out)
 {
-    return queue_is_away(q, id) && store_span_of(&q->store, id, out);
+    return queue_is_spilled(q, id) && store_span_of(&q->store, id, out);
 }
 
 void queue_load_begin(struct queue *q, const struct store_span *span)
@@ -86,7 +86,7 @@ bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
     if (m->state == MESSAGE_DELAYED)
         out->due = ((const struct delay *)m->owner)->timer.node.priority;
     if (m->state == MESSAGE_BURIED)
-        out->burial = &((const struct burial *)m->owner)->told;
+        out->burial = &((const struct burial *)m->owner)->info;
     return true;
 }
 

@@ -1,4 +1,4 @@
-#include "simplequeue/queue/readback.h"
+#include "simplequeue/queue/message_loader.h"
 
 #include "simplequeue/queue/queue_log.h"
 
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #define CHUNK ((size_t)512 << 10)
-#define SKIP_MOST (UINT64_C(4) << 20) /* what lies between is read over rather than jumped */
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* what lies between is read over rather than jumped */
 
-struct readback {
+struct message_loader {
     struct journal *journal;
     struct journal_reader *reader; /* NULL: no stream */
     struct buf in;                 /* payloads from the record at hand on */
@@ -19,17 +19,17 @@ struct readback {
     uint64_t next_id; /* of the next message of a PUT or MOVE */
     uint64_t passed;  /* the highest id given in the order of ids */
     bool busy;
-    struct readback_ask ask;
+    struct message_loader_request ask;
 };
 
-struct readback *readback_new(struct journal *j)
+struct message_loader *message_loader_new(struct journal *j)
 {
-    struct readback *r = mem_zalloc(sizeof *r);
+    struct message_loader *r = mem_zalloc(sizeof *r);
     r->journal = j;
     return r;
 }
 
-static void close_stream(struct readback *r)
+static void close_stream(struct message_loader *r)
 {
     journal_reader_close(&r->reader);
     buf_free(&r->in);
@@ -38,9 +38,9 @@ static void close_stream(struct readback *r)
     r->passed = 0;
 }
 
-void readback_free(struct readback **p)
+void message_loader_free(struct message_loader **p)
 {
-    struct readback *r = *p;
+    struct message_loader *r = *p;
     if (!r)
         return;
     close_stream(r);
@@ -48,24 +48,24 @@ void readback_free(struct readback **p)
     *p = NULL;
 }
 
-bool readback_is_busy(const struct readback *r)
+bool message_loader_is_busy(const struct message_loader *r)
 {
     return r->busy;
 }
 
 /* How far into the journal the stream has got. */
-static uint64_t position(const struct readback *r)
+static uint64_t position(const struct message_loader *r)
 {
     return journal_reader_offset(r->reader) - (r->in.len - r->at);
 }
 
-void readback_rest(struct readback *r, uint64_t offset)
+void message_loader_release(struct message_loader *r, uint64_t offset)
 {
     if (r->reader && !r->busy && position(r) < offset)
         close_stream(r);
 }
 
-static void finish(struct readback *r, const char *failure)
+static void finish(struct message_loader *r, const char *failure)
 {
     r->busy = false;
     if (failure)
@@ -74,7 +74,7 @@ static void finish(struct readback *r, const char *failure)
 }
 
 /* Gives the items of the record at hand; false when `each` has enough. */
-static bool give_items(struct readback *r)
+static bool give_items(struct message_loader *r)
 {
     struct queue_record_item item;
     bool dense = queue_record_is_dense(&r->record);
@@ -93,7 +93,7 @@ static bool give_items(struct readback *r)
 }
 
 /* Takes the next whole record; false when more must be read first, with *failure when it is none. */
-static bool next_record(struct readback *r, const char **failure)
+static bool next_record(struct message_loader *r, const char **failure)
 {
     struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
     size_t size = queue_log_measure(rest);
@@ -110,7 +110,7 @@ static bool next_record(struct readback *r, const char **failure)
     return true;
 }
 
-static void forget_front(struct readback *r)
+static void forget_front(struct message_loader *r)
 {
     if (r->at == 0)
         return;
@@ -121,10 +121,10 @@ static void forget_front(struct readback *r)
         buf_free(&r->in);
 }
 
-static void read_more(struct readback *r, size_t bytes);
+static void read_more(struct message_loader *r, size_t bytes);
 
 /* Gives what is there; reads more when that was not enough and the journal has not ended. */
-static void go_on(struct readback *r, bool ended)
+static void go_on(struct message_loader *r, bool ended)
 {
     const char *failure = NULL;
     do {
@@ -139,7 +139,7 @@ static void go_on(struct readback *r, bool ended)
         read_more(r, CHUNK);
 }
 
-static const char *open_stream(struct readback *r, uint64_t offset)
+static const char *open_stream(struct message_loader *r, uint64_t offset)
 {
     struct journal_edges edges;
     close_stream(r);
@@ -151,7 +151,7 @@ static const char *open_stream(struct readback *r, uint64_t offset)
 }
 
 /* The record at hand borrows from the buffer, which may move. */
-static void add_window(struct readback *r, struct bytes data)
+static void add_window(struct message_loader *r, struct bytes data)
 {
     size_t table = 0, text = 0;
     if (r->in_record) {
@@ -167,7 +167,7 @@ static void add_window(struct readback *r, struct bytes data)
 
 static void on_window(const struct journal_window *w, void *arg)
 {
-    struct readback *r = arg;
+    struct message_loader *r = arg;
     const char *failure = NULL;
     if (w->result == JOURNAL_GONE)
         failure = open_stream(r, w->edges.after);
@@ -181,7 +181,7 @@ static void on_window(const struct journal_window *w, void *arg)
         go_on(r, w->result == JOURNAL_END);
 }
 
-static void read_more(struct readback *r, size_t bytes)
+static void read_more(struct message_loader *r, size_t bytes)
 {
     if (!r->in_record)
         forget_front(r);
@@ -189,14 +189,14 @@ static void read_more(struct readback *r, size_t bytes)
 }
 
 /* What is wanted is still to come in the stream there is, and not far. */
-static bool can_go_on(const struct readback *r, const struct readback_ask *ask)
+static bool can_go_on(const struct message_loader *r, const struct message_loader_request *ask)
 {
     return r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
-           ask->offset <= position(r) + SKIP_MOST;
+           ask->offset <= position(r) + SKIP_BYTES_MAX;
 }
 
 /* What was read before waits for a small reading, so that `done` always comes from the journal's poll. */
-void readback_start(struct readback *r, const struct readback_ask *ask)
+void message_loader_start(struct message_loader *r, const struct message_loader_request *ask)
 {
     assert(!r->busy);
     r->busy = true;

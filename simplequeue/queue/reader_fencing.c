@@ -1,15 +1,15 @@
-#include "simplequeue/queue/epochs.h"
+#include "simplequeue/queue/reader_fencing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-void epochs_free(struct epochs *e)
+void reader_fencing_free(struct reader_fencing *e)
 {
     free(e->at);
-    *e = (struct epochs){0};
+    *e = (struct reader_fencing){0};
 }
 
-static struct epoch *find(const struct epochs *e, const char *reader)
+static struct epoch *find(const struct reader_fencing *e, const char *reader)
 {
     for (size_t i = 0; i < e->n; i++)
         if (strcmp(e->at[i].reader, reader) == 0)
@@ -18,11 +18,11 @@ static struct epoch *find(const struct epochs *e, const char *reader)
 }
 
 /* A place that is free, or that of the oldest. */
-static struct epoch *make_place(struct epochs *e)
+static struct epoch *make_place(struct reader_fencing *e)
 {
     if (!e->at)
-        e->at = mem_alloc(EPOCHS_MAX * sizeof *e->at);
-    if (e->n < EPOCHS_MAX)
+        e->at = mem_alloc(FENCED_READERS_MAX * sizeof *e->at);
+    if (e->n < FENCED_READERS_MAX)
         return &e->at[e->n++];
     struct epoch *oldest = e->at;
     for (size_t i = 1; i < e->n; i++)
@@ -31,7 +31,7 @@ static struct epoch *make_place(struct epochs *e)
     return oldest;
 }
 
-void epochs_begin(struct epochs *e, const char *reader, uint64_t epoch)
+void reader_fencing_begin(struct reader_fencing *e, const char *reader, uint64_t epoch)
 {
     struct epoch *place = find(e, reader);
     if (!place) {
@@ -41,7 +41,7 @@ void epochs_begin(struct epochs *e, const char *reader, uint64_t epoch)
     place->epoch = epoch;
 }
 
-uint64_t epochs_current(const struct epochs *e, const char *reader)
+uint64_t reader_fencing_current(const struct reader_fencing *e, const char *reader)
 {
     const struct epoch *found = find(e, reader);
     return found ? found->epoch : 0;

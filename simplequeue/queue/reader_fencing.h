@@ -6,30 +6,30 @@
  *
  * 1. Epochs are never 0 and never given twice under one queue id, also not by another start of the daemon: they
  *    come from the sequence of the queue's lease numbers.
- * 2. The table holds EPOCHS_MAX names; the one that released longest ago goes. A name that is not in it has no
+ * 2. The table holds FENCED_READERS_MAX names; the one that released longest ago goes. A name that is not in it has no
  *    current epoch: whoever shows one begins again, which is always safe.
  * 3. Memory only: after a restart every reader begins again, as its leases are gone too.
  */
-#ifndef SIMPLEQUEUE_EPOCHS_H
-#define SIMPLEQUEUE_EPOCHS_H
+#ifndef SIMPLEQUEUE_READER_FENCING_H
+#define SIMPLEQUEUE_READER_FENCING_H
 
 #include "base/bytes.h"
 
-#define EPOCHS_MAX 64
+#define FENCED_READERS_MAX 64
 
 struct epoch {
     char reader[NAME_LEN_MAX + 1];
     uint64_t epoch;
 };
 /* A zeroed one is empty. Owns its memory. */
-struct epochs {
+struct reader_fencing {
     struct epoch *at;
     size_t n;
 };
-void epochs_free(struct epochs *e);
+void reader_fencing_free(struct reader_fencing *e);
 /* `epoch` is higher than any before. */
-void epochs_begin(struct epochs *e, const char *reader, uint64_t epoch);
+void reader_fencing_begin(struct reader_fencing *e, const char *reader, uint64_t epoch);
 /* 0 when none is known. */
-uint64_t epochs_current(const struct epochs *e, const char *reader);
+uint64_t reader_fencing_current(const struct reader_fencing *e, const char *reader);
 
 #endif
