@@ -287,15 +287,26 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     free(p);
 }
 
+/* What names a queue, or moves a producer's mark, is not for pages of other origins. */
+static const char *const producer_params[] = {"queue", "producer", "mark", "next"};
+
+static bool names_producer(const struct http_request *req)
+{
+    struct bytes value;
+    for (size_t i = 0; i < sizeof producer_params / sizeof *producer_params; i++)
+        if (http_param(req, producer_params[i], &value))
+            return true;
+    return false;
+}
+
 static void events_target(const struct http_request *req, struct buf *target)
 {
-    static const char *const passed[] = {"queue", "producer", "mark", "next"};
     struct bytes value;
     buf_append_str(target, "/mput?separator=%0A");
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        if (!http_param(req, passed[i], &value))
+    for (size_t i = 0; i < sizeof producer_params / sizeof *producer_params; i++) {
+        if (!http_param(req, producer_params[i], &value))
             continue;
-        buf_printf(target, "&%s=", passed[i]);
+        buf_printf(target, "&%s=", producer_params[i]);
         url_encode(value, target);
     }
     buf_append_char(target, '\0');
@@ -306,6 +317,8 @@ static void handle_events(struct http_request *req, void *ctx)
     struct api *api = ctx;
     struct buf lines = {0}, target = {0};
     struct bytes mark;
+    if (names_producer(req) && !http_require_same_origin(req))
+        return;
     http_add_header(req, "Access-Control-Allow-Origin", "*");
     size_t n = events_clean(http_body(req), &lines);
     if (n == 0 && !http_param(req, "mark", &mark)) {
@@ -357,7 +370,7 @@ const struct http_route api_routes[] = {
     {.path = "/v1/counters", .methods = HTTP_GET_, .handler = handle_counters, .help = "what is counted"},
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
-        .flags = HTTP_ROUTE_IDENTITY_BODY,
+        .flags = HTTP_ROUTE_IDENTITY_BODY | HTTP_ROUTE_PUBLIC,
         .handler = handle_events_any,
         .help = "events, one a line, onto the local queue"},
     {.path = NULL},

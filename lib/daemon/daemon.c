@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -252,9 +253,21 @@ static void tell_descriptors(const struct options *o)
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)wanted)));
 }
 
+/* The hosts of the setting, and this host's own name. */
+static void list_allowed_hosts(const struct options *o, struct buf *list)
+{
+    char own[HOST_NAME_MAX + 1] = "";
+    gethostname(own, sizeof own - 1);
+    const char *set = options_string(o, "allowed_hosts");
+    buf_printf(list, "%s %s", set ? set : "", own);
+    buf_append_char(list, '\0');
+}
+
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
+    struct buf allowed_hosts = {0};
+    list_allowed_hosts(o, &allowed_hosts);
     static char server_name[100];
     snprintf(server_name, sizeof server_name, "millrace-%s/%s", d->spec->name, MILLRACE_VERSION);
     struct http_server_config config = {.base = d->base,
@@ -270,6 +283,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .idle_timeout = options_int(o, "idle_timeout") * USEC_PER_MSEC,
         .auth_token = d->auth_token,
         .allow_admin = options_bool(o, "allow_exit"),
+        .allowed_hosts = allowed_hosts.ptr,
         .server_name = server_name,
         .not_ready = why_not_ready,
         .degraded = why_unwell,
@@ -279,6 +293,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .stats_headers = d->spec->stats_headers};
     tell_descriptors(o);
     d->http = http_server_new(&config);
+    buf_free(&allowed_hosts);
     if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
         return 0;
     snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");

@@ -2,6 +2,7 @@
 #include "daemon/daemon_internal.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "http/server/http_origin.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +52,11 @@ static const struct option_row common_rows[] = {
     {.name = "auth_token_file",
         .type = OPTION_STRING,
         .help = "file with the token that `Authorization: Bearer` must carry; unset: anyone may ask"},
+    {.name = "allowed_hosts",
+        .type = OPTION_STRING,
+        .help = "host names, separated by commas, that a request's Host or Origin may have besides "
+                "addresses, this host's "
+                "own name and names without a dot; *: any"},
     {.name = "allow_exit",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -135,6 +141,9 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows)
  * together hold too much. */
 int daemon_check_common(struct options *o, struct config_error *error)
 {
+    if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
+        return options_refuse(o, "allowed_hosts", error,
+            "it must list host names or addresses without scheme and port, separated by commas");
     int64_t body = options_int(o, "max_body"), needed = 2 * body + HEAD_BYTES;
     if (options_int(o, "max_buffered") >= needed)
         return 0;

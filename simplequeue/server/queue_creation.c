@@ -6,7 +6,8 @@
 /* What the daemon lacks, as against what a put asks too much. */
 static bool is_lack(enum queue_result r)
 {
-    return r == QUEUE_NO_DESCRIPTORS || r == QUEUE_NO_SPACE || r == QUEUE_TOO_MANY_QUEUES || r == QUEUE_LATCHED;
+    return r == QUEUE_NO_DESCRIPTORS || r == QUEUE_NO_SPACE || r == QUEUE_TOO_MANY_QUEUES ||
+           r == QUEUE_LATCHED;
 }
 
 static void log_unmade(

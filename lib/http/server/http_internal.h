@@ -60,6 +60,8 @@ enum http_refusal {
     HTTP_REFUSED_METHOD,
     HTTP_REFUSED_TOKEN,
     HTTP_REFUSED_FORBIDDEN,
+    HTTP_REFUSED_FOREIGN_HOST,
+    HTTP_REFUSED_FOREIGN_PAGE,
     HTTP_REFUSED_NOT_READY,
     HTTP_REFUSED_OVERLOADED,
     HTTP_REFUSED_CONNECTIONS,
@@ -220,6 +222,7 @@ struct http_listener;
 struct http_server {
     struct http_server_config config;
     char *auth_token;
+    char *allowed_hosts;
     struct buf server_line;
     struct http_endpoint *endpoints;
     size_t n_endpoints;           /* the daemon's first, then the built-in */

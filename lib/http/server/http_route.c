@@ -1,5 +1,6 @@
 /* Which row of the table answers, and who may ask. */
 #include "http/server/http_internal.h"
+#include "http/server/http_origin.h"
 #include "base/log.h"
 #include "base/suggest.h"
 
@@ -227,6 +228,23 @@ static bool has_token(const struct http_request *req)
     return equal_in_constant_time(bytes_of(given.ptr + scheme.len, given.len - scheme.len), token);
 }
 
+/* A browser does not reach a Unix socket. */
+static enum http_refusal judge_origin(const struct http_request *req)
+{
+    const struct http_server *s = req->conn->server;
+    if (!s->allowed_hosts || strcmp(req->conn->peer, "unix") == 0)
+        return HTTP_REFUSED_NOT;
+    switch (http_origin_judge(http_header(req, "Host"), http_header(req, "Origin"),
+        http_header(req, "Sec-Fetch-Site"), s->allowed_hosts)) {
+    case HTTP_ORIGIN_FOREIGN_HOST:
+        return HTTP_REFUSED_FOREIGN_HOST;
+    case HTTP_ORIGIN_FOREIGN_PAGE:
+        return HTTP_REFUSED_FOREIGN_PAGE;
+    default:
+        return HTTP_REFUSED_NOT;
+    }
+}
+
 /* Browsers ask OPTIONS before they show a token, so it goes without one. */
 static enum http_refusal judge_access(const struct http_request *req)
 {
@@ -247,6 +265,16 @@ bool http_require_admin(struct http_request *req)
     if (s->auth_token || s->config.allow_admin)
         return true;
     req->refusal = HTTP_REFUSED_FORBIDDEN;
+    http_route_refuse(req);
+    return false;
+}
+
+bool http_require_same_origin(struct http_request *req)
+{
+    enum http_refusal refusal = judge_origin(req);
+    if (refusal == HTTP_REFUSED_NOT)
+        return true;
+    req->refusal = refusal;
     http_route_refuse(req);
     return false;
 }
@@ -338,8 +366,12 @@ static enum http_refusal judge(struct http_request *req)
     bool known = req->known_endpoint != NULL;
     req->endpoint = req->known_endpoint;
     enum http_refusal refusal = known ? HTTP_REFUSED_NOT : judge_line(req);
+    if (refusal == HTTP_REFUSED_NOT && req->conn->over_limit)
+        refusal = HTTP_REFUSED_CONNECTIONS;
     if (refusal == HTTP_REFUSED_NOT)
-        refusal = req->conn->over_limit ? HTTP_REFUSED_CONNECTIONS : judge_access(req);
+        refusal = (req->endpoint->row->flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
+    if (refusal == HTTP_REFUSED_NOT)
+        refusal = judge_access(req);
     if (refusal == HTTP_REFUSED_NOT && (req->endpoint->row->flags & HTTP_ROUTE_WHEN_READY) &&
         why_not_ready(req->conn->server))
         refusal = HTTP_REFUSED_NOT_READY;
@@ -378,6 +410,10 @@ static const struct {
         "try again; take replies faster, or raise --max-buffered"},
     [HTTP_REFUSED_CONNECTIONS] = {503, "overloaded", "too many connections",
         "try again; raise --max-connections"},
+    [HTTP_REFUSED_FOREIGN_HOST] = {403, "foreign-host", "the Host header names none of this daemon's hosts",
+        "use an address or a name without a dot, or add the name to --allowed-hosts"},
+    [HTTP_REFUSED_FOREIGN_PAGE] = {403, "foreign-origin", "a web page of another origin sent this request",
+        "add the page's host to --allowed-hosts if you trust all of its pages"},
     [HTTP_REFUSED_FORBIDDEN] = {403, "forbidden", "this act is not open to everyone",
         "start the daemon with --allow-exit or with --auth-token-file"},
 };

@@ -95,6 +95,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     struct http_server *s = mem_zalloc(sizeof *s);
     s->config = *config;
     s->auth_token = config->auth_token ? mem_strdup(config->auth_token) : NULL;
+    s->allowed_hosts = config->allowed_hosts ? mem_strdup(config->allowed_hosts) : NULL;
     if (config->server_name)
         buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);
     s->read_buffer = mem_alloc(HTTP_READ_SIZE);
@@ -298,6 +299,7 @@ void http_server_free(struct http_server **sp)
     buf_free(&s->spare);
     buf_free(&s->spare_body);
     free(s->auth_token);
+    free(s->allowed_hosts);
     free(s->read_buffer);
     free(s);
 }

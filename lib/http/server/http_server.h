@@ -65,6 +65,7 @@ typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ct
 #define HTTP_ROUTE_WHEN_READY 4  /* 503 with the reason until the daemon is ready */
 #define HTTP_ROUTE_LENIENT 8     /* another than of `params` is passed over, but for a slip of one of them */
 #define HTTP_ROUTE_NO_HEAD 16    /* its GET does more than look, so HEAD gets 405 */
+#define HTTP_ROUTE_PUBLIC 128    /* open to web pages of any origin, see allowed_hosts */
 #define HTTP_ROUTE_EVENTS 32     /* gives text/event-stream to who accepts it */
 #define HTTP_ROUTE_IDENTITY_BODY 64 /* a body with a Content-Encoding but identity is refused unread, 415 */
 
@@ -92,6 +93,8 @@ struct http_server_config {
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
     const char *auth_token; /* NULL: none. With one, every route but /ping, /health and OPTIONS asks for it */
     bool allow_admin;       /* HTTP_ROUTE_NEEDS_TOKEN routes are open without a token (--allow-exit) */
+    /* Hosts besides local ones that Host and Origin may name (http_origin.h); NULL: neither is checked. */
+    const char *allowed_hosts;
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
     /* NULL when ready; else why not, a text that lives until the next call. */
     const char *(*not_ready)(void *arg);
@@ -141,6 +144,9 @@ const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "
 /* For an act that is only one of the things its route does: true when it is open to this client as a route of
  * HTTP_ROUTE_NEEDS_TOKEN is; else 403 was answered. */
 bool http_require_admin(struct http_request *req);
+/* For a route of HTTP_ROUTE_PUBLIC, before it does what only the daemon's own pages and programs may ask for: true when no page of
+ * another origin sent the request; else 403 was answered. */
+bool http_require_same_origin(struct http_request *req);
 void *http_request_ctx(struct http_request *req);
 /* A handler's own pointer, NULL at first. */
 void http_set_data(struct http_request *req, void *data);
