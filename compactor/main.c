@@ -4,9 +4,9 @@
 #include "daemon/daemon.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "config/options.h"
 #include "config/peers.h"
-#include "compactor/merge_progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,6 +74,11 @@ static void log_outcome(const struct run_outcome *out)
         log_warn("no sortdb serves the archive: slices are kept");
 }
 
+static void show_progress(const struct run_progress *at, void *arg)
+{
+    progress_show(arg, at->step, at->done, at->total, at->records, false, clock_monotonic());
+}
+
 static int run_with(struct options *o, struct control *control)
 {
     char error[COMPACT_ERROR_TEXT] = "";
@@ -85,11 +90,11 @@ static int run_with(struct options *o, struct control *control)
         .keep = (unsigned)options_int(o, "keep"),
         .now = clock_wall() / USEC_PER_SEC,
         .control = control_calls(control),
-        .on_progress = progress_show,
+        .on_progress = show_progress,
         .arg = &progress};
-    progress_begin(&progress);
+    progress_begin(&progress, "records", false, clock_monotonic());
     enum compact_result r = run_compact(&spec, &out, error);
-    progress_end(&progress);
+    progress_erase();
     if (r != COMPACT_OK) {
         log_error(compact_strerror(r), LOG_S("why", error));
         return compact_exit_status(r);

@@ -277,7 +277,7 @@ static void close_files(struct run *run)
 static void on_merged(const struct merge_report *so_far, void *arg)
 {
     struct run *run = arg;
-    struct run_progress p = {"merge", so_far->bytes, run->total};
+    struct run_progress p = {"merge", so_far->bytes, run->total, so_far->records};
     if (run->spec->on_progress)
         run->spec->on_progress(&p, run->spec->arg);
 }
@@ -370,7 +370,7 @@ static const struct step {
 
 static enum compact_result take_step(struct run *run, const struct step *step)
 {
-    struct run_progress p = {step->name, 0, 0};
+    struct run_progress p = {.step = step->name};
     if (step->makes && !run->has_work)
         return COMPACT_OK;
     if (run->spec->on_progress)

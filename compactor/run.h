@@ -35,7 +35,8 @@ struct run_control {
 
 struct run_progress {
     const char *step;
-    uint64_t done, total; /* bytes of the merge; total 0 in other steps. An estimate: slices shrink to text */
+    uint64_t done, total; /* bytes read by the merge, an estimate; total 0 in other steps */
+    uint64_t records;     /* written */
 };
 
 struct run_spec {

@@ -125,7 +125,7 @@ static void append_referrer(const struct click_feed *f, struct buf *out, uint64_
         buf_printf(out, "%s?q=%u", words[(bits >> 16) % COUNT(words)], (unsigned)(bits >> 40));
 }
 
-/* The real feed's clicks rise and fall with the day; a part of a day at the end keeps an even pace. */
+/* The real feed's clicks rise and fall with the day; a part of a day at the end keeps an even rate. */
 static int64_t time_of(const struct click_feed *f, uint64_t i)
 {
     uint64_t span = (uint64_t)(f->s.end - f->s.start), total = 0, done = 0;

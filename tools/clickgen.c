@@ -1,6 +1,7 @@
 /* clickgen: made-up clicks on standard output. */
 #include "tools/click_feed.h"
 #include "base/io.h"
+#include "base/progress.h"
 #include "config/options.h"
 #include <errno.h>
 #include <stdio.h>
@@ -156,27 +157,19 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
     return false;
 }
 
-static void show_progress(uint64_t done, uint64_t all, bool last)
-{
-    enum { WIDTH = 40 };
-    int full = (int)(done * WIDTH / (all ? all : 1));
-    fprintf(stderr, "\r[%.*s%*s] %llu of %llu lines%s", full, "########################################",
-        WIDTH - full, "", (unsigned long long)done, (unsigned long long)all, last ? "\n" : "");
-}
-
 static int write_feed(const struct feed_settings *s)
 {
-    bool progress = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
+    struct progress progress;
     struct click_feed *feed = click_feed_new(s);
     struct buf out = {0};
     bool more = true;
+    progress_begin(&progress, "lines", isatty(STDOUT_FILENO), clock_monotonic());
     for (uint64_t done = 0; more && !ferror(stdout);) {
         for (buf_clear(&out); out.len < WRITE_SIZE && (more = click_feed_next(feed, &out));)
             done++;
         if (out.len)
             fwrite(out.ptr, 1, out.len, stdout);
-        if (progress)
-            show_progress(done, s->events, !more);
+        progress_show(&progress, NULL, done, s->events, done, !more, clock_monotonic());
     }
     buf_free(&out);
     click_feed_free(&feed);

@@ -1,10 +1,10 @@
-/* millrace compact: runs the compactor over a pipeline, with the addresses that run.json or the configuration say and the
- * directories that `millrace up` uses. What the section [compactor] sets is left to it. */
+/* millrace compact: runs the compactor over a pipeline, with the addresses of run.json or the configuration and the directories of
+ * `millrace up`. Settings in [compactor] go before these. */
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"
 #include "tools/pipeline.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +16,18 @@
 static const struct option_row rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "the pipeline's directory, if not the configured one"},
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
     {.name = "shards",
         .type = OPTION_INT,
         .min = 1,
         .max = 4096,
-        .help = "files to cut the archive into, if not as many as now"},
+        .help = "number of files in the archive (default: as in the current generation)"},
     {.name = "keep",
         .type = OPTION_INT,
         .min = 1,
         .max = 1000000,
         .unit = "generations",
-        .help = "how many to keep, with the one in force"},
+        .help = "generations to keep, including the current one"},
     {.name = NULL},
 };
 
@@ -57,7 +57,7 @@ static void add_arg(struct command *c, const char *fmt, ...)
     buf_free(&text);
 }
 
-/* A directory: as the daemon that owns it is configured, else where `millrace up` puts it. */
+/* The directories of the daemons that own them, as configured or as `millrace up` names them. */
 static void add_directories(struct command *c)
 {
     const char *archive = setting(c->config, "sortdb", "archive");
@@ -87,32 +87,30 @@ static void add_number(struct command *c, const char *name)
         add_arg(c, "--%s=%lld", name, (long long)options_int(c->o, name));
 }
 
-static void compose(struct command *c)
+static int exec_compactor(const struct options *o)
 {
+    const struct config *config = options_config(o);
+    const char *data_dir = options_string(o, "data_dir"),
+               *configured = setting(config, "millrace", "data_dir");
+    struct command c = {.o = o,
+        .config = config,
+        .data_dir = data_dir     ? data_dir
+                    : configured ? configured
+                                 : "millrace-data"};
     char *libexec = tool_libexec_dir();
-    struct pipeline *p = pipeline_open(c->config, c->data_dir);
-    add_arg(c, "%s/compactor", libexec);
-    if (c->config)
-        add_arg(c, "--config=%s", c->config->path);
-    add_directories(c);
-    add_address(c, p, "aggregator");
-    add_address(c, p, "sortdb");
-    add_number(c, "shards");
-    add_number(c, "keep");
+    struct pipeline *p = pipeline_open(config, c.data_dir);
+    add_arg(&c, "%s/compactor", libexec);
+    if (config)
+        add_arg(&c, "--config=%s", config->path);
+    add_directories(&c);
+    add_address(&c, p, "aggregator");
+    add_address(&c, p, "sortdb");
+    add_number(&c, "shards");
+    add_number(&c, "keep");
     pipeline_close(&p);
     free(libexec);
-}
-
-static int run_compactor(const struct options *o)
-{
-    struct command c = {.o = o, .config = options_config(o), .data_dir = options_string(o, "data_dir")};
-    if (!c.data_dir)
-        c.data_dir = setting(c.config, "millrace", "data_dir");
-    if (!c.data_dir)
-        c.data_dir = "millrace-data";
-    compose(&c);
     execv(c.argv[0], c.argv);
-    fprintf(stderr, "millrace compact: %s: %s\n", c.argv[0], strerror(errno));
+    fprintf(stderr, "millrace compact: cannot run %s: %s\n", c.argv[0], strerror(errno));
     for (size_t i = 0; i < c.n; i++)
         free(c.argv[i]);
     return EX_CONFIG;
@@ -120,8 +118,7 @@ static int run_compactor(const struct options *o)
 
 int tool_compact(int argc, char **argv)
 {
-    static const struct options_spec spec = {.program = "compact",
-        .summary = "moves what is counted so far into the archive",
-        .rows = {rows, NULL}};
-    return tool_run(&spec, argc, argv, run_compactor);
+    static const struct options_spec spec = {
+        .program = "compact", .summary = "moves the counts into the archive", .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, exec_compactor);
 }

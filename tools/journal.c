@@ -1,7 +1,7 @@
 /* millrace journal check|dump|repair DIR: looks into a journal's directory by hand. Whoever only looks may do so while a daemon
  * uses it; repair may not. */
 #include "journal/journal_repair.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -67,7 +67,7 @@ struct line_source {
 
 static int fail(const struct line_source *s, char *error, const char *why)
 {
-    snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", s->name, why);
+    snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", s->name, why);
     return -1;
 }
 
@@ -155,12 +155,12 @@ static int find_kind(struct line_source *s, char *error)
     return 0;
 }
 
-int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_TEXT])
+int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX])
 {
     return s->kind == UNKNOWN ? find_kind(s, error) : 0;
 }
 
-struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_TEXT])
+struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_MAX])
 {
     struct line_source *s = mem_zalloc(sizeof *s);
     s->fd = fd;
@@ -173,13 +173,13 @@ struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOU
     return s;
 }
 
-struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ERROR_TEXT])
+struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ERROR_MAX])
 {
     if (strcmp(path, "-") == 0)
         return line_source_of(dup(STDIN_FILENO), "standard input", error);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", path, strerror(errno));
+        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", path, strerror(errno));
         return NULL;
     }
     return line_source_of(fd, path, error);
@@ -302,7 +302,7 @@ static enum line_source_result pass(struct line_source *s)
     s->passed += s->text.len;
     s->at = s->searched = 0;
     buf_clear(&s->text);
-    return LINE_SOURCE_PASSING;
+    return LINE_SOURCE_SKIPPING;
 }
 
 static enum line_source_result end_line(struct line_source *s, size_t end, struct bytes *line)
@@ -310,12 +310,12 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     *line = bytes_of(s->text.ptr + s->at, end - s->at);
     s->offset += s->passed + line->len;
     s->at = s->searched = end;
-    if (!s->passing && line->len <= LINE_SOURCE_MAX_LINE)
+    if (!s->passing && line->len <= LINE_SOURCE_LINE_MAX)
         return LINE_SOURCE_LINE;
     *line = BYTES_NONE;
     s->passing = false;
     s->passed = 0;
-    return LINE_SOURCE_PASSED;
+    return LINE_SOURCE_SKIPPED;
 }
 
 /* No LF is in the text, and no more comes now. */
@@ -326,7 +326,7 @@ static enum line_source_result at_end(struct line_source *s, bool more_may_come,
 }
 
 enum line_source_result line_source_next(
-    struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
+    struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
 {
     for (;;) {
         const char *lf = s->text.len > s->searched
@@ -336,7 +336,7 @@ enum line_source_result line_source_next(
             return end_line(s, (size_t)(lf - s->text.ptr) + 1, line);
         s->searched = s->text.len;
         forget_given(s);
-        if (s->text.len > (s->passing ? 0 : LINE_SOURCE_MAX_LINE))
+        if (s->text.len > (s->passing ? 0 : LINE_SOURCE_LINE_MAX))
             return pass(s);
         if (fill(s, error) != 0)
             return LINE_SOURCE_FAILED;
@@ -377,7 +377,7 @@ static int check_before(struct line_source *s, char last, uint64_t offset, char 
 }
 
 int line_source_skip(
-    struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_TEXT])
+    struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_MAX])
 {
     char last = '\n';
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
@@ -431,7 +431,7 @@ uint64_t line_source_fetched(const struct line_source *s)
     return s->consumed;
 }
 
-struct bytes line_source_given(const struct line_source *s, size_t most)
+struct bytes line_source_recent(const struct line_source *s, size_t most)
 {
     size_t n = s->at < most ? s->at : most;
     return s->kind == PLAIN && n > 0 ? bytes_of(s->text.ptr + s->at - n, n) : BYTES_NONE;

@@ -41,7 +41,7 @@ struct log_tail {
 
 static int fail(char *error, const char *path)
 {
-    snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: %s", path, strerror(errno));
+    snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", path, strerror(errno));
     return -1;
 }
 
@@ -61,7 +61,7 @@ static bool names(const char *path, int fd)
 static int refuse_second(struct log_tail *t, char *error)
 {
     t->taken = true;
-    snprintf(error, LINE_SOURCE_ERROR_TEXT,
+    snprintf(error, LINE_SOURCE_ERROR_MAX,
         "%.150s: another process follows this log under the same name: it holds %.150s", t->path,
         t->state_path);
     return -1;
@@ -91,7 +91,7 @@ static void read_sample(const struct json_doc *doc, struct sample *out)
 {
     bool ok = number_at(doc, "/seen", &out->end) && number_at(doc, "/length", &out->length) &&
               number_at(doc, "/xxh3", &out->sum);
-    if (!ok || out->length > LOG_TAIL_SAMPLE || out->length > out->end)
+    if (!ok || out->length > LOG_TAIL_SAMPLE_MAX || out->length > out->end)
         *out = (struct sample){0};
 }
 
@@ -112,7 +112,7 @@ static int read_state(struct log_tail *t, char *error)
         read_sample(doc, &out->seen);
     json_doc_free(&doc);
     if (!ok) {
-        snprintf(error, LINE_SOURCE_ERROR_TEXT, "%.200s: this is no state of --follow", t->state_path);
+        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: this is no state of --follow", t->state_path);
         return -1;
     }
     return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
@@ -212,7 +212,7 @@ static bool goes_on(const char *name, const char *log)
     return strncmp(name, log, strlen(log)) == 0;
 }
 
-bool log_tail_takes(const char *path, const char *other)
+bool log_tail_could_read(const char *path, const char *other)
 {
     struct stat mine, its;
     char *here = directory_of(path), *there = directory_of(other);
@@ -361,7 +361,7 @@ static bool is_hole(const char *p, size_t n)
 /* Something else stands where something was given. */
 static bool was_rewritten(const struct log_tail *t)
 {
-    char text[LOG_TAIL_SAMPLE];
+    char text[LOG_TAIL_SAMPLE_MAX];
     const struct sample *s = &t->place.seen;
     size_t n = (size_t)s->length;
     if (n == 0 || io->pread(line_source_fd(t->source), text, n, (off_t)(s->end - n)) != (ssize_t)n)
@@ -381,7 +381,7 @@ static bool was_cut(const struct log_tail *t)
  * state need not be written often. */
 static void take_sample(struct log_tail *t)
 {
-    struct bytes given = line_source_given(t->source, LOG_TAIL_SAMPLE);
+    struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
     if (given.len == 0 || t->given < 2 * t->place.seen.end)
         return;
     t->place.seen =
@@ -402,7 +402,7 @@ static bool goes_on_at(struct log_tail *t, const char *path, uint64_t at, char *
 }
 
 /* The file that the state names, at the offset. What has its inode now may be another. */
-static enum log_tail_place find_place(struct log_tail *t, uint64_t offset, char *error)
+static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
 {
     struct search s = {.place = &t->place};
     if (offset < t->place.base)
@@ -415,7 +415,7 @@ static enum log_tail_place find_place(struct log_tail *t, uint64_t offset, char 
     return found ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
 }
 
-static int resume(struct log_tail *t, uint64_t offset, enum log_tail_place *place, char *error)
+static int resume(struct log_tail *t, uint64_t offset, enum log_tail_start *place, char *error)
 {
     *place = find_place(t, offset, error);
     if (*place == LOG_TAIL_FOUND)
@@ -434,7 +434,7 @@ static int open_first(struct log_tail *t, uint64_t offset, char *error)
         return -1;
     if (t->given == offset)
         return 0;
-    snprintf(error, LINE_SOURCE_ERROR_TEXT,
+    snprintf(error, LINE_SOURCE_ERROR_MAX,
         "%.100s: it is shorter than what was put under this name before, and there is no state (%.100s) to "
         "say which "
         "file that was",
@@ -443,7 +443,7 @@ static int open_first(struct log_tail *t, uint64_t offset, char *error)
 }
 
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
-    enum log_tail_place *place, char error[LINE_SOURCE_ERROR_TEXT])
+    enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
 {
     struct log_tail *t = mem_zalloc(sizeof *t);
     t->path = mem_strdup(path);
@@ -453,7 +453,7 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     int found = read_state(t, error);
     int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, place, error) : open_first(t, offset, error);
     if (t->taken)
-        *place = LOG_TAIL_TAKEN;
+        *place = LOG_TAIL_LOCKED;
     if (rc != 0)
         log_tail_close(&t);
     return t;
@@ -515,8 +515,8 @@ static bool is_over(struct log_tail *t, usec_t now)
     usec_t quiet = now - (written_at > t->renamed_at ? written_at : t->renamed_at);
     bool cut = (uint64_t)mine.st_size > line_source_offset(t->source);
     if (writer == WRITER_UNKNOWN)
-        return quiet >= (cut ? LOG_TAIL_PATIENCE : LOG_TAIL_GRACE);
-    return quiet >= LOG_TAIL_PATIENCE && next_is_begun(t, &mine);
+        return quiet >= (cut ? LOG_TAIL_TIMEOUT : LOG_TAIL_GRACE);
+    return quiet >= LOG_TAIL_TIMEOUT && next_is_begun(t, &mine);
 }
 
 /* Nothing more is in the file now. */
@@ -538,13 +538,13 @@ static enum log_tail_result at_end(struct log_tail *t, usec_t now)
 }
 
 enum log_tail_result log_tail_next(
-    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_TEXT])
+    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
 {
     static const enum log_tail_result results[] = {
         [LINE_SOURCE_FAILED] = LOG_TAIL_FAILED,
         [LINE_SOURCE_LINE] = LOG_TAIL_LINE,
-        [LINE_SOURCE_PASSING] = LOG_TAIL_PASSING,
-        [LINE_SOURCE_PASSED] = LOG_TAIL_PASSED,
+        [LINE_SOURCE_SKIPPING] = LOG_TAIL_SKIPPING,
+        [LINE_SOURCE_SKIPPED] = LOG_TAIL_SKIPPED,
     };
     for (;;) {
         uint64_t had = line_source_fetched(t->source);
@@ -552,14 +552,14 @@ enum log_tail_result log_tail_next(
         t->cut = line_source_fetched(t->source) > had && was_cut(t);
         if (t->cut)
             return LOG_TAIL_CUT;
-        if (next == LINE_SOURCE_LINE || next == LINE_SOURCE_PASSED) {
+        if (next == LINE_SOURCE_LINE || next == LINE_SOURCE_SKIPPED) {
             t->given = line_source_offset(t->source);
             take_sample(t);
         }
         if (next != LINE_SOURCE_END)
             return results[next];
         if (t->over)
-            return LOG_TAIL_OVER;
+            return LOG_TAIL_FINISHED;
         enum log_tail_result r = at_end(t, now);
         /* When it is over its last line counts also without LF. */
         if (!t->over)
@@ -567,12 +567,12 @@ enum log_tail_result log_tail_next(
     }
 }
 
-int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
+int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
 {
     return t->unsaved ? write_state(t, error) : 0;
 }
 
-int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_TEXT])
+int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
 {
     struct stat st;
     if (t->cut)

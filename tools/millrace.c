@@ -1,8 +1,8 @@
-/* millrace: the one command. `millrace NAME ...` runs a subcommand built in here, else the program NAME in libexec. */
+/* millrace: the one command in PATH. `millrace NAME ...` runs a built-in subcommand, or the program NAME in libexec. */
 #include "base/bytes.h"
 #include "base/io.h"
 #include "base/suggest.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,97 +25,76 @@ static const struct tool {
 } tools[] = {
     {"up", tool_up, "run the pipeline of a configuration in the foreground"},
     {"put", tool_put, "post events from files, logs or standard input to the local queue"},
-    {"file_to_queue", tool_put, "the same"},
-    {"query", tool_query, "ask for a series, a breakdown or the list of counters"},
-    {"status", tool_status, "show every daemon of a pipeline; --wait until all is counted"},
-    {"compact", tool_compact, "move what is counted so far into the archive"},
-    {"journal", tool_journal, "check, dump or repair a journal's directory that is not in use"},
-    {"help", tool_help, "this list; NAME: that subcommand's options"},
-    {"version", tool_version, "the version"},
+    {"file_to_queue", tool_put, "the same as put"},
+    {"query", tool_query, "ask the API for a series, a breakdown or the list of counters"},
+    {"status", tool_status, "show every daemon of a pipeline; --wait until all events are counted"},
+    {"compact", tool_compact, "move the counts into the archive"},
+    {"journal", tool_journal, "check, dump or repair the directory of a journal that is not in use"},
+    {"help", tool_help, "show this list, or the options of a subcommand: help NAME"},
+    {"version", tool_version, "show the version"},
 };
-#define N_TOOLS (sizeof tools / sizeof *tools)
+#define TOOLS (sizeof tools / sizeof *tools)
 
-/* Programs of their own, in libexec. */
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_http", "queue_exec",
     "pubsub", "aggregator", "sortdb", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered",
     "clickgen"};
-#define N_PROGRAMS (sizeof programs / sizeof *programs)
-
-char *tool_libexec_dir(void)
-{
-    char self[4096];
-    struct buf dir = {0};
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
-    struct bytes path = bytes_of(self, n > 0 ? (size_t)n : 0);
-    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
-    buf_append(&dir, self, slash ? (size_t)(slash - self) : 0);
-    buf_append(&dir, "/../libexec/millrace", sizeof "/../libexec/millrace");
-    return dir.ptr;
-}
-
-static const struct tool *find(const char *name)
-{
-    for (size_t i = 0; i < N_TOOLS; i++)
-        if (strcmp(tools[i].name, name) == 0)
-            return &tools[i];
-    return NULL;
-}
+#define PROGRAMS (sizeof programs / sizeof *programs)
 
 static void usage(FILE *out)
 {
     fputs("usage: millrace NAME [OPTION...]\n\n", out);
-    for (size_t i = 0; i < N_TOOLS; i++)
+    for (size_t i = 0; i < TOOLS; i++)
         fprintf(out, "  %-13s %s\n", tools[i].name, tools[i].help);
-    fputs("\nDaemons and programs, run likewise:", out);
-    for (size_t i = 0; i < N_PROGRAMS; i++)
+    fputs("\nDaemons and other programs:", out);
+    for (size_t i = 0; i < PROGRAMS; i++)
         fprintf(out, "%s%s", i % 6 == 0 ? "\n  " : ", ", programs[i]);
-    fputs("\n`millrace NAME --help` lists the options of each.\n", out);
+    fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
-/* Returns only when there is no such program, or it cannot be run: 0 or the system's reason. */
+/* Returns only on failure: the error number, 0 if there is no such program. */
 static int exec_program(char **argv)
 {
     struct buf path = {0};
     char *dir = tool_libexec_dir();
-    int why = 0;
+    int error = 0;
     if (bytes_is_name(bytes_str(argv[0]))) {
         buf_printf(&path, "%s/%s", dir, argv[0]);
         execv(path.ptr, argv);
-        why = errno == ENOENT ? 0 : errno;
+        error = errno == ENOENT ? 0 : errno;
     }
     buf_free(&path);
     free(dir);
-    return why;
-}
-
-static const char *nearest(const char *name)
-{
-    struct suggest s = suggest_for(name);
-    for (size_t i = 0; i < N_TOOLS; i++)
-        suggest_try(&s, tools[i].name);
-    for (size_t i = 0; i < N_PROGRAMS; i++)
-        suggest_try(&s, programs[i]);
-    return s.nearest;
+    return error;
 }
 
 static int run_program(char **argv)
 {
-    int why = exec_program(argv);
-    const char *meant = why ? NULL : nearest(argv[0]);
-    fprintf(stderr, "millrace: there is no \"%s\"%s%s", argv[0], why ? ": " : "", why ? strerror(why) : "");
-    if (meant) {
-        fprintf(stderr, "; did you mean \"millrace %s\"?\n", meant);
+    int error = exec_program(argv);
+    if (error) {
+        fprintf(stderr, "millrace: cannot run \"%s\": %s\n", argv[0], strerror(error));
         return EX_USAGE;
     }
-    fputc('\n', stderr);
-    usage(stderr);
+    struct suggest s = suggest_for(argv[0]);
+    for (size_t i = 0; i < TOOLS; i++)
+        suggest_try(&s, tools[i].name);
+    for (size_t i = 0; i < PROGRAMS; i++)
+        suggest_try(&s, programs[i]);
+    fprintf(stderr, "millrace: no subcommand or program \"%s\"", argv[0]);
+    if (s.nearest) {
+        fprintf(stderr, "; did you mean \"millrace %s\"?\n", s.nearest);
+    } else {
+        fputc('\n', stderr);
+        usage(stderr);
+    }
     return EX_USAGE;
 }
 
 static int dispatch(int argc, char **argv)
 {
-    const struct tool *t = find(argv[0]);
-    return t ? t->run(argc, argv) : run_program(argv);
+    for (size_t i = 0; i < TOOLS; i++)
+        if (strcmp(tools[i].name, argv[0]) == 0)
+            return tools[i].run(argc, argv);
+    return run_program(argv);
 }
 
 static int tool_help(int argc, char **argv)

@@ -59,7 +59,7 @@ void pipeline_close(struct pipeline **pp)
     *pp = NULL;
 }
 
-/* Kept until the pipeline is closed; the same text is kept once. */
+/* Interns a text until the pipeline is closed. */
 static const char *keep(struct pipeline *p, struct bytes text)
 {
     for (size_t i = 0; i < p->n_texts; i++)
@@ -112,7 +112,7 @@ const char *pipeline_state(struct pipeline *p, const char *daemon)
     return run_member(p, daemon, "state");
 }
 
-const char *pipeline_said(struct pipeline *p, const char *daemon)
+const char *pipeline_status_text(struct pipeline *p, const char *daemon)
 {
     return run_member(p, daemon, "said");
 }

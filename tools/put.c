@@ -9,10 +9,10 @@
 #include "config/options.h"
 #include "base/rate_limit.h"
 #include "tools/pipeline.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 #include "tools/put_batch.h"
 #include "tools/put_rejects.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include "base/url.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 
 #define BATCH_BYTES ((size_t)1 << 20)
 #define FOLLOW_POLL (100 * USEC_PER_MSEC)
-#define GATHER (200 * USEC_PER_MSEC) /* how long a line waits for its batch to be full */
+#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* how long a line waits for its batch to be full */
 
 static const struct option_row rows[] = {
     {.name = "queue_url", .type = OPTION_STRING, .help = "where simplequeue is; by default as --config says"},
@@ -97,7 +97,7 @@ struct put {
     usec_t began;
     uint64_t taken;    /* lines since then */
     usec_t batch_from; /* when the batch got its first line */
-    struct rate_limit pace;
+    struct rate_limit rate;
     struct file_count *files; /* that lines were taken of, in order */
     size_t n_files;
     int idle_status; /* of what was flushed while the input was idle */
@@ -131,21 +131,21 @@ static void sleep_for(usec_t t)
     nanosleep(&ts, NULL);
 }
 
-static void keep_pace(struct put *p, size_t lines)
+static void wait_for_rate(struct put *p, size_t lines)
 {
     usec_t now = clock_monotonic(), when;
-    while (!stopped && (when = rate_limit_when(&p->pace, lines, now)) > now) {
+    while (!stopped && (when = rate_limit_when(&p->rate, lines, now)) > now) {
         sleep_for(when - now);
         now = clock_monotonic();
     }
-    rate_limit_spend(&p->pace, lines, now);
+    rate_limit_spend(&p->rate, lines, now);
 }
 
 static int flush(struct put *p)
 {
     size_t lines = put_batch_lines(p->batch);
     if (lines > 0)
-        keep_pace(p, lines);
+        wait_for_rate(p, lines);
     p->taken += lines;
     return put_batch_flush(p->batch);
 }
@@ -163,15 +163,17 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     size_t before = put_batch_lines(p->batch);
     put_batch_add(p->batch, line, end);
     p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* an empty one is none */
-    return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= GATHER ? flush(p) : 0;
+    return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= BATCH_DELAY_MAX ? flush(p)
+                                                                                                 : 0;
 }
 
 static void show(struct put *p, uint64_t consumed, bool last)
 {
-    progress_show(&p->progress, p->packed_before + consumed, p->packed, p->taken, last, clock_monotonic());
+    progress_show(
+        &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, last, clock_monotonic());
 }
 
-static int complain(const char *why, int status)
+static int print_error(const char *why, int status)
 {
     progress_leave();
     fprintf(stderr, "millrace put: %s\n", why);
@@ -180,12 +182,12 @@ static int complain(const char *why, int status)
 
 static int skip(struct put *p, struct line_source *s)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     uint64_t reached;
     if (p->resume <= p->base)
         return 0;
     if (line_source_skip(s, p->resume - p->base, &reached, error) != 0)
-        return complain(error, EX_DATAERR);
+        return print_error(error, EX_DATAERR);
     put_batch_begin_at(p->batch, p->base + reached);
     return 0;
 }
@@ -239,7 +241,7 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
 /* While a line that is too long is read past, those before it are not kept waiting. */
 static int pass_on(struct put *p)
 {
-    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= GATHER;
+    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= BATCH_DELAY_MAX;
     return late ? flush(p) : 0;
 }
 
@@ -285,16 +287,16 @@ static int passed(struct put *p, uint64_t start, uint64_t end)
 static int put_rest(struct put *p, const char *error)
 {
     (void)flush(p);
-    return complain(error, EX_DATAERR);
+    return print_error(error, EX_DATAERR);
 }
 
 static int put_lines(struct put *p, struct line_source *s, const char *name)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     struct bytes line;
     bool whole = true, more = true;
     int status = skip(p, s);
-    p->progress.before = p->packed_before + line_source_consumed(s);
+    p->progress.resumed = p->packed_before + line_source_consumed(s);
     while (status == 0 && more && !stopped) {
         uint64_t start = p->base + line_source_offset(s);
         switch (line_source_next(s, false, &line, error)) {
@@ -302,10 +304,10 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
             whole = line.ptr[line.len - 1] == '\n';
             status = add(p, line, p->base + line_source_offset(s));
             break;
-        case LINE_SOURCE_PASSING:
+        case LINE_SOURCE_SKIPPING:
             status = passing(p, start);
             break;
-        case LINE_SOURCE_PASSED:
+        case LINE_SOURCE_SKIPPED:
             status = passed(p, start, p->base + line_source_offset(s));
             break;
         case LINE_SOURCE_END:
@@ -330,10 +332,10 @@ static void begin_file(struct put *p, const char *name)
 
 static int put_file(struct put *p, const char *name)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     struct line_source *s = line_source_open(name, error);
     if (s == NULL)
-        return complain(error, EX_NOINPUT);
+        return print_error(error, EX_NOINPUT);
     line_source_on_idle(s, on_idle, p);
     begin_file(p, name);
     int status = put_lines(p, s, name);
@@ -366,7 +368,7 @@ static int put_files(struct put *p, char **files, size_t n)
     if (status == 0)
         status = flush(p);
     if (status == 0 && !stopped && p->base < p->resume)
-        return complain(
+        return print_error(
             "more was put under this producer's name than this input has: it is another input, or a "
             "part of it is missing",
             EX_DATAERR);
@@ -386,10 +388,10 @@ static char *state_path(const struct put *p, const char *path)
 
 static int next_file(struct put *p, struct log_tail *t)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     int status = flush(p), rc = status == 0 ? log_tail_next_file(t, error) : 0;
     if (rc < 0)
-        return complain(error, EX_IOERR);
+        return print_error(error, EX_IOERR);
     if (rc > 0)
         sleep_for(FOLLOW_POLL);
     p->files[0].base = log_tail_base(t);
@@ -409,15 +411,15 @@ static void tell_cut(const char *path)
 /* What is in no batch is stored. */
 static int keep_place(struct put *p, struct log_tail *t)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     bool ok = put_batch_lines(p->batch) > 0 || log_tail_stored(t, error) == 0;
-    return ok ? 0 : complain(error, EX_IOERR);
+    return ok ? 0 : print_error(error, EX_IOERR);
 }
 
 /* The batch goes out whenever there is nothing more to read. */
 static int follow_on(struct put *p, struct log_tail *t)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     int status = 0;
     while (status == 0 && !stopped) {
         struct bytes line;
@@ -426,10 +428,10 @@ static int follow_on(struct put *p, struct log_tail *t)
         case LOG_TAIL_LINE:
             status = add(p, line, log_tail_offset(t));
             break;
-        case LOG_TAIL_PASSING:
+        case LOG_TAIL_SKIPPING:
             status = passing(p, start);
             break;
-        case LOG_TAIL_PASSED:
+        case LOG_TAIL_SKIPPED:
             status = passed(p, start, log_tail_offset(t));
             break;
         case LOG_TAIL_WAIT:
@@ -443,11 +445,11 @@ static int follow_on(struct put *p, struct log_tail *t)
             p->passing = false;
             status = next_file(p, t);
             break;
-        case LOG_TAIL_OVER:
+        case LOG_TAIL_FINISHED:
             status = next_file(p, t);
             break;
         case LOG_TAIL_FAILED:
-            status = complain(error, EX_IOERR);
+            status = print_error(error, EX_IOERR);
             break;
         }
         if (status == 0)
@@ -458,13 +460,13 @@ static int follow_on(struct put *p, struct log_tail *t)
 
 /* A log that nobody has made yet is waited for: a reader may well start before the writer. */
 static struct log_tail *open_log(
-    const struct put *p, const char *path, enum log_tail_place *place, char error[LINE_SOURCE_ERROR_TEXT])
+    const struct put *p, const char *path, enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
 {
     char *state = state_path(p, path);
     struct log_tail *t = log_tail_open(path, state, p->resume, place, error);
-    if (t == NULL && *place != LOG_TAIL_TAKEN && access(path, F_OK) != 0 && errno == ENOENT)
+    if (t == NULL && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT)
         fprintf(stderr, "millrace put: waiting for %s to be made\n", path);
-    while (t == NULL && !stopped && *place != LOG_TAIL_TAKEN && access(path, F_OK) != 0 && errno == ENOENT) {
+    while (t == NULL && !stopped && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT) {
         sleep_for(FOLLOW_POLL);
         t = log_tail_open(path, state, p->resume, place, error);
     }
@@ -472,7 +474,7 @@ static struct log_tail *open_log(
     return t;
 }
 
-static void tell_place(enum log_tail_place place, const char *path)
+static void tell_place(enum log_tail_start place, const char *path)
 {
     if (place == LOG_TAIL_GONE)
         fprintf(stderr,
@@ -485,13 +487,13 @@ static void tell_place(enum log_tail_place place, const char *path)
 
 static int follow(struct put *p, const char *path)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
-    enum log_tail_place place;
+    char error[LINE_SOURCE_ERROR_MAX];
+    enum log_tail_start place;
     struct log_tail *t = open_log(p, path, &place, error);
-    if (t == NULL && place == LOG_TAIL_TAKEN)
-        return complain(error, EX_CONFIG);
+    if (t == NULL && place == LOG_TAIL_LOCKED)
+        return print_error(error, EX_CONFIG);
     if (t == NULL)
-        return stopped ? 0 : complain(error, EX_DATAERR);
+        return stopped ? 0 : print_error(error, EX_DATAERR);
     tell_place(place, path);
     put_batch_begin_at(p->batch, log_tail_offset(t));
     begin_file(p, path);
@@ -549,7 +551,7 @@ static int put_all(struct put *p)
     size_t n = options_operands(p->o, &files);
     int status = put_batch_ask_mark(p->batch, &p->resume);
     p->began = clock_monotonic();
-    progress_begin(&p->progress, options_bool(p->o, "quiet"), p->began);
+    progress_begin(&p->progress, "events", options_bool(p->o, "quiet"), p->began);
     if (status == 0 && options_bool(p->o, "follow"))
         status = follow(p, files[0]);
     else if (status == 0)
@@ -563,7 +565,7 @@ static int put_all(struct put *p)
 
 static int check_file(const char *name)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     struct stat st;
     int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
     if (why == 0 && S_ISDIR(st.st_mode))
@@ -577,7 +579,7 @@ static int check_file(const char *name)
     struct line_source *s = line_source_open(name, error);
     bool ok = s != NULL && line_source_check(s, error) == 0;
     line_source_close(&s);
-    return ok ? 0 : complain(error, EX_DATAERR);
+    return ok ? 0 : print_error(error, EX_DATAERR);
 }
 
 static int check_standard_input(void)
@@ -585,7 +587,7 @@ static int check_standard_input(void)
     int mode = fcntl(STDIN_FILENO, F_GETFL);
     return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
                ? 0
-               : complain("standard input is closed, or not open for reading", EX_NOINPUT);
+               : print_error("standard input is closed, or not open for reading", EX_NOINPUT);
 }
 
 /* Before the first line is sent: a name that is mistyped leaves nothing half done. */
@@ -613,7 +615,7 @@ static bool reads_rejects(const struct options *o, char **files, size_t n)
     struct stat st;
     if (rejects == NULL)
         return false;
-    if (options_bool(o, "follow") && log_tail_takes(files[0], rejects))
+    if (options_bool(o, "follow") && log_tail_could_read(files[0], rejects))
         return true;
     if (stat(rejects, &st) != 0)
         return false;
@@ -627,8 +629,9 @@ static int check_rejects(const struct options *o, char **files, size_t n)
 {
     return !reads_rejects(o, files, n)
                ? 0
-               : complain("--rejects is what is put, or begins as the log's name does and would be taken for "
-                          "what that is rotated to: name another file",
+               : print_error(
+                     "--rejects is what is put, or begins as the log's name does and would be taken for "
+                     "what that is rotated to: name another file",
                      EX_USAGE);
 }
 
@@ -638,18 +641,18 @@ static int check(const struct options *o)
     char **files;
     const char *url = options_string(o, "queue_url");
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
-        return complain("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
+        return print_error("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
     size_t n = options_operands(o, &files);
     if (!options_bool(o, "follow")) {
         if (options_is_set(o, "state"))
-            return complain("--state is for --follow", EX_USAGE);
+            return print_error("--state is for --follow", EX_USAGE);
         int status = check_files(files, n);
         return status != 0 ? status : check_rejects(o, files, n);
     }
     if (options_string(o, "producer") == NULL)
-        return complain("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
+        return print_error("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
     if (n != 1 || strcmp(files[0], "-") == 0)
-        return complain("--follow needs one file", EX_USAGE);
+        return print_error("--follow needs one file", EX_USAGE);
     return check_rejects(o, files, n);
 }
 
@@ -676,15 +679,15 @@ static int put_with(const struct options *o)
     if (status != 0)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
-        return complain(error.text, EX_CONFIG);
+        return print_error(error.text, EX_CONFIG);
     if (options_string(o, "rejects") != NULL &&
         (p.rejects = put_rejects_open(options_string(o, "rejects"))) == NULL) {
         free(token);
         return EX_CANTCREAT;
     }
-    rate_limit_init(&p.pace, (uint64_t)options_int(o, "rate"));
-    if (rate_limit_batch(&p.pace) < p.batch_lines)
-        p.batch_lines = rate_limit_batch(&p.pace);
+    rate_limit_init(&p.rate, (uint64_t)options_int(o, "rate"));
+    if (rate_limit_batch(&p.rate) < p.batch_lines)
+        p.batch_lines = rate_limit_batch(&p.rate);
     catch_signals();
     p.batch = make_batch(&p, token);
     status = put_all(&p);

@@ -2,7 +2,7 @@
 
 #include "http/client/http_pool.h"
 #include "counts/json_fields.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 #include "base/url.h"
 
 #include <event2/event.h>
@@ -66,7 +66,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     if (r->call == NULL || !*r->batch->config.stopped)
         return;
     if (r->parting == 0)
-        r->parting = now + PUT_BATCH_PARTING;
+        r->parting = now + PUT_BATCH_STOP_TIMEOUT;
     else if (now >= r->parting)
         http_call_cancel(r->call);
 }

@@ -8,7 +8,7 @@
  * for itself. refused() says what becomes of it; the mark has not passed it then.
  *
  * It blocks: for programs that do nothing else. What waits for a queue that is away says so once, and ends soon after *stopped is
- * set: what is under way then has PUT_BATCH_PARTING to be answered. */
+ * set: what is under way then has PUT_BATCH_STOP_TIMEOUT to be answered. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
@@ -17,7 +17,7 @@
 
 #include <signal.h>
 
-#define PUT_BATCH_PARTING (2 * USEC_PER_SEC)
+#define PUT_BATCH_STOP_TIMEOUT (2 * USEC_PER_SEC)
 
 struct put_batch;
 

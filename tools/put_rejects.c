@@ -1,7 +1,7 @@
 #include "tools/put_rejects.h"
 
 #include "tools/line_source.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 #include "base/reject_file.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ void put_passing_tell(const char *file, uint64_t offset)
     fprintf(stderr,
         "millrace put: the line at byte %" PRIu64
         " of %s is too long to be read (no line feed in %zu bytes)\n",
-        offset, file, LINE_SOURCE_MAX_LINE);
+        offset, file, LINE_SOURCE_LINE_MAX);
 }
 
 void put_rejects_begin_pass(const struct put_rejects *r, const char *file, uint64_t offset)
@@ -90,7 +90,7 @@ void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
     fprintf(stderr,
         "millrace put: the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64
         " bytes, over %zu)\n",
-        offset, file, length, LINE_SOURCE_MAX_LINE);
+        offset, file, length, LINE_SOURCE_LINE_MAX);
 }
 
 void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
@@ -107,7 +107,7 @@ void put_rejects_tell(struct put_rejects *r, usec_t now, bool last)
         fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were passed over\n",
             r->passed);
     }
-    if (r == NULL || r->n == r->told || (!last && now - r->told_at < PUT_REJECTS_TELL_EVERY))
+    if (r == NULL || r->n == r->told || (!last && now - r->told_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
     fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refuses are in %s\n", r->n, r->path);

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
-#define PUT_REJECTS_TELL_EVERY (60 * USEC_PER_SEC)
+#define PUT_REJECTS_REPORT_EVERY (60 * USEC_PER_SEC)
 
 struct put_rejects;
 

@@ -4,7 +4,7 @@
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
 #include "tools/pipeline.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include "base/url.h"
 #include <event2/event.h>
 #include <inttypes.h>

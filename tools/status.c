@@ -9,7 +9,7 @@
 #include "config/options.h"
 #include "config/peers.h"
 #include "tools/pipeline.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -201,7 +201,7 @@ static void look_at(struct status *s, struct report *r)
 /* Of a daemon without HTTP: what it told `up`. */
 static void take_word(struct pipeline *p, struct report *r)
 {
-    const char *state = pipeline_state(p, r->name), *said = pipeline_said(p, r->name);
+    const char *state = pipeline_state(p, r->name), *said = pipeline_status_text(p, r->name);
     r->ready = !state || strcmp(state, "ready") == 0;
     r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
     if (said && strcmp(said, "ready") != 0) {
@@ -242,7 +242,7 @@ static void take(struct status *s)
         if (!runs)
             take_end(s, r);
         else if (state && strcmp(state, "failed") == 0)
-            take_failure(s, r, pipeline_said(p, name));
+            take_failure(s, r, pipeline_status_text(p, name));
         else if (url)
             look_at(s, r);
         else

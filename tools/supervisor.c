@@ -19,8 +19,8 @@
 
 #define CHILD_MAGIC 0x5c41d001
 #define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
-#define SAID_ROOM 256
-#define LINE_LIMIT 65536 /* bytes; a longer line is shown in pieces */
+#define STATUS_TEXT_MAX 256
+#define OUTPUT_LINE_MAX 65536 /* bytes; a longer line is forwarded in pieces */
 
 struct child {
     unsigned magic;
@@ -28,9 +28,9 @@ struct child {
     const struct supervisor_program *program;
     enum supervisor_state state;
     pid_t pid;
-    bool was_ready; /* in any of its lives */
+    bool was_ready; /* in this process or an earlier one */
     usec_t ready_since, delay;
-    char said[SAID_ROOM];
+    char status_text[STATUS_TEXT_MAX];
     unsigned restarts;
     struct event *timer;        /* restart while RESTARTING, kill while STOPPING */
     struct bufferevent *output; /* the running process's standard output and error */
@@ -70,7 +70,7 @@ static void set_timer(struct child *c, usec_t after)
     event_add(c->timer, &tv);
 }
 
-static void show_lines(struct child *c, bool all)
+static void forward_lines(struct child *c, bool all)
 {
     struct evbuffer *in = bufferevent_get_input(c->output);
     const struct supervisor_config *config = &c->owner->config;
@@ -81,7 +81,7 @@ static void show_lines(struct child *c, bool all)
         free(line);
     }
     len = evbuffer_get_length(in);
-    if (len > 0 && (all || len >= LINE_LIMIT)) {
+    if (len > 0 && (all || len >= OUTPUT_LINE_MAX)) {
         config->on_line(index_of(c), bytes_of(evbuffer_pullup(in, -1), len), config->arg);
         evbuffer_drain(in, len);
     }
@@ -90,14 +90,14 @@ static void show_lines(struct child *c, bool all)
 static void on_output(struct bufferevent *bev, void *arg)
 {
     (void)bev;
-    show_lines(arg, false);
+    forward_lines(arg, false);
 }
 
 static void close_output(struct child *c)
 {
     if (c->output == NULL)
         return;
-    show_lines(c, true);
+    forward_lines(c, true);
     bufferevent_free(c->output);
     c->output = NULL;
 }
@@ -109,7 +109,7 @@ static void on_output_end(struct bufferevent *bev, short what, void *arg)
     close_output(arg);
 }
 
-/* What a process wrote just before it died may still be in the pipe when its death is told. */
+/* The last lines of a process may still be in the pipe when SIGCHLD arrives. */
 static void drain_output(struct child *c)
 {
     char piece[8192];
@@ -122,8 +122,8 @@ static void drain_output(struct child *c)
     close_output(c);
 }
 
-/* Between fork and exec, in a process with one thread. */
-static void become(const struct child *c, int output, pid_t parent)
+/* Runs between fork and exec. */
+static void exec_program(const struct child *c, int output, pid_t parent)
 {
     char pid[16];
     sigset_t none;
@@ -149,7 +149,7 @@ static void become(const struct child *c, int output, pid_t parent)
     _exit(EX_CONFIG);
 }
 
-/* The descriptors must not stand where the child will put its own. */
+/* The descriptors must not have the numbers that the child uses for passed descriptors. */
 static int open_pipe(int ends[2])
 {
     int low[2];
@@ -167,26 +167,26 @@ static int open_pipe(int ends[2])
     return -1;
 }
 
-static void go_on_after_death(struct child *c, const char *how, int code);
+static void handle_end(struct child *c, const char *how, int code);
 
 static void start_child(struct child *c)
 {
     int ends[2];
     pid_t parent = getpid();
     if (open_pipe(ends) != 0) {
-        go_on_after_death(c, "no pipe", errno);
+        handle_end(c, "pipe failed, errno", errno);
         return;
     }
     fflush(NULL);
-    c->said[0] = '\0';
+    c->status_text[0] = '\0';
     c->pid = fork();
     if (c->pid == 0)
-        become(c, ends[1], parent);
+        exec_program(c, ends[1], parent);
     close(ends[1]);
     if (c->pid < 0) {
         c->pid = 0;
         close(ends[0]);
-        go_on_after_death(c, "no process", errno);
+        handle_end(c, "fork failed, errno", errno);
         return;
     }
     evutil_make_socket_nonblocking(ends[0]);
@@ -196,7 +196,7 @@ static void start_child(struct child *c)
     set_state(c, SUPERVISOR_STARTING);
 }
 
-/* Starts the first that waits, if all before it are ready. */
+/* Starts the first waiting program, if all before it are or were ready. */
 static void start_next(struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n && !s->stopping; i++) {
@@ -210,7 +210,7 @@ static void start_next(struct supervisor *s)
     }
 }
 
-static void became_ready(struct child *c)
+static void mark_ready(struct child *c)
 {
     if (c->state != SUPERVISOR_STARTING)
         return;
@@ -227,7 +227,7 @@ static void stop_child(struct child *c)
     set_timer(c, c->owner->config.stop_timeout);
 }
 
-/* From the last to the first: the first one found running is stopped, the others when it has ended. */
+/* Stops the last running program; its end calls this again. */
 static void stop_next(struct supervisor *s)
 {
     for (size_t i = s->config.n; i-- > 0;) {
@@ -243,7 +243,7 @@ static void stop_next(struct supervisor *s)
             set_state(c, SUPERVISOR_STOPPED);
         }
     }
-    s->config.on_end(s->status, s->config.arg);
+    s->config.on_stopped(s->status, s->config.arg);
 }
 
 void supervisor_stop(struct supervisor *s, int status)
@@ -268,7 +268,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (c->state == SUPERVISOR_RESTARTING)
         start_child(c);
     else if (c->state == SUPERVISOR_STOPPING && c->pid != 0) {
-        log_warn("did not stop in time: killed", LOG_S("daemon", c->program->name));
+        log_warn("killed: did not stop within stop_timeout", LOG_S("daemon", c->program->name));
         kill(c->pid, SIGKILL);
     }
 }
@@ -286,45 +286,32 @@ static void restart_later(struct child *c)
     set_timer(c, c->delay);
 }
 
-static void end_of_stopping(struct child *c)
-{
-    event_del(c->timer);
-    set_state(c, SUPERVISOR_STOPPED);
-    stop_next(c->owner);
-}
-
-static void end_of_all(struct child *c, int code)
-{
-    log_error("cannot start", LOG_S("daemon", c->program->name), LOG_I("status", code));
-    set_state(c, SUPERVISOR_STOPPED);
-    supervisor_stop(c->owner, code);
-}
-
-/* What it says of itself stays: it is the reason. */
-static void leave_ended(struct child *c)
-{
-    log_error("ended for good, the others go on", LOG_S("daemon", c->program->name), LOG_S("said", c->said));
-    set_state(c, SUPERVISOR_FAILED);
-    start_next(c->owner);
-}
-
-static void go_on_after_death(struct child *c, const char *how, int code)
+/* A failed program keeps its status text: the reason. */
+static void handle_end(struct child *c, const char *how, int code)
 {
     bool exited = strcmp(how, "exit") == 0;
+    const char *name = c->program->name;
     if (c->owner->stopping) {
-        end_of_stopping(c);
+        event_del(c->timer);
+        set_state(c, SUPERVISOR_STOPPED);
+        stop_next(c->owner);
     } else if (exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready) {
-        end_of_all(c, code);
+        log_error("cannot start: stopping the pipeline", LOG_S("daemon", name), LOG_I("status", code));
+        set_state(c, SUPERVISOR_STOPPED);
+        supervisor_stop(c->owner, code);
     } else if (exited && code == EX_DATAERR) {
-        leave_ended(c);
+        log_error("daemon failed and will not be restarted; the others keep running", LOG_S("daemon", name),
+            LOG_S("error", c->status_text));
+        set_state(c, SUPERVISOR_FAILED);
+        start_next(c->owner);
     } else {
         restart_later(c);
-        log_warn("died, starts again", LOG_S("daemon", c->program->name), LOG_S("by", how),
-            LOG_I("code", code), LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
+        log_warn("daemon ended; restarting", LOG_S("daemon", name), LOG_S("by", how), LOG_I("code", code),
+            LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
     }
 }
 
-static struct child *child_of(struct supervisor *s, pid_t pid)
+static struct child *child_by_pid(struct supervisor *s, pid_t pid)
 {
     for (size_t i = 0; i < s->config.n; i++)
         if (s->children[i].pid == pid)
@@ -332,23 +319,23 @@ static struct child *child_of(struct supervisor *s, pid_t pid)
     return NULL;
 }
 
-static void take_assignment(struct child *c, struct bytes line)
+static void apply_assignment(struct child *c, struct bytes line)
 {
     if (bytes_equal_str(line, "READY=1")) {
-        became_ready(c);
+        mark_ready(c);
     } else if (bytes_starts_with(line, BYTES_LITERAL("STATUS="))) {
-        snprintf(c->said, sizeof c->said, "%.*s", (int)line.len - 7, line.ptr + 7);
+        snprintf(c->status_text, sizeof c->status_text, "%.*s", (int)line.len - 7, line.ptr + 7);
         c->owner->config.on_change(index_of(c), c->owner->config.arg);
     }
 }
 
-/* NAME=VALUE lines, as sd_notify sends them. */
-static void take_message(struct supervisor *s, pid_t from, const char *text)
+/* The text has NAME=VALUE lines, as sd_notify sends them. */
+static void apply_message(struct supervisor *s, pid_t from, const char *text)
 {
-    struct child *c = child_of(s, from);
+    struct child *c = child_by_pid(s, from);
     while (c != NULL && *text != '\0') {
         size_t n = strcspn(text, "\n");
-        take_assignment(c, bytes_of(text, n));
+        apply_assignment(c, bytes_of(text, n));
         text += n + (text[n] == '\n');
     }
 }
@@ -371,7 +358,7 @@ static void on_notify(evutil_socket_t fd, short what, void *arg)
         text[n] = '\0';
         struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
         if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
-            take_message(arg, ((struct ucred *)(void *)CMSG_DATA(c))->pid, text);
+            apply_message(arg, ((struct ucred *)(void *)CMSG_DATA(c))->pid, text);
     }
 }
 
@@ -381,7 +368,7 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
     int status;
     (void)fd;
     (void)what;
-    on_notify(s->notify_fd, EV_READ, s); /* what it said before it died is taken while its pid is known */
+    on_notify(s->notify_fd, EV_READ, s); /* its last messages count only while its pid is known */
     for (size_t i = 0; i < s->config.n; i++) {
         struct child *c = &s->children[i];
         if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
@@ -389,13 +376,13 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
         c->pid = 0;
         drain_output(c);
         if (WIFSIGNALED(status))
-            go_on_after_death(c, "signal", WTERMSIG(status));
+            handle_end(c, "signal", WTERMSIG(status));
         else
-            go_on_after_death(c, "exit", WEXITSTATUS(status));
+            handle_end(c, "exit", WEXITSTATUS(status));
     }
 }
 
-/* A name in the abstract space needs no file and cannot be left behind. */
+/* A name in the abstract namespace leaves no file behind. */
 static int open_notify_socket(struct supervisor *s)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -420,7 +407,7 @@ struct supervisor *supervisor_new(const struct supervisor_config *config, char *
     s->config = *config;
     s->children = mem_zalloc(config->n * sizeof *s->children);
     if (open_notify_socket(s) != 0) {
-        snprintf(error, error_size, "no socket for readiness messages: %s", strerror(errno));
+        snprintf(error, error_size, "cannot open the readiness socket: %s", strerror(errno));
         if (s->notify_fd > 0)
             close(s->notify_fd);
         free(s->children);
@@ -476,7 +463,7 @@ unsigned supervisor_restarts(const struct supervisor *s, size_t program)
     return s->children[program].restarts;
 }
 
-const char *supervisor_said(const struct supervisor *s, size_t program)
+const char *supervisor_status_text(const struct supervisor *s, size_t program)
 {
     return s->children[program].said;
 }

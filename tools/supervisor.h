@@ -1,24 +1,21 @@
-/* supervisor: keeps a list of programs running, in order, until it is told to stop.
+/* supervisor: keeps a list of programs running until it is stopped.
  *
- * It starts the programs one after another, each once the one before it is ready, restarts one that dies, and
- * stops them in the reverse order, each when the one after it in the list has ended: so what depends on a
- * program ends before it, and finds it there while finishing what is in flight.
+ * It starts the programs one after another, each once the previous one is ready, and stops them in reverse order, each once the
+ * next one has ended. So a program can rely on those before it in the list, while it starts and while it stops.
  *
- * 1. A program is ready when it has sent READY=1 to NOTIFY_SOCKET (sd_notify); messages are taken only from
- *    the process that is running as that program.
- * 2. Its listening socket is the supervisor's and is passed on at each start (LISTEN_FDS): a restart keeps its
- *    address, and clients that connect meanwhile wait in the socket's backlog.
- * 3. A program that dies is started again after a delay that doubles from delay_min to delay_max while it keeps
- *    dying, and is delay_min again once it was ready for SUPERVISOR_STEADY. The others go on.
- * 4. A program that has never been ready and exits with EX_USAGE or EX_CONFIG would do so for ever: everything
- *    is stopped and that is the supervisor's own status.
- * 5. A program that exits with EX_DATAERR says that going on would do harm, however often it is tried: it is left as it
- *    is, with what it said of itself, and the others go on.
- * 6. Every program is the leader of a process group of its own (a terminal's Ctrl-C reaches the supervisor
- *    alone) and gets SIGTERM when the supervisor dies, however that happens.
- * 7. Stopping is SIGTERM, then SIGKILL after stop_timeout: at most once for each program.
+ * 1. A program is ready when it sends READY=1 to NOTIFY_SOCKET (sd_notify). Only messages from the running process count.
+ * 2. The supervisor owns the listening socket and passes it on at each start (LISTEN_FDS). A restarted program keeps its address,
+ *    and clients that connect meanwhile wait in the backlog.
+ * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once the program
+ *    has been ready for SUPERVISOR_STEADY. The other programs keep running.
+ * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status: a restart
+ *    would fail in the same way.
+ * 5. A program that exits with EX_DATAERR would do harm if it were restarted. It stays down; the others keep running.
+ * 6. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. It gets SIGTERM
+ *    when the supervisor dies.
+ * 7. Stopping a program is one SIGTERM, then one SIGKILL after stop_timeout.
  *
- * One event loop; nothing blocks.
+ * One event loop; no call blocks.
  */
 #ifndef MILLRACE_SUPERVISOR_H
 #define MILLRACE_SUPERVISOR_H
@@ -33,10 +30,10 @@ struct event_base;
 struct supervisor;
 
 enum supervisor_state {
-    SUPERVISOR_WAITING,  /* for its turn to start */
-    SUPERVISOR_STARTING, /* runs, not ready yet */
-    SUPERVISOR_READY,
-    SUPERVISOR_RESTARTING, /* died; waits out its delay */
+    SUPERVISOR_WAITING,    /* for the programs before it */
+    SUPERVISOR_STARTING,   /* running, not ready yet */
+    SUPERVISOR_READY,      /* running */
+    SUPERVISOR_RESTARTING, /* ended; waiting for its delay */
     SUPERVISOR_FAILED,     /* ended for good (invariant 5) */
     SUPERVISOR_STOPPING,
     SUPERVISOR_STOPPED,
@@ -54,29 +51,29 @@ struct supervisor_config {
     size_t n;
     const struct supervisor_program *programs; /* borrowed, with what they point to, until supervisor_free */
     usec_t delay_min, delay_max, stop_timeout;
-    /* A line that a program wrote to standard output or error, without its LF. */
+    /* A line of a program's standard output or error, without its LF. */
     void (*on_line)(size_t program, struct bytes line, void *arg);
-    /* A program's state, pid or what it says of itself changed. */
+    /* A program's state, pid or status text changed. */
     void (*on_change)(size_t program, void *arg);
-    /* Every program has ended after supervisor_stop or invariant 4. */
-    void (*on_end)(int status, void *arg);
+    /* Every program has ended, after supervisor_stop or by invariant 4. */
+    void (*on_stopped)(int status, void *arg);
     void *arg;
 };
 
 /* NULL with the reason in error. */
 struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size);
 void supervisor_start(struct supervisor *s);
-/* Begins to stop; on_end follows. Called again: the program that is being waited for is killed. */
+/* Starts to stop the programs; on_stopped follows. A second call kills the program that is stopping. */
 void supervisor_stop(struct supervisor *s, int status);
-/* Only after on_end. */
+/* Only after on_stopped. */
 void supervisor_free(struct supervisor **s);
 
 enum supervisor_state supervisor_state(const struct supervisor *s, size_t program);
-pid_t supervisor_pid(const struct supervisor *s, size_t program); /* 0 when it does not run */
+pid_t supervisor_pid(const struct supervisor *s, size_t program); /* 0: not running */
 unsigned supervisor_restarts(const struct supervisor *s, size_t program);
-/* The last STATUS= it sent in its present life, "" before one. */
-const char *supervisor_said(const struct supervisor *s, size_t program);
-/* Of those that have not failed. */
+/* The last STATUS= message of the present process; "" if none. */
+const char *supervisor_status_text(const struct supervisor *s, size_t program);
+/* True if every program is ready or has failed. */
 bool supervisor_all_ready(const struct supervisor *s);
 
 #endif

@@ -1,10 +1,10 @@
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include "base/bytes.h"
 #include <stdio.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-/* A directory that was named by hand must be a pipeline's: falling back on the default ports could talk to another. */
+/* An explicit --data-dir must hold a pipeline: the default ports could belong to another one. */
 static bool has_pipeline(const struct options *o)
 {
     struct buf path = {0};
@@ -16,28 +16,33 @@ static bool has_pipeline(const struct options *o)
     return found;
 }
 
-static int run_with(const char *name, const struct options *o, int (*run)(const struct options *o))
-{
-    if (options_check_only(o)) {
-        options_show_settings(o);
-        return EX_OK;
-    }
-    if (has_pipeline(o))
-        return run(o);
-    fprintf(stderr, "millrace %s: no pipeline has run in %s: it holds no run.json\n", name,
-        options_string(o, "data_dir"));
-    return EX_CONFIG;
-}
-
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
 {
     struct options *o;
     enum options_result r = options_parse(spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    if (r == OPTIONS_OK)
-        status = run_with(spec->program, o, run);
-    else if (r != OPTIONS_EXIT)
+    if (r == OPTIONS_USAGE || r == OPTIONS_CONFIG) {
         fprintf(stderr, "millrace %s: %s\n", spec->program, options_error(o));
+    } else if (r == OPTIONS_OK && options_check_only(o)) {
+        options_show_settings(o);
+    } else if (r == OPTIONS_OK && !has_pipeline(o)) {
+        fprintf(stderr, "millrace %s: --data-dir=%s holds no run.json: no pipeline has run there\n",
+            spec->program, options_string(o, "data_dir"));
+        status = EX_CONFIG;
+    } else if (r == OPTIONS_OK) {
+        status = run(o);
+    }
     options_free(&o);
     return status;
+}
+
+char *tool_libexec_dir(void)
+{
+    char self[4096];
+    struct buf dir = {0};
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+    buf_append(&dir, self, slash ? (size_t)(slash - self) : 0);
+    buf_append(&dir, "/../libexec/millrace", sizeof "/../libexec/millrace");
+    return dir.ptr;
 }

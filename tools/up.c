@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "config/options.h"
 #include "tools/supervisor.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 #include "tools/up_plan.h"
 #include <errno.h>
 #include <event2/event.h>
@@ -24,38 +24,40 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .fallback = "millrace-data",
         .help = "directory below which every daemon keeps its data"},
-    {.name = "run", .type = OPTION_STRING, .help = "the daemons to run, by name; unset: all of them"},
+    {.name = "run",
+        .type = OPTION_STRING,
+        .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
     {.name = "free_ports",
         .type = OPTION_BOOL,
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
-        .help = "every daemon takes a free port, whatever is configured; millrace status shows them"},
+        .help = "use free ports instead of the configured ones; millrace status shows them"},
     {.name = "color",
         .type = OPTION_CHOICE,
         .fallback = "auto",
         .choices = "auto|always|never",
-        .help = "colour the names in front of log lines"},
+        .help = "colour of the daemon names before log lines"},
     {.name = "restart_delay",
         .type = OPTION_DURATION,
         .fallback = "100ms",
         .min = 1,
         .max = 60000,
         .unit = "ms",
-        .help = "wait before a daemon that died is started again; doubles while it keeps dying"},
+        .help = "delay before a crashed daemon is restarted; doubles with each further crash"},
     {.name = "restart_delay_max",
         .type = OPTION_DURATION,
         .fallback = "10s",
         .min = 1,
         .max = 3600000,
         .unit = "ms",
-        .help = "the longest such wait"},
+        .help = "longest delay before a restart"},
     {.name = "stop_timeout",
         .type = OPTION_DURATION,
         .fallback = "30s",
         .min = 100,
         .max = 3600000,
         .unit = "ms",
-        .help = "how long a daemon may take to stop before it is killed"},
+        .help = "time for a daemon to stop before it is killed"},
     {0},
 };
 
@@ -84,18 +86,18 @@ static void on_line(size_t program, struct bytes line, void *arg)
     buf_free(&out);
 }
 
-static void append_url_and_words(const struct up *up, size_t i, struct buf *text)
+static void append_url_and_status(const struct up *up, size_t i, struct buf *text)
 {
     if (up->plan.daemons[i].url != NULL)
         buf_append_json(text, bytes_str(up->plan.daemons[i].url));
     else
         buf_append_str(text, "null");
     buf_append_str(text, ",\"said\":");
-    buf_append_json(text, bytes_str(supervisor_said(up->supervisor, i)));
+    buf_append_json(text, bytes_str(supervisor_status_text(up->supervisor, i)));
     buf_append_char(text, '}');
 }
 
-/* run.json: where everything is, for the other tools; replaced whole, so that a reader never sees half of it. */
+/* run.json tells the other tools where each daemon listens. A rename replaces it, so readers see the old or the new file whole. */
 static void write_run_file(const struct up *up)
 {
     struct buf text = {0}, path = {0}, fresh = {0};
@@ -110,26 +112,26 @@ static void write_run_file(const struct up *up)
             d->name, (int)supervisor_pid(up->supervisor, i),
             supervisor_state_name(supervisor_state(up->supervisor, i)),
             supervisor_restarts(up->supervisor, i));
-        append_url_and_words(up, i, &text);
+        append_url_and_status(up, i, &text);
     }
     buf_append_str(&text, "\n}}\n");
     FILE *f = fopen(fresh.ptr, "we");
     bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
     ok = f != NULL && fclose(f) == 0 && ok && rename(fresh.ptr, path.ptr) == 0;
     if (!ok)
-        log_warn("cannot write the file that tools find the daemons by", LOG_S("file", path.ptr),
-            LOG_S("why", strerror(errno)));
+        log_warn("cannot write run.json: other tools will not find the daemons", LOG_S("path", path.ptr),
+            LOG_S("error", strerror(errno)));
     buf_free(&text);
     buf_free(&path);
     buf_free(&fresh);
 }
 
-static void tell_ready(const struct up *up)
+static void log_ready(const struct up *up)
 {
     for (size_t i = 0; i < up->plan.n; i++)
         if (up->plan.daemons[i].url != NULL)
-            log_info(
-                "serves", LOG_S("daemon", up->plan.daemons[i].name), LOG_S("url", up->plan.daemons[i].url));
+            log_info("listening", LOG_S("daemon", up->plan.daemons[i].name),
+                LOG_S("url", up->plan.daemons[i].url));
     log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
     sd_notify(0, "READY=1\nSTATUS=ready");
 }
@@ -144,11 +146,11 @@ static void on_change(size_t program, void *arg)
     write_run_file(up);
     if (!up->was_ready && supervisor_all_ready(up->supervisor)) {
         up->was_ready = true;
-        tell_ready(up);
+        log_ready(up);
     }
 }
 
-static void on_end(int status, void *arg)
+static void on_stopped(int status, void *arg)
 {
     struct up *up = arg;
     up->status = status;
@@ -160,7 +162,7 @@ static void on_stop_signal(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
     (void)what;
-    log_info("stopping", LOG_S("by", sig == SIGINT ? "SIGINT" : "SIGTERM"));
+    log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     sd_notify(0, "STOPPING=1");
     supervisor_stop(up->supervisor, EX_OK);
 }
@@ -176,7 +178,7 @@ static void on_hangup(evutil_socket_t sig, short what, void *arg)
 
 static int run_pipeline(struct up *up, const struct options *o)
 {
-    struct supervisor_program programs[UP_MAX_DAEMONS];
+    struct supervisor_program programs[UP_DAEMONS_MAX];
     char error[200];
     for (size_t i = 0; i < up->plan.n; i++)
         programs[i] = (struct supervisor_program){
@@ -189,11 +191,11 @@ static int run_pipeline(struct up *up, const struct options *o)
         .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
         .on_line = on_line,
         .on_change = on_change,
-        .on_end = on_end,
+        .on_stopped = on_stopped,
         .arg = up};
     up->supervisor = supervisor_new(&config, error, sizeof error);
     if (up->supervisor == NULL) {
-        log_error("cannot start", LOG_S("why", error));
+        log_error("cannot start the pipeline", LOG_S("error", error));
         return EX_TEMPFAIL;
     }
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -211,7 +213,7 @@ static int run_pipeline(struct up *up, const struct options *o)
     return up->status;
 }
 
-static int run_to_end(char *const *argv)
+static int run_and_wait(char *const *argv)
 {
     int status;
     pid_t pid;
@@ -223,9 +225,9 @@ static int run_to_end(char *const *argv)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
-/* Whoever reads the archive needs one: an empty generation 0 at the first start. An archive that is there is left
- * alone: a compactor may be at work on it. */
-static int make_archive(const struct up *up)
+/* sortdb and aggregator need an archive: create the empty generation 0 at the first start. An existing archive is left alone, since a
+ * compactor may be running. */
+static int init_archive(const struct up *up)
 {
     struct buf program = {0}, archive = {0}, current = {0};
     char init[] = "--init";
@@ -234,8 +236,8 @@ static int make_archive(const struct up *up)
     buf_printf(&archive, "--archive=%s", up->plan.archive);
     buf_printf(&current, "%s/current", up->plan.archive);
     char *argv[] = {program.ptr, archive.ptr, init, NULL};
-    bool wanted = up_plan_find(&up->plan, "sortdb") != NULL && access(current.ptr, F_OK) != 0;
-    int status = wanted ? run_to_end(argv) : EX_OK;
+    bool needed = up_plan_find(&up->plan, "sortdb") != NULL && access(current.ptr, F_OK) != 0;
+    int status = needed ? run_and_wait(argv) : EX_OK;
     buf_free(&program);
     buf_free(&archive);
     buf_free(&current);
@@ -243,16 +245,8 @@ static int make_archive(const struct up *up)
     return status;
 }
 
-/* --check-config: each daemon checks its own part. */
-
-static int check_one(const struct up_daemon *d)
-{
-    printf("# %s\n", d->name);
-    return run_to_end(d->argv);
-}
-
 /* The weakest policy on the path of an event governs it. */
-static void tell_durability(const struct config *config)
+static void print_durability(const struct config *config)
 {
     static const char *const keepers[] = {"simplequeue", "pubsub"};
     const char *weakest = NULL;
@@ -263,26 +257,44 @@ static void tell_durability(const struct config *config)
             weakest = weakest == NULL ? keepers[i] : weakest;
     }
     if (weakest != NULL)
-        printf("# an acknowledged event survives kill -9, not a power cut: [%s] sync = never\n", weakest);
+        printf(
+            "# durability: an acknowledged event survives kill -9 but not a power cut ([%s] sync = never)\n",
+            weakest);
     else
-        printf("# an acknowledged event survives kill -9 and a power cut: every commit is synced\n");
+        printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
 }
 
+/* --check-config: each daemon checks its own section. */
 static int check_pipeline(const struct up_plan *plan, const struct options *o)
 {
     puts("# millrace up");
     options_show_settings(o);
     for (size_t i = 0; i < plan->n; i++) {
-        int status = check_one(&plan->daemons[i]);
+        printf("# %s\n", plan->daemons[i].name);
+        int status = run_and_wait(plan->daemons[i].argv);
         if (status != 0)
             return status;
     }
-    tell_durability(options_config(o));
+    print_durability(options_config(o));
     return EX_OK;
 }
 
-static int make_plan(struct up *up, const struct options *o, struct config_error *error)
+static int run_up(struct up *up, const struct options *o)
 {
+    struct config_error error;
+    const char *colour = options_string(o, "color");
+    if (options_config(o) == NULL) {
+        fprintf(stderr,
+            "millrace up: --config=FILE is missing; it defines what to count (sample: etc/clicks.conf)\n");
+        return EX_USAGE;
+    }
+    up->config_path = options_config(o)->path;
+    up->data_dir = options_string(o, "data_dir");
+    up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
+    if (!options_check_only(o) && daemon_lock_directory(up->data_dir, &error) != 0) {
+        log_error("cannot start the pipeline", LOG_S("error", error.text));
+        return EX_CONFIG;
+    }
     char *libexec = tool_libexec_dir();
     struct up_plan_spec spec = {.config = options_config(o),
         .config_path = up->config_path,
@@ -291,35 +303,16 @@ static int make_plan(struct up *up, const struct options *o, struct config_error
         .run = options_string(o, "run"),
         .free_ports = options_bool(o, "free_ports"),
         .check_only = options_check_only(o)};
-    int rc = up_plan_make(&spec, &up->plan, error);
+    int rc = up_plan_make(&spec, &up->plan, &error);
     free(libexec);
-    return rc;
-}
-
-static int up_with(struct up *up, const struct options *o)
-{
-    struct config_error error;
-    const char *colour = options_string(o, "color");
-    if (options_config(o) == NULL) {
-        fprintf(stderr,
-            "millrace up: --config=FILE is needed: it says what to count (a sample: etc/clicks.conf)\n");
-        return EX_USAGE;
-    }
-    up->config_path = options_config(o)->path;
-    up->data_dir = options_string(o, "data_dir");
-    up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
-    if (!options_check_only(o) && daemon_lock_directory(up->data_dir, &error) != 0) {
-        log_error("cannot start", LOG_S("why", error.text));
-        return EX_CONFIG;
-    }
-    if (make_plan(up, o, &error) != 0) {
-        log_error("cannot start", LOG_S("why", error.text));
+    if (rc != 0) {
+        log_error("cannot start the pipeline", LOG_S("error", error.text));
         return EX_CONFIG;
     }
     int status;
     if (options_check_only(o)) {
         status = check_pipeline(&up->plan, o);
-    } else if ((status = make_archive(up)) == EX_OK) {
+    } else if ((status = init_archive(up)) == EX_OK) {
         up->base = event_base_new();
         status = run_pipeline(up, o);
         event_base_free(up->base);
@@ -336,23 +329,13 @@ int tool_up(int argc, char **argv)
         .rows = {rows, NULL}};
     struct options *o;
     struct up up = {0};
-    int status = EX_OK;
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
-    switch (options_parse(&spec, argc, argv, &o)) {
-    case OPTIONS_OK:
-        status = up_with(&up, o);
-        break;
-    case OPTIONS_EXIT:
-        break;
-    case OPTIONS_USAGE:
+    enum options_result r = options_parse(&spec, argc, argv, &o);
+    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    if (r == OPTIONS_OK)
+        status = run_up(&up, o);
+    else if (r != OPTIONS_EXIT)
         fprintf(stderr, "millrace up: %s\n", options_error(o));
-        status = EX_USAGE;
-        break;
-    case OPTIONS_CONFIG:
-        fprintf(stderr, "millrace up: %s\n", options_error(o));
-        status = EX_CONFIG;
-        break;
-    }
     options_free(&o);
     return status;
 }

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MAX_ARGS 16
+#define ARGS_MAX 16
 #define SEPARATORS " ,\t"
-#define MAX_ASKED 3
-#define LOWEST_FD 10 /* clear of the descriptors that a started program gets its own at */
+#define PEERS_MAX 3
+#define FD_MIN 10 /* above the numbers that a started program uses for passed descriptors */
 
 struct row {
     const char *name;
     bool keeps_data, uses_archive;
-    const char *asks[MAX_ASKED + 1]; /* other daemons, ended by NULL */
+    const char *peers[PEERS_MAX + 1]; /* daemons it sends requests to, ended by NULL */
 };
 
-/* In the order of starting. */
+/* In start order. */
 static const struct row rows[] = {
     {"pubsub", true, false, {NULL}},
     {"simplequeue", true, false, {NULL}},
@@ -43,7 +43,7 @@ static void add_arg(struct up_daemon *d, const char *fmt, ...)
     va_list ap;
     while (d->argv[n] != NULL)
         n++;
-    assert(n < MAX_ARGS);
+    assert(n < ARGS_MAX);
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
@@ -60,14 +60,14 @@ static int open_socket(
     uint64_t port = (uint64_t)peer_named(row->name)->port;
     struct listen_name name;
     if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
-        return config_fail(
-            error, spec->config, 0, "[%s] port = %s is no port (0..65535)", row->name, port_text);
+        return config_fail(error, spec->config, 0, "[%s] port = %s: expected a number from 0 to 65535",
+            row->name, port_text);
     if (spec->free_ports)
         port = 0;
     int fd = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
     if (fd < 0)
         return config_fail(error, NULL, 0, "%s: %s", row->name, reason);
-    d->listen_fd = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_FD);
+    d->listen_fd = fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
     close(fd);
     listen_name(d->listen_fd, &name);
     listen_url(&name, url, sizeof url);
@@ -78,11 +78,11 @@ static int open_socket(
 static void add_peers(
     const struct up_plan_spec *spec, const struct up_plan *plan, const struct row *row, struct up_daemon *d)
 {
-    for (const char *const *name = row->asks; *name != NULL; name++) {
+    for (const char *const *name = row->peers; *name != NULL; name++) {
         const char *setting = peer_named(*name)->setting;
-        const struct up_daemon *asked = up_plan_find(plan, *name);
-        if (asked != NULL && asked->url != NULL && setting_of(spec->config, row->name, setting) == NULL)
-            add_arg(d, "--%s=%s", setting, asked->url);
+        const struct up_daemon *peer = up_plan_find(plan, *name);
+        if (peer != NULL && peer->url != NULL && setting_of(spec->config, row->name, setting) == NULL)
+            add_arg(d, "--%s=%s", setting, peer->url);
     }
 }
 
@@ -91,7 +91,7 @@ static int add_daemon(
 {
     struct up_daemon *d = &plan->daemons[plan->n++];
     *d = (struct up_daemon){.name = row->name, .listen_fd = -1};
-    d->argv = mem_zalloc((MAX_ARGS + 1) * sizeof *d->argv);
+    d->argv = mem_zalloc((ARGS_MAX + 1) * sizeof *d->argv);
     add_arg(d, "%s/%s", spec->libexec, row->name);
     add_arg(d, "--config=%s", spec->config_path);
     if (row->keeps_data && setting_of(spec->config, row->name, "data_dir") == NULL)
@@ -116,32 +116,26 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-static int refuse_name(const struct up_plan_spec *spec, struct bytes word, struct config_error *error)
-{
-    struct buf known = {0};
-    for (size_t i = 0; i < N_ROWS; i++)
-        buf_printf(&known, " %s", rows[i].name);
-    config_fail(error, spec->config, 0, "run names %.*s, which is none of:%.*s", (int)word.len, word.ptr,
-        (int)known.len, known.ptr);
-    buf_free(&known);
-    return -1;
-}
-
 static int check_names(const struct up_plan_spec *spec, struct config_error *error)
 {
     const char *list = spec->run;
     struct bytes word;
     while (bytes_next_word(&list, SEPARATORS, &word)) {
+        struct buf known = {0};
         size_t i = 0;
-        while (i < N_ROWS && !bytes_equal_str(word, rows[i].name))
-            i++;
+        for (; i < N_ROWS && !bytes_equal_str(word, rows[i].name); i++)
+            buf_printf(&known, " %s", rows[i].name);
         if (i == N_ROWS)
-            return refuse_name(spec, word, error);
+            config_fail(error, spec->config, 0, "run: no daemon %.*s; expected any of:%.*s", (int)word.len,
+                word.ptr, (int)known.len, known.ptr);
+        buf_free(&known);
+        if (i == N_ROWS)
+            return -1;
     }
     return 0;
 }
 
-/* Where the compactor says the archive is, else below the pipeline's directory. */
+/* As configured for the compactor, else below the pipeline's directory. */
 static char *archive_of(const struct up_plan_spec *spec)
 {
     const char *configured = setting_of(spec->config, "compactor", "archive");
@@ -158,19 +152,13 @@ int up_plan_make(const struct up_plan_spec *spec, struct up_plan *out, struct co
 {
     memset(out, 0, sizeof *out);
     out->archive = archive_of(spec);
-    if (spec->run != NULL && check_names(spec, error) != 0) {
+    int rc = spec->run != NULL ? check_names(spec, error) : 0;
+    for (size_t i = 0; i < N_ROWS && rc == 0; i++)
+        if (spec->run == NULL || is_listed(spec->run, rows[i].name))
+            rc = add_daemon(spec, &rows[i], out, error);
+    if (rc != 0)
         up_plan_free(out);
-        return -1;
-    }
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (spec->run != NULL && !is_listed(spec->run, rows[i].name))
-            continue;
-        if (add_daemon(spec, &rows[i], out, error) != 0) {
-            up_plan_free(out);
-            return -1;
-        }
-    }
-    return 0;
+    return rc;
 }
 
 void up_plan_free(struct up_plan *plan)

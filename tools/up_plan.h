@@ -1,41 +1,41 @@
-/* up_plan: which daemons one configuration asks for, where each listens, and the command line each gets.
+/* up_plan: the daemons of a configuration, the socket of each, and the command line of each.
  *
- * 1. The daemons are in the order in which they can be started: what one depends on is before it.
- * 2. Listening sockets are opened here, once, and kept for the pipeline's life: an address in use is known before
- *    anything runs, and port 0 is a port that every restart keeps.
- * 3. A daemon gets --data-dir and --archive below the pipeline's directory and the addresses of those it talks to,
- *    unless its section of the configuration says otherwise.
+ * 1. Daemons are in start order: a daemon comes after those it depends on.
+ * 2. Listening sockets are opened here, once, and stay open while the pipeline lives. An address in use is reported before any
+ *    daemon starts, and a port chosen by port 0 survives restarts.
+ * 3. Unless its section of the configuration says otherwise, a daemon gets a data directory and the archive below the pipeline's
+ *    directory, and the addresses of the daemons it talks to.
  */
 #ifndef MILLRACE_UP_PLAN_H
 #define MILLRACE_UP_PLAN_H
 
 #include "config/config.h"
 
-#define UP_MAX_DAEMONS 16
+#define UP_DAEMONS_MAX 16
 
 struct up_daemon {
     const char *name;
-    int listen_fd; /* -1: it has no HTTP server */
-    char *url;     /* where it is reached, or NULL */
+    int listen_fd; /* -1: no socket */
+    char *url;     /* its address, or NULL */
     char **argv;   /* ended by NULL; argv[0] is the program's path */
 };
 struct up_plan {
     size_t n;
-    struct up_daemon daemons[UP_MAX_DAEMONS];
-    char *archive; /* the archive's directory */
+    struct up_daemon daemons[UP_DAEMONS_MAX];
+    char *archive; /* directory */
 };
 
 struct up_plan_spec {
     const struct config *config;
     const char *config_path;
-    const char *data_dir; /* the pipeline's */
-    const char *libexec;  /* where the programs are */
+    const char *data_dir; /* of the pipeline */
+    const char *libexec;  /* directory of the programs */
     const char *run;      /* names separated by spaces or commas; NULL: all */
-    bool free_ports;      /* port 0 for all, whatever is configured */
-    bool check_only;      /* no sockets; the command lines carry --check-config */
+    bool free_ports;      /* use port 0 for every daemon */
+    bool check_only;      /* open no sockets; add --check-config to the command lines */
 };
 
-/* 0, or -1 with the reason: an unknown daemon, an address in use. */
+/* Returns 0, or -1 with the error: an unknown daemon, an address in use. */
 int up_plan_make(const struct up_plan_spec *spec, struct up_plan *out, struct config_error *error);
 void up_plan_free(struct up_plan *plan); /* closes the sockets */
 const struct up_daemon *up_plan_find(const struct up_plan *plan, const char *name);

@@ -31,7 +31,7 @@ static void rotate(const char *into_next)
 /* It waits as of when the test began, however long that is ago. */
 static void expect(enum log_tail_result wanted, usec_t later, const char *text)
 {
-    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    char error[LINE_SOURCE_ERROR_MAX] = "";
     struct bytes line = BYTES_NONE;
     usec_t now = wanted == LOG_TAIL_WAIT ? began : clock_wall();
     assert_int_equal(log_tail_next(tail, now + later, &line, error), wanted);
@@ -41,14 +41,14 @@ static void expect(enum log_tail_result wanted, usec_t later, const char *text)
 
 static void expect_next_file(void)
 {
-    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    char error[LINE_SOURCE_ERROR_MAX] = "";
     assert_int_equal(log_tail_next_file(tail, error), 0);
 }
 
 static void begin(const char *text)
 {
-    enum log_tail_place place;
-    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_start place;
+    char error[LINE_SOURCE_ERROR_MAX];
     append(writer, text);
     tail = log_tail_open(path, state, 0, &place, error);
     assert_non_null(tail);
@@ -67,7 +67,7 @@ static void expect_lines(const char *text)
 
 static void expect_stored(void)
 {
-    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    char error[LINE_SOURCE_ERROR_MAX] = "";
     assert_int_equal(log_tail_stored(tail, error), 0);
 }
 
@@ -87,10 +87,10 @@ static void expect_cut(uint64_t offset, const char *text)
     assert_int_equal(log_tail_offset(tail), offset + strlen(text));
 }
 
-static void expect_place(uint64_t offset, enum log_tail_place expected)
+static void expect_place(uint64_t offset, enum log_tail_start expected)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
-    enum log_tail_place place;
+    char error[LINE_SOURCE_ERROR_MAX];
+    enum log_tail_start place;
     log_tail_close(&tail);
     tail = log_tail_open(path, state, offset, &place, error);
     assert_int_equal(place, expected);
@@ -217,13 +217,13 @@ static void test_a_writer_that_does_not_append_leaves_a_hole(void **unused)
 
 static void test_a_log_is_followed_by_one_at_a_time(void **unused)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
-    enum log_tail_place place;
+    char error[LINE_SOURCE_ERROR_MAX];
+    enum log_tail_start place;
     (void)unused;
     begin("one\n");
     for (int i = 0; i < 2; i++) {
         assert_null(log_tail_open(path, state, 0, &place, error));
-        assert_int_equal(place, LOG_TAIL_TAKEN);
+        assert_int_equal(place, LOG_TAIL_LOCKED);
         assert_non_null(strstr(error, "another process follows this log"));
         expect_lines("one\n");
         expect_stored();
@@ -246,17 +246,17 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
     (void)unused;
     begin("one\ntw");
     expect(LOG_TAIL_LINE, 0, "one\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
     rotate("three\n");
     expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT / 2, NULL);
     append(writer, "o\nlate\n");
     expect(LOG_TAIL_LINE, 0, "two\n");
     expect(LOG_TAIL_LINE, 0, "late\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE / 2, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT / 2, NULL);
     close(writer);
     writer = -1;
-    expect(LOG_TAIL_OVER, 0, NULL);
+    expect(LOG_TAIL_FINISHED, 0, NULL);
     expect_nobody_is_kept_waiting();
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "three\n");
@@ -265,13 +265,13 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
 /* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
 static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **unused)
 {
-    char error[LINE_SOURCE_ERROR_TEXT] = "";
+    char error[LINE_SOURCE_ERROR_MAX] = "";
     struct bytes line;
     enum log_tail_result r;
     (void)unused;
     begin("");
-    assert_int_equal(ftruncate(writer, LINE_SOURCE_MAX_LINE + 1), 0);
-    while ((r = log_tail_next(tail, began, &line, error)) == LOG_TAIL_PASSING)
+    assert_int_equal(ftruncate(writer, LINE_SOURCE_LINE_MAX + 1), 0);
+    while ((r = log_tail_next(tail, began, &line, error)) == LOG_TAIL_SKIPPING)
         continue;
     assert_int_equal(r, LOG_TAIL_WAIT);
     assert_int_equal(log_tail_offset(tail), 0);
@@ -290,10 +290,10 @@ static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **un
     close(writer);
     writer = -1;
     expect(LOG_TAIL_LINE, 0, "one\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
     rotate("three\n");
     expect(LOG_TAIL_LINE, 0, "tw");
-    expect(LOG_TAIL_OVER, 0, NULL);
+    expect(LOG_TAIL_FINISHED, 0, NULL);
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
@@ -306,7 +306,7 @@ static void test_a_writer_that_was_not_told_is_waited_for(void **unused)
     expect(LOG_TAIL_LINE, 0, "one\n");
     rotate("");
     expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_PATIENCE * 100, NULL);
+    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
     append(writer, "two\n");
     expect(LOG_TAIL_LINE, 0, "two\n");
 }
@@ -318,8 +318,8 @@ static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
     expect(LOG_TAIL_LINE, 0, "one\n");
     rotate("three\n");
     expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
-    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "three\n");
 }
@@ -373,10 +373,10 @@ static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
     append(writer, "two\n");
     close(writer);
     writer = third;
-    expect(LOG_TAIL_OVER, 0, NULL);
+    expect(LOG_TAIL_FINISHED, 0, NULL);
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "two\n");
-    expect(LOG_TAIL_OVER, 0, NULL);
+    expect(LOG_TAIL_FINISHED, 0, NULL);
     expect_next_file();
     append(writer, "three\n");
     expect(LOG_TAIL_LINE, 0, "three\n");
@@ -400,7 +400,7 @@ static void test_another_users_log_is_over_when_it_is_quiet(void **unused)
     rotate("two\n");
     expect(LOG_TAIL_WAIT, 0, NULL);
     expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE / 2, NULL);
-    expect(LOG_TAIL_OVER, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect(LOG_TAIL_FINISHED, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
     expect_next_file();
     expect(LOG_TAIL_LINE, 0, "two\n");
 }
@@ -414,8 +414,8 @@ static void test_another_users_unfinished_line_is_waited_for_longer(void **unuse
     rotate("three\n");
     expect(LOG_TAIL_WAIT, 0, NULL);
     expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
-    expect(LOG_TAIL_LINE, LOG_TAIL_PATIENCE + USEC_PER_SEC, "tw");
-    expect(LOG_TAIL_OVER, LOG_TAIL_PATIENCE + USEC_PER_SEC, NULL);
+    expect(LOG_TAIL_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
+    expect(LOG_TAIL_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
 }
 
 static int set_up(void **unused)
@@ -450,8 +450,8 @@ static int tear_down(void **unused)
 
 static bool go_on_at(uint64_t offset)
 {
-    enum log_tail_place place;
-    char error[LINE_SOURCE_ERROR_TEXT];
+    enum log_tail_start place;
+    char error[LINE_SOURCE_ERROR_MAX];
     log_tail_close(&tail);
     tail = log_tail_open(path, state, offset, &place, error);
     assert_int_equal(place, LOG_TAIL_FOUND);
@@ -461,7 +461,7 @@ static bool go_on_at(uint64_t offset)
 /* What a reader does: each line is put, and with a file's last one all that was put is stored before the next file. */
 static uint64_t put_up_to(const char *last)
 {
-    char error[LINE_SOURCE_ERROR_TEXT];
+    char error[LINE_SOURCE_ERROR_MAX];
     for (;;) {
         struct bytes line = BYTES_NONE;
         enum log_tail_result r = log_tail_next(tail, clock_wall(), &line, error);
@@ -470,7 +470,7 @@ static uint64_t put_up_to(const char *last)
             return log_tail_offset(tail);
         if (r == LOG_TAIL_LINE)
             continue;
-        assert_int_equal(r, LOG_TAIL_OVER);
+        assert_int_equal(r, LOG_TAIL_FINISHED);
         uint64_t stored = log_tail_offset(tail);
         if (log_tail_next_file(tail, error) != 0)
             return stored;

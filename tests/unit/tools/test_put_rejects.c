@@ -72,7 +72,7 @@ static void refuse(usec_t now)
 
 static void test_their_number_is_told_once_a_minute(void **state)
 {
-    const usec_t minute = PUT_REJECTS_TELL_EVERY, start = 5 * minute;
+    const usec_t minute = PUT_REJECTS_REPORT_EVERY, start = 5 * minute;
     (void)state;
     refuse(start);
     assert_said("the line at byte 17 of a.log (4 bytes): too-large");
@@ -99,8 +99,8 @@ static void test_the_first_is_told_once(void **state)
     (void)state;
     refuse(1);
     assert_said("a.log");
-    put_rejects_tell(rejects, 2 * PUT_REJECTS_TELL_EVERY, false);
-    put_rejects_tell(rejects, 2 * PUT_REJECTS_TELL_EVERY, true);
+    put_rejects_tell(rejects, 2 * PUT_REJECTS_REPORT_EVERY, false);
+    put_rejects_tell(rejects, 2 * PUT_REJECTS_REPORT_EVERY, true);
     assert_silent();
 }
 
