@@ -174,7 +174,7 @@ static void start_child(struct child *c)
     int ends[2];
     pid_t parent = getpid();
     if (open_pipe(ends) != 0) {
-        handle_end(c, "pipe failed, errno", errno);
+        handle_end(c, "pipe", errno);
         return;
     }
     fflush(NULL);
@@ -186,7 +186,7 @@ static void start_child(struct child *c)
     if (c->pid < 0) {
         c->pid = 0;
         close(ends[0]);
-        handle_end(c, "fork failed, errno", errno);
+        handle_end(c, "fork", errno);
         return;
     }
     evutil_make_socket_nonblocking(ends[0]);
@@ -465,7 +465,7 @@ unsigned supervisor_restarts(const struct supervisor *s, size_t program)
 
 const char *supervisor_status_text(const struct supervisor *s, size_t program)
 {
-    return s->children[program].said;
+    return s->children[program].status_text;
 }
 
 bool supervisor_all_ready(const struct supervisor *s)

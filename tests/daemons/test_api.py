@@ -186,7 +186,7 @@ class ApiTest(harness.MillraceTest):
         self.start_api("--upstream-timeout", "1s")
         release = threading.Event()
         self.addCleanup(release.set)
-        self.source.act = lambda h: release.wait()
+        self.source.act = lambda h: not release.wait()  # then the usual answer
         self.assertEqual(self.ask("series", 503, user="k").json()["code"], "upstream-unavailable")
 
     def test_a_cleared_slice_starts_over(self):
@@ -247,7 +247,7 @@ class ApiTest(harness.MillraceTest):
     def test_a_client_that_leaves_disturbs_nobody(self):
         release = threading.Event()
         self.addCleanup(release.set)
-        self.source.act = lambda h: release.wait()
+        self.source.act = lambda h: not release.wait()  # then the usual answer
         c = harness.connect(self.api.url)
         c.request("GET", "/v1/series?user=k")
         wait_until(lambda: self.source.asked, "the source to be asked")

@@ -82,8 +82,8 @@ class Up(harness.MillraceTest):
 
         def fails_under(limit):
             resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
-            before = pipeline.log.count("no pipe")
-            wait_until(lambda: pipeline.log.count("no pipe") > before + 1, lambda: pipeline.log)
+            before = pipeline.log.count("by=pipe")
+            wait_until(lambda: pipeline.log.count("by=pipe") > before + 1, lambda: pipeline.log)
 
         def used():
             return {int(fd) for fd in os.listdir("/proc/%d/fd" % pipeline.pid)}
@@ -240,7 +240,7 @@ class Up(harness.MillraceTest):
         done = self.run_program("millrace", "up", "--config", config, "--check-config")
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(b"# aggregator", done.stdout)
-        self.assertIn(b"not a power cut: [pubsub] sync = never", done.stdout)
+        self.assertIn(b"not a power cut ([pubsub] sync = never)", done.stdout)
         self.assertFalse(os.path.exists(self.path("data")), "checking makes nothing")
         bad = self.config(pubsub={"sync": "sometimes"})
         done = self.run_program("millrace", "up", "--config", bad, "--check-config")

@@ -29,6 +29,7 @@ SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
 PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120" if SANITIZED else "40"))  # seconds, for any one wait
 # Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
 SOON = PATIENCE / 2
+STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end: more than its --drain-timeout
 LONG = PATIENCE * 5  # for a program, or a daemon, that goes through all there is, like all real clicks
 
 
@@ -243,23 +244,26 @@ class MillraceTest(unittest.TestCase):
         self.addCleanup(self._clean_up)
 
     def _clean_up(self):
+        hung = []
         for d in reversed(self.daemons):
             if d.alive():
                 d.process.terminate()
                 try:
-                    d.process.wait(20)
+                    d.process.wait(STOP_TIMEOUT)
                 except subprocess.TimeoutExpired:
+                    hung.append(d.name)
                     d.kill9()
         outcome = getattr(self, "_outcome", None)
         failed = outcome is not None and not getattr(outcome, "success", True)
         broken = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
         complaint = r"runtime error:|(Address|Leak|Thread)Sanitizer|Assertion .* failed"
         sanitizer = [d for d in self.daemons if d.process.returncode in broken or re.search(complaint, d.log)]
-        if failed or sanitizer:
+        if failed or sanitizer or hung:
             for d in self.daemons:
                 print("---- %s (%s)\n%s" % (d.name, " ".join(d.argv), d.log[-6000:]), file=sys.stderr)
         shutil.rmtree(self.dir, ignore_errors=True)
         self.assertFalse([d.name for d in sanitizer], "a sanitizer complained, or a daemon broke down")
+        self.assertFalse(hung, "still running %g s after SIGTERM" % STOP_TIMEOUT)
 
     def path(self, *names):
         return os.path.join(self.dir, *names)
