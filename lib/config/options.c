@@ -7,42 +7,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-const struct option_row options_common_rows[] = {
-    {.name = "help",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .letter = 'h',
-        .help = "print this and exit"},
-    {.name = "version",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .letter = 'V',
-        .help = "print the version and exit"},
-    {.name = "config",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .letter = 'c',
-        .help = "the configuration file (also $MILLRACE_CONFIG)"},
-    {.name = "instance",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "read the section [PROGRAM NAME] instead of [PROGRAM]"},
-    {.name = "check_config",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .help = "check all settings, print those in force with their sources, and exit"},
-    {.name = NULL},
-};
-
 static size_t count_rows(const struct options_spec *spec)
 {
-    size_t n = sizeof options_common_rows / sizeof *options_common_rows - 1;
+    size_t n = 0;
     for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++)
         for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
             n++;
+    for (const struct option_row *r = options_common_rows; r->name != NULL; r++)
+        n++;
     return n;
 }
 

@@ -3,6 +3,36 @@
 
 #define HELP_COLUMN 30
 
+const struct option_row options_common_rows[] = {
+    {.name = "help",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'h',
+        .help = "print this and exit"},
+    {.name = "version",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'V',
+        .help = "print the version and exit"},
+    {.name = "config",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'c',
+        .help = "the configuration file (also $MILLRACE_CONFIG)"},
+    {.name = "instance",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "read the section [PROGRAM NAME] instead of [PROGRAM]"},
+    {.name = "check_config",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "check all settings, print those in force with their sources, and exit"},
+    {.name = NULL},
+};
+
 static void append_dashed(struct buf *out, const char *name)
 {
     buf_append_str(out, "--");
@@ -128,7 +158,7 @@ static void print_section(const struct config *c, const struct config_section *s
 
 static void print_sections(const struct options *o, const char *kind, struct buf *out)
 {
-    const struct config *c = options_config(o);
+    const struct config *c = o->config;
     for (size_t i = 0; c != NULL && i < c->n_sections; i++)
         if (strcmp(c->sections[i].kind, kind) == 0)
             print_section(c, &c->sections[i], out);

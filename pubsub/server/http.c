@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 /* A publish whose commit is awaited. */
 struct pub {
@@ -26,6 +27,34 @@ bool app_is_not_up(struct app *app, struct http_request *req)
     return true;
 }
 
+bool app_wants_events(const struct http_request *req)
+{
+    static const struct bytes type = BYTES_LITERAL("text/event-stream");
+    struct bytes accept = http_header(req, "Accept");
+    if (strcmp(http_path(req), "/sub") != 0)
+        return false;
+    for (size_t i = 0; i + type.len <= accept.len; i++)
+        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
+            return true;
+    return false;
+}
+
+void app_retry_events(struct http_request *req)
+{
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_add_header_text(req, "Access-Control-Allow-Origin", "*");
+    http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
+}
+
+static bool retry_events_if_wanted(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    if (!app_wants_events(req))
+        return false;
+    app_retry_events(req);
+    return true;
+}
+
 static void answer_unknown_stream(struct http_request *req, const char *name)
 {
     http_problem(req, 404, "unknown-stream", "publish to it first, or name it in the setting streams",
@@ -37,8 +66,8 @@ static void answer_not_made(
     struct http_request *req, const char *name, enum streams_result why, const char *error)
 {
     log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-    if (why == STREAMS_LACK && http_wants_events(req))
-        http_come_back(req);
+    if (why == STREAMS_LACK && app_wants_events(req))
+        app_retry_events(req);
     else if (why == STREAMS_LACK)
         http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
             "out of file descriptors: cannot make the stream: %s", error);
@@ -419,7 +448,7 @@ const struct http_route app_routes[] = {
         .help = "POST lines to stream= (default); producer=, mark=, next="},
     {.path = "/sub",
         .methods = HTTP_GET_,
-        .flags = HTTP_ROUTE_EVENTS,
+        .on_overload = retry_events_if_wanted,
         .handler = app_sub,
         .params = "stream from id follow multipart",
         .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "

@@ -123,7 +123,7 @@ static void end_response(struct http_subscriber *h)
         return;
     }
     if (h->form == SUB_EVENTS)
-        http_come_back(h->req);
+        app_retry_events(h->req);
     else
         http_problem(h->req, 503, "not-ready", NULL, "stopping");
     http_subscriber_forget(h);

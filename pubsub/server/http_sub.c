@@ -431,7 +431,7 @@ static bool read_form(struct http_request *req, struct http_subscriber *h)
     static const enum framing_form forms[] = {
         [SUB_EVENTS] = FRAMING_EVENTS, [SUB_PARTS] = FRAMING_PARTS, [SUB_LINES] = FRAMING_LINES};
     struct bytes stream;
-    bool events = http_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
+    bool events = app_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
     if (!http_param_bool(req, "multipart", is_bitlys, &parts))
         return false;
     h->form = parts ? SUB_PARTS : events ? SUB_EVENTS : is_bitlys ? SUB_LINES : SUB_RAW;
@@ -463,13 +463,13 @@ static bool is_not_up(struct app *app, struct http_request *req)
     bool parts;
     if (app_is_up(app))
         return false;
-    if (!http_wants_events(req))
+    if (!app_wants_events(req))
         return app_is_not_up(app, req);
     if (!http_param_bool(req, "multipart", false, &parts))
         return true;
     if (parts)
         return app_is_not_up(app, req);
-    http_come_back(req);
+    app_retry_events(req);
     return true;
 }
 

@@ -65,6 +65,11 @@ void app_check_drained(struct app *app);
 bool app_is_up(const struct app *app); /* has recovered, and does not stop */
 /* True when it was answered that nothing can be done yet, or any more. */
 bool app_is_not_up(struct app *app, struct http_request *req);
+/* Whether the client is an EventSource: a request for /sub that accepts text/event-stream. */
+bool app_wants_events(const struct http_request *req);
+/* Replies to an EventSource instead of a 503: an empty event stream that makes it reconnect after a second. It would take any
+ * status but 200 as final. */
+void app_retry_events(struct http_request *req);
 /* Finds the stream that the request names, or answers why not and returns NULL. `fallback` is the name when the
  * request has none; NULL: it must have one. `make` lets an unknown one be made where the settings allow it. */
 struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make);

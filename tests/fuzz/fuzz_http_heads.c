@@ -1,5 +1,5 @@
-/* What a client says on one connection is answered as by a server that knows no head again. The input says which pieces of
- * requests it sends, most of them more than once; its first byte how they are cut. */
+/* Requests on one connection get the same replies whether they arrive cut into pieces or all at once. The input selects parts of
+ * requests, many of them repeated; its first byte is the length of a piece. */
 #include "support/http_fuzz.h"
 #include "http/server/http_internal.h"
 
@@ -11,7 +11,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define KNOWN 512
 #define SAID_MOST (8 * 1024)
 #define TURNS_MOST 100000
 
@@ -40,18 +39,18 @@ static void tell(struct http_request *req, void *ctx)
     struct buf out = {0};
     (void)ctx;
     buf_printf(&out, "%s %d %d %d %d\n", http_path(req), (int)http_method(req), http_is_head(req),
-        http_is_http10(req), (int)req->n_headers);
+        http_is_http10(req), (int)req->head.n_headers);
     for (size_t i = 0; i < req->query.n; i++) {
         buf_append_bytes(&out, req->query.params[i].name);
         buf_append_char(&out, '=');
         buf_append_bytes(&out, req->query.params[i].value);
         buf_append_char(&out, '\n');
     }
-    for (size_t i = 0; i < req->n_headers; i++) {
-        const struct http_header_span *h = &req->headers[i];
-        buf_append(&out, req->text.ptr + h->name, h->name_len);
+    for (size_t i = 0; i < req->head.n_headers; i++) {
+        const struct http_header_span *h = &req->head.headers[i];
+        buf_append(&out, req->head.text.ptr + h->name, h->name_len);
         buf_append_char(&out, ':');
-        buf_append(&out, req->text.ptr + h->value, h->value_len);
+        buf_append(&out, req->head.text.ptr + h->value, h->value_len);
         buf_append_char(&out, '\n');
     }
     buf_append_bytes(&out, http_body(req));
@@ -138,15 +137,14 @@ static void drop_dates(struct buf *got)
     got->len = kept;
 }
 
-/* All that is answered, by a server that knows heads of so many bytes again. */
-static void answers(struct bytes said, size_t step, size_t known, struct buf *got)
+/* All replies to `said`, sent `step` bytes at a time. */
+static void answers(struct bytes said, size_t step, struct buf *got)
 {
     int fd = http_fuzz_connect();
     bool open = true;
-    http_known_most = known;
     unready = false;
-    for (size_t at = 0; open && at < said.len; at += step) {
-        size_t n = said.len - at < step ? said.len - at : step;
+    for (size_t at = 0, n; open && at < said.len; at += n) {
+        n = said.len - at < step ? said.len - at : step;
         if (send(fd, said.ptr + at, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
             break;
         http_fuzz_turn();
@@ -172,23 +170,22 @@ static void show(const char *what, const struct buf *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct buf said, with, without;
+    static struct buf said, cut, whole;
     if (size < 2)
         return 0;
     if (!server)
         server = http_fuzz_open(&(struct http_server_config){
             .routes = routes, .max_body = 1000, .max_connections = 1000, .not_ready = why_unready});
     buf_clear(&said);
-    buf_clear(&with);
-    buf_clear(&without);
+    buf_clear(&cut);
+    buf_clear(&whole);
     compose(data + 1, size - 1, &said);
-    size_t step = data[0] ? data[0] : 16 * 1024;
-    answers(buf_bytes(&said), step, KNOWN, &with);
-    answers(buf_bytes(&said), step, 0, &without);
-    if (with.len == without.len && (with.len == 0 || memcmp(with.ptr, without.ptr, with.len) == 0))
+    answers(buf_bytes(&said), data[0] ? data[0] : 1, &cut);
+    answers(buf_bytes(&said), SIZE_MAX, &whole);
+    if (cut.len == whole.len && (cut.len == 0 || memcmp(cut.ptr, whole.ptr, cut.len) == 0))
         return 0;
     show("said", &said);
-    show("answered", &with);
-    show("instead of", &without);
+    show("answered in pieces", &cut);
+    show("answered at once", &whole);
     abort();
 }

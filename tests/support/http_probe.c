@@ -228,6 +228,21 @@ static void handle_plain(struct http_request *req, void *ctx)
     http_reply(req, 200, NULL, BYTES_LITERAL("done"));
 }
 
+/* Takes the place of 503 for a client that accepts an event stream, as pubsub does. */
+static bool retry_events(struct http_request *req, void *ctx)
+{
+    char *accept = bytes_dup(http_header(req, "Accept"));
+    bool wanted = strcasestr(accept, "text/event-stream") != NULL;
+    (void)ctx;
+    free(accept);
+    if (wanted) {
+        http_add_header_text(req, "Cache-Control", "no-store");
+        http_add_header_text(req, "Access-Control-Allow-Origin", "*");
+        http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
+    }
+    return wanted;
+}
+
 static const struct http_route routes[] = {
     {.path = "/echo", .methods = HTTP_GET_ | HTTP_POST_, .handler = handle_echo, .help = "gives back"},
     {.path = "/later", .methods = HTTP_GET_ | HTTP_POST_, .handler = handle_later},
@@ -247,7 +262,7 @@ static const struct http_route routes[] = {
     {.path = "/files/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = handle_rest},
     {.path = "/two", .methods = HTTP_GET_, .handler = handle_plain},
     {.path = "/two", .methods = HTTP_DELETE_, .handler = handle_rest},
-    {.path = "/events", .methods = HTTP_GET_, .flags = HTTP_ROUTE_EVENTS, .handler = handle_plain},
+    {.path = "/events", .methods = HTTP_GET_, .on_overload = retry_events, .handler = handle_plain},
     {.path = "/act", .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN, .handler = handle_plain},
     {.path = "/ready", .methods = HTTP_GET_, .flags = HTTP_ROUTE_WHEN_READY, .handler = handle_plain},
     {.path = NULL},

@@ -31,47 +31,6 @@ const char *http_client_strerror(enum http_client_result r)
     return "unknown result";
 }
 
-static void free_call(struct http_call *call)
-{
-    buf_free(&call->request);
-    buf_free(&call->head);
-    buf_free(&call->body);
-    free(call);
-}
-
-static void really_free(struct http_client *c)
-{
-    event_free(c->start_event);
-    addresses_release(&c->resolved);
-    buf_free(&c->host_lines);
-    free(c->read_buffer);
-    free(c);
-}
-
-void client_enter(struct http_client *c)
-{
-    c->depth++;
-}
-
-void client_leave(struct http_client *c)
-{
-    struct http_link *l;
-    if (--c->depth > 0)
-        return;
-    while ((l = TAILQ_FIRST(&c->dead))) {
-        TAILQ_REMOVE(&c->dead, l, entry);
-        link_free(l);
-    }
-    if (c->freed)
-        really_free(c);
-}
-
-void client_start_soon(struct http_client *c)
-{
-    if (!c->freed && !TAILQ_EMPTY(&c->waiting))
-        event_active(c->start_event, EV_TIMEOUT, 1);
-}
-
 static struct http_link *find_pooled(struct http_client *c)
 {
     struct http_link *l;
@@ -105,35 +64,6 @@ static void on_start(evutil_socket_t fd, short what, void *arg)
     client_enter(arg);
     start_waiting(arg);
     client_leave(arg);
-}
-
-/* A call belongs to a link or to the queue; it is off both before its owner hears of it, so that whatever he
- * does in on_done finds the client in order. */
-void call_end(struct http_call *call, enum http_client_result result, bool keep)
-{
-    struct http_client *c = call->client;
-    assert(!call->ended);
-    call->ended = true;
-    if (call->link)
-        keep ? link_pool(call->link) : link_close(call->link);
-    else
-        TAILQ_REMOVE(&c->waiting, call, entry);
-    call->link = NULL;
-    c->n_calls--;
-    client_start_soon(c);
-    struct http_reply_view view = {.status = call->status, .body = buf_bytes(&call->body), .call = call};
-    if (call->on_done)
-        call->on_done(result, &view, call->arg);
-    free_call(call);
-}
-
-void call_requeue(struct http_call *call)
-{
-    struct http_client *c = call->client;
-    link_close(call->link);
-    call->link = NULL;
-    TAILQ_INSERT_HEAD(&c->waiting, call, entry);
-    client_start_soon(c);
 }
 
 static void compose_host_lines(struct http_client *c, const char *token)

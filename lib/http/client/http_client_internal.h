@@ -1,31 +1,37 @@
-/* http_client_internal: what http_client.c (calls, queue, pool) and http_client_link.c (one connection) share.
+/* http_client_internal: what the client's files share. Each file calls only those above it:
  *
- * A link is a connection to the destination. It carries one call at a time, and between calls waits in the
- * pool, watched so that the server's closing it is seen. Callbacks may do anything, also cancel the call they
- * are about or free the client; so what a callback's caller needs after it is only marked dead and freed when
- * the outermost entry from the loop (client_enter, client_leave) is left. */
+ *     http_client_call.c   the ends of calls and links
+ *     http_client_link.c   a connection: connect, send a request, parse its reply
+ *     http_client.c        the queue of calls, and the public functions
+ *
+ * A link is a connection to the destination. It carries one call at a time. Between calls it is pooled and watched, so that
+ * the client sees when the server closes it. A callback may do anything, such as cancel its own call or free the client. So
+ * links and clients are only marked, and freed when control returns to the loop (client_enter, client_leave). */
 #ifndef MILLRACE_HTTP_CLIENT_INTERNAL_H
 #define MILLRACE_HTTP_CLIENT_INTERNAL_H
 
 #include "http/client/http_client.h"
-#include "http/server/http_parse.h"
 #include "base/url.h"
 #include <event2/event.h>
 #include <netdb.h>
 #include <sys/queue.h>
 
-/* With 256 KB a fast stream takes a quarter more processor time, with 64 KB a tenth more than that. */
+/* libhttp-parser's enum http_method clashes with http_server.h's. */
+#define http_method http_parser_method
+#include <http_parser.h>
+#undef http_method
+
 #define HTTP_CLIENT_READ_SIZE (512 * 1024)
 #define HTTP_CLIENT_HEAD_MAX (64 * 1024)
 
 struct http_call {
-    TAILQ_ENTRY(http_call) entry; /* of the queue, while it waits */
+    TAILQ_ENTRY(http_call) entry; /* in the queue, while it waits */
     struct http_client *client;
     struct http_link *link; /* NULL while it waits */
     bool ended;
 
-    struct buf request; /* its head, and its body when that was copied */
-    struct bytes lent;  /* the body otherwise */
+    struct buf request; /* head, and the body unless it is lent */
+    struct bytes lent;  /* the body, if lent */
     bool is_head, may_resend;
     usec_t timeout;
     void *arg;
@@ -48,14 +54,12 @@ enum http_link_state {
     HTTP_LINK_DEAD,
 };
 
-/* What the name was found to have. The client forgets it when one that connects has tried all in vain, and then looks the name
- * up again; others that connect have it to their end. */
+/* The addresses of the host's name. When none of them accepts a connection, the client drops them and resolves the name again;
+ * links that are connecting keep theirs. */
 struct http_addresses {
     struct addrinfo *first;
     size_t users;
 };
-/* *a is NULL afterwards, as it may be before. */
-void addresses_release(struct http_addresses **a);
 
 struct http_link {
     TAILQ_ENTRY(http_link) entry;
@@ -64,21 +68,21 @@ struct http_link {
     enum http_link_state state;
     int fd;
     struct http_addresses *addresses;
-    const struct addrinfo *address; /* being tried, of these; NULL for a Unix socket */
+    const struct addrinfo *address; /* the one being tried; NULL for a Unix socket */
     struct event *read_event, *write_event, *timer, *resume_event;
     bool used;     /* has carried a call before */
     bool received; /* a byte of the reply has come */
     bool complete, eof, write_failed;
-    size_t sent; /* of call->request and what it was lent */
+    size_t sent; /* bytes of call->request and call->lent */
     http_parser parser;
-    struct buf kept; /* read while the call is paused */
+    struct buf kept; /* received while the call is paused */
 };
 TAILQ_HEAD(http_link_list, http_link);
 
 struct http_client {
     struct event_base *base;
     struct url_address address;
-    struct http_addresses *resolved; /* NULL: look the name up */
+    struct http_addresses *resolved; /* NULL: not resolved yet */
     struct buf host_lines;           /* Host and Authorization */
     int max_connections;
     size_t max_reply;
@@ -93,23 +97,26 @@ struct http_client {
     bool freed;
 };
 
+/* http_client_call.c */
 void client_enter(struct http_client *c);
 void client_leave(struct http_client *c);
-/* Waiting calls start soon, from the loop. */
+/* Starts waiting calls soon, from the loop. */
 void client_start_soon(struct http_client *c);
-/* Calls on_done, and gives the call's link (if any) back: to the pool when `keep`. */
+/* Calls on_done. The call's link, if any, returns to the pool when `keep`, otherwise it is closed. */
 void call_end(struct http_call *call, enum http_client_result result, bool keep);
-/* Back to the front of the queue, its link closed. */
+/* Closes the call's link and puts the call first in the queue. */
 void call_requeue(struct http_call *call);
-
-/* Begins to connect; the link is BUSY with the call when it is connected. */
-void link_open(struct http_client *c, struct http_call *call);
-/* False when the server has closed it meanwhile: the link is closed, the call still waits. */
-bool link_carry(struct http_link *l, struct http_call *call);
-void link_pool(struct http_link *l);
+void addresses_release(struct http_addresses **a);      /* sets *a to NULL, which it may be already */
+void link_set_timer(struct http_link *l, usec_t after); /* 0: stops it */
+void link_drop_socket(struct http_link *l);
 void link_close(struct http_link *l);
-void link_free(struct http_link *l);
-void link_resume(struct http_link *l);
+
+/* http_client_link.c */
+/* Begins to connect for the call. */
+void link_open(struct http_client *c, struct http_call *call);
+/* Sends the call on a pooled link. False: the server has closed it; the link is closed and the call still waits. */
+bool link_carry(struct http_link *l, struct http_call *call);
 void link_pause(struct http_link *l);
+void link_resume(struct http_link *l);
 
 #endif

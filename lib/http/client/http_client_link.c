@@ -1,6 +1,7 @@
 /* One connection of a client; see http_client_internal.h. */
 #include "http/client/http_client_internal.h"
 #include "http/http_socket.h"
+#include "base/errno_class.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,65 +13,6 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-static bool would_block(void)
-{
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
-static void set_timer(struct http_link *l, usec_t after)
-{
-    struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
-    if (after > 0)
-        event_add(l->timer, &tv);
-    else
-        event_del(l->timer);
-}
-
-static void drop_socket(struct http_link *l)
-{
-    if (l->read_event)
-        event_free(l->read_event);
-    if (l->write_event)
-        event_free(l->write_event);
-    l->read_event = l->write_event = NULL;
-    if (l->fd >= 0)
-        close(l->fd);
-    l->fd = -1;
-}
-
-void link_close(struct http_link *l)
-{
-    struct http_client *c = l->client;
-    assert(l->state != HTTP_LINK_DEAD);
-    l->state = HTTP_LINK_DEAD;
-    l->call = NULL;
-    event_del(l->timer);
-    event_del(l->resume_event);
-    drop_socket(l);
-    TAILQ_REMOVE(&c->links, l, entry);
-    c->n_links--;
-    TAILQ_INSERT_TAIL(&c->dead, l, entry);
-    client_start_soon(c);
-}
-
-void addresses_release(struct http_addresses **a)
-{
-    if (*a && --(*a)->users == 0) {
-        freeaddrinfo((*a)->first);
-        free(*a);
-    }
-    *a = NULL;
-}
-
-void link_free(struct http_link *l)
-{
-    addresses_release(&l->addresses);
-    event_free(l->timer);
-    event_free(l->resume_event);
-    buf_free(&l->kept);
-    free(l);
-}
 
 /* Before the end of the reply: its connection is not used again. */
 static void fail(struct http_link *l, enum http_client_result result)
@@ -152,7 +94,7 @@ static int on_headers_complete(http_parser *parser)
     call->status = parser->status_code;
     call->streamed = call->on_body && call->status < 300;
     if (call->streamed)
-        set_timer(l, l->client->idle_timeout);
+        link_set_timer(l, l->client->idle_timeout);
     if (call->on_headers && call->status < 300) {
         struct http_reply_view view = view_of(call);
         call->on_headers(&view, call->arg);
@@ -168,7 +110,7 @@ static int on_body(http_parser *parser, const char *at, size_t n)
     struct http_call *call = l->call;
     if (call->streamed) {
         if (!call->paused)
-            set_timer(l, l->client->idle_timeout);
+            link_set_timer(l, l->client->idle_timeout);
         call->on_body(call, bytes_of(at, n), call->arg);
         return l->state == HTTP_LINK_DEAD ? -1 : 0;
     }
@@ -247,7 +189,7 @@ static void read_reply(struct http_link *l)
 {
     struct http_client *c = l->client;
     ssize_t n = read(l->fd, c->read_buffer, HTTP_CLIENT_READ_SIZE);
-    if (n < 0 && would_block())
+    if (n < 0 && errno_is_retry(errno))
         return;
     if (l->state == HTTP_LINK_POOLED) {
         link_close(l);
@@ -293,7 +235,7 @@ static void write_request(struct http_link *l)
     ssize_t n = send_rest(l);
     if (n >= 0)
         l->sent += (size_t)n;
-    else if (!would_block())
+    else if (!errno_is_retry(errno))
         l->write_failed = true;
     if (!is_sent(l) && !l->write_failed)
         event_add(l->write_event, NULL);
@@ -308,7 +250,7 @@ static void begin(struct http_link *l)
     buf_clear(&l->kept);
     http_parser_init(&l->parser, HTTP_RESPONSE);
     l->parser.data = l;
-    set_timer(l, call->timeout);
+    link_set_timer(l, call->timeout);
     if (!call->paused)
         event_add(l->read_event, NULL);
     write_request(l);
@@ -319,7 +261,7 @@ static bool connect_next(struct http_link *l);
 static void refused(struct http_link *l)
 {
     struct http_client *c = l->client;
-    drop_socket(l);
+    link_drop_socket(l);
     if (l->address && (l->address = l->address->ai_next) && connect_next(l))
         return;
     if (c->resolved == l->addresses)
@@ -385,13 +327,13 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
         return false;
     http_socket_configure(l->fd);
     if (connect(l->fd, to, len) < 0 && errno != EINPROGRESS) {
-        drop_socket(l);
+        link_drop_socket(l);
         return false;
     }
     l->read_event = event_new(l->client->base, l->fd, EV_READ | EV_PERSIST, on_readable, l);
     l->write_event = event_new(l->client->base, l->fd, EV_WRITE, on_writable, l);
     event_add(l->write_event, NULL);
-    set_timer(l, l->client->connect_timeout);
+    link_set_timer(l, l->client->connect_timeout);
     return true;
 }
 
@@ -456,7 +398,7 @@ void link_open(struct http_client *c, struct http_call *call)
 static bool is_stale(const struct http_link *l)
 {
     char byte;
-    return recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !would_block();
+    return recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno);
 }
 
 bool link_carry(struct http_link *l, struct http_call *call)
@@ -470,14 +412,6 @@ bool link_carry(struct http_link *l, struct http_call *call)
     l->used = true;
     begin(l);
     return true;
-}
-
-void link_pool(struct http_link *l)
-{
-    l->state = HTTP_LINK_POOLED;
-    l->call = NULL;
-    event_del(l->timer);
-    event_del(l->write_event);
 }
 
 void link_pause(struct http_link *l)
@@ -498,6 +432,6 @@ void link_resume(struct http_link *l)
     if (HTTP_PARSER_ERRNO(&l->parser) == HPE_PAUSED)
         http_parser_pause(&l->parser, 0);
     if (l->call->streamed)
-        set_timer(l, l->client->idle_timeout);
+        link_set_timer(l, l->client->idle_timeout);
     event_active(l->resume_event, EV_TIMEOUT, 1);
 }

@@ -10,7 +10,7 @@ static void handle_ping(struct http_request *req, void *ctx)
 static void handle_health(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
-    const char *why = s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
+    const char *why = http_not_ready(s);
     const char *degraded = s->config.degraded ? s->config.degraded(s->config.not_ready_arg) : NULL;
     if (why)
         http_problem(req, 503, "not-ready", NULL, "%s", why);
@@ -26,7 +26,7 @@ static void append_extra(const struct http_server *s, bool json, struct buf *bod
         s->config.extra_stats(s->config.ctx, json, body);
 }
 
-/* In text the daemon's own lines come first: those of the originals, for scripts that count lines, are among them. */
+/* In text the daemon's own lines come first: scripts written for bitly's daemons count lines. */
 static void append_stats(const struct http_server *s, bool json, struct buf *body)
 {
     if (json) {
@@ -40,7 +40,7 @@ static void append_stats(const struct http_server *s, bool json, struct buf *bod
     }
 }
 
-/* What is answered are the numbers after it. */
+/* The reply shows the values after the reset. */
 static bool reset_stats(struct http_request *req, const struct http_server *s)
 {
     if (!s->config.reset_stats)
@@ -93,7 +93,7 @@ static void handle_list(struct http_request *req, void *ctx)
     buf_free(&body);
 }
 
-/* HTTP's ping: what is asked of the server itself. */
+/* OPTIONS * asks about the server itself: HTTP's ping. */
 static void handle_server_options(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
@@ -110,14 +110,14 @@ static void handle_server_options(struct http_request *req, void *ctx)
 
 const struct http_route http_builtin_routes[] = {
     READ_ROUTE("/ping", HTTP_ROUTE_OPEN, handle_ping, "answers OK"),
-    READ_ROUTE("/health", HTTP_ROUTE_OPEN, handle_health, "200 when ready, else 503 with the reason"),
+    READ_ROUTE("/health", HTTP_ROUTE_OPEN, handle_health, "200 when ready, otherwise 503 with the reason"),
     {.path = "/stats",
         .methods = HTTP_GET_,
         .flags = HTTP_ROUTE_LENIENT,
         .handler = handle_stats,
         .params = "format reset",
-        .help = "the daemon's numbers; ?format=json"},
-    READ_ROUTE("/metrics", 0, handle_metrics, "the same for Prometheus"),
+        .help = "the daemon's counters; ?format=json"},
+    READ_ROUTE("/metrics", 0, handle_metrics, "the same counters for Prometheus"),
     READ_ROUTE("/", 0, handle_list, "this list"),
     {.path = "*", .methods = HTTP_OPTIONS_, .flags = HTTP_ROUTE_OPEN, .handler = handle_server_options},
     {.path = NULL},

@@ -68,10 +68,12 @@ enum http_origin_verdict http_origin_judge(
         return HTTP_ORIGIN_FOREIGN_HOST;
     if (origin.ptr) {
         struct bytes page = authority_of(origin);
-        bool ours = page.len && (equal_ignoring_case(page, host) || is_allowed(without_port(page), allowed_hosts));
+        bool ours =
+            page.len && (equal_ignoring_case(page, host) || is_allowed(without_port(page), allowed_hosts));
         return ours ? HTTP_ORIGIN_OK : HTTP_ORIGIN_FOREIGN_PAGE;
     }
-    return equal_ignoring_case(fetch_site, BYTES_LITERAL("cross-site")) ? HTTP_ORIGIN_FOREIGN_PAGE : HTTP_ORIGIN_OK;
+    return equal_ignoring_case(fetch_site, BYTES_LITERAL("cross-site")) ? HTTP_ORIGIN_FOREIGN_PAGE
+                                                                        : HTTP_ORIGIN_OK;
 }
 
 bool http_origin_hosts_valid(const char *allowed_hosts)

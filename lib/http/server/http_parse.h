@@ -1,10 +1,105 @@
-/* http_parse: libhttp-parser's header, private to the http_* files.
- * Its enum http_method would clash with http_server.h's, so it goes by another name here. */
+/* http_parse: bytes to the head of a request, and a framed body to its bytes. Pure: knows no connection, route or reply.
+ *
+ *     used = http_head_feed(&head, p, n);               until head.complete or head.error
+ *     http_body_begin(&decoder, &head);
+ *     used = http_body_decode(&decoder, p, n, &piece);  until decoder.state is HTTP_BODY_END or HTTP_BODY_BAD
+ *
+ * 1. Input may be cut anywhere. Each call consumes at most one head, or one piece of a body.
+ * 2. Each line is judged as soon as it is complete, and a line that can only be refused before that. No byte is read twice.
+ * 3. The parser is strict wherever a proxy might frame the same bytes differently: no folded lines, no space before a
+ *    colon, no control bytes, one Host, one length, and no length beside chunks. Lines of a head may end in LF alone;
+ *    lines of a chunked body may not.
+ * 4. A head takes at most HTTP_TARGET_MAX + HTTP_HEADERS_MAX bytes and a small constant of memory. */
 #ifndef MILLRACE_HTTP_PARSE_H
 #define MILLRACE_HTTP_PARSE_H
 
-#define http_method http_parser_method
-#include <http_parser.h>
-#undef http_method
+#include "http/server/http_server.h"
+
+#define HTTP_HEADER_COUNT_MAX 128 /* a head with more header lines gets 431 */
+
+/* Why a request is answered without its handler. The parser reports those up to HTTP_REFUSED_ENCODING. */
+enum http_refusal {
+    HTTP_REFUSED_NOT,
+    HTTP_REFUSED_MALFORMED,
+    HTTP_REFUSED_NO_HOST,
+    HTTP_REFUSED_TARGET_TOO_LONG,
+    HTTP_REFUSED_HEADERS_TOO_LARGE,
+    HTTP_REFUSED_ENCODING,
+    HTTP_REFUSED_BODY_TOO_LARGE,
+    HTTP_REFUSED_EXPECTATION,
+    HTTP_REFUSED_CONTENT_ENCODING,
+    HTTP_REFUSED_PARAMETER,
+    HTTP_REFUSED_UNKNOWN_PARAMETER,
+    HTTP_REFUSED_UNKNOWN,
+    HTTP_REFUSED_METHOD,
+    HTTP_REFUSED_TOKEN,
+    HTTP_REFUSED_FORBIDDEN,
+    HTTP_REFUSED_FOREIGN_HOST,
+    HTTP_REFUSED_FOREIGN_PAGE,
+    HTTP_REFUSED_NOT_READY,
+    HTTP_REFUSED_OVERLOADED,
+    HTTP_REFUSED_CONNECTIONS,
+};
+
+struct http_header_span {
+    size_t name, name_len, value, value_len; /* offsets into http_head.text */
+};
+
+struct http_head {
+    struct buf text; /* the head as received; its memory survives http_head_clear */
+    /* http_head_clear zeroes everything from here to `headers`. */
+    size_t line_at; /* where the current line begins in `text` */
+    enum http_refusal error;
+    bool complete;
+    enum http_method method; /* 0: a method that no route takes. HEAD is HTTP_GET_ with is_head. */
+    bool is_head, http10;
+    bool keep_alive, asks_close;
+    bool has_host, has_content_length, is_chunked;
+    bool expects_continue, expects_other;
+    bool is_encoded; /* Content-Encoding other than identity */
+    uint64_t content_length;
+    size_t target, target_len; /* in `text` */
+    size_t header_bytes;       /* of names and values */
+    size_t n_headers;
+    struct http_header_span headers[HTTP_HEADER_COUNT_MAX];
+};
+
+void http_head_clear(struct http_head *h);
+/* Consumes up to n bytes, none behind the head's end. */
+size_t http_head_feed(struct http_head *h, const char *p, size_t n);
+static inline struct bytes http_head_target(const struct http_head *h)
+{
+    return bytes_of(h->text.ptr + h->target, h->target_len);
+}
+
+/* The next byte of a body is ... */
+enum http_body_state {
+    HTTP_BODY_SIZE, /* a chunk's size */
+    HTTP_BODY_MORE_SIZE,
+    HTTP_BODY_EXTENSION,
+    HTTP_BODY_SIZE_LF,
+    HTTP_BODY_DATA, /* of a chunk, or of a body with a Content-Length */
+    HTTP_BODY_DATA_CR,
+    HTTP_BODY_DATA_LF,
+    HTTP_BODY_TRAILERS, /* the beginning of a trailer line */
+    HTTP_BODY_TRAILER,
+    HTTP_BODY_TRAILER_LF,
+    HTTP_BODY_LAST_LF,
+    HTTP_BODY_END,
+    HTTP_BODY_BAD,
+};
+
+struct http_body_decoder {
+    enum http_body_state state;
+    bool is_chunked;
+    uint64_t left;       /* bytes of the current chunk, or of the body */
+    size_t header_bytes; /* the head's, plus those of chunk extensions and trailers */
+};
+
+/* The head is complete and has a body: chunks, or a content_length above 0. */
+void http_body_begin(struct http_body_decoder *d, const struct http_head *h);
+/* Consumes up to n bytes. *piece is the part of the body among them: it points into p and may be empty. When a chunk's size
+ * has been read, the state is HTTP_BODY_DATA and `left` its length, before any of its bytes is returned. */
+size_t http_body_decode(struct http_body_decoder *d, const char *p, size_t n, struct bytes *piece);
 
 #endif

@@ -1,22 +1,19 @@
-/* Replies, problems, streams: everything here appends to what the connection will write. */
+/* Replies, problems, streams: everything here appends to the output of the connection. */
 #include "http/server/http_internal.h"
+
+#include "base/log.h"
 
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdio.h>
 #include <time.h>
 
-#define HEAD_ROOM 512 /* of a reply, but for the lines that handlers add */
+#define HEAD_ROOM 512          /* for the head of a reply, without the lines that handlers add */
+#define LOGGED_TARGET_MAX 1000 /* bytes of a request target in a log line */
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
 #define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
 
-void http_reply_continue(struct http_request *req)
-{
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    http_conn_write(req->conn, text, sizeof text - 1);
-}
-
-/* The lines that every reply begins with, made anew when the clock's second may be another. */
+/* Composes the lines that every reply begins with; called when the second in Date may have changed. */
 static void refresh_top(struct http_server *s, usec_t now)
 {
     char date[64];
@@ -54,7 +51,7 @@ static bool has_no_body(int status)
     return status == 204 || status == 304;
 }
 
-/* Up to the content's type, which is plain text where none is given. */
+/* Up to Content-Type, which defaults to plain text. */
 static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
 {
     if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4)
@@ -79,29 +76,59 @@ static void append_framing(struct http_request *req, int64_t length, struct buf 
     }
     if (!req->keep_alive)
         buf_append_str(b, "Connection: close\r\n");
-    else if (req->http10)
+    else if (req->head.http10)
         buf_append_str(b, "Connection: keep-alive\r\n");
 }
 
-/* `length` < 0: not known. The head is what a reply is counted and timed by: a stream may last for days. */
+static struct stats_counter *counter_of(struct http_server *s, struct http_endpoint *e, int status)
+{
+    size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
+    if (!e->by_status[slot]) {
+        struct buf labels = {0};
+        buf_printf(&labels, "endpoint=\"%s\",status=\"%d\"", e->row->path, status);
+        buf_append_char(&labels, '\0');
+        e->by_status[slot] =
+            stats_counter(s->config.stats, "requests_total", labels.ptr, "Replies, by status");
+        buf_free(&labels);
+    }
+    return e->by_status[slot];
+}
+
+/* The line of enable_logging. A request that could not be parsed has no method and no target. */
+static void log_request(const struct http_request *req, int status, usec_t now)
+{
+    struct bytes target = http_head_target(&req->head);
+    size_t method = req->head.target > 0 ? req->head.target - 1 : 0;
+    if (target.len > LOGGED_TARGET_MAX)
+        target.len = LOGGED_TARGET_MAX;
+    log_debug("request", LOG_B("method", bytes_of(req->head.text.ptr, method)), LOG_B("target", target),
+        LOG_U("body_bytes", req->body_bytes), LOG_U("status", (uint64_t)status),
+        LOG_F("ms", (double)(now - req->began) / 1000));
+}
+
+/* `length` < 0: unknown. A reply is counted and timed by its head: a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
     struct http_conn *c = req->conn;
     struct http_server *s = c->server;
+    struct http_endpoint *e = req->endpoint ? req->endpoint : s->unknown;
     usec_t now = clock_monotonic();
-    if (s->draining || !c->message_complete) /* what is left of the body is not parsed */
+    if (s->draining || !c->message_complete) /* the rest of the body will not be parsed */
         req->keep_alive = false;
-    struct buf *head = http_conn_stage(c, HEAD_ROOM + req->extra.len);
+    struct buf *head = http_output_stage(c, HEAD_ROOM + req->extra.len);
     size_t before = head->len;
     append_top(s, status, content_type, now, head);
     append_framing(req, has_no_body(status) ? -1 : length, head);
     buf_append_bytes(head, buf_bytes(&req->extra));
     buf_append(head, "\r\n", 2);
     c->queued += head->len - before;
-    http_route_count(req, status, now);
+    if (log_wants(LOG_LEVEL_DEBUG))
+        log_request(req, status, now);
+    stats_observe(e->seconds, now - req->began);
+    stats_add(counter_of(s, e, status), 1);
 }
 
-/* False when there is nobody to answer any more (on_gone runs). */
+/* False when the client is gone (on_gone is running). */
 static bool begin_reply(struct http_request *req)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
@@ -114,10 +141,10 @@ static bool begin_reply(struct http_request *req)
 static void end_reply(struct http_request *req)
 {
     req->reply = HTTP_REPLY_DONE;
-    http_conn_schedule(req->conn);
+    http_output_schedule(req->conn);
 }
 
-/* The rest of the line may follow. Returns where the value begins. */
+/* Begins a header line. Returns where its value begins. */
 static size_t begin_header(struct http_request *req, const char *name)
 {
     buf_append_str(&req->extra, name);
@@ -126,7 +153,7 @@ static size_t begin_header(struct http_request *req, const char *name)
     return req->extra.len;
 }
 
-/* The value, which begins at `start`, must not end the line early. */
+/* Removes control bytes from the value, which begins at `start`: they could end the line early. */
 static void end_header(struct http_request *req, size_t start)
 {
     struct buf *b = &req->extra;
@@ -173,8 +200,8 @@ void http_reply(struct http_request *req, int status, const char *content_type, 
     if (!begin_reply(req))
         return;
     write_head(req, status, content_type, (int64_t)body.len);
-    if (!req->is_head && !has_no_body(status))
-        http_conn_write(req->conn, body.ptr, body.len);
+    if (!req->head.is_head && !has_no_body(status))
+        http_output_write(req->conn, body.ptr, body.len);
     end_reply(req);
 }
 
@@ -182,8 +209,8 @@ void http_reply_buf(struct http_request *req, int status, const char *content_ty
 {
     if (begin_reply(req)) {
         write_head(req, status, content_type, (int64_t)body->len);
-        if (!req->is_head && !has_no_body(status))
-            http_conn_write_buf(req->conn, body);
+        if (!req->head.is_head && !has_no_body(status))
+            http_output_write_buf(req->conn, body);
         end_reply(req);
     }
     buf_clear(body);
@@ -206,8 +233,8 @@ void http_reply_evbuffer(
     if (!begin_reply(req))
         return;
     write_head(req, status, content_type, (int64_t)evbuffer_get_length(body));
-    if (!req->is_head && !has_no_body(status))
-        http_conn_write_evbuffer(req->conn, body);
+    if (!req->head.is_head && !has_no_body(status))
+        http_output_write_evbuffer(req->conn, body);
     evbuffer_drain(body, evbuffer_get_length(body));
     end_reply(req);
 }
@@ -269,15 +296,15 @@ void http_stream_start(struct http_request *req, int status, const char *content
         return;
     req->has_length = content_length >= 0;
     req->length_left = req->has_length ? (uint64_t)content_length : 0;
-    req->chunked = !req->has_length && !req->http10;
+    req->chunked = !req->has_length && !req->head.http10;
     if (!req->has_length && !req->chunked)
         req->keep_alive = false;
     write_head(req, status, content_type, content_length);
     req->reply = HTTP_REPLY_STREAMING;
-    http_conn_schedule(req->conn);
+    http_output_schedule(req->conn);
 }
 
-/* Whether n more bytes are to be written; writes what goes before them. */
+/* Begins a piece of n bytes. False if the bytes must not be written. */
 static bool open_piece(struct http_request *req, size_t n)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
@@ -288,13 +315,13 @@ static bool open_piece(struct http_request *req, size_t n)
         assert(n <= req->length_left);
         req->length_left -= n;
     }
-    if (req->is_head)
+    if (req->head.is_head)
         return false;
     http_mark_piece(req);
     req->written += n;
     if (req->chunked) {
         char size[24];
-        http_conn_write(req->conn, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
+        http_output_write(req->conn, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
     }
     return true;
 }
@@ -302,17 +329,17 @@ static bool open_piece(struct http_request *req, size_t n)
 static void close_piece(struct http_request *req)
 {
     if (req->chunked)
-        http_conn_write(req->conn, "\r\n", 2);
-    if (http_conn_pending(req->conn) > req->drain_low)
+        http_output_write(req->conn, "\r\n", 2);
+    if (http_output_pending(req->conn) > req->drain_low)
         req->above_low = true;
-    http_conn_schedule(req->conn);
+    http_output_schedule(req->conn);
 }
 
 void http_stream_write(struct http_request *req, struct bytes piece)
 {
     if (!open_piece(req, piece.len))
         return;
-    http_conn_write(req->conn, piece.ptr, piece.len);
+    http_output_write(req->conn, piece.ptr, piece.len);
     close_piece(req);
 }
 
@@ -322,7 +349,7 @@ void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece
         evbuffer_drain(piece, evbuffer_get_length(piece));
         return;
     }
-    http_conn_write_evbuffer(req->conn, piece);
+    http_output_write_evbuffer(req->conn, piece);
     close_piece(req);
 }
 
@@ -336,7 +363,7 @@ void http_stream_write_file(
         file->done(file->arg);
         return;
     }
-    http_conn_write_file(req->conn, file, spans, n);
+    http_output_write_file(req->conn, file, spans, n);
     close_piece(req);
 }
 
@@ -349,8 +376,8 @@ void http_stream_end(struct http_request *req)
         return;
     }
     assert(req->reply == HTTP_REPLY_STREAMING);
-    if (req->chunked && !req->is_head)
-        http_conn_write(req->conn, "0\r\n\r\n", 5);
+    if (req->chunked && !req->head.is_head)
+        http_output_write(req->conn, "0\r\n\r\n", 5);
     end_reply(req);
 }
 
@@ -378,5 +405,5 @@ void http_stream_truncate(struct http_request *req)
 
 size_t http_stream_pending(const struct http_request *req)
 {
-    return http_conn_pending(req->conn);
+    return http_output_pending(req->conn);
 }

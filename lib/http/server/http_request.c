@@ -1,108 +1,37 @@
-/* What handlers ask a request. */
+/* The handler's view of a request. */
 #include "http/server/http_internal.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <strings.h>
 
-void http_request_init(struct http_request *req, struct http_conn *c)
+void http_request_reset(struct http_request *req)
 {
-    req->magic = HTTP_REQUEST_MAGIC;
-    req->conn = c;
-}
-
-static void clear_answer(struct http_request *req)
-{
-    req->on_gone = NULL;
-    req->on_drain = NULL;
-    req->above_low = false;
-    req->held_bytes = 0;
-    if (req->marks.at)
-        http_marks_free(&req->marks);
-}
-
-static void forget_head(struct http_request *req)
-{
+    http_head_clear(&req->head);
+    http_shed(&req->head.text);
+    http_shed(&req->path);
+    http_shed(&req->body);
+    http_shed(&req->extra);
     if (req->query.memory)
         url_query_free(&req->query);
-    req->known_endpoint = NULL;
-    req->known_head = 0;
-}
-
-void http_request_clear(struct http_request *req)
-{
-    clear_answer(req);
-    forget_head(req);
-}
-
-static void shed(struct buf *b)
-{
-    if (b->cap > HTTP_KEPT_BUFFER_MAX)
-        buf_free(b);
-    else
-        buf_clear(b);
-}
-
-void http_request_end(struct http_request *req)
-{
-    clear_answer(req);
-    shed(&req->extra);
-    if (!req->known_endpoint || req->text.cap > HTTP_KEPT_BUFFER_MAX ||
-        req->path.cap > HTTP_KEPT_BUFFER_MAX) {
-        forget_head(req);
-        shed(&req->text);
-        shed(&req->path);
-    }
-}
-
-void http_request_begin_again(struct http_request *req)
-{
-    clear_answer(req);
-    buf_clear(&req->body);
-    buf_clear(&req->extra);
-    req->live = false;
-    req->has_retry_after = req->chunked = req->body_withheld = req->has_length = req->long_poll =
-        req->patient = false;
-    req->refusal = HTTP_REFUSED_NOT;
-    req->reply = HTTP_REPLY_NONE;
-    req->body_bytes = req->length_left = req->written = 0;
-    req->began = req->conn->server->now;
-    req->data = NULL;
-}
-
-/* Everything but the buffers, whose memory is kept. */
-void http_request_begin(struct http_request *req)
-{
-    http_request_begin_again(req);
-    forget_head(req);
-    buf_clear(&req->text);
-    buf_clear(&req->path);
-    req->is_head = req->http10 = req->keep_alive = req->has_body = false;
-    req->has_host = req->has_content_length = req->is_chunked = req->asks_close = false;
-    req->expects_continue = req->expects_other = req->is_encoded = false;
-    req->endpoint = NULL;
-    req->method = 0;
-    req->allowed = 0;
-    req->target = req->target_len = req->n_headers = req->header_bytes = 0;
-}
-
-struct bytes http_request_target(const struct http_request *req)
-{
-    return bytes_of(req->text.ptr + req->target, req->target_len);
+    free(req->marks.at);
+    req->marks = (struct http_marks){0};
+    memset(&req->live, 0, sizeof *req - offsetof(struct http_request, live));
 }
 
 enum http_method http_method(const struct http_request *req)
 {
-    return req->method;
+    return req->head.method;
 }
 
 bool http_is_head(const struct http_request *req)
 {
-    return req->is_head;
+    return req->head.is_head;
 }
 
 bool http_is_http10(const struct http_request *req)
 {
-    return req->http10;
+    return req->head.http10;
 }
 
 const char *http_path(const struct http_request *req)
@@ -133,10 +62,10 @@ bool http_param(const struct http_request *req, const char *name, struct bytes *
 struct bytes http_header(const struct http_request *req, const char *name)
 {
     size_t len = strlen(name);
-    for (size_t i = 0; i < req->n_headers; i++) {
-        const struct http_header_span *h = &req->headers[i];
-        if (h->name_len == len && strncasecmp(req->text.ptr + h->name, name, len) == 0)
-            return bytes_of(req->text.ptr + h->value, h->value_len);
+    for (size_t i = 0; i < req->head.n_headers; i++) {
+        const struct http_header_span *h = &req->head.headers[i];
+        if (h->name_len == len && strncasecmp(req->head.text.ptr + h->name, name, len) == 0)
+            return bytes_of(req->head.text.ptr + h->value, h->value_len);
     }
     return BYTES_NONE;
 }
@@ -173,13 +102,13 @@ void http_set_long_poll(struct http_request *req)
 {
     req->long_poll = true;
     if (req->conn->eof)
-        http_conn_schedule(req->conn);
+        http_output_schedule(req->conn);
 }
 
 void http_set_held_bytes(struct http_request *req, size_t bytes)
 {
     req->held_bytes = bytes;
-    http_memory_update(req->conn);
+    http_output_account(req->conn);
 }
 
 bool http_has_memory(const struct http_request *req)
@@ -198,12 +127,12 @@ void http_on_drain(struct http_request *req, size_t low, void (*fn)(struct http_
     req->on_drain = fn;
     req->on_drain_arg = arg;
     req->drain_low = low;
-    req->above_low = http_conn_pending(req->conn) > low;
+    req->above_low = http_output_pending(req->conn) > low;
 }
 
 void http_stream_disable_timeout(struct http_request *req)
 {
-    req->patient = true;
+    req->no_timeout = true;
 }
 
 bool http_param_u64(
@@ -242,7 +171,7 @@ bool http_param_name(
         http_problem(req, 400, "missing-parameter", NULL, "%s is required", name);
         return false;
     }
-    if (!http_param(req, name, &text)) { /* the fallback is a name */
+    if (!http_param(req, name, &text)) {
         size_t n = strlen(fallback);
         assert(n <= NAME_LEN_MAX);
         memcpy(out, fallback, n + 1);

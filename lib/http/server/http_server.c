@@ -104,7 +104,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     TAILQ_INIT(&s->scheduled);
     s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
-    http_route_init(s);
+    http_route_init(s, http_builtin_routes);
     stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
     stats_gauge(
         config->stats, "http_buffered_bytes", NULL, "Bytes held for all clients together", read_buffered, s);
@@ -268,7 +268,7 @@ void http_server_drain(struct http_server *s)
     {
         if (c->state == HTTP_CONN_IDLE) {
             c->read_once_more = true;
-            http_conn_schedule(c);
+            http_output_schedule(c);
         }
     }
 }

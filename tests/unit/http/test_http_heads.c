@@ -1,5 +1,4 @@
-/* http_server: a head that is as the last one of its connection was, or begins so, is answered as on a connection of its own,
- * wherever it is cut. */
+/* http_server: a request is answered as on a connection of its own, whatever came before it and wherever it is cut. */
 #include "support/cm.h"
 #include "support/http_world.h"
 #include <errno.h>

@@ -22,27 +22,34 @@ static void judge_all(const struct request *r, size_t n)
     }
 }
 
-#define JUDGE(...) judge_all((struct request[]){__VA_ARGS__}, sizeof((struct request[]){__VA_ARGS__}) / sizeof(struct request))
+#define JUDGE(...)                                                                                           \
+    judge_all(                                                                                               \
+        (struct request[]){__VA_ARGS__}, sizeof((struct request[]){__VA_ARGS__}) / sizeof(struct request))
 
 static void test_programs_without_a_page(void **state)
 {
     (void)state;
-    JUDGE({"127.0.0.1:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"127.0.0.1", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"[::1]:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"[::1]", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"localhost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"LOCALHOST", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"queue.localhost:1", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"queuehost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"10.0.0.7:80", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {NULL, NULL, NULL, NULL, HTTP_ORIGIN_OK});
+    JUDGE({"127.0.0.1:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"127.0.0.1", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"[::1]:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"[::1]", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"localhost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"LOCALHOST", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"queue.localhost:1", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"queuehost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
+        {"10.0.0.7:80", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {NULL, NULL, NULL, NULL, HTTP_ORIGIN_OK});
 }
 
 static void test_a_name_that_dns_could_point_here(void **state)
 {
     (void)state;
     JUDGE({"evil.example:8080", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"evil.notlocalhost", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST}, {"local.", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {"evil.notlocalhost", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {"local.", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
         {"localhost.evil.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
         {"127.0.0.1.evil.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"0x7f000001.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST}, {"", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"[::1", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST}, {":8080", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {"0x7f000001.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {"", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {"[::1", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
+        {":8080", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
         {"evil.example", "http://evil.example", NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST});
 }
 
@@ -67,7 +74,8 @@ static void test_pages(void **state)
         {"127.0.0.1:8088", "", NULL, NULL, HTTP_ORIGIN_FOREIGN_PAGE},
         {NULL, "null", NULL, NULL, HTTP_ORIGIN_FOREIGN_PAGE},
         {"127.0.0.1:8088", NULL, "cross-site", NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", NULL, "none", NULL, HTTP_ORIGIN_OK}, {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_ORIGIN_OK});
+        {"127.0.0.1:8088", NULL, "none", NULL, HTTP_ORIGIN_OK},
+        {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_ORIGIN_OK});
 }
 
 static void test_lists_of_hosts(void **state)
