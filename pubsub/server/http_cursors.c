@@ -149,7 +149,6 @@ static void judge(struct change *c, const struct stream_from *from)
     struct subscriber_config config = {
         .stream = c->stream,
         .from = *from,
-        .window = 1,
         .start_only = true,
         .sink = {c, nothing_pending, judged_bad, judged_good, nothing_written, judge_ended},
     };

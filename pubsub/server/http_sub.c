@@ -1,6 +1,6 @@
 #include "pubsub/server/http_subscriber.h"
 
-#include "pubsub/stream/line_index.h"
+#include "pubsub/stream/block_cache.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -254,8 +254,6 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
 
 static void give_back(struct http_subscriber *h)
 {
-    if (h->subscriber && !subscriber_may_go_back(h->subscriber))
-        return; /* it reads: another time */
     h->lends = false;
     if (!h->subscriber) {
         http_stream_copy_pending(h->req);
@@ -287,8 +285,8 @@ static void file_sent(void *file)
 static void sink_write_spans(void *arg, struct journal_file *file, const struct journal_span *spans, size_t n)
 {
     struct http_subscriber *h = arg;
-    struct http_span places[BACKLOG_SPANS_MAX];
-    assert(n <= BACKLOG_SPANS_MAX);
+    struct http_span places[BLOCK_PIECE_SPANS_MAX];
+    assert(n <= BLOCK_PIECE_SPANS_MAX);
     for (size_t i = 0; i < n; i++) {
         places[i] = (struct http_span){spans[i].position, spans[i].len};
         h->sent += spans[i].len;
@@ -362,7 +360,7 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
         .stream = h->stream,
         .from = *from,
         .follow = h->follow,
-        .window = h->form == SUB_RAW ? 0 : FORMED_WINDOW,
+        .piece_max = h->form == SUB_RAW ? 0 : FORMED_WINDOW,
         .start_only = http_is_head(h->req),
         .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end,
             h->form == SUB_RAW ? sink_write_spans : NULL},

@@ -119,7 +119,7 @@ static void subscribe(struct nng_stream *d)
         .stream = d->stream,
         .from = d->from,
         .follow = true,
-        .is_own = true,
+        .is_internal = true,
         .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
     };
     d->subscriber = subscriber_new(&config);

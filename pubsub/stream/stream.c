@@ -1,30 +1,22 @@
 #include "pubsub/stream/stream.h"
 
-#include "pubsub/stream/backlog.h"
+#include "pubsub/stream/block_cache.h"
 #include "pubsub/stream/line_index.h"
-#include "pubsub/stream/subscriber.h"
-#include "pubsub/stream/subscriber_list.h"
-#include "pubsub/stream/tail.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #define STREAM_MAGIC 0x5354524d
-#define READING_MAX 8
 
 struct stream {
     unsigned magic;
     char *name;
     struct journal *journal;
-    struct subscriber *subscribers; /* a list, newest first */
-    size_t n_subscribers, n_own;    /* of them, those that nobody asked for */
+    struct stream_observer *observers; /* newest first */
+    size_t n_subscribers, n_internal;  /* of them */
     uint64_t lines, bytes, publishes, duplicates;
     struct line_index index;
-    struct tail *tail;
-    struct backlog *backlog;
-    size_t reading;          /* subscribers that read for themselves */
-    struct subscriber *line; /* those that wait for it to be their turn */
-    struct subscriber **line_tail;
+    struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
     uint64_t disk;  /* bytes of files when last looked at */
@@ -39,25 +31,15 @@ struct publish {
     void *arg;
 };
 
-static void wake_all(struct stream *s)
-{
-    assert(s->magic == STREAM_MAGIC);
-    struct subscriber *next;
-    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
-        next = subscriber_link(sub)->next; /* waking may end and free it, but no other */
-        subscriber_wake(sub);
-    }
-}
-
 static void committed(struct journal *j, void *arg)
 {
+    struct stream *s = arg;
     (void)j;
-    wake_all(arg);
-}
-
-static void shared_grown(void *arg)
-{
-    wake_all(arg);
+    assert(s->magic == STREAM_MAGIC);
+    for (struct stream_observer *o = s->observers, *next; o; o = next) {
+        next = o->next;
+        o->calls->committed(o);
+    }
 }
 
 enum journal_result stream_open(struct journal_set *set, const char *name,
@@ -72,9 +54,7 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->name = mem_strdup(name);
     s->journal = journal;
     line_index_begin(&s->index, journal_committed_end(journal));
-    s->line_tail = &s->line;
-    s->tail = tail_new(journal, shared_grown, s);
-    s->backlog = backlog_new(journal, shared_grown, s);
+    s->cache = block_cache_new(journal);
     journal_on_commit(journal, committed, s);
     *out = s;
     return JOURNAL_OK;
@@ -84,9 +64,8 @@ void stream_close(struct stream **s)
 {
     if (!*s)
         return;
-    assert((*s)->magic == STREAM_MAGIC && !(*s)->subscribers);
-    tail_free(&(*s)->tail);
-    backlog_free(&(*s)->backlog);
+    assert((*s)->magic == STREAM_MAGIC && !(*s)->observers);
+    block_cache_free(&(*s)->cache);
     journal_close(&(*s)->journal);
     line_index_free(&(*s)->index);
     (*s)->magic = 0;
@@ -110,26 +89,20 @@ struct line_index *stream_line_index(struct stream *s)
     return &s->index;
 }
 
-struct tail *stream_tail(struct stream *s)
+struct block_cache *stream_block_cache(struct stream *s)
 {
-    return s->tail;
-}
-
-struct backlog *stream_backlog(struct stream *s)
-{
-    return s->backlog;
+    return s->cache;
 }
 
 void stream_tidy(struct stream *s, usec_t now)
 {
     uint64_t lowest = UINT64_MAX;
-    for (struct subscriber *sub = s->subscribers; sub; sub = subscriber_link(sub)->next) {
-        subscriber_tick(sub);
-        if (subscriber_offset(sub) < lowest)
-            lowest = subscriber_offset(sub);
+    for (struct stream_observer *o = s->observers; o; o = o->next) {
+        uint64_t offset = o->calls->tick(o);
+        if (offset < lowest)
+            lowest = offset;
     }
-    backlog_tidy(s->backlog, now);
-    tail_forget(s->tail, lowest);
+    block_cache_tidy(s->cache, lowest, now);
 }
 
 void stream_set_limits(struct stream *s, const struct stream_limits *limits)
@@ -161,14 +134,13 @@ bool stream_set_failed(struct stream *s)
     return is_first;
 }
 
-/* Passing one may free it, and put another (which starts where the stream begins now) at the list's head. */
-static size_t pass_subscribers(struct stream *s, uint64_t earliest)
+/* A trimmed observer may put another (which starts where the stream begins now) at the list's head. */
+static size_t tell_trimmed(struct stream *s, uint64_t earliest)
 {
     size_t n = 0;
-    struct subscriber *next;
-    for (struct subscriber *sub = s->subscribers; sub; sub = next) {
-        next = subscriber_link(sub)->next;
-        n += subscriber_passed(sub, earliest);
+    for (struct stream_observer *o = s->observers, *next; o; o = next) {
+        next = o->next;
+        n += o->calls->trimmed(o, earliest);
     }
     return n;
 }
@@ -203,9 +175,8 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     if (earliest == before)
         return 0;
     line_index_trim(&s->index, earliest);
-    size_t passed = pass_subscribers(s, earliest);
-    tail_trim(s->tail, earliest);
-    backlog_trim(s->backlog, earliest);
+    size_t passed = tell_trimmed(s, earliest);
+    block_cache_trim(s->cache, earliest);
     look_at_disk(s);
     return passed;
 }
@@ -230,7 +201,7 @@ static void share(struct stream *s, const struct journal_commit *commit, uint64_
 {
     line_index_add(&s->index, commit->end, lines);
     if (s->n_subscribers > 0)
-        tail_add(s->tail, commit->start, commit->payload, lines);
+        block_cache_add(s->cache, commit->start, commit->payload, lines);
 }
 
 static void publish_committed(const struct journal_commit *commit, void *arg)
@@ -311,73 +282,30 @@ struct stream_numbers stream_numbers(const struct stream *s)
         .bytes = s->bytes,
         .publishes = s->publishes,
         .duplicates = s->duplicates,
-        .subscribers = s->n_subscribers - s->n_own,
+        .subscribers = s->n_subscribers - s->n_internal,
         .last_time = journal_last_time(s->journal),
     };
 }
 
-void stream_subscribe(struct stream *s, struct subscriber *sub)
+void stream_observe(struct stream *s, struct stream_observer *o)
 {
-    struct subscriber_link *link = subscriber_link(sub);
-    link->previous = NULL;
-    link->next = s->subscribers;
-    if (link->next)
-        subscriber_link(link->next)->previous = sub;
-    s->subscribers = sub;
+    o->previous = NULL;
+    o->next = s->observers;
+    if (o->next)
+        o->next->previous = o;
+    s->observers = o;
     s->n_subscribers++;
-    s->n_own += link->is_own;
+    s->n_internal += o->is_internal;
 }
 
-bool stream_may_read(struct stream *s, struct subscriber *sub)
+void stream_unobserve(struct stream *s, struct stream_observer *o)
 {
-    struct subscriber_link *link = subscriber_link(sub);
-    if (s->reading < READING_MAX) {
-        s->reading++;
-        return true;
-    }
-    link->in_line = true;
-    link->next_in_line = NULL;
-    *s->line_tail = sub;
-    s->line_tail = &link->next_in_line;
-    return false;
-}
-
-void stream_leave_line(struct stream *s, struct subscriber *sub)
-{
-    struct subscriber_link *link = subscriber_link(sub);
-    if (!link->in_line)
-        return;
-    struct subscriber **place = &s->line;
-    while (*place != sub)
-        place = &subscriber_link(*place)->next_in_line;
-    *place = link->next_in_line;
-    if (s->line_tail == &link->next_in_line)
-        s->line_tail = place;
-    link->in_line = false;
-}
-
-void stream_has_read(struct stream *s)
-{
-    struct subscriber *next = s->line;
-    assert(s->reading > 0);
-    s->reading--;
-    if (!next)
-        return;
-    stream_leave_line(s, next);
-    s->reading++;
-    subscriber_turn(next);
-}
-
-void stream_unsubscribe(struct stream *s, struct subscriber *sub)
-{
-    struct subscriber_link *link = subscriber_link(sub);
-    if (link->next)
-        subscriber_link(link->next)->previous = link->previous;
-    if (link->previous)
-        subscriber_link(link->previous)->next = link->next;
+    if (o->next)
+        o->next->previous = o->previous;
+    if (o->previous)
+        o->previous->next = o->next;
     else
-        s->subscribers = link->next;
+        s->observers = o->next;
     s->n_subscribers--;
-    s->n_own -= link->is_own;
-    *link = (struct subscriber_link){0};
+    s->n_internal -= o->is_internal;
 }

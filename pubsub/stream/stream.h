@@ -20,7 +20,7 @@
 #include "pubsub/stream/lines.h"
 
 struct stream;
-struct subscriber;
+struct block_cache;
 struct line_index;
 
 struct stream_limits {
@@ -38,8 +38,7 @@ void stream_close(struct stream **s);
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
 struct line_index *stream_line_index(struct stream *s);
-struct tail *stream_tail(struct stream *s);
-struct backlog *stream_backlog(struct stream *s);
+struct block_cache *stream_block_cache(struct stream *s);
 
 /* At first there are none. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
@@ -92,11 +91,23 @@ struct stream_numbers {
 };
 struct stream_numbers stream_numbers(const struct stream *s);
 
-/* Lets go of what every subscriber has passed; call it now and then, with the monotonic clock. */
-void stream_tidy(struct stream *s, usec_t now);
+/* A subscriber, as its stream knows it. */
+struct stream_observer {
+    struct stream_observer *previous, *next; /* the stream's */
+    const struct stream_observer_calls *calls;
+    bool is_internal; /* not counted in stream_numbers */
+};
+/* Each call may end and free its own observer, but no other. */
+struct stream_observer_calls {
+    void (*committed)(struct stream_observer *o); /* the committed end has moved */
+    /* Retention has taken what is below `earliest`: true when that ended or refused the subscriber. */
+    bool (*trimmed)(struct stream_observer *o, uint64_t earliest);
+    uint64_t (*tick)(struct stream_observer *o); /* from stream_tidy; the offset it reads next */
+};
+void stream_observe(struct stream *s, struct stream_observer *o);
+void stream_unobserve(struct stream *s, struct stream_observer *o);
 
-/* For subscriber.c: who is to be woken. */
-void stream_subscribe(struct stream *s, struct subscriber *sub);
-void stream_unsubscribe(struct stream *s, struct subscriber *sub);
+/* Frees memory that no subscriber needs; call it about once a second, with the monotonic clock. */
+void stream_tidy(struct stream *s, usec_t now);
 
 #endif

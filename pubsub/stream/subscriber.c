@@ -1,7 +1,7 @@
 #include "pubsub/stream/subscriber.h"
 
+#include "pubsub/stream/block_cache.h"
 #include "pubsub/stream/line_index.h"
-#include "pubsub/stream/subscriber_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,66 +10,56 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
-    SUBSCRIBER_SEEKING,  /* the place of a time: it has none yet */
+    SUBSCRIBER_SEEKING,  /* the offset of a time */
     SUBSCRIBER_CHECKING, /* reading the byte before the cursor */
-    SUBSCRIBER_PROBING,  /* reading the first window, before start */
-    SUBSCRIBER_IN_LINE,  /* to read for itself */
-    SUBSCRIBER_READING,
-    SUBSCRIBER_WAITING, /* for a commit, or for the tail */
-    SUBSCRIBER_FULL,    /* waiting for the sink */
+    SUBSCRIBER_READING,  /* waiting for a block */
+    SUBSCRIBER_WAITING,  /* for a commit */
+    SUBSCRIBER_FULL,     /* waiting for the sink */
     SUBSCRIBER_ENDED,
 };
 
 struct subscriber {
+    struct stream_observer observer; /* first: the stream's calls get it */
     unsigned magic;
-    struct subscriber_link link;
     struct subscriber_config config;
+    struct stream *stream;
     struct journal *journal;
-    struct journal_reader *reader;
     struct journal_seek *seek;
+    struct block_wait wait;
     enum subscriber_state state;
-    uint64_t offset; /* of the next byte to write */
-    uint64_t last;   /* where it ends when not following */
-    size_t burst;    /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
-    size_t ahead;    /* instead of that, for as long as it is in the backlog; 0: it is not */
-    bool is_slow;    /* it took less than SUBSCRIBER_BURST since the last tick, and before */
+    uint64_t offset;    /* of the next byte to write */
+    uint64_t last;      /* where it ends when not following */
+    size_t burst;       /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
+    size_t after_large; /* instead of that, behind a large window or spans; 0: neither */
+    bool is_slow;       /* it took less than SUBSCRIBER_BURST since the last tick, and before */
     uint64_t at_tick;
     uint64_t again; /* what is below was written before */
     bool started;
-    bool has_turn; /* to read for itself */
-    bool at_part;  /* the cursor is where lines are known to begin: nothing to check */
+    bool at_part; /* lines are known to begin at the cursor */
 };
 
-static void read_on(struct subscriber *sub);
+static const struct stream_observer_calls calls;
 
-struct subscriber_link *subscriber_link(struct subscriber *sub)
-{
-    return &sub->link;
-}
+static void block_read(struct block_wait *wait, enum journal_result r, const struct journal_edges *edges);
 
-static void let_go(struct subscriber *sub)
+static void detach(struct subscriber *sub)
 {
-    struct stream *s = sub->config.stream;
     journal_seek_cancel(&sub->seek);
-    journal_reader_close(&sub->reader);
-    stream_leave_line(s, sub);
-    if (sub->has_turn)
-        stream_has_read(s);
-    sub->has_turn = false;
+    block_wait_cancel(&sub->wait);
     if (sub->state != SUBSCRIBER_ENDED)
-        stream_unsubscribe(sub->config.stream, sub);
+        stream_unobserve(sub->stream, &sub->observer);
     sub->state = SUBSCRIBER_ENDED;
 }
 
 static void refuse(struct subscriber *sub, enum subscriber_refusal why, const struct journal_edges *edges)
 {
-    let_go(sub);
+    detach(sub);
     sub->config.sink.refuse(sub->config.sink.arg, why, edges);
 }
 
 static void end(struct subscriber *sub, enum subscriber_end why, const struct journal_edges *edges)
 {
-    let_go(sub);
+    detach(sub);
     sub->config.sink.end(sub->config.sink.arg, why, edges);
 }
 
@@ -83,11 +73,13 @@ struct subscriber *subscriber_new(const struct subscriber_config *config)
     struct subscriber *sub = mem_zalloc(sizeof(*sub));
     sub->magic = SUBSCRIBER_MAGIC;
     sub->config = *config;
-    sub->link.is_own = config->is_own;
+    sub->observer = (struct stream_observer){.calls = &calls, .is_internal = config->is_internal};
+    sub->stream = config->stream;
     sub->journal = stream_journal(config->stream);
+    sub->wait.done = block_read;
     sub->burst = SUBSCRIBER_LOW;
     sub->is_slow = true;
-    stream_subscribe(config->stream, sub);
+    stream_observe(config->stream, &sub->observer);
     return sub;
 }
 
@@ -96,13 +88,25 @@ void subscriber_free(struct subscriber **sub)
     if (!*sub)
         return;
     assert((*sub)->magic == SUBSCRIBER_MAGIC);
-    let_go(*sub);
+    detach(*sub);
     (*sub)->magic = 0;
     free(*sub);
     *sub = NULL;
 }
 
-/* False, and the subscriber perhaps freed, when that was all that was asked for. */
+/* The byte at the offset cannot be read. */
+static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
+{
+    bool gone = r == JOURNAL_GONE;
+    if (!sub->started)
+        refuse(sub, gone ? SUBSCRIBER_GONE : SUBSCRIBER_UNREADABLE, gone ? edges : NULL);
+    else if (gone)
+        end(sub, SUBSCRIBER_AT_HOLE, edges);
+    else
+        end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
+}
+
+/* False, and the subscriber perhaps freed, when only the start was asked for. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
@@ -114,177 +118,70 @@ static bool start(struct subscriber *sub)
     return false;
 }
 
-static void write_piece(struct subscriber *sub, struct bytes piece, struct window *window)
-{
-    sub->offset += piece.len;
-    sub->config.sink.write(sub->config.sink.arg, piece, window);
-}
-
-/* Writes what was read; the first window starts the sink. */
-static void take(struct subscriber *sub, struct bytes data)
-{
-    if (!sub->started && !start(sub))
-        return;
-    struct window *window = window_new(sub->offset);
-    window_add(window, data, bytes_count_lines(data));
-    write_piece(sub, window_bytes(window), window);
-    window_release(window);
-    read_on(sub);
-}
-
-/* The part of the stream that the reader is in has no more bytes, but the stream goes on behind a hole. */
-static void met_hole(struct subscriber *sub, const struct journal_edges *edges)
-{
-    if (sub->started)
-        end(sub, SUBSCRIBER_AT_HOLE, edges);
-    else
-        refuse(sub, SUBSCRIBER_GONE, edges);
-}
-
-static void cannot_read(struct subscriber *sub, enum journal_result r)
-{
-    if (sub->started)
-        end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
-    else
-        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
-}
-
-static void window_read(const struct journal_window *w, void *arg)
-{
-    struct subscriber *sub = arg;
-    assert(sub->magic == SUBSCRIBER_MAGIC);
-    if (sub->has_turn) {
-        sub->has_turn = false;
-        stream_has_read(sub->config.stream);
-    }
-    switch (w->result) {
-    case JOURNAL_OK:
-        assert(w->offset == sub->offset);
-        take(sub, w->data);
-        return;
-    case JOURNAL_END:
-        if (sub->started || start(sub))
-            read_on(sub); /* a commit since the read began woke nobody: this looks again */
-        return;
-    case JOURNAL_GONE:
-        met_hole(sub, &w->edges);
-        return;
-    default:
-        cannot_read(sub, w->result);
-    }
-}
-
-/* The largest piece that may be written now. */
-static size_t bound(const struct subscriber *sub, size_t most)
-{
-    if (sub->config.window && most > sub->config.window)
-        most = sub->config.window;
-    uint64_t left = sub->last - sub->offset;
-    return !sub->config.follow && left < most ? (size_t)left : most;
-}
-
-static void read_alone(struct subscriber *sub)
-{
-    sub->has_turn = stream_may_read(sub->config.stream, sub);
-    if (sub->has_turn)
-        subscriber_turn(sub);
-    else
-        sub->state = SUBSCRIBER_IN_LINE;
-}
-
-/* With a reader of its own. Where it was the tail's before, it has to find its place again. */
-void subscriber_turn(struct subscriber *sub)
-{
-    struct journal_edges edges;
-    sub->has_turn = true;
-    enum journal_result r =
-        sub->reader ? JOURNAL_OK : journal_reader_open(sub->journal, sub->offset, &sub->reader, &edges);
-    if (r == JOURNAL_OK) {
-        sub->state = SUBSCRIBER_READING;
-        journal_reader_read(sub->reader, bound(sub, WINDOW_BYTES), window_read, sub);
-    } else if (r == JOURNAL_GONE) {
-        met_hole(sub, &edges);
-    } else {
-        cannot_read(sub, r);
-    }
-}
-
-/* From the tail what it has. True when the sink may take more. */
-static bool write_from_tail(struct subscriber *sub, enum tail_answer *answer)
-{
-    struct bytes piece;
-    struct window *window;
-    *answer = tail_ask(stream_tail(sub->config.stream), sub->offset, &piece, &window);
-    if (*answer != TAIL_HAS)
-        return false;
-    journal_reader_close(&sub->reader);
-    piece.len = bound(sub, piece.len);
-    write_piece(sub, piece, window);
-    return true;
-}
-
-/* Of those who take much, and want the stream's bytes as they are: what they need others may need too. */
-static bool may_share(const struct subscriber *sub)
+/* Large windows and spans are for fast subscribers of the stream's own bytes: a stopped one would pin them. */
+static bool takes_large(const struct subscriber *sub)
 {
     return sub->config.sink.write_spans && !sub->is_slow && sub->offset >= sub->again;
 }
 
-static void note_pace(struct subscriber *sub)
-{
-    if (sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
-        sub->is_slow = false;
-}
-
-static void write_spans(struct subscriber *sub, const struct backlog_piece *piece)
+static void write_spans(struct subscriber *sub, const struct block_piece *piece)
 {
     const struct journal_span *last = &piece->spans[piece->n_spans - 1];
     sub->offset = last->offset + last->len;
+    sub->after_large = SUBSCRIBER_BURST;
     sub->config.sink.write_spans(sub->config.sink.arg, piece->file, piece->spans, piece->n_spans);
 }
 
-/* From what was read for all who are behind. True when the sink may take more. */
-static bool write_from_backlog(struct subscriber *sub, enum backlog_answer *answer)
+/* A part of a large window is copied for a subscriber that must not pin the whole. */
+static void write_bytes(struct subscriber *sub, struct bytes bytes, struct window *window)
 {
-    struct backlog_piece piece;
-    uint64_t end = sub->config.follow ? journal_committed_end(sub->journal) : sub->last;
-    *answer = backlog_ask(stream_backlog(sub->config.stream), sub->offset, end, &piece);
-    if (*answer != BACKLOG_HAS)
+    bool large = window_is_large(window), copies = large && !takes_large(sub);
+    struct window *copy = NULL;
+    if (sub->config.piece_max && bytes.len > sub->config.piece_max)
+        bytes.len = sub->config.piece_max;
+    if (copies) {
+        bytes.len = bytes.len < WINDOW_BYTES ? bytes.len : WINDOW_BYTES;
+        copy = window_new(sub->offset);
+        window_add(copy, bytes, bytes_count_lines(bytes));
+        bytes = window_bytes(copy);
+    }
+    sub->offset += bytes.len;
+    sub->after_large = large && !copies ? SUBSCRIBER_LOW : 0;
+    sub->config.sink.write(sub->config.sink.arg, bytes, copies ? copy : window);
+    if (copies)
+        window_release(copy);
+}
+
+/* Writes a piece; the first one starts the sink. False when the block has to be read first, or it has ended. */
+static bool write_piece(struct subscriber *sub)
+{
+    struct block_cache *cache = stream_block_cache(sub->stream);
+    struct block_piece piece;
+    struct journal_edges edges;
+    if (sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
+        sub->is_slow = false;
+    struct block_request want = {.offset = sub->offset,
+        .end = sub->config.follow ? journal_committed_end(sub->journal) : sub->last,
+        .large = takes_large(sub)};
+    if (!block_cache_get(cache, &want, &piece)) {
+        sub->state = SUBSCRIBER_READING;
+        enum journal_result r = block_cache_read(cache, &want, &sub->wait, &edges);
+        if (r != JOURNAL_OK)
+            fail(sub, r, &edges);
         return false;
-    journal_reader_close(&sub->reader);
-    sub->ahead = piece.window ? SUBSCRIBER_LOW : SUBSCRIBER_BURST;
+    }
+    if (!sub->started && !start(sub))
+        return false;
     if (piece.window)
-        write_piece(sub, piece.bytes, piece.window);
+        write_bytes(sub, piece.bytes, piece.window);
     else
         write_spans(sub, &piece);
     return true;
 }
 
-/* True when the sink may take more. */
-static bool write_shared(struct subscriber *sub, bool *comes)
-{
-    enum tail_answer tail;
-    enum backlog_answer backlog = BACKLOG_NOT;
-    sub->ahead = 0;
-    if (write_from_tail(sub, &tail))
-        return true;
-    note_pace(sub);
-    if (tail == TAIL_NOT && may_share(sub) && write_from_backlog(sub, &backlog))
-        return true;
-    *comes = tail == TAIL_WAITS || backlog == BACKLOG_WAITS;
-    return false;
-}
-
 static bool is_full(const struct subscriber *sub)
 {
-    return pending(sub) > (sub->ahead ? sub->ahead : sub->burst);
-}
-
-static void adapt_burst(struct subscriber *sub)
-{
-    if (sub->state == SUBSCRIBER_FULL || pending(sub) > 0)
-        sub->burst = SUBSCRIBER_LOW;
-    else if (sub->burst < SUBSCRIBER_BURST)
-        sub->burst *= 2;
+    return pending(sub) > (sub->after_large ? sub->after_large : sub->burst);
 }
 
 static bool is_at_last(const struct subscriber *sub)
@@ -292,97 +189,78 @@ static bool is_at_last(const struct subscriber *sub)
     return !sub->config.follow && sub->offset >= sub->last;
 }
 
-/* Writes what there is, asks for more, or finds what to wait for. */
+/* Writes what there is, until it has to wait or ends. Before its start it has read nothing: a hole behind the cursor refuses
+ * it (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
-    bool comes;
-    adapt_burst(sub);
+    if (!sub->started && sub->offset == sub->last && !start(sub))
+        return;
+    sub->after_large = 0;
+    if (sub->started && (sub->state == SUBSCRIBER_FULL || pending(sub) > 0))
+        sub->burst = SUBSCRIBER_LOW;
+    else if (sub->started && sub->burst < SUBSCRIBER_BURST)
+        sub->burst *= 2;
     do {
         if (is_at_last(sub) && pending(sub) <= SUBSCRIBER_LOW) {
             end(sub, SUBSCRIBER_AT_END, NULL);
             return;
         }
-        if (is_full(sub) || is_at_last(sub)) {
+        if (sub->started && (is_full(sub) || is_at_last(sub))) {
             sub->state = SUBSCRIBER_FULL;
             return;
         }
         if (sub->offset >= journal_committed_end(sub->journal)) {
             sub->state = SUBSCRIBER_WAITING;
-            tail_expect(stream_tail(sub->config.stream), sub->offset);
+            block_cache_expect(stream_block_cache(sub->stream), sub->offset);
             return;
         }
-    } while (write_shared(sub, &comes));
-    if (comes)
-        sub->state = SUBSCRIBER_WAITING;
-    else
-        read_alone(sub);
+    } while (write_piece(sub));
 }
 
-/* The cursor stands where a line begins. With nothing there yet the sink starts at once; else with the first
- * window, which may tell that there is a hole (invariant 3). */
 static void cursor_is_good(struct subscriber *sub)
 {
     sub->last = journal_committed_end(sub->journal);
-    if (sub->offset == sub->last) {
-        if (start(sub))
-            read_on(sub);
-        return;
-    }
-    sub->state = SUBSCRIBER_PROBING;
-    journal_reader_read(sub->reader, bound(sub, WINDOW_BYTES), window_read, sub);
-}
-
-static void open_at_cursor(struct subscriber *sub)
-{
-    struct journal_edges edges;
-    switch (journal_reader_open(sub->journal, sub->offset, &sub->reader, &edges)) {
-    case JOURNAL_OK:
-        cursor_is_good(sub);
-        return;
-    case JOURNAL_GONE:
-        refuse(sub, SUBSCRIBER_GONE, &edges);
-        return;
-    case JOURNAL_BEYOND:
+    if (sub->offset > sub->last)
         refuse(sub, SUBSCRIBER_BEYOND, NULL);
-        return;
-    default:
-        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
-    }
+    else
+        read_on(sub);
 }
 
-/* The byte before the cursor has been read; the reader now stands at the cursor itself. When that byte is gone
- * (trimmed, or in a hole) the cursor is where a part of the stream begins, if anywhere: opening there tells. */
-static void byte_before_read(const struct journal_window *w, void *arg)
+/* The byte before the cursor must be an LF. When that byte is gone (trimmed, or in a hole) the cursor is where a part of the
+ * stream begins, if anywhere: reading there tells. */
+static void check_cursor(struct subscriber *sub)
 {
-    struct subscriber *sub = arg;
-    assert(sub->magic == SUBSCRIBER_MAGIC);
-    if (w->result == JOURNAL_OK) {
-        if (w->data.ptr[0] == '\n')
+    struct block_cache *cache = stream_block_cache(sub->stream);
+    struct block_request want = {.offset = sub->offset - 1, .end = journal_committed_end(sub->journal)};
+    struct block_piece piece;
+    struct journal_edges edges;
+    if (sub->at_part || sub->offset <= journal_earliest(sub->journal) || want.offset >= want.end) {
+        cursor_is_good(sub);
+    } else if (block_cache_get(cache, &want, &piece)) {
+        if (piece.bytes.ptr[0] == '\n')
             cursor_is_good(sub);
         else
             refuse(sub, SUBSCRIBER_INSIDE, NULL);
-    } else if (w->result == JOURNAL_GONE) {
-        journal_reader_close(&sub->reader);
-        open_at_cursor(sub);
     } else {
-        refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
+        sub->state = SUBSCRIBER_CHECKING;
+        if (block_cache_read(cache, &want, &sub->wait, &edges) != JOURNAL_OK)
+            cursor_is_good(sub);
     }
 }
 
-static void check_cursor(struct subscriber *sub)
+static void block_read(struct block_wait *wait, enum journal_result r, const struct journal_edges *edges)
 {
-    struct journal_edges edges;
-    if (sub->at_part || sub->offset <= journal_earliest(sub->journal) ||
-        journal_reader_open(sub->journal, sub->offset - 1, &sub->reader, &edges) != JOURNAL_OK) {
-        open_at_cursor(sub);
-        return;
-    }
-    if (sub->offset > journal_committed_end(sub->journal)) {
-        refuse(sub, SUBSCRIBER_BEYOND, NULL);
-        return;
-    }
-    sub->state = SUBSCRIBER_CHECKING;
-    journal_reader_read(sub->reader, 1, byte_before_read, sub);
+    struct subscriber *sub = (void *)((char *)wait - offsetof(struct subscriber, wait));
+    assert(sub->magic == SUBSCRIBER_MAGIC);
+    bool checks = sub->state == SUBSCRIBER_CHECKING;
+    if (r == JOURNAL_OK && checks)
+        check_cursor(sub);
+    else if (r == JOURNAL_OK)
+        read_on(sub);
+    else if (r == JOURNAL_GONE && checks)
+        cursor_is_good(sub);
+    else
+        fail(sub, r, edges);
 }
 
 static void time_found(enum journal_result r, uint64_t offset, void *arg)
@@ -392,7 +270,7 @@ static void time_found(enum journal_result r, uint64_t offset, void *arg)
     sub->seek = NULL;
     sub->offset = offset;
     if (r == JOURNAL_OK)
-        open_at_cursor(sub);
+        cursor_is_good(sub);
     else
         refuse(sub, SUBSCRIBER_UNREADABLE, NULL);
 }
@@ -407,46 +285,49 @@ void subscriber_begin(struct subscriber *sub)
         return;
     }
     sub->at_part = from->kind != STREAM_FROM_OFFSET;
-    sub->offset = stream_from_offset(sub->config.stream, from);
+    sub->offset = stream_from_offset(sub->stream, from);
     check_cursor(sub);
 }
 
-void subscriber_wake(struct subscriber *sub)
+static void on_commit(struct stream_observer *o)
 {
+    struct subscriber *sub = (struct subscriber *)o;
     assert(sub->magic == SUBSCRIBER_MAGIC);
     if (sub->state == SUBSCRIBER_WAITING)
         read_on(sub);
 }
 
-static bool has_place(const struct subscriber *sub)
+static bool on_trim(struct stream_observer *o, uint64_t earliest)
 {
-    return sub->state != SUBSCRIBER_NEW && sub->state != SUBSCRIBER_SEEKING && sub->state != SUBSCRIBER_ENDED;
-}
-
-/* Who named no offset has none that could be gone. */
-static void begin_anew(struct subscriber *sub, uint64_t earliest)
-{
-    journal_reader_close(&sub->reader);
-    sub->offset = earliest;
-    open_at_cursor(sub);
-}
-
-bool subscriber_passed(struct subscriber *sub, uint64_t earliest)
-{
-    struct journal_edges edges = {.before = sub->offset, .after = earliest};
+    struct subscriber *sub = (struct subscriber *)o;
     assert(sub->magic == SUBSCRIBER_MAGIC);
-    if (!has_place(sub) || sub->offset >= earliest)
+    if (sub->state == SUBSCRIBER_NEW || sub->state == SUBSCRIBER_SEEKING || sub->offset >= earliest)
         return false;
     if (sub->started) {
-        end(sub, SUBSCRIBER_PASSED, &edges);
-    } else if (sub->config.from.kind != STREAM_FROM_OFFSET) {
-        begin_anew(sub, earliest);
-        return false;
-    } else {
-        refuse(sub, SUBSCRIBER_GONE, &(struct journal_edges){.before = 0, .after = earliest});
+        end(sub, SUBSCRIBER_PASSED, &(struct journal_edges){.before = sub->offset, .after = earliest});
+        return true;
     }
-    return true;
+    if (sub->config.from.kind == STREAM_FROM_OFFSET) {
+        refuse(sub, SUBSCRIBER_GONE, &(struct journal_edges){.before = 0, .after = earliest});
+        return true;
+    }
+    block_wait_cancel(&sub->wait);
+    sub->offset = earliest;
+    cursor_is_good(sub);
+    return false;
 }
+
+static uint64_t on_tick(struct stream_observer *o)
+{
+    struct subscriber *sub = (struct subscriber *)o;
+    if (sub->started) {
+        sub->is_slow = sub->offset - sub->at_tick < SUBSCRIBER_BURST;
+        sub->at_tick = sub->offset;
+    }
+    return sub->offset;
+}
+
+static const struct stream_observer_calls calls = {on_commit, on_trim, on_tick};
 
 void subscriber_drained(struct subscriber *sub)
 {
@@ -455,43 +336,22 @@ void subscriber_drained(struct subscriber *sub)
         read_on(sub);
 }
 
-bool subscriber_may_go_back(const struct subscriber *sub)
-{
-    return sub->state == SUBSCRIBER_FULL || sub->state == SUBSCRIBER_WAITING;
-}
-
 void subscriber_go_back(struct subscriber *sub, uint64_t offset)
 {
-    assert(subscriber_may_go_back(sub) && offset <= sub->offset);
+    assert(sub->started && sub->state != SUBSCRIBER_ENDED && offset <= sub->offset);
+    block_wait_cancel(&sub->wait);
     if (sub->again < sub->offset)
         sub->again = sub->offset;
-    if (sub->offset != offset)
-        journal_reader_close(&sub->reader);
     sub->offset = sub->at_tick = offset;
     sub->is_slow = true;
     sub->burst = SUBSCRIBER_LOW;
-    sub->ahead = 0;
+    sub->after_large = 0;
     sub->state = SUBSCRIBER_FULL;
     if (!is_full(sub))
         read_on(sub);
 }
 
-void subscriber_tick(struct subscriber *sub)
-{
-    if (!sub->started)
-        return;
-    if (sub->state == SUBSCRIBER_FULL && sub->offset == sub->at_tick)
-        journal_reader_close(&sub->reader); /* it may have stopped for long */
-    sub->is_slow = sub->offset - sub->at_tick < SUBSCRIBER_BURST;
-    sub->at_tick = sub->offset;
-}
-
 uint64_t subscriber_offset(const struct subscriber *sub)
 {
     return sub->offset;
-}
-
-bool subscriber_started(const struct subscriber *sub)
-{
-    return sub->started;
 }

@@ -34,9 +34,10 @@ LONG = PATIENCE * 5  # for a program, or a daemon, that goes through all there i
 
 
 def program(name):
-    """The path of a program in the build: `millrace` in bin, all others in libexec/millrace."""
-    path = os.path.join(BUILD, "bin" if name == "millrace" else "libexec/millrace", name)
-    return path if os.path.exists(path) else os.path.join(BUILD, "tests", name)
+    """The path of a program in the build: `millrace` in bin, others in libexec/millrace, bench or tests."""
+    paths = [os.path.join(BUILD, place, name)
+             for place in ("bin" if name == "millrace" else "libexec/millrace", "bench", "tests")]
+    return next(filter(os.path.exists, paths), paths[-1])
 
 
 def rounds(default):
