@@ -458,6 +458,7 @@ static void retention_before_the_start(void **state)
         publish_until_full(w, 256 * 1024, 30000, UINT64_MAX);
         uint64_t before = journal_earliest(j);
         snprintf(from, sizeof(from), "%" PRIu64, before);
+        stream_tidy(w->stream, 1); /* what is in memory would start it at once */
         begin(w, &k, froms[i] ? froms[i] : from, false);
         stream_retain(w->stream, UINT64_MAX, 1);
         uint64_t earliest = journal_earliest(j);
