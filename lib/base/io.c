@@ -31,25 +31,8 @@ static int system_rename_new(const char *from, const char *to)
     return -1;
 }
 
-#define FD_PATH 40
-
-/* Of an open file, also without a name. */
-static const char *path_of(int fd, char out[FD_PATH])
-{
-    snprintf(out, FD_PATH, "/proc/self/fd/%d", fd);
-    return out;
-}
-
-/* By AT_EMPTY_PATH it would need a privilege. */
-static int system_name(int fd, const char *path)
-{
-    char file[FD_PATH];
-    return linkat(AT_FDCWD, path_of(fd, file), AT_FDCWD, path, AT_SYMLINK_FOLLOW);
-}
-
 const struct io_ops io_system = {
     .open = system_open,
-    .name = system_name,
     .pread = pread,
     .pwrite = pwrite,
     .pwritev = pwritev,
@@ -71,6 +54,11 @@ const struct io_ops io_system = {
 };
 
 const struct io_ops *io = &io_system;
+
+bool io_is_shortage(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
 /* What a write did: 1: try again; 0: some of it; -1 with errno. */
 static int judge_write(ssize_t did)
@@ -137,17 +125,6 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
         }
     }
     return 0;
-}
-
-int io_open_nameless(const char *directory, mode_t mode)
-{
-    char path[FD_PATH];
-    int fd = io->open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
-    if (fd < 0 || access(path_of(fd, path), F_OK) == 0)
-        return fd;
-    io->close(fd);
-    errno = EOPNOTSUPP;
-    return -1;
 }
 
 int io_sync_dir(const char *path)

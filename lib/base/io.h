@@ -29,7 +29,6 @@ struct io_kernel_sync {
 
 struct io_ops {
     int (*open)(const char *path, int flags, mode_t mode);
-    int (*name)(int fd, const char *path); /* of a file that has none yet: io_open_nameless */
     ssize_t (*pread)(int fd, void *p, size_t n, off_t at);
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t at);
     ssize_t (*pwritev)(int fd, const struct iovec *parts, int n, off_t at);
@@ -55,15 +54,14 @@ struct io_ops {
 extern const struct io_ops io_system;
 extern const struct io_ops *io;
 
+/* True when this errno says that space, descriptors or memory are short: the operation may succeed once others release some. */
+bool io_is_shortage(int error);
 /* The whole span, or -1 with errno (ENOSPC when a write stopped short for want of room). */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
 /* Likewise these parts, none of them empty, one behind the other. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* As fallocate, again where a signal interrupted it. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
-/* A file in this directory that has no name until io->name gives it one: when it is closed before, or the program killed, it is
- * gone. -1 where there are none such: with the file system (EOPNOTSUPP, older kernels EISDIR), or for want of /proc. */
-int io_open_nameless(const char *directory, mode_t mode);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
 /* The directory in which `path` is a name; "." for a bare one. */

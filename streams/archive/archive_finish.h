@@ -1,43 +1,31 @@
-/* archive_finish: turns a file that has got its last line into what people read: compressed when asked, under its own
- * name, with a manifest beside it.
+/* archive_finish: publishes a staged file that is complete: compressed if asked, under its name, with a manifest beside it.
  *
- * While it is written the file NAME is NAME.part. Finishing makes NAME (or NAME.gz, NAME.zst) and NAME.manifest.json:
+ * The file waits in the staging directory as STAGED. Finishing makes NAME (or NAME.gz, NAME.zst) and NAME.manifest.json:
  *
- *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","first":"120000","end":"123456",
- *      "lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip","stored_bytes":"871"}
+ *     compressed only:  write STAGED.packed and STAGED.summary, sync, delete STAGED, sync
+ *     both:             write STAGED.manifest, rename it to NAME.manifest.json, sync
+ *                       rename STAGED or STAGED.packed to NAME with its suffix, sync
  *
- * lines, bytes and xxh3 (64 bit, seed 0) are of the lines themselves, uncompressed.
- *
- * 1. A name that is there stands for a whole file with its manifest: both are written elsewhere, synced and renamed, the
+ * 1. A published name stands for a whole file with its manifest. Both are complete and synced before they are renamed, the
  *    manifest first.
- * 2. It can be stopped anywhere and begun again: what is done already is found done. NAME.part is gone, safely, when the file gets
- *    its name, so one that was taken away as soon as it was seen is not made again: where there is no NAME.part, it is done but
- *    for the name of a packed file (NAME.gz.new) that is there.
- * 3. A file that no line came to is removed, not finished.
- * 4. Nothing that is there is replaced but a manifest of the same lines: where somebody else has made NAME, it is finished as the
- *    first of NAME.1, NAME.2 and so on that is free, also when the manifest has its name already: that goes from beside the other.
- * 5. It checks what it reads: as many bytes and lines as the state says, else it fails and leaves NAME.part.
- */
+ * 2. It can be interrupted anywhere and run again. Renaming the data is the one step that publishes it: without STAGED and
+ *    STAGED.packed the file has been published, even if somebody has moved it away since.
+ * 3. A file without lines is deleted, not published.
+ * 4. No rename replaces a file of somebody else. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes
+ *    NAME.1, NAME.2 and so on, even if its manifest has a name already: that manifest is deleted first.
+ * 5. It checks what it reads against the length and the line count of the state. If they differ it fails and leaves STAGED. */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 
 #include "streams/archive/archive_manifest.h"
 
-void archive_part_path(const char *name, struct buf *out); /* NAME.part, NUL-terminated */
-/* Whether any of the names that NAME may take is in use. */
-bool archive_name_is_taken(const char *name);
-
-/* Whether this errno tells of a want that passes when others give back what they have: of room, descriptors or memory. */
-bool archive_is_want(int error);
-
 struct archive_finish_spec {
     const struct archive_file_state *file;
     const char *stream, *id;
     enum archive_compression compression;
-    bool
-        may_be_named; /* somebody has tried before, perhaps another life: without, a missing NAME.part is an error */
+    bool retried; /* an earlier attempt, perhaps of another process, may have published it */
 };
-/* 0, or -1 with the reason; *wanting: for want of something (archive_is_want), so that another try may do. Blocks. */
-int archive_finish(const struct archive_finish_spec *spec, bool *wanting, char error[ARCHIVE_ERROR_TEXT]);
+/* 0, or -1 with the reason. *shortage: another attempt may succeed (io_is_shortage). Blocks. */
+int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT]);
 
 #endif

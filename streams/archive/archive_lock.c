@@ -48,7 +48,7 @@ int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
     buf_printf(&path, "%s.lock", state_path);
     struct bytes directory = bytes_of(state_path, slash != NULL ? (size_t)(slash - state_path) : 0);
     int fd = make_directory(directory, error) == 0
-                 ? lock_file(path.ptr, "another process has this state", error)
+                 ? lock_file(path.ptr, "another process holds this state", error)
                  : -1;
     buf_free(&path);
     return fd;
@@ -62,7 +62,7 @@ size_t archive_fixed_directory(const char *format)
     return fixed;
 }
 
-/* However many slashs stand in it. */
+/* Repeated slashes make no other pattern. */
 static uint64_t hash_pattern(const char *pattern)
 {
     struct buf plain = {0};
@@ -74,7 +74,7 @@ static uint64_t hash_pattern(const char *pattern)
     return hash;
 }
 
-/* The same for everybody: the lock outlasts the directory that somebody started in. */
+/* The lock outlives the working directory it was taken in. */
 static char *absolute(const char *state_path, char *error)
 {
     const char *slash = strrchr(state_path, '/');
@@ -90,7 +90,7 @@ static char *absolute(const char *state_path, char *error)
     return path.ptr;
 }
 
-/* 0: nobody's file needs its name any more. */
+/* 0: the owner has no unfinished file. */
 static int judge_owner(const char *lock, const char *owner, char *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
@@ -101,12 +101,13 @@ static int judge_owner(const char *lock, const char *owner, char *error)
         return 0;
     }
     if (found < 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%.120s: files of these names are of another archive: %.300s",
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%.120s: files of these names belong to another archive: %.300s",
             lock, why);
     else
         snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.120s: files of these names are of the archive of %.150s, which has not finished all of its "
-            "own (stream %.60s)",
+            "%.120s: files of these names belong to the archive with the state %.150s, which has unfinished "
+            "files "
+            "(stream %.60s)",
             lock, owner, s.stream);
     archive_state_free(&s);
     return -1;
@@ -136,19 +137,31 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
     return rc;
 }
 
-int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+/* The lock's path, or the staging directory's. */
+static char *path_for_pattern(const char *format, const char *end)
 {
     size_t fixed = archive_fixed_directory(format);
     struct buf path = {0};
+    buf_printf(&path, "%.*s.ps_to_file-names-%016llx.%s", (int)fixed, format,
+        (unsigned long long)hash_pattern(format + fixed), end);
+    return path.ptr;
+}
+
+char *archive_staging_directory(const char *format)
+{
+    return path_for_pattern(format, "staging");
+}
+
+int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+{
+    char *path = path_for_pattern(format, "lock");
     int fd = -1;
-    buf_printf(&path, "%.*s.ps_to_file-names-%016llx.lock", (int)fixed, format,
-        (unsigned long long)hash_pattern(format + fixed));
-    if (make_directory(bytes_of(format, fixed), error) == 0)
-        fd = lock_file(path.ptr, "another process writes files of these names", error);
-    if (fd >= 0 && take_over(fd, path.ptr, state_path, error) != 0) {
+    if (make_directory(bytes_of(format, archive_fixed_directory(format)), error) == 0)
+        fd = lock_file(path, "another process writes files of these names", error);
+    if (fd >= 0 && take_over(fd, path, state_path, error) != 0) {
         io->close(fd);
         fd = -1;
     }
-    buf_free(&path);
+    free(path);
     return fd;
 }

@@ -1,29 +1,34 @@
-/* archive_manifest: what NAME.manifest.json says of a finished file (archive_finish.h has an example), and whose it is.
+/* archive_manifest: NAME.manifest.json, which describes a finished file.
  *
- * Lines are told by the id of their stream and their place in it, which no other lines have: a manifest of the same ones was
- * written by another try to finish the same file, whatever it is called and however it was to be packed. */
+ *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","first":"120000","end":"123456",
+ *      "lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip","stored_bytes":"871"}
+ *
+ * lines, bytes and xxh3 (64 bits, seed 0) are of the uncompressed lines. The stream's id and the offsets identify the lines: a
+ * manifest with the same ones was written by an earlier attempt to finish the same file. */
 #ifndef MILLRACE_ARCHIVE_MANIFEST_H
 #define MILLRACE_ARCHIVE_MANIFEST_H
 
 #include "streams/archive/archive_state.h"
 
 enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };
+#define ARCHIVE_COMPRESSIONS 3
 
-#define ARCHIVE_XXH3_TEXT 17 /* 16 digits and a NUL */
+extern const char *const archive_compression_names[ARCHIVE_COMPRESSIONS]; /* "none", "gzip", "zstd" */
+extern const char *const archive_suffixes[ARCHIVE_COMPRESSIONS];          /* "", ".gz", ".zst" */
 
-struct archive_manifest {
-    char stream[NAME_LEN_MAX + 1], id[STREAM_ID_TEXT];
-    uint64_t first, end, lines, bytes, stored;
-    char xxh3[ARCHIVE_XXH3_TEXT];
-    enum archive_compression compression;
-};
+/* A manifest's text is built in two parts. The summary is all behind the file's name. */
+void archive_manifest_identity(
+    const char *stream, const char *id, const struct archive_file_state *file, struct buf *out);
+void archive_manifest_summary(
+    struct bytes identity, uint64_t xxh3, enum archive_compression c, uint64_t stored_bytes, struct buf *out);
+/* ARCHIVE_PLAIN when the summary names none. */
+enum archive_compression archive_summary_compression(struct bytes summary);
+/* `path` is the published file, with its suffix. */
+void archive_manifest_print(const char *path, struct bytes summary, struct buf *out);
+/* True when `path` is a manifest of these lines. */
+bool archive_manifest_has_identity(const char *path, struct bytes identity);
 
-/* "", ".gz", ".zst": what stands behind the name of a finished file. */
-const char *archive_suffix(enum archive_compression c);
-/* Of the file NAME. */
-void archive_manifest_print(const struct archive_manifest *m, const char *name, struct buf *out);
-/* Whether a manifest is there, and one. */
-bool archive_manifest_read(const char *path, struct archive_manifest *out);
-bool archive_manifest_is_of_same_lines(const struct archive_manifest *a, const struct archive_manifest *b);
+/* Reads a small file whole; false when there is none. */
+bool archive_manifest_read(const char *path, struct buf *out);
 
 #endif

@@ -16,7 +16,7 @@
 void archive_file_state_free(struct archive_file_state *f)
 {
     free(f->name);
-    free(f->period);
+    free(f->staged);
     *f = (struct archive_file_state){.name = NULL};
 }
 
@@ -32,7 +32,7 @@ struct archive_file_state archive_file_state_copy(const struct archive_file_stat
 {
     struct archive_file_state copy = *f;
     copy.name = mem_strdup(f->name);
-    copy.period = mem_strdup(f->period);
+    copy.staged = mem_strdup(f->staged);
     return copy;
 }
 
@@ -46,8 +46,8 @@ static void print_file(const struct archive_file_state *f, struct buf *out)
 {
     buf_append_str(out, "{\"name\":");
     buf_append_json(out, bytes_str(f->name));
-    buf_append_str(out, ",\"period\":");
-    buf_append_json(out, bytes_str(f->period));
+    buf_append_str(out, ",\"staged\":");
+    buf_append_json(out, bytes_str(f->staged));
     buf_printf(out,
         ",\"length\":\"%" PRIu64 "\",\"lines\":\"%" PRIu64 "\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
         "\",\"finishing\":%s}",
@@ -68,6 +68,12 @@ void archive_state_print(const struct archive_state *s, struct buf *out)
 static int fail(char *error, const char *what)
 {
     snprintf(error, ARCHIVE_ERROR_TEXT, "%s", what);
+    return -1;
+}
+
+static int fail_file(char *error, const struct archive_file_state *f)
+{
+    snprintf(error, ARCHIVE_ERROR_TEXT, "contradictory entry for %.150s", f->name);
     return -1;
 }
 
@@ -94,29 +100,53 @@ static bool is_path(const struct json_value *v)
            memchr(v->v.string.ptr, '\0', v->v.string.len) == NULL;
 }
 
-static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file_state *f)
+static struct json_value file_member(const struct json_doc *doc, size_t i, const char *name)
 {
     char pointer[64];
+    snprintf(pointer, sizeof pointer, "/files/%zu/%s", i, name);
+    return json_doc_at(doc, pointer);
+}
+
+/* NAME, or NAME.1 and so on. */
+static bool is_numbered(const char *path, const char *name)
+{
+    size_t n = strlen(name);
+    uint64_t number;
+    return strncmp(path, name, n) == 0 &&
+           (path[n] == '\0' || (path[n] == '.' && bytes_to_u64(bytes_str(path + n + 1), &number)));
+}
+
+/* Format 1 numbered a file when it began it, and kept the plain name beside that as its period. */
+static bool convert_file(struct archive_file_state *f)
+{
+    struct buf staged = {0};
+    bool is_possible = is_numbered(f->name, f->staged);
+    buf_printf(&staged, "%s.part", f->name);
+    free(f->name);
+    f->name = f->staged;
+    f->staged = staged.ptr;
+    f->finishing = f->finishing || f->length == 0;
+    return is_possible;
+}
+
+static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)
+{
     const struct {
         const char *name;
         uint64_t *value;
     } numbers[] = {{"length", &f->length}, {"lines", &f->lines}, {"first", &f->first}, {"end", &f->end}};
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
-        snprintf(pointer, sizeof pointer, "/files/%zu/%s", i, numbers[n].name);
-        if (!number_at(doc, pointer, numbers[n].value))
+        struct json_value v = file_member(doc, i, numbers[n].name);
+        if (v.type != JSON_STRING || !bytes_to_u64(v.v.string, numbers[n].value))
             return false;
     }
-    snprintf(pointer, sizeof pointer, "/files/%zu/finishing", i);
-    struct json_value finishing = json_doc_at(doc, pointer);
-    snprintf(pointer, sizeof pointer, "/files/%zu/name", i);
-    struct json_value name = json_doc_at(doc, pointer);
-    snprintf(pointer, sizeof pointer, "/files/%zu/period", i);
-    struct json_value period = json_doc_at(doc, pointer);
-    if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&period))
+    struct json_value finishing = file_member(doc, i, "finishing"), name = file_member(doc, i, "name"),
+                      staged = file_member(doc, i, format == 1 ? "period" : "staged");
+    if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&staged))
         return false;
     f->finishing = finishing.v.boolean;
     f->name = bytes_dup(name.v.string);
-    f->period = bytes_dup(period.v.string);
+    f->staged = bytes_dup(staged.v.string);
     return true;
 }
 
@@ -126,19 +156,10 @@ static bool is_id(const char *id)
     return id[n] == '\0' && (n == 0 || n == STREAM_ID_TEXT - 1);
 }
 
-/* NAME, or NAME.1 and so on. */
-static bool is_of_period(const struct archive_file_state *f)
-{
-    size_t n = strlen(f->period);
-    uint64_t number;
-    return strncmp(f->name, f->period, n) == 0 &&
-           (f->name[n] == '\0' || (f->name[n] == '.' && bytes_to_u64(bytes_str(f->name + n + 1), &number)));
-}
-
 static bool is_possible(const struct archive_file_state *f, uint64_t offset)
 {
-    return is_of_period(f) && f->lines <= f->length && (f->lines > 0) == (f->length > 0) &&
-           f->first <= f->end && f->length <= f->end - f->first && (f->length == 0 || f->end <= offset);
+    return f->lines <= f->length && (f->lines > 0) == (f->length > 0) && f->first <= f->end &&
+           f->length <= f->end - f->first && (f->length == 0 || f->end <= offset);
 }
 
 static int by_name(const void *a, const void *b)
@@ -146,12 +167,12 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool has_twins(const struct archive_state *s)
+static bool names_file_twice(const struct archive_state *s)
 {
     const char **names = mem_alloc((s->n_files + 1) * sizeof *names);
     bool found = false;
     for (size_t i = 0; i < s->n_files; i++)
-        names[i] = s->files[i].name;
+        names[i] = s->files[i].staged;
     qsort(names, s->n_files, sizeof *names, by_name);
     for (size_t i = 1; i < s->n_files; i++)
         found = found || strcmp(names[i - 1], names[i]) == 0;
@@ -159,37 +180,39 @@ static bool has_twins(const struct archive_state *s)
     return found;
 }
 
-/* Nobody but an operator's hand, or a disk, makes such a state; to act on it would cut files that hold lines. */
+/* Only an editor or a failing disk leaves such a state. Acting on it would truncate files that hold lines. */
 static int check_state(const struct archive_state *s, char *error)
 {
     if (!bytes_is_name(bytes_str(s->stream)) || !is_id(s->cursor.id))
-        return fail(error, "its stream's name or id is none");
+        return fail(error, "invalid stream name or id");
     if (s->cursor.id[0] == '\0' && s->cursor.offset > 0)
-        return fail(error, "it has an offset of no stream");
+        return fail(error, "offset without a stream id");
     for (size_t i = 0; i < s->n_files; i++)
-        if (!is_possible(&s->files[i], s->cursor.offset)) {
-            snprintf(error, ARCHIVE_ERROR_TEXT, "what it says of %.150s cannot be", s->files[i].name);
-            return -1;
-        }
-    return has_twins(s) ? fail(error, "it names a file twice") : 0;
+        if (!is_possible(&s->files[i], s->cursor.offset))
+            return fail_file(error, &s->files[i]);
+    return names_file_twice(s) ? fail(error, "a file is named twice") : 0;
 }
 
 static int parse_doc(const struct json_doc *doc, struct archive_state *out, char *error)
 {
     struct json_value format = json_doc_at(doc, "/format");
     if (format.type != JSON_I64)
-        return fail(error, "it is no state of ps_to_file");
-    if (format.v.i64 != ARCHIVE_STATE_FORMAT)
-        return fail(error, "it was written by another version of ps_to_file");
+        return fail(error, "not a state of ps_to_file");
+    if (format.v.i64 != 1 && format.v.i64 != ARCHIVE_STATE_FORMAT)
+        return fail(error, "written by another version of ps_to_file");
     if (!text_at(doc, "/stream", out->stream, sizeof out->stream) ||
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
         !number_at(doc, "/offset", &out->cursor.offset))
-        return fail(error, "it lacks the stream's name, id or offset");
+        return fail(error, "stream, id or offset is missing");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);
-    for (; out->n_files < n; out->n_files++)
-        if (!parse_file(doc, out->n_files, &out->files[out->n_files]))
-            return fail(error, "a file in it lacks a member");
+    for (size_t i = 0; i < n; i++) {
+        struct archive_file_state *f = &out->files[out->n_files++];
+        if (!parse_file(doc, i, format.v.i64, f))
+            return fail(error, "an entry of files lacks a member");
+        if (format.v.i64 == 1 && !convert_file(f))
+            return fail_file(error, f);
+    }
     return check_state(out, error);
 }
 
@@ -198,7 +221,7 @@ int archive_state_parse(struct bytes text, struct archive_state *out, char error
     struct json_doc *doc = json_doc_parse(text);
     *out = (struct archive_state){.n_files = 0};
     if (doc == NULL)
-        return fail(error, "it is no JSON");
+        return fail(error, "not JSON");
     int rc = parse_doc(doc, out, error);
     json_doc_free(&doc);
     if (rc != 0)

@@ -1,29 +1,32 @@
-/* archive_state: what ps_to_file remembers between its lives: how far it has got with the stream, and how long each of
- * its unfinished files was then. One small JSON file, replaced atomically, so that cursor and lengths are one thing:
- * everything before the cursor is in a finished file or below one of these lengths, and nothing behind it is.
+/* archive_state: what ps_to_file remembers between two runs: its cursor in the stream, and the length of each unfinished file
+ * at that cursor.
  *
- *     {"format":1,"stream":"clicks","id":"62528bf0...","offset":"123456",
- *      "files":[{"name":"/var/clicks/clicks-05.ndjson","period":"/var/clicks/clicks-05.ndjson","length":"3456","lines":"12","first":"120000","end":"123456",
- *      "finishing":false}]}
+ * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line before the
+ * cursor is in a finished file or below one of these lengths; no line behind it is.
  *
- * A file of another format, or of another stream, is refused, never overwritten; so is one that says what cannot be: a file
- * twice, a name that is not its period's, more lines than bytes, bytes behind the cursor. */
+ *     {"format":2,"stream":"clicks","id":"62528bf0...","offset":"123456",
+ *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
+ *      "length":"3456","lines":"12","first":"120000","end":"123456","finishing":false}]}
+ *
+ * A state of format 1 is read too: its unfinished files lie beside the finished ones, as NAME.part, and are finished from there.
+ * A state of another format or stream is refused, never overwritten, and so is one that contradicts itself: a file named twice,
+ * more lines than bytes, or bytes behind the cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
 
 #include "base/bytes.h"
 #include "stream/stream_client.h"
 
-#define ARCHIVE_STATE_FORMAT 1
+#define ARCHIVE_STATE_FORMAT 2
 #define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {
-    char *name;          /* the finished file's path, without what compression adds */
-    char *period;        /* what strftime made: the name without .1, .2 */
-    uint64_t length;     /* bytes of lines in it */
-    uint64_t lines;      /* LFs */
+    char *name;      /* the path it is published under, unless another file has that: then NAME.1 and so on */
+    char *staged;    /* where its lines are until then */
+    uint64_t length; /* in bytes */
+    uint64_t lines;  /* LFs */
     uint64_t first, end; /* offsets in the stream of its first line and behind its last */
-    bool finishing;      /* no more lines: it waits to be compressed and named */
+    bool finishing;      /* complete: waits to be compressed and published */
 };
 
 struct archive_state {
@@ -35,16 +38,16 @@ struct archive_state {
 
 void archive_state_free(struct archive_state *s); /* and zeroes it */
 void archive_file_state_free(struct archive_file_state *f);
-/* The copies' texts are their own. */
+/* The copy owns its strings. */
 struct archive_file_state archive_file_state_copy(const struct archive_file_state *f);
-void archive_state_add(struct archive_state *s, const struct archive_file_state *f);
+void archive_state_add(struct archive_state *s, const struct archive_file_state *f); /* copies */
 void archive_state_print(const struct archive_state *s, struct buf *out);
-/* 0, or -1 with the reason. *out is freed with archive_state_free. */
+/* 0, or -1 with the reason. Free *out with archive_state_free. */
 int archive_state_parse(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* 1: it was read, and is what a power cut would leave, though a life was killed before it had made its name durable; 0: there
- * is none yet; -1 with the reason. */
+/* 1: read, and durable even if the process that wrote it was killed before it synced the directory. 0: no such file. -1: failed,
+ * with the reason. */
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* When it returns 0 the new state is what a power cut would leave; otherwise -1 with errno, and one of the two is. */
+/* 0: the new state is durable. -1 with errno: a crash leaves either the old or the new one. */
 int archive_state_write(const char *path, const struct archive_state *s);
 
 #endif

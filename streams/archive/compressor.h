@@ -2,7 +2,7 @@
 #ifndef MILLRACE_COMPRESSOR_H
 #define MILLRACE_COMPRESSOR_H
 
-#include "streams/archive/archive_finish.h"
+#include "streams/archive/archive_manifest.h"
 
 struct compressor;
 struct compressor *compressor_new(enum archive_compression c);

@@ -151,7 +151,7 @@ static bool is_name_of_format(const char *path, const char *format)
 
 static bool ends_like_an_archive(const char *path)
 {
-    static const char *const ends[] = {".part", ".gz", ".zst", ".new", ".manifest.json"};
+    static const char *const ends[] = {".gz", ".zst", ".manifest.json"};
     size_t n = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (n >= strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
@@ -170,7 +170,7 @@ static int check_state(struct options *o, struct config_error *error)
     return 0;
 }
 
-#define LONGEST_END ".manifest.json.new"
+#define LONGEST_END ".manifest.json"
 
 static int check_name_length(struct options *o, struct config_error *error)
 {
@@ -440,8 +440,8 @@ NUMBER(open, file_archive_numbers(w->archive).open)
 NUMBER(finishing, file_archive_numbers(w->archive).finishing)
 NUMBER(offset, file_archive_cursor(w->archive)->offset)
 NUMBER(committed, file_archive_committed(w->archive)->offset)
-NUMBER(wants, file_archive_numbers(w->archive).wants)
-NUMBER(wanting, file_archive_numbers(w->archive).wanting)
+NUMBER(wants, file_archive_numbers(w->archive).shortages)
+NUMBER(wanting, file_archive_numbers(w->archive).is_short)
 NUMBER(gaps, w->gaps)
 NUMBER(untimed, w->untimed)
 

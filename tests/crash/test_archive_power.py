@@ -21,18 +21,6 @@ from harness import wait_until
 STATE = "state/s.json"
 
 
-def has_nameless(log):
-    return any(op == b"L" for _, op, *_ in power_cut.records(log, len(log)))
-
-
-def can_be_nameless(directory):
-    try:
-        os.close(os.open(directory, os.O_TMPFILE | os.O_RDWR))
-        return True
-    except OSError:
-        return False
-
-
 class Logged(ArchiveTest):
     """The state is in another directory than the files: a sync of one makes no names of the other safe."""
 
@@ -43,10 +31,8 @@ class Logged(ArchiveTest):
     def state(self, directory=None):
         return json.loads(harness.read_file(os.path.join(directory or self.path("out"), STATE)))
 
-    env = {}
-
     def start_logged(self, *args, **env):
-        env = {"MILLRACE_IO_LOG": self.path("iolog"), **self.env, **env}
+        env = {"MILLRACE_IO_LOG": self.path("iolog"), **env}
         return self.writer(*args, program="ps_to_file_iolog", env=env)
 
     def moved(self, state, root):
@@ -97,7 +83,7 @@ class AtRandom(Logged):
 
 class TakenAway(Logged):
     def killed_behind_the_name(self, suffix, *args):
-        """Whoever uploads what is finished has it, with its manifest, before the next life looks."""
+        """A mover takes a published file and its manifest before the next process looks."""
         w = self.start_logged(*args, MILLRACE_IO_KILL=suffix).wait_ready()
         self.publish(20)
         self.wait_committed(w, len(self.stream()))
@@ -109,7 +95,7 @@ class TakenAway(Logged):
             self.assertTrue(path.endswith((suffix, ".manifest.json")), path)
             os.rename(path, self.path("away", os.path.basename(path)))
         w = self.writer(*args).wait_ready()
-        wait_until(lambda: "is taken away" in w.log, lambda: w.log)
+        wait_until(lambda: "published and moved away" in w.log, lambda: w.log)
         self.publish(20)
         self.finish(w, len(self.stream()))
         self.assertEqual(b"".join(self.archived(self.path("away")) + self.archived()), self.stream())
@@ -167,7 +153,7 @@ class Everywhere(Logged):
         """What has its name is whole, whatever the cut took."""
         files = {os.path.basename(path): text for path, text in files.items()}
         for name, text in files.items():
-            if name.startswith(("s.json", ".ps_to_file-names-")) or name.endswith((".part", ".new", ".manifest.json")):
+            if name.endswith(".manifest.json") or not name.startswith("s-"):
                 continue
             m = json.loads(files[re.sub(r"\.gz$", "", name) + ".manifest.json"])
             text = gzip.decompress(text) if name.endswith(".gz") else text
@@ -220,15 +206,10 @@ class Everywhere(Logged):
         self.cut_everywhere(self.run_logged(kill=".part"), "none")
 
     def test_by_event_time_packed(self):
-        log = self.run_logged("--compress=gzip", "--time_field=t", "--max_open=2")
-        self.assertEqual(has_nameless(log), can_be_nameless(self.dir))
-        self.cut_everywhere(log, "gzip", "t")
+        self.cut_everywhere(self.run_logged("--compress=gzip", "--time_field=t", "--max_open=2"), "gzip", "t")
 
-    def test_by_event_time_where_all_files_have_names(self):
-        self.env = {"MILLRACE_IO_NAMED": "1"}
-        log = self.run_logged("--time_field=t", "--max_open=2")
-        self.assertFalse(has_nameless(log))
-        self.cut_everywhere(log, "none", "t")
+    def test_by_event_time(self):
+        self.cut_everywhere(self.run_logged("--time_field=t", "--max_open=2"), "none", "t")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class FullDisk(ArchiveTest):
             self.publish(10)
             self.wait_committed(w, len(self.stream()))
         self.assertEqual((w.get("/health").status, w.stats()["wanting"]), (503, 1))
-        self.assertLessEqual(w.log.count("waiting for room"), 1 + (time.monotonic() - began) // 60)
+        self.assertLessEqual(w.log.count("waiting for space"), 1 + (time.monotonic() - began) // 60)
         w.kill9()
         w = self.writer("--compress=gzip").wait_listening()
         self.wait_full(w)

@@ -52,14 +52,14 @@ class Base(harness.MillraceTest):
     def files(self, pattern="out/*"):
         return sorted(p for p in glob.glob(self.path(pattern)) if ".manifest.json" not in p)
 
+    def staged(self):
+        return sorted(glob.glob(self.path("*", ".ps_to_file-names-*.staging", "*.part")))
+
     def content(self, pattern="out/*"):
-        """What is in the finished files and below the committed lengths of the others."""
-        lengths = {f["name"]: int(f["length"]) for f in self.committed()["files"]}
-        whole = {}
-        for path in self.files(pattern):
-            name = path[:-5] if path.endswith(".part") else path
-            text = harness.read_file(path)
-            whole[name] = text[:lengths[name]] if path.endswith(".part") else text
+        """The published files, and what is below the committed lengths of the others."""
+        whole = {path: harness.read_file(path) for path in self.files(pattern)}
+        for f in self.committed()["files"]:
+            whole[f["name"]] = harness.read_file(f["staged"])[:int(f["length"])]
         return b"".join(whole[name] for name in sorted(whole))
 
 
@@ -71,16 +71,16 @@ class ByArrival(Base):
         self.publish(event(3))
         self.wait_committed()
         self.assertEqual(self.content(), self.stream())
-        self.assertTrue(self.files()[0].endswith(".part"), self.files())
+        self.assertEqual((len(self.staged()), self.files()), (1, []))
         w.stop()
 
     def test_what_came_is_in_the_file_though_it_is_not_committed(self):
         w = self.writer("--commit_every=1h").wait_ready()
         self.publish(event(1), event(2))
-        wait_until(lambda: [harness.read_file(p) for p in self.files()] == [self.stream()], lambda: "the lines\n" + w.log)
+        wait_until(lambda: [harness.read_file(p) for p in self.staged()] == [self.stream()], lambda: "the lines\n" + w.log)
         self.assertEqual(self.committed()["offset"], "0")
         self.publish(event(3))
-        wait_until(lambda: [harness.read_file(p) for p in self.files()] == [self.stream()], lambda: "the third\n" + w.log)
+        wait_until(lambda: [harness.read_file(p) for p in self.staged()] == [self.stream()], lambda: "the third\n" + w.log)
         w.stop()
         self.wait_committed()
 
@@ -106,9 +106,11 @@ class ByArrival(Base):
             self.assertEqual((manifest["first"], manifest["end"]), (str(start), str(start + len(lines))))
             self.assertEqual(manifest["stored_bytes"], str(os.path.getsize(path)))
             self.assertEqual(manifest["id"], self.pubsub.get("/streams").json()["streams"][0]["id"])
-            self.assertFalse(glob.glob(self.path(compress, "*.part")))
+            self.assertEqual(self.staged(), [])
             self.publish(event(3))
-            wait_until(lambda: os.path.exists(self.path(compress, "s.ndjson.1.part")), "the next file")
+            wait_until(self.staged, "the next file")
+            w.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: os.path.exists(self.path(compress, "s.ndjson.1" + suffix)), "it to be published")
             w.stop()
 
     def test_the_order_of_names_is_not_the_stream_s_but_the_manifests_tell_it(self):
@@ -136,7 +138,7 @@ class ByArrival(Base):
             self.publish(event(i))
             self.wait_committed()
             arrived.append((began, time.time()))
-            wait_until(lambda: not self.files("out/*/*.part"), "the second to end, and with it the file")
+            wait_until(lambda: not self.staged(), "the second to end, and with it the file")
         w.stop()
         paths = sorted(self.files("out/*/*.ndjson"), key=lambda p: self.manifest(p)["first"].zfill(20))
         self.assertEqual(list(map(harness.read_file, paths)), [event(i) for i in range(3)])
@@ -158,7 +160,7 @@ class ByArrival(Base):
         w.kill9()
         self.assertEqual(self.pubsub.post("/pub?stream=later", event(1) + event(2)).status, 200)
         w = self.writer(*args).wait_ready()
-        wait_until(lambda: b"".join(harness.read_file(f) for f in self.files()) == event(1) + event(2), "both lines")
+        wait_until(lambda: b"".join(harness.read_file(f) for f in self.staged()) == event(1) + event(2), "both lines")
         w.stop()
 
     def test_a_token(self):
@@ -167,7 +169,7 @@ class ByArrival(Base):
         bearer = {"Authorization": "Bearer secret"}
         self.assertEqual(self.pubsub.post("/pub?stream=s", event(1), headers=bearer).status, 200)
         w = self.writer("--pubsub-token-file", self.path("token")).wait_ready()
-        wait_until(lambda: b"".join(harness.read_file(f) for f in self.files()) == event(1), "the line")
+        wait_until(lambda: b"".join(harness.read_file(f) for f in self.staged()) == event(1), "the line")
         w.stop()
 
     def test_it_resumes_where_it_was(self):
@@ -187,12 +189,12 @@ class ByArrival(Base):
         self.publish(event(1))
         self.wait_committed()
         w.kill9()
-        with open(self.files()[0], "ab") as f:
+        with open(self.staged()[0], "ab") as f:
             f.write(b"torn")
         self.publish(event(2))
         w = self.writer().wait_ready()
         self.wait_committed()
-        self.assertEqual(harness.read_file(self.files()[0]), self.stream())
+        self.assertEqual(harness.read_file(self.staged()[0]), self.stream())
         w.stop()
 
     def test_bytes_are_carried(self):
@@ -224,7 +226,7 @@ class ByEventTime(Base):
             self.publish(*lines)
         self.wait_committed()
         w.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: not self.files("out/*.part") and not self.committed()["files"], "all to be finished")
+        wait_until(lambda: not self.staged() and not self.committed()["files"], "all to be finished")
         w.stop()
         for day, lines in enumerate(days):
             found = b"".join(map(harness.read_file, self.files("out/s-201302%02d.ndjson*" % (8 + day))))
@@ -234,8 +236,9 @@ class ByEventTime(Base):
         w = self.writer("--time_field=t", "--port=0", port=False).wait_ready()
         self.publish(b"no json\n", b'{"t":"x"}\n', event(1, T0))
         self.wait_committed()
-        self.assertEqual(len(self.files()), 2)
-        self.assertEqual(harness.read_file(self.path("out/s-20130208.ndjson.part")), event(1, T0))
+        files = {f["name"]: f["staged"] for f in self.committed()["files"]}
+        self.assertEqual((len(files), len(self.staged())), (2, 2))
+        self.assertEqual(harness.read_file(files[self.path("out/s-20130208.ndjson")]), event(1, T0))
         self.assertEqual(w.stats()["lines_without_time_total"], 2)
         w.stop()
 
@@ -261,7 +264,7 @@ class Descriptors(Base):
     def finish(self, w, *lines):
         self.wait_committed()
         w.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: not self.files("out/*.part") and not self.committed()["files"], "all to be finished")
+        wait_until(lambda: not self.staged() and not self.committed()["files"], "all to be finished")
         self.assertEqual(sorted(b"".join(map(harness.read_file, self.files())).splitlines(True)), sorted(lines))
         self.assertNotIn("storage failed", w.log)
 
@@ -322,14 +325,14 @@ class Refused(Base):
         self.assertIn("filename_format", self.refused(78, name=""))
         for conversion in ("%Q", "%_5EQ", "%"):
             self.assertIn("strftime knows no %s;" % conversion, self.refused(78, name="s-%Y-%%" + conversion))
-        for state in ("out/2013.part", "out/x.manifest.json", "out/x.gz", "out/s-20300101.ndjson", "out/s-20300101.ndjson.12"):
+        for state in ("out/x.zst", "out/x.manifest.json", "out/x.gz", "out/s-20300101.ndjson", "out/s-20300101.ndjson.12"):
             self.assertIn("may be the name of a file", self.refused(78, "--state", self.path(state)))
         for option in ("--time_unit=ms", "--max_open=10", "--close_after=1m"):
             self.assertIn("with time_field only", self.refused(78, option))
-        self.assertIn("a name of 238 bytes now, and 237 are the most", self.refused(78, name="out/%Y" + "x" * 234))
+        self.assertIn("a name of 242 bytes now, and 241 are the most", self.refused(78, name="out/%Y" + "x" * 238))
         self.assertIn("a name of 256 bytes now, and 255 are the most", self.refused(78, name="%Y" + "x" * 252 + "/%d"))
         self.assertIn("the path is too long", self.refused(78, name="x/" * 2048 + "%d"))
-        self.writer(name="out/%Y" + "x" * 233).wait_ready().stop()
+        self.writer(name="out/%Y" + "x" * 237).wait_ready().stop()
         self.assertIn("neither earliest", self.refused(78, "--from=yesterday"))
         self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
 
@@ -357,7 +360,7 @@ class Refused(Base):
         self.assertIn("writes files of these names", self.refused(78, "--state", self.path("elsewhere")))
         beside = self.writer("--stream=other", name="out/other-%Y%m%d.ndjson").wait_listening()
         w.stop()
-        self.assertIn("not finished all", self.refused(78, *other, name="out//s-%Y%m%d.ndjson"))
+        self.assertIn("has unfinished files", self.refused(78, *other, name="out//s-%Y%m%d.ndjson"))
         os.rename(self.path("out/.ps_to_file-s.json"), self.path("moved"))
         w = self.writer("--state", self.path("moved")).wait_ready()
         w.process.send_signal(signal.SIGHUP)
@@ -375,12 +378,12 @@ class Refused(Base):
         self.publish(event(1))
         self.wait_committed()
         w.stop()
-        os.unlink(self.files()[0])
+        os.unlink(self.staged()[0])
         self.assertIn("No such file", self.refused(78))
 
     def test_a_state_of_another_version(self):
         os.mkdir(self.path("out"))
-        self.write("out/.ps_to_file-s.json", '{"format":2}')
+        self.write("out/.ps_to_file-s.json", '{"format":3}')
         self.assertIn("another version", self.refused(78))
 
     def test_another_stream_under_the_name(self):
@@ -393,7 +396,7 @@ class Refused(Base):
         w = self.writer("--port=0", port=False).wait_listening()
         wait_until(lambda: w.get("/health").status == 503 and b"another stream" in w.get("/health").body, w.log)
         w.stop()
-        self.assertEqual(harness.read_file(self.files()[0]), event(1))
+        self.assertEqual(harness.read_file(self.staged()[0]), event(1))
 
 
 if __name__ == "__main__":

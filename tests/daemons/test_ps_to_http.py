@@ -557,7 +557,7 @@ class ToStrangers(Base):
         first = self.post().wait_ready()
         second = self.post()
         self.assertEqual(second.process.wait(harness.PATIENCE), 78)
-        self.assertIn("another process has this state", second.log)
+        self.assertIn("another process holds this state", second.log)
         first.kill9()
         self.post().wait_ready().stop()
 

@@ -1,4 +1,5 @@
 #include "support/archive_fixture.h"
+#include "streams/archive/archive_lock.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ usec_t now = USEC_PER_SEC, commit_every = 1;
 enum archive_compression compression;
 _Atomic int woken;
 const struct io_ops *real_io;
-const char *without_room = ".gz.new";
+const char *without_room = ".packed";
 bool no_room;
 
 static void wake(void *arg)
@@ -69,24 +70,17 @@ void take_minutes(struct file_archive *a, int n)
         take_line(a, i * 60);
 }
 
-int files_named(const char *name)
+static void path_of(char out[300], const char *name)
 {
-    char text[10000], wanted[200];
-    FILE *f = fopen(state_path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    snprintf(wanted, sizeof wanted, "\"name\":\"%s/%s\"", directory, name);
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, wanted)) != NULL; at++)
-        n++;
-    return n;
+    char *staging = archive_staging_directory(format);
+    snprintf(out, 300, "%s/%s", *name == '@' ? staging : directory, *name == '@' ? name + 1 : name);
+    free(staging);
 }
 
 void write_file(const char *name, const char *text)
 {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    char path[300];
+    path_of(path, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
@@ -95,22 +89,22 @@ void write_file(const char *name, const char *text)
 
 void remove_file(const char *name)
 {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    char path[300];
+    path_of(path, name);
     unlink(path);
 }
 
 bool is_there(const char *name)
 {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    char path[300];
+    path_of(path, name);
     return access(path, F_OK) == 0;
 }
 
 void check_content(const char *name, const char *expected)
 {
-    char path[200], found[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    char path[300], found[200];
+    path_of(path, name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     found[fread(found, 1, sizeof found - 1, f)] = '\0';
@@ -165,8 +159,8 @@ void wait_for_room(struct file_archive *a)
 void check_file(const char *name, const struct buf *expected)
 {
     struct buf found = {0};
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    char path[300];
+    path_of(path, name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     buf_reserve(&found, expected->len + 10);
@@ -180,7 +174,7 @@ int setup(void **state)
 {
     (void)state;
     io = &io_system; /* a test that failed may have left its own */
-    without_room = ".gz.new";
+    without_room = ".packed";
     no_room = false;
     strcpy(directory, "/tmp/millrace-unit-XXXXXX");
     if (mkdtemp(directory) == NULL)
@@ -190,15 +184,22 @@ int setup(void **state)
     return 0;
 }
 
+static int remove_tree(const char *path)
+{
+    DIR *d = opendir(path);
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        char below[400];
+        snprintf(below, sizeof below, "%s/%s", path, e->d_name);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlink(below) != 0)
+            remove_tree(below);
+    }
+    if (d != NULL)
+        closedir(d);
+    return rmdir(path);
+}
+
 int teardown(void **state)
 {
-    DIR *d = opendir(directory);
     (void)state;
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-    return rmdir(directory);
+    return remove_tree(directory);
 }

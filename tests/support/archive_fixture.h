@@ -1,5 +1,4 @@
-/* archive_fixture: an archive of lines whose times are seconds of 1970-01-01, in files of a minute, in a directory of its own; for the
- * test_file_archive*.c. */
+/* archive_fixture: an archive in a directory of its own. Its lines have times of 1970-01-01, and each file is of a minute. */
 #ifndef MILLRACE_TEST_ARCHIVE_FIXTURE_H
 #define MILLRACE_TEST_ARCHIVE_FIXTURE_H
 
@@ -9,14 +8,14 @@
 
 extern char directory[40], format[100], state_path[100];
 extern usec_t now;
-/* What the next opening takes. */
+/* For the next open_archive. */
 extern usec_t commit_every;
 extern enum archive_compression compression;
 extern _Atomic int woken; /* also from threads, once there was a tick */
 
-extern const struct io_ops *real_io; /* of a test's table; io is it again after wait_for_room */
-extern const char *without_room;     /* in the path of what write_where_room has no room for */
-extern bool no_room;                 /* to a test's table, until wait_for_room */
+extern const struct io_ops *real_io; /* behind a test's table; wait_for_room restores it */
+extern const char *without_room;     /* write_where_room fails for paths that contain it */
+extern bool no_room;                 /* for a test's table, until wait_for_room */
 
 int setup(void **state);
 int teardown(void **state);
@@ -24,7 +23,7 @@ int teardown(void **state);
 
 struct file_archive *open_archive(size_t max_open);
 struct file_archive *open_begun(size_t max_open); /* which has no state yet */
-/* Its clock stands still, so that the worker may take its time. */
+/* The clock stands still, so that the threads may take their time. */
 void wait_a_moment(struct file_archive *a);
 void tick(struct file_archive *a);
 void wait_for_room(struct file_archive *a);
@@ -35,12 +34,12 @@ void append_lines(struct buf *out, char letter, size_t n);
 void take_run(
     struct file_archive *a, struct buf *all, char letter, size_t lines); /* of minute 0, and behind `all` */
 
-int files_named(const char *name); /* in the state on the disk */
+/* "@X" is the file X in the staging directory, any other name one in the directory. */
 void write_file(const char *name, const char *text);
 void remove_file(const char *name);
 bool is_there(const char *name);
 void check_content(const char *name, const char *expected);
-void check_file(const char *name, const struct buf *expected); /* behind the line that made it */
+void check_file(const char *name, const struct buf *expected); /* after the line that began it */
 ssize_t write_where_room(int fd, const void *data, size_t n, off_t at);
 ssize_t write_no_parts(int fd, const struct iovec *parts, int n, off_t at); /* while there is no_room */
 

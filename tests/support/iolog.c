@@ -4,9 +4,6 @@
  * program right behind its Nth record, MILLRACE_IO_KILL=.gz behind the first time that a path that ends so is made or renamed
  * to: then nothing was done that the log does not have, and the log of the next life goes on behind it.
  * MILLRACE_IO_FAIL=FILE: while FILE is there, a sync of a path that has FILE's text in it fails, and syncs nothing.
- * MILLRACE_IO_NAMED=1: a file system that has no files without a name is pretended.
- *
- * A file without a name is written down under one that nothing else has, until it gets its own.
  *
  * A record is: operation (1 byte), a number (8), the lengths of path and data (4 each), path, data; little-endian. A
  * sync has two, when it begins and when it has succeeded: only what stands before the first is safe after the second. */
@@ -32,11 +29,10 @@ static char *paths[FDS];
 static int log_fd = -1;
 static uint64_t serial, notes, kill_at;
 static char *kill_name, *fail_file;
-static bool all_named;
 
 static bool is_the_end(char operation, struct bytes path, struct bytes data)
 {
-    struct bytes fresh = operation == 'O' ? path : operation == 'R' || operation == 'L' ? data : BYTES_NONE;
+    struct bytes fresh = operation == 'O' ? path : operation == 'R' ? data : BYTES_NONE;
     size_t n = kill_name ? strlen(kill_name) : 0;
     return ++notes == kill_at ||
            (n > 0 && fresh.len >= n && memcmp(fresh.ptr + fresh.len - n, kill_name, n) == 0);
@@ -63,28 +59,8 @@ static void note(char operation, uint64_t number, const char *path, const void *
     errno = saved;
 }
 
-static int open_nameless(const char *directory, int flags, mode_t mode)
-{
-    struct buf path = {0};
-    errno = EOPNOTSUPP;
-    int fd = all_named ? -1 : open(directory, flags, mode);
-    if (fd >= FDS)
-        abort();
-    if (fd < 0)
-        return -1;
-    pthread_mutex_lock(&lock);
-    buf_printf(&path, "%s/nameless-%d-%llu", directory, getpid(), (unsigned long long)++serial);
-    free(paths[fd]);
-    paths[fd] = path.ptr;
-    note('N', 0, paths[fd], NULL, 0);
-    pthread_mutex_unlock(&lock);
-    return fd;
-}
-
 static int logged_open(const char *path, int flags, mode_t mode)
 {
-    if ((flags & O_TMPFILE) == O_TMPFILE)
-        return open_nameless(path, flags, mode);
     pthread_mutex_lock(&lock);
     bool is_new = (flags & O_CREAT) && access(path, F_OK) != 0;
     int fd = open(path, flags, mode);
@@ -226,19 +202,6 @@ static void rename_paths(const char *from, const char *to)
         }
 }
 
-static int logged_name(int fd, const char *path)
-{
-    pthread_mutex_lock(&lock);
-    int failed = io_system.name(fd, path);
-    if (!failed) {
-        note('L', 0, paths[fd], path, strlen(path));
-        free(paths[fd]);
-        paths[fd] = mem_strdup(path);
-    }
-    pthread_mutex_unlock(&lock);
-    return failed;
-}
-
 static int log_rename(const char *from, const char *to, int (*do_rename)(const char *, const char *))
 {
     pthread_mutex_lock(&lock);
@@ -305,11 +268,9 @@ __attribute__((constructor)) static void begin(void)
         kill_at = strtoull(end, NULL, 10);
     if (getenv("MILLRACE_IO_FAIL"))
         fail_file = mem_strdup(getenv("MILLRACE_IO_FAIL"));
-    all_named = getenv("MILLRACE_IO_NAMED") != NULL;
     unsetenv("MILLRACE_IO_LOG");
     table = io_system;
     table.open = logged_open;
-    table.name = logged_name;
     table.pwrite = logged_pwrite;
     table.pwritev = logged_pwritev;
     table.fdatasync = logged_fdatasync;

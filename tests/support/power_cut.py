@@ -1,8 +1,8 @@
 """Rebuilds a data directory as a power cut would have left it, from the log that support/iolog.c wrote.
 
-A file's bytes are safe once a sync of it succeeded that began after they were written; a name once its directory was
-synced, and with a directory's name goes what is in it; a file without a name is lost. What is not safe is lost, kept, torn or kept without what came before
-it, as the dice say. `cut` keeps names in their order, as a file system with a journal does; `every_cut` also out of it, as POSIX
+A file's bytes are safe once a sync of it succeeded that began after they were written, and a name once its directory was
+synced. A rename between two directories is atomic, and safe once both were synced. A lost directory takes what is in it along.
+What is not safe is lost, kept, torn or kept without what came before it, as the dice say. `cut` keeps names in their order, as a file system with a journal does; `every_cut` also out of it, as POSIX
 allows."""
 import itertools
 import os
@@ -36,6 +36,7 @@ class Disk:
     def __init__(self):
         self.live, self.safe, self.waiting, self.begun = {}, {}, [], {}
         self.changes = 0  # of names, ever
+        self.unsynced = {}  # {number of a change of names: the directories that have not been synced since}
         self.made = set()  # directories; others were there before
 
     def apply(self, op, number, path, data):
@@ -45,10 +46,6 @@ class Disk:
             self.live[path].changes.append((number, None))
         elif op == b"O":
             self.rename(None, path, File())
-        elif op == b"N":
-            self.live[path] = File()
-        elif op == b"L":
-            self.rename(None, data.decode(), self.live.pop(path))
         elif op == b"M":
             self.made.add(path)
             self.rename(None, path, Directory())
@@ -66,6 +63,7 @@ class Disk:
     def rename(self, old, new, file):
         self.changes += 1
         change = (old, new, file, self.changes)
+        self.unsynced[self.changes] = {os.path.dirname(path) for path in (old, new) if path is not None}
         self.waiting.append(change)
         self.name(self.live, change)
 
@@ -83,10 +81,13 @@ class Disk:
             return
         directory, kept = path.rstrip("/"), []
         for change in self.waiting:
-            if change[3] <= upto and os.path.dirname(change[0] or change[1]) == directory:
-                self.name(self.safe, change)
-            else:
+            serial = change[3]
+            if serial <= upto:
+                self.unsynced[serial].discard(directory)
+            if self.unsynced[serial]:
                 kept.append(change)
+            else:
+                self.name(self.safe, change)
         self.waiting = kept
 
     def content(self, file, random, mood):

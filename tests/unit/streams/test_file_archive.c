@@ -1,4 +1,5 @@
 #include "support/archive_fixture.h"
+#include "streams/archive/archive_finish.h"
 #include "base/log.h"
 #include "support/power.h"
 #include <errno.h>
@@ -29,21 +30,6 @@ static void test_more_open_files_than_may_be(void **state)
     file_archive_close(&a);
 }
 
-/* A new file waits for a safe state that names it: that is not left to the next tick of a clock. */
-static void test_a_new_file_asks_for_a_tick(void **state)
-{
-    (void)state;
-    struct file_archive *a = open_begun(4);
-    woken = 0;
-    take_line(a, 0);
-    assert_int_equal(woken, 1);
-    take_line(a, 59);
-    assert_int_equal(woken, 1);
-    take_line(a, 60);
-    assert_int_equal(woken, 2);
-    file_archive_close(&a);
-}
-
 static void write_state_of_an_empty_file(void)
 {
     FILE *f = fopen(state_path, "w");
@@ -57,37 +43,33 @@ static void write_state_of_an_empty_file(void)
     fclose(f);
 }
 
-/* A file that a crash left empty is removed; its name is not given again before a safe state has forgotten it: the next
- * life would take the new file for the old one, and remove it. */
-static void test_a_name_is_free_when_the_state_forgot_it(void **state)
+/* Format 1 could leave an empty file. It is deleted, and a new file of its name is not taken for it. */
+static void test_a_new_file_of_the_name_of_an_empty_one(void **state)
 {
     (void)state;
     write_state_of_an_empty_file();
-    commit_every = 3600 * USEC_PER_SEC;
-    woken = 0;
+    write_file("0000.part", "");
     struct file_archive *a = open_archive(4);
-    for (usec_t end = 0; woken == 0 && is_early(&end);)
-        tick(a);
-    tick(a); /* it is finished, and the state that forgets it is being written */
     take_line(a, 0);
-    for (int i = 0; i < 50; i++) {
+    file_archive_roll(a);
+    for (usec_t end = 0; file_archive_numbers(a).finishing > 0 && is_early(&end);)
         tick(a);
-        assert_true(files_named("0000") <= 1);
-    }
+    check_content("0000", "{}\n");
+    assert_false(is_there("0000.part"));
     file_archive_close(&a);
-    commit_every = 1;
 }
 
 static int finish_lines(uint64_t lines, enum archive_compression how)
 {
-    char name[200], error[ARCHIVE_ERROR_TEXT];
+    char name[200], staged[210], error[ARCHIVE_ERROR_TEXT];
     bool full;
     snprintf(name, sizeof name, "%s/x", directory);
+    snprintf(staged, sizeof staged, "%s.part", name);
     struct archive_file_state file = {
-        .name = name, .period = name, .length = 3 * lines, .lines = lines, .end = 3 * lines};
+        .name = name, .staged = staged, .length = 3 * lines, .lines = lines, .end = 3 * lines};
     return archive_finish(
         &(struct archive_finish_spec){
-            .file = &file, .stream = "s", .id = "i", .compression = how, .may_be_named = true},
+            .file = &file, .stream = "s", .id = "i", .compression = how, .retried = true},
         &full, error);
 }
 
@@ -104,8 +86,6 @@ static void test_finished_is_finished_whatever_the_compression(void **state)
     for (int i = 0; i < 9; i++) {
         write_file("x.part", "{}\n");
         assert_int_equal(finish_file(all[i / 3]), 0);
-        if (i % 2 == 0 && all[i / 3] != ARCHIVE_PLAIN)
-            write_file("x.part", "{}\n"); /* not removed yet */
         assert_int_equal(finish_file(all[i % 3]), 0);
         assert_int_equal(is_there("x") + is_there("x.gz") + is_there("x.zst"), 1);
         assert_false(is_there("x.part"));
@@ -174,8 +154,9 @@ static void test_taken_away_as_soon_as_it_is_seen(void **state)
             assert_int_equal(finish_file(all[i % 3]), 0);
             power_off(&seed);
             assert_int_equal(seen + take_away(), 1);
-            assert_false(is_there("x.part") || is_there("x.gz.new") || is_there("x.zst.new"));
-            remove_file("x.manifest.json.new");
+            assert_false(is_there("x.part") || is_there("x.part.packed"));
+            remove_file("x.part.manifest");
+            remove_file("x.part.summary");
             taken += killed && seen;
         }
     }
@@ -190,12 +171,12 @@ static void test_a_name_that_somebody_has_taken_meanwhile(void **state)
     for (int i = 0; i < 3; i++) {
         write_file("x.part", "{}\n");
         write_file(names[i], "theirs");
-        write_file("x.1.part", "theirs");
+        write_file("x.1.zst", "theirs");
         assert_int_equal(finish_file(ARCHIVE_GZIP), 0);
         assert_true(is_there("x.2.gz") && is_there("x.2.manifest.json"));
         assert_false(is_there("x.part") || is_there("x.1.manifest.json"));
         check_content(names[i], "theirs");
-        check_content("x.1.part", "theirs");
+        check_content("x.1.zst", "theirs");
         assert_int_equal(finish_file(ARCHIVE_GZIP), 0);
         check_content(names[i], "theirs");
         for (int k = 0; k < 3; k++)
@@ -208,7 +189,7 @@ static void test_a_name_that_somebody_has_taken_meanwhile(void **state)
 static void remove_all_of(const char *name)
 {
     static const char *const suffixes[] = {
-        "", ".gz", ".zst", ".gz.new", ".zst.new", ".manifest.json", ".manifest.json.new"};
+        "", ".gz", ".zst", ".part.packed", ".part.summary", ".part.manifest", ".manifest.json"};
     char path[40];
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         snprintf(path, sizeof path, "%s%s", name, suffixes[i]);
@@ -233,7 +214,7 @@ static bool finish_beside(const char *theirs, enum archive_compression how, unsi
     power_revive(POWER_NONE, 0);
     assert_int_equal(finish_file(how), 0);
     power_off(&seed);
-    snprintf(own, sizeof own, "x%s%s", seen ? "" : ".1", archive_suffix(how));
+    snprintf(own, sizeof own, "x%s%s", seen ? "" : ".1", archive_suffixes[how]);
     assert_true(is_there(own));
     assert_false(is_there("x.part"));
     assert_int_equal(is_there("x.manifest.json"), seen);
@@ -283,18 +264,19 @@ static void test_a_name_that_is_a_link_to_nothing(void **state)
 /* Nobody has tried to finish it yet: then it cannot be away. */
 static void test_a_part_that_is_missing(void **state)
 {
-    char name[200], error[ARCHIVE_ERROR_TEXT];
-    bool wanting;
+    char name[200], staged[210], error[ARCHIVE_ERROR_TEXT];
+    bool shortage;
     (void)state;
     snprintf(name, sizeof name, "%s/x", directory);
-    struct archive_file_state file = {.name = name, .period = name, .length = 3, .lines = 1, .end = 3};
+    snprintf(staged, sizeof staged, "%s.part", name);
+    struct archive_file_state file = {.name = name, .staged = staged, .length = 3, .lines = 1, .end = 3};
     struct archive_finish_spec spec = {.file = &file, .stream = "s", .id = "i"};
-    assert_int_equal(archive_finish(&spec, &wanting, error), -1);
+    assert_int_equal(archive_finish(&spec, &shortage, error), -1);
     assert_non_null(strstr(error, "No such file"));
-    assert_false(wanting);
-    spec.may_be_named = true;
+    assert_false(shortage);
+    spec.retried = true;
     uint64_t told = log_count(LOG_LEVEL_WARN);
-    assert_int_equal(archive_finish(&spec, &wanting, error), 0);
+    assert_int_equal(archive_finish(&spec, &shortage, error), 0);
     assert_int_equal(log_count(LOG_LEVEL_WARN), told + 1);
 }
 
@@ -324,16 +306,16 @@ static void test_an_empty_file_is_no_finished_one(void **state)
 }
 
 static _Atomic int opened_for_writing;
-static _Atomic char opened_last; /* the last of its name's four digits */
+static _Atomic char opened_last; /* the last digit of its first line's offset */
 static _Atomic int opened_of_first;
 
 static int count_opens(const char *path, int flags, mode_t mode)
 {
-    const char *behind = strstr(path, ".gz.new");
+    const char *behind = strstr(path, ".part.packed");
     if (behind != NULL)
         opened_last = behind[-1];
     opened_for_writing += behind != NULL;
-    opened_of_first += strstr(path, "0000.gz.new") != NULL;
+    opened_of_first += strstr(path, "/0.part.packed") != NULL;
     return real_io->open(path, flags, mode);
 }
 
@@ -355,7 +337,7 @@ static struct file_archive *open_without_room_to_pack(int n)
     file_archive_roll(a);
     for (usec_t end = 0; opened_for_writing < n && is_early(&end);)
         tick(a);
-    for (usec_t end = 0; !file_archive_numbers(a).wanting && is_early(&end);)
+    for (usec_t end = 0; !file_archive_numbers(a).is_short && is_early(&end);)
         wait_a_moment(a);
     return a;
 }
@@ -368,7 +350,7 @@ static void finish_with_room(struct file_archive *a, uint64_t files)
         wait_a_moment(a);
     }
     assert_int_equal(file_archive_numbers(a).finished, files);
-    assert_false(file_archive_numbers(a).wanting);
+    assert_false(file_archive_numbers(a).is_short);
     compression = ARCHIVE_PLAIN;
     file_archive_close(&a);
 }
@@ -383,8 +365,8 @@ static void test_finishing_waits_for_room(void **state)
     while (now - first < 500 * USEC_PER_MSEC)
         tick(a);
     assert_int_equal(opened_for_writing, 1);
-    assert_true(file_archive_numbers(a).wanting);
-    assert_false(is_there("0000.gz.new"));
+    assert_true(file_archive_numbers(a).is_short);
+    assert_false(is_there("@0.part.packed"));
     finish_with_room(a, 1);
     assert_true(is_there("0000.gz"));
 }
@@ -410,7 +392,7 @@ static void test_lines_come_while_there_is_no_room_to_pack(void **state)
     assert_false(final);
     assert_true(log_count(LOG_LEVEL_ERROR) - told <= 2);
     assert_int_equal(log_count(LOG_LEVEL_INFO), info);
-    assert_int_equal(file_archive_numbers(a).wants, 1);
+    assert_int_equal(file_archive_numbers(a).shortages, 1);
     finish_with_room(a, 1);
     assert_true(log_count(LOG_LEVEL_INFO) > info);
 }
@@ -434,7 +416,7 @@ static void test_lines_come_after_a_full_disk_though_nothing_can_be_packed(void 
     assert_false(file_archive_is_full(a));
     assert_true(opened_for_writing > tries);
     assert_int_equal(file_archive_numbers(a).pending, 0);
-    check_file("0000.1.part", &all);
+    check_file("@6.part", &all);
     finish_with_room(a, 1);
     buf_free(&all);
 }
@@ -450,7 +432,7 @@ static void test_the_shortest_is_packed_first(void **state)
         for (usec_t end = 0; opened_for_writing < tries && is_early(&end); now += 60 * USEC_PER_SEC)
             wait_a_moment(a);
         assert_int_equal(opened_for_writing, tries);
-        assert_int_equal(opened_last, '1');
+        assert_int_equal(opened_last, '3');
     }
     finish_with_room(a, 3);
 }
@@ -470,7 +452,7 @@ static void test_one_that_cannot_be_packed_keeps_its_pauses(void **state)
 {
     bool final;
     (void)state;
-    without_room = "0000.gz.new";
+    without_room = "/0.part.packed";
     usec_t began = now;
     struct file_archive *a = open_without_room_to_pack(1);
     for (int minute = 1; minute < 10; minute++) {
@@ -482,12 +464,12 @@ static void test_one_that_cannot_be_packed_keeps_its_pauses(void **state)
         assert_int_equal(file_archive_numbers(a).finished, minute);
         for (usec_t end = now + 10 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
             tick(a);
-        assert_true(file_archive_numbers(a).wanting);
-        assert_non_null(strstr(file_archive_trouble(a, &final), "0000.gz.new"));
+        assert_true(file_archive_numbers(a).is_short);
+        assert_non_null(strstr(file_archive_trouble(a, &final), "/0.part.packed"));
     }
     assert_in_range(
         opened_of_first, 4, most_tries(now - began)); /* the slower the disk, the more time passed */
-    without_room = ".gz.new";
+    without_room = ".packed";
     finish_with_room(a, 10);
 }
 
@@ -570,13 +552,13 @@ static struct file_archive *open_and_begin(const struct io_ops *failing)
 static bool no_descriptors, state_seen;
 static int directories_opened, files_synced; /* before the state was written */
 
-/* For a directory, once a file is made. */
+/* For the staging directory. */
 static int open_no_directory(const char *path, int flags, mode_t mode)
 {
     bool directory_wanted = (flags & O_DIRECTORY) != 0;
     state_seen = state_seen || strncmp(path, state_path, strlen(state_path)) == 0;
     directories_opened += directory_wanted && !state_seen;
-    if (directory_wanted && no_descriptors && is_there("0000.part")) {
+    if (directory_wanted && no_descriptors && strstr(path, ".staging") != NULL) {
         errno = EMFILE;
         return -1;
     }
@@ -606,16 +588,16 @@ static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
     assert_non_null(strstr(file_archive_trouble(a, &final), "Too many open files"));
     assert_false(final);
     assert_true(file_archive_is_full(a));
-    assert_true(file_archive_numbers(a).wanting);
+    assert_true(file_archive_numbers(a).is_short);
     no_descriptors = state_seen = false;
     directories_opened = files_synced = 0;
     now += USEC_PER_SEC;
     for (usec_t end = 0; file_archive_is_full(a) && is_early(&end);)
         wait_a_moment(a);
-    assert_int_equal(directories_opened, 2); /* it, and the one in which it is a name */
+    assert_int_equal(directories_opened, 1);
     assert_int_equal(files_synced, 1);
     assert_int_equal(file_archive_committed(a)->offset, 3);
-    assert_int_equal(file_archive_numbers(a).wants, 1);
+    assert_int_equal(file_archive_numbers(a).shortages, 1);
     file_archive_close(&a);
     io = real_io;
 }
@@ -640,7 +622,7 @@ static void test_large_runs_are_written_as_they_lie(void **state)
     assert_int_equal(file_archive_numbers(a).pending, 64000);
     take_run(a, &all, 'e', 1000);
     wait_for_room(a);
-    check_file("0000.part", &all);
+    check_file("@0.part", &all);
     file_archive_close(&a);
     buf_free(&all);
 }
@@ -678,8 +660,8 @@ static void test_runs_of_two_files_that_take_turns(void **state)
     take_by_turns(a, all, 'A');
     assert_int_equal(file_archive_numbers(a).pending, RUNS * 19200);
     wait_for_room(a);
-    check_file("0000.part", &all[0]);
-    check_file("0001.part", &all[1]);
+    check_file("@0.part", &all[0]);
+    check_file("@3.part", &all[1]);
     file_archive_close(&a);
     buf_free(&all[0]);
     buf_free(&all[1]);
@@ -697,70 +679,85 @@ static void test_much_that_waits_is_written(void **state)
     assert_int_equal(waits, all.len);
     file_archive_write(a);
     assert_int_equal(file_archive_numbers(a).pending, 0);
-    check_file("0000.part", &all);
+    check_file("@0.part", &all);
     file_archive_close(&a);
     buf_free(&all);
 }
 
-/* Another program, or an archive of another pattern, has made the file since the name was chosen. */
-static void test_a_part_that_somebody_has_made_meanwhile(void **state)
+/* Another program, or an archive of another pattern, has taken the name since the file was begun. */
+static void test_a_name_that_is_taken_while_lines_come(void **state)
 {
     (void)state;
     struct file_archive *a = open_begun(4);
     take_minutes(a, 2);
-    write_file("0000.part", "theirs");
     assert_int_equal(file_archive_flush(a), 0);
-    check_content("0000.part", "theirs");
-    check_content("0000.1.part", "{}\n");
-    check_content("0001.part", "{}\n");
-    assert_int_equal(files_named("0000"), 0);
-    assert_int_equal(files_named("0000.1"), 1);
-    file_archive_close(&a);
-    a = open_archive(4);
+    write_file("0000", "theirs");
     file_archive_roll(a);
     for (usec_t end = 0; file_archive_numbers(a).finishing > 0 && is_early(&end);)
         tick(a);
-    check_content("0000.part", "theirs");
+    check_content("0000", "theirs");
     check_content("0000.1", "{}\n");
+    check_content("0001", "{}\n");
+    assert_true(is_there("0000.1.manifest.json"));
+    assert_false(is_there("0000.manifest.json"));
     file_archive_close(&a);
 }
 
 #define STATE_ID "0123456789abcdef0123456789abcdef"
-#define STATE_FILE(name, period, length, lines, first, end)                                                  \
+#define STATE_FILE_1(name, period, length, lines, first, end)                                                \
     "{\"name\":\"" name "\",\"period\":\"" period "\",\"length\":\"" length "\",\"lines\":\"" lines          \
+    "\",\"first\":\"" first "\",\"end\":\"" end "\",\"finishing\":false}"
+
+#define STATE_FILE_2(name, staged, length, lines, first, end)                                                \
+    "{\"name\":\"" name "\",\"staged\":\"" staged "\",\"length\":\"" length "\",\"lines\":\"" lines          \
     "\",\"first\":\"" first "\",\"end\":\"" end "\",\"finishing\":false}"
 
 /* A state cuts files and says where to go on, so what no life of ours wrote is refused. */
 static void test_a_state_that_cannot_be_is_refused(void **state)
 {
     static const struct {
+        int format;
         const char *id, *offset, *files, *why; /* why NULL: good */
     } cases[] = {
-        {STATE_ID, "9",
-            STATE_FILE("a", "a", "6", "2", "3", "9") "," STATE_FILE("a.1", "a", "0", "0", "9", "9"), NULL},
-        {"", "0", "", NULL},
-        {"../0123456789abcdef0123456789abc", "9", "", "id is none"},
-        {"0123", "9", "", "id is none"},
-        {"0123456789abcdef\\u00000123456789ab", "9", "", "lacks"},
-        {"", "9", "", "no stream"},
-        {STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "3", "9") "," STATE_FILE("a", "a", "6", "2", "3", "9"),
+        {2, STATE_ID, "9",
+            STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9") "," STATE_FILE_2(
+                "a", "s/0.part", "3", "1", "0", "3"),
+            NULL},
+        {2, STATE_ID, "9",
+            STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9") "," STATE_FILE_2(
+                "b", "s/3.part", "3", "1", "0", "3"),
             "twice"},
-        {STATE_ID, "9", STATE_FILE("b", "a", "6", "2", "3", "9"), "cannot be"},
-        {STATE_ID, "9", STATE_FILE("a.x", "a", "6", "2", "3", "9"), "cannot be"},
-        {STATE_ID, "9", STATE_FILE("a\\u0000b", "a", "6", "2", "3", "9"), "lacks"},
-        {STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "4", "9"), "cannot be"},
-        {STATE_ID, "9", STATE_FILE("a", "a", "6", "7", "3", "9"), "cannot be"},
-        {STATE_ID, "9", STATE_FILE("a", "a", "6", "0", "3", "9"), "cannot be"},
-        {STATE_ID, "8", STATE_FILE("a", "a", "6", "2", "3", "9"), "cannot be"},
-        {STATE_ID, "9", STATE_FILE("a", "a", "0", "0", "9", "8"), "cannot be"},
+        {2, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "2", "3", "9"), "lacks"},
+        {1, STATE_ID, "9", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9"), "lacks"},
+        {2, STATE_ID, "8", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9"), "contradictory"},
+        {3, STATE_ID, "9", "", "another version"},
+        {1, STATE_ID, "9",
+            STATE_FILE_1("a", "a", "6", "2", "3", "9") "," STATE_FILE_1("a.1", "a", "0", "0", "9", "9"),
+            NULL},
+        {1, "", "0", "", NULL},
+        {1, "../0123456789abcdef0123456789abc", "9", "", "invalid stream name or id"},
+        {1, "0123", "9", "", "invalid stream name or id"},
+        {1, "0123456789abcdef\\u00000123456789ab", "9", "", "missing"},
+        {1, "", "9", "", "without a stream id"},
+        {1, STATE_ID, "9",
+            STATE_FILE_1("a", "a", "6", "2", "3", "9") "," STATE_FILE_1("a", "a", "6", "2", "3", "9"),
+            "twice"},
+        {1, STATE_ID, "9", STATE_FILE_1("b", "a", "6", "2", "3", "9"), "contradictory"},
+        {1, STATE_ID, "9", STATE_FILE_1("a.x", "a", "6", "2", "3", "9"), "contradictory"},
+        {1, STATE_ID, "9", STATE_FILE_1("a\\u0000b", "a", "6", "2", "3", "9"), "lacks"},
+        {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "2", "4", "9"), "contradictory"},
+        {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "7", "3", "9"), "contradictory"},
+        {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "0", "3", "9"), "contradictory"},
+        {1, STATE_ID, "8", STATE_FILE_1("a", "a", "6", "2", "3", "9"), "contradictory"},
+        {1, STATE_ID, "9", STATE_FILE_1("a", "a", "0", "0", "9", "8"), "contradictory"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct archive_state s;
         struct buf text = {0};
         char error[ARCHIVE_ERROR_TEXT] = "";
-        buf_printf(&text, "{\"format\":1,\"stream\":\"s\",\"id\":\"%s\",\"offset\":\"%s\",\"files\":[%s]}",
-            cases[i].id, cases[i].offset, cases[i].files);
+        buf_printf(&text, "{\"format\":%d,\"stream\":\"s\",\"id\":\"%s\",\"offset\":\"%s\",\"files\":[%s]}",
+            cases[i].format, cases[i].id, cases[i].offset, cases[i].files);
         int rc = archive_state_parse(buf_bytes(&text), &s, error);
         if (rc != (cases[i].why != NULL ? -1 : 0) || (rc != 0 && strstr(error, cases[i].why) == NULL))
             fail_msg("case %zu: %s", i, error);
@@ -772,9 +769,9 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_more_open_files_than_may_be),
-        T(test_a_new_file_asks_for_a_tick), T(test_a_name_is_free_when_the_state_forgot_it),
-        T(test_finished_is_finished_whatever_the_compression), T(test_killed_while_finishing_then_a_cut),
-        T(test_taken_away_as_soon_as_it_is_seen), T(test_a_name_that_somebody_has_taken_meanwhile),
+        T(test_a_new_file_of_the_name_of_an_empty_one), T(test_finished_is_finished_whatever_the_compression),
+        T(test_killed_while_finishing_then_a_cut), T(test_taken_away_as_soon_as_it_is_seen),
+        T(test_a_name_that_somebody_has_taken_meanwhile),
         T(test_a_name_that_somebody_takes_behind_the_manifest), T(test_a_name_that_is_a_link_to_nothing),
         T(test_a_part_that_is_missing), T(test_an_empty_file_that_was_never_made_is_finished),
         T(test_an_empty_file_is_no_finished_one), T(test_finishing_waits_for_room),
@@ -783,7 +780,7 @@ int main(void)
         T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
         T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
         T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
-        T(test_a_part_that_somebody_has_made_meanwhile),
+        T(test_a_name_that_is_taken_while_lines_come),
         cmocka_unit_test(test_a_state_that_cannot_be_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
