@@ -66,12 +66,6 @@ static int counting_fdatasync(int fd)
     return fdatasync(fd);
 }
 
-static int counting_sync_begin(struct io_kernel_sync *s, int fd)
-{
-    count_commit();
-    return io_system.sync_begin(s, fd);
-}
-
 static void clear_directory(void)
 {
     char command[8192];
@@ -145,7 +139,7 @@ static struct appender begin(int64_t sync_ms, bool trims)
 {
     char path[4200], error[512];
     struct appender a = {.trims = trims};
-    struct journal_set_config sc = {.sync_ms = sync_ms, .notify = notify, .wake_fd = notify_fd};
+    struct journal_set_config sc = {.sync_ms = sync_ms, .notify = notify};
     struct journal_config jc = {.dir = path};
     snprintf(path, sizeof path, "%s/j", dir);
     a.set = journal_set_new(&sc);
@@ -381,7 +375,6 @@ int main(int argc, char **argv)
     counting = io_system;
     counting.pwrite = counting_pwrite;
     counting.fdatasync = counting_fdatasync;
-    counting.sync_begin = counting_sync_begin;
     io = &counting;
     for (size_t i = 0; i < rounds; i++)
         for (size_t k = 0; k < CONTESTS; k++)

@@ -1,7 +1,5 @@
 #include "base/io.h"
 
-#include "base/io_kernel_sync.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -46,11 +44,6 @@ const struct io_ops io_system = {
     .mkdir = mkdir,
     .close = close,
     .flock = flock,
-    .sync_open = io_kernel_sync_open,
-    .sync_begin = io_kernel_sync_begin,
-    .sync_is_over = io_kernel_sync_is_over,
-    .sync_end = io_kernel_sync_end,
-    .sync_close = io_kernel_sync_close,
 };
 
 const struct io_ops *io = &io_system;

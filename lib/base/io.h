@@ -19,14 +19,6 @@
  * others (archives, files of streams) has the usual 0666. */
 #define IO_PRIVATE_MODE 0640
 
-/* For syncs that the kernel makes while the caller goes on (Linux: aio), one at a time. */
-struct io_kernel_sync {
-    unsigned long context; /* the kernel's */
-    int wake;              /* an eventfd, counted up whenever one is over */
-    int fd;                /* what is being synced, and a number: for a table of tests */
-    uint64_t number;
-};
-
 struct io_ops {
     int (*open)(const char *path, int flags, mode_t mode);
     ssize_t (*pread)(int fd, void *p, size_t n, off_t at);
@@ -42,13 +34,6 @@ struct io_ops {
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);
     int (*flock)(int fd, int operation);
-    /* sync_begin: 0, or -1: nothing was begun. It covers what was written before. sync_end waits until it is over, and
-     * returns what fdatasync would have. sync_is_over: sync_end will not wait. sync_close: with none under way. */
-    int (*sync_open)(struct io_kernel_sync *s, int wake);
-    int (*sync_begin)(struct io_kernel_sync *s, int fd);
-    bool (*sync_is_over)(struct io_kernel_sync *s);
-    int (*sync_end)(struct io_kernel_sync *s);
-    void (*sync_close)(struct io_kernel_sync *s);
 };
 
 extern const struct io_ops io_system;

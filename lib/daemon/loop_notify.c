@@ -62,11 +62,6 @@ void loop_notify_defer(void *notify)
         loop_notify_wake(notify);
 }
 
-int loop_notify_fd(const struct loop_notify *n)
-{
-    return n->fd;
-}
-
 void loop_notify_free(struct loop_notify **np)
 {
     struct loop_notify *n = *np;

@@ -14,8 +14,6 @@ void loop_notify_wake(void *notify);
 /* The same, but from the loop's own thread it costs no system call: fn runs in this turn, after all that was ready when the
  * turn began. So what comes from many connections at once is done at once. */
 void loop_notify_defer(void *notify);
-/* The eventfd that loop_notify_wake counts up: for a kernel that is to do the same. */
-int loop_notify_fd(const struct loop_notify *n);
 void loop_notify_free(struct loop_notify **n);
 
 #endif

@@ -100,7 +100,6 @@ struct journal_set_config {
     size_t max_pending; /* bytes of appends not yet committed; 0: 64 MiB */
     void (*notify)(void *arg); /* from the threads, and from the owner's calls; see above */
     void *notify_arg;
-    int wake_fd; /* an eventfd that the owner waits for as it does for `notify`; 0: none. The kernel may count it up: see above */
 };
 
 struct journal_set *journal_set_new(const struct journal_set_config *config);

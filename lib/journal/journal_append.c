@@ -42,6 +42,7 @@ static struct entry *batch_entry(struct batch *b)
 void journal_make_dirty(struct journal *j)
 {
     struct journal_set *set = j->set;
+    assert(set_is_locked(set));
     if (j->dirty)
         return;
     j->dirty = true;
@@ -53,10 +54,10 @@ void journal_make_dirty(struct journal *j)
 /* The pending batch is the owner's while it is being added to: so that the copying keeps no committer waiting. */
 static struct batch *take_pending(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     struct batch *b = j->pending;
     j->pending = NULL;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     if (b)
         return b;
     b = batch_new(j->set, j);
@@ -65,30 +66,20 @@ static struct batch *take_pending(struct journal *j)
     return b;
 }
 
-/* Under the lock. A batch that is full goes behind those that are: the next append begins another. */
-static void put_behind(struct journal *j, struct batch *b)
+/* Small appends wait for the owner's next poll, so that a turn of its loop is one commit; a poll starts what its own
+ * callbacks appended when it ends. Large ones start at once. */
+static void put_pending(struct journal *j, struct batch *b, size_t added)
 {
-    if (j->set->config.sync_ms == 0 && b->frames.len >= journal_batch_max) {
-        *j->full_tail = b;
-        j->full_tail = &b->next;
-    } else {
-        j->pending = b;
-    }
+    struct journal_set *set = j->set;
+    set_lock(set);
+    j->pending = b;
+    j->set->dirty_bytes += added;
     journal_make_dirty(j);
-}
-
-/* What is appended while the owner polls is begun when that ends. */
-static void put_pending(struct journal *j, struct batch *b)
-{
-    bool owner_writes = set_owner_writes(j->set),
-         gathers = owner_writes || set_gathers(j->set, b->frames.len);
-    pthread_mutex_lock(&j->set->lock);
-    put_behind(j, b);
-    struct committer *idle = gathers ? NULL : set_committer_to_call(j->set);
-    pthread_mutex_unlock(&j->set->lock);
-    if (owner_writes || (gathers && !j->set->polls))
-        set_request_poll(j->set);
-    committer_call(idle);
+    set_unlock(set);
+    if (commit_by_owner(set) || (!set->polls && set_gathers(set, b->frames.len)))
+        set_request_poll(set);
+    else if (!set_gathers(set, b->frames.len))
+        commit_start(set);
 }
 
 static void append_frame(struct journal *j, struct batch *b, const struct journal_append *a, size_t size)
@@ -122,7 +113,7 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
         append_frame(j, b, a, size);
         j->set->pending_bytes += e->size;
     }
-    put_pending(j, b);
+    put_pending(j, b, e->size);
     j->unfinished++;
 }
 
@@ -246,18 +237,16 @@ static void apply_commit(struct journal *j, struct batch *b)
     frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
 }
 
-/* Everything accepted behind a refused batch relied on it: its offsets, perhaps its marks. The committer has
- * halted for this journal, so nothing of it can be under way. */
+/* Everything accepted behind a refused batch relied on its offsets and marks. The committer takes nothing from a halted
+ * journal, so all of it is still pending. */
 static struct batch *roll_back(struct journal *j)
 {
     struct journal_set *set = j->set;
-    pthread_mutex_lock(&set->lock);
-    *j->full_tail = j->pending;
-    struct batch *behind = j->full;
-    j->full = j->pending = NULL;
-    j->full_tail = &j->full;
+    set_lock(set);
+    struct batch *behind = j->pending;
+    j->pending = NULL;
     j->halted = false;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     marks_roll_back(&j->marks);
     j->accepted_end = j->committed_end;
     return behind;
@@ -272,11 +261,9 @@ static void refuse(struct journal *j, struct batch *b)
     }
     struct batch *behind = roll_back(j);
     call_back(b, result);
-    while (behind) {
-        struct batch *first = behind;
-        behind = first->next;
-        call_back(first, result);
-        batch_release(j->set, first);
+    if (behind) {
+        call_back(behind, result);
+        batch_release(j->set, behind);
     }
 }
 

@@ -259,8 +259,6 @@ struct journal {
     void (*observer)(struct journal *j, void *arg);
     void *observer_arg;
 
-    struct batch *full,
-        **full_tail; /* with sync_ms 0: come before `pending`, each is written in a turn of its own */
     struct batch *pending;
     bool dirty;  /* on set->dirty */
     bool halted; /* a batch was refused: the committer takes no more until the owner has rolled back */
@@ -340,16 +338,6 @@ int fd_cache_get(struct journal_set *set, const struct segment *s);
 /* Its file is about to lose its name, or nobody reads it any more. Reader thread, and the owner while no read of it is under way. */
 void fd_cache_drop(struct journal_set *set, const struct segment *s);
 
-#define COMMITTERS 2
-struct committer {
-    struct journal_set *set;
-    pthread_t thread;
-    pthread_cond_t wake;
-    bool idle;          /* on `wake` */
-    atomic_bool called; /* since it began to wait awake */
-    int quick; /* above 0: it was called soon when it was idle last; below: it waited awake in vain */
-};
-
 /* journal_scrub.c: owner only, but for the cursor while a step is under way */
 struct scrub {
     struct journal *journal; /* where the pass is; NULL: over, or not begun */
@@ -367,21 +355,12 @@ void scrub_run(struct job *job);
 void scrub_deliver(struct job *job);
 void scrub_close_journal(struct journal *j); /* it is being closed */
 
-/* What a sync that begins now covers, of its journal's newest file. */
-struct cover {
-    uint64_t end, position;
-};
-
-/* journal_kernel.c: commits that the owner writes and the kernel syncs */
-struct kernel {
-    struct io_kernel_sync io;
-    bool open;
-    bool usable;         /* owner only: nothing was refused so far */
-    struct batch *batch; /* under the lock: being synced; NULL: none */
-    bool taken;          /* under the lock: somebody is ending it */
-    struct cover covers;
-    bool crowded;  /* under the lock: when a sync was over last something was waiting for the next */
-    unsigned slow; /* owner only: writes that took long, in a row */
+#define COMMITTERS 2
+struct committer {
+    struct journal_set *set;
+    pthread_t thread;
+    pthread_cond_t wake;
+    bool idle; /* asleep, and not signalled */
 };
 
 struct journal_set {
@@ -402,26 +381,27 @@ struct journal_set {
     uint64_t index_clock;      /* how often: a clock */
 
     pthread_mutex_t lock;
-    pthread_cond_t synced;   /* for the committer that would begin a segment */
+    pthread_t locked_by;
+    bool locked;             /* by that thread */
     pthread_cond_t reads;    /* for the reader thread */
+    pthread_cond_t fills;    /* for the filler */
     pthread_cond_t progress; /* for an owner that waits */
-    bool reader_waits, owner_waits, stop, hurry;
-    usec_t last_shortage;   /* when a read last had to wait for what the system lacks */
-    usec_t shortage_logged; /* reader thread only: when it was logged last */
-    bool awake;             /* a committer that expects to be called soon may wait for it awake */
-    bool writing, syncing;  /* a committer has the turn to write, to sync */
-    bool writer_waits;      /* on `synced` */
-    usec_t not_before;      /* with sync_ms: when the next sync may be */
-    struct batch *written, **written_tail; /* to be synced; there are some only while `syncing` */
-    struct committer committers[COMMITTERS], *latest_idle;
+    pthread_cond_t synced;   /* for the committer that is to sync next, or to begin a segment */
+    bool awaits_sync;        /* stage one waits on `synced` */
+    bool writing, syncing;   /* a thread is in that stage of a commit (journal_commit.c) */
+    bool reader_waits, owner_waits, stop;
+    bool hurry;        /* the owner waits: sync_ms does not hold a commit back */
+    usec_t not_before; /* with sync_ms: when the next commit may begin */
+    usec_t last_shortage;
+    usec_t shortage_logged; /* reader thread only */
     struct journal *dirty, **dirty_tail;
+    size_t dirty_bytes;
     struct batch *finished, **finished_tail;
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
     uint64_t syncs;
-    struct kernel kernel;
     struct journal *to_fill, **to_fill_tail;
-    pthread_cond_t fills; /* for the filler */
+    struct committer committers[COMMITTERS];
     pthread_t reader, filler;
 };
 
@@ -435,64 +415,42 @@ void batch_release(struct journal_set *set, struct batch *b);
 /* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
 
+/* The set's lock, and whether this thread has it. */
+void set_lock(struct journal_set *set);
+void set_unlock(struct journal_set *set);
+bool set_is_locked(const struct journal_set *set);
+void set_sleep(struct journal_set *set, pthread_cond_t *until);
+void set_sleep_until(struct journal_set *set, pthread_cond_t *until, usec_t due);
+
 /* journal_commit.c */
-extern size_t journal_owner_write_max; /* bytes pending up to which the owner writes; replaceable for tests */
+extern size_t journal_owner_write_max; /* pending bytes up to which the owner writes; replaceable for tests */
 /* A write of the owner's that took longer keeps it away; replaceable for tests. */
 extern usec_t journal_owner_slow_write;
-void *committer_main(void *committer);
-/* bytes of a batch from which on what is appended begins another; replaceable for tests */
-extern size_t journal_batch_max;
-/* bytes of a journal up to which appends wait for journal_set_poll, and for a sync under way; replaceable for tests */
+/* bytes of a journal from which on an append starts a commit without waiting for a poll; replaceable for tests */
 extern size_t journal_gather_max;
-/* Whether so many bytes can wait for what comes with them: until the owner polls, while something is synced. */
-bool set_gathers(const struct journal_set *set, size_t bytes);
-/* Owner: whether it is to write what is pending itself, as far as things are now. */
-bool set_owner_writes(const struct journal_set *set);
-/* Owner: writes what is pending and lays it on set->finished, if nobody else is at it and it is a mere copy. */
-void owner_write(struct journal_set *set);
-/* Under the lock: whom to call (best once it is free again) because there is something to write; NULL: nobody. */
-struct committer *set_committer_to_call(struct journal_set *set);
-void committer_call(struct committer *c); /* nothing for NULL */
-/* Waking a thread takes tens of microseconds, 100 where its processor has gone to sleep with it: so a committer that was called within
- * this time when it was idle last stays awake so long; replaceable for tests. */
-extern usec_t journal_awake_most;
-/* With the turn to write: until nothing is being synced. */
-void set_wait_for_sync(struct journal_set *set);
+void *committer_main(void *committer);
+void commit_start(struct journal_set *set);    /* owner: wakes a committer if there is work for it */
+void commit_wake_all(struct journal_set *set); /* under the lock */
+/* In stage one: until nothing is being synced. */
+void commit_wait_for_sync(struct journal_set *set);
+/* Owner: whether it commits what is pending itself, as far as can be said now. */
+bool commit_by_owner(const struct journal_set *set);
+/* Owner: commits what is pending, if that is a mere copy and the committer is not at work. */
+void commit_write(struct journal_set *set);
 static inline bool set_never_syncs(const struct journal_set *set)
 {
     return set->config.sync_ms == JOURNAL_SYNC_NEVER;
 }
 
-/* Under the lock, with the turn to write, and free meanwhile: what is pending is written and lies on set->written. */
-void set_write_pending(struct journal_set *set);
-/* Under the lock: the first batch of those that wait for their sync. */
-struct batch *set_take_written(struct journal_set *set);
-/* Under the lock; whether nothing waited for the owner before. */
-bool set_hand_back(struct journal_set *set, struct batch *b);
-/* Under the lock: the turn to sync is free. */
-void set_end_syncing(struct journal_set *set);
-
-/* journal_kernel.c */
-void kernel_open(struct journal_set *set); /* as far as configuration and system allow */
-void kernel_close(struct journal_set *set);
-/* Owner, which then has a committer called for what is left: begins what is small enough. */
-void kernel_commit(struct journal_set *set);
-/* Owner, likewise: lays what the kernel has synced on set->finished. */
-void kernel_poll(struct journal_set *set);
-/* Under the lock: the turn to sync is the caller's, once kernel_wait has ended what is under way. */
-bool kernel_take_over(struct journal_set *set);
-/* Under the lock, which is free meanwhile: the batch, to be handed back. */
-struct batch *kernel_wait(struct journal_set *set);
+static inline bool set_gathers(const struct journal_set *set, size_t bytes)
+{
+    return !set_never_syncs(set) && bytes < journal_gather_max;
+}
 
 /* journal_writer.c: with the turn to write or to sync; the owner at opening and closing. What becomes of a batch stands in it. */
 extern size_t journal_write_chunk; /* bytes after which a batch's next write begins; replaceable for tests */
 void writer_write(struct batch *b);
-void writer_sync(struct batch *b); /* unless a sync before it covered it */
-/* Under the lock: whether the batch is to be synced, and what a sync that begins in this hold of the lock covers. */
-bool writer_must_sync(struct batch *b, struct cover *covers);
-void writer_synced(struct batch *b, const struct cover *covers, int failed); /* errno, or 0 */
-/* Whether the file has the blocks for the batch, and zeros behind it or another file's bytes. */
-bool writer_has_blocks(const struct journal *j, const struct batch *b);
+void writer_sync(struct batch *b); /* as the policy says */
 /* Whether writing the batch is a copy into the page cache and no more. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
 /* After the file was cut: what that gave back is taken again as far as it is still there. */

@@ -486,7 +486,6 @@ static struct journal *journal_new(struct journal_set *set, const struct journal
     j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
     j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
     j->shares_files = config->shares_files;
-    j->full_tail = &j->full;
     j->dir_fd = j->writer.fd = -1;
     return j;
 }
@@ -569,7 +568,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
 static void leave_dirty_list(struct journal *j)
 {
     struct journal_set *set = j->set;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     set->dirty_tail = &set->dirty;
     while (*set->dirty_tail) {
         if (*set->dirty_tail == j)
@@ -577,7 +576,7 @@ static void leave_dirty_list(struct journal *j)
         else
             set->dirty_tail = &(*set->dirty_tail)->next_dirty;
     }
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
 }
 
 void journal_close(struct journal **p)

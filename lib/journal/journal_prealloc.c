@@ -20,8 +20,7 @@ enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 /* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause; that one waits for its time is. */
 static bool is_committing(const struct journal_set *set)
 {
-    bool due = set->dirty && set->config.sync_ms == 0;
-    return due || set->writing || set->written || set->syncing;
+    return set->writing || set->syncing || (set->dirty && set->config.sync_ms == 0);
 }
 
 /* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */
@@ -29,7 +28,7 @@ static enum leave wait_for_idle(struct journal *j)
 {
     struct journal_set *set = j->set;
     enum leave leave = LEAVE_NO;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     for (;;) {
         leave = j->prealloc.abandon || set->stop ? LEAVE_FOR_GOOD
                 : j->prealloc.hurry              ? LEAVE_AS_IT_IS
@@ -39,18 +38,17 @@ static enum leave wait_for_idle(struct journal *j)
         usec_t due = j->prealloc.busy + journal_prealloc_idle;
         if (leave != LEAVE_NO || clock_monotonic() >= due)
             break;
-        struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
-        pthread_cond_timedwait(&set->fills, &set->lock, &until);
+        set_sleep_until(set, &set->fills, due);
     }
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return leave;
 }
 
 static void set_allocated(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     j->prealloc.allocated = true;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
 }
 
 /* 0, or an errno; *filled: how far it came. */
@@ -122,23 +120,23 @@ static struct journal *take_to_fill(struct journal_set *set)
 void *filler_main(void *arg)
 {
     struct journal_set *set = arg;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     for (;;) {
         while (!set->to_fill && !set->stop)
-            pthread_cond_wait(&set->fills, &set->lock);
+            set_sleep(set, &set->fills);
         if (set->stop)
             break;
         struct journal *j = take_to_fill(set);
-        pthread_mutex_unlock(&set->lock);
+        set_unlock(set);
         struct prealloc made = make_spare(j);
-        pthread_mutex_lock(&set->lock);
+        set_lock(set);
         made.abandon = j->prealloc.abandon;
         made.trimmed = j->prealloc.trimmed;
         made.busy = j->prealloc.busy;
         j->prealloc = made;
         pthread_cond_broadcast(&set->progress);
     }
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return NULL;
 }
 
@@ -147,7 +145,7 @@ void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;
     struct writer *w = &j->writer;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     j->prealloc.busy = clock_monotonic();
     uint64_t due = w->recycled || j->prealloc.trimmed ? j->segment_bytes / 8 * 7 : j->segment_bytes / 8;
     if (w->position >= due && !j->prealloc.abandon && j->prealloc.state == PREALLOC_NONE) {
@@ -158,48 +156,48 @@ void prealloc_request(struct journal *j)
         set->to_fill_tail = &j->next_to_fill;
         pthread_cond_signal(&set->fills);
     }
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
 }
 
 bool prealloc_is_ready(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     bool is =
         j->prealloc.state == PREALLOC_READY || (j->prealloc.state == PREALLOC_BUSY && j->prealloc.allocated);
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return is;
 }
 
 bool prealloc_take(struct journal *j, struct prealloc *out)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     while (j->prealloc.state == PREALLOC_BUSY && j->prealloc.allocated) {
         j->prealloc.hurry = true;
         pthread_cond_signal(&j->set->fills);
-        pthread_cond_wait(&j->set->progress, &j->set->lock);
+        set_sleep(j->set, &j->set->progress);
     }
     *out = j->prealloc;
     if (j->prealloc.state == PREALLOC_READY)
         j->prealloc.state = PREALLOC_BUSY;
     if (j->prealloc.state == PREALLOC_NO_SPACE)
         j->prealloc.state = PREALLOC_NONE;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return out->state == PREALLOC_READY;
 }
 
 void prealloc_release(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     j->prealloc.state = PREALLOC_NONE;
     pthread_cond_broadcast(&j->set->progress);
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
 }
 
 int prealloc_error(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     int failed = j->prealloc.failed;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return failed;
 }
 
@@ -227,23 +225,23 @@ static bool wants_recycled(struct journal *j, const struct segment *s)
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     bool wanted = wants_recycled(j, s);
     if (wanted)
         j->prealloc.state = PREALLOC_BUSY;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     if (!wanted)
         return 0;
     char *path = prealloc_path(j->dir, "");
     bool done = io->rename(s->path, path) == 0 && journal_dir_sync(j) == 0;
     int system = errno;
     free(path);
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     j->prealloc.state = done ? PREALLOC_READY : PREALLOC_NO_SPACE;
     j->prealloc.recycled = true;
     j->prealloc.size = j->prealloc.filled = s->size;
     pthread_cond_broadcast(&set->progress);
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     errno = system;
     return done ? 1 : -1;
 }
@@ -282,7 +280,7 @@ static void leave_fill_list(struct journal_set *set, struct journal *j)
 void prealloc_close(struct journal *j)
 {
     struct journal_set *set = j->set;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     j->prealloc.abandon = true;
     pthread_cond_signal(&set->fills);
     if (j->prealloc.state == PREALLOC_REQUESTED) {
@@ -290,14 +288,14 @@ void prealloc_close(struct journal *j)
         j->prealloc.state = PREALLOC_NONE;
     }
     while (j->prealloc.state == PREALLOC_BUSY)
-        pthread_cond_wait(&set->progress, &set->lock);
-    pthread_mutex_unlock(&set->lock);
+        set_sleep(set, &set->progress);
+    set_unlock(set);
 }
 
 uint64_t prealloc_bytes(const struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     uint64_t n = j->prealloc.state == PREALLOC_READY ? j->prealloc.size : 0;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return n;
 }

@@ -132,11 +132,11 @@ void job_submit(struct journal *j, struct job *job)
     job->journal = j;
     job->next = NULL;
     j->jobs++;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     *set->jobs_tail = job;
     set->jobs_tail = &job->next;
     bool wake = set->reader_waits;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     if (wake) /* not before: it would wake only to wait for the lock */
         pthread_cond_signal(&set->reads);
 }
@@ -178,9 +178,9 @@ static void wait_for_what_lacks(struct job *job, int system)
     usec_t now = clock_monotonic();
     job->again = true;
     job->not_before = now + journal_retry_pause;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     set->last_shortage = now;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     if (set->shortage_logged && now - set->shortage_logged < SHORTAGE_LOG_INTERVAL)
         return;
     set->shortage_logged = now;
@@ -361,17 +361,16 @@ static struct job *next_job(struct journal_set *set)
 {
     struct job *job;
     usec_t due;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     while ((job = take_job(set, &due)) == NULL && !set->stop) {
-        struct timespec until = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
         set->reader_waits = true;
         if (due)
-            pthread_cond_timedwait(&set->reads, &set->lock, &until);
+            set_sleep_until(set, &set->reads, due);
         else
-            pthread_cond_wait(&set->reads, &set->lock);
+            set_sleep(set, &set->reads);
         set->reader_waits = false;
     }
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return job;
 }
 
@@ -381,13 +380,13 @@ void *reader_main(void *arg)
     for (struct job *job; (job = next_job(set)) != NULL;) {
         if (job->run)
             job->run(job);
-        pthread_mutex_lock(&set->lock);
+        set_lock(set);
         bool was_empty = !set->jobs_done;
         job->next = NULL;
         *set->jobs_done_tail = job;
         set->jobs_done_tail = &job->next;
         set_signal_owner(set, was_empty);
-        pthread_mutex_unlock(&set->lock);
+        set_unlock(set);
         if (was_empty)
             set->config.notify(set->config.notify_arg);
     }

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -132,9 +131,6 @@ static void init_lists(struct journal_set *set)
     set->jobs_tail = &set->jobs;
     set->jobs_done_tail = &set->jobs_done;
     set->to_fill_tail = &set->to_fill;
-    set->written_tail = &set->written;
-    for (size_t i = 0; i < COMMITTERS; i++)
-        set->committers[i].set = set;
 }
 
 static void init_conditions(struct journal_set *set)
@@ -142,8 +138,10 @@ static void init_conditions(struct journal_set *set)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    for (size_t i = 0; i < COMMITTERS; i++)
+    for (size_t i = 0; i < COMMITTERS; i++) {
         pthread_cond_init(&set->committers[i].wake, &monotonic);
+        set->committers[i].set = set;
+    }
     pthread_cond_init(&set->synced, NULL);
     pthread_cond_init(&set->reads, &monotonic);
     pthread_cond_init(&set->fills, &monotonic);
@@ -151,13 +149,6 @@ static void init_conditions(struct journal_set *set)
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&set->lock, NULL);
     pthread_mutex_init(&set->files.lock, NULL);
-}
-
-/* With one only, who waits awake keeps from running whom it waits for. */
-static bool has_processors(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
 }
 
 struct journal_set *journal_set_new(const struct journal_set_config *config)
@@ -172,8 +163,6 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     set->scrub.cursor.fd = -1;
     init_lists(set);
     init_conditions(set);
-    set->awake = has_processors();
-    kernel_open(set);
     int failed = 0;
     for (size_t i = 0; i < COMMITTERS; i++)
         failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
@@ -183,6 +172,43 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
         abort();
     }
     return set;
+}
+
+void set_lock(struct journal_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    set->locked_by = pthread_self();
+    set->locked = true;
+}
+
+void set_unlock(struct journal_set *set)
+{
+    set->locked = false;
+    pthread_mutex_unlock(&set->lock);
+}
+
+bool set_is_locked(const struct journal_set *set)
+{
+    return set->locked && pthread_equal(set->locked_by, pthread_self());
+}
+
+void set_sleep(struct journal_set *set, pthread_cond_t *until)
+{
+    assert(set_is_locked(set));
+    set->locked = false;
+    pthread_cond_wait(until, &set->lock);
+    set->locked_by = pthread_self();
+    set->locked = true;
+}
+
+void set_sleep_until(struct journal_set *set, pthread_cond_t *until, usec_t due)
+{
+    struct timespec at = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
+    assert(set_is_locked(set));
+    set->locked = false;
+    pthread_cond_timedwait(until, &set->lock, &at);
+    set->locked_by = pthread_self();
+    set->locked = true;
 }
 
 void set_signal_owner(struct journal_set *set, bool was_empty)
@@ -199,31 +225,20 @@ void set_request_poll(struct journal_set *set)
     set->config.notify(set->config.notify_arg);
 }
 
-/* What was appended has waited long enough for what comes with it. */
-static void begin_what_gathered(struct journal_set *set)
-{
-    pthread_mutex_lock(&set->lock);
-    struct committer *idle = set_committer_to_call(set);
-    pthread_mutex_unlock(&set->lock);
-    committer_call(idle);
-}
-
 void journal_set_poll(struct journal_set *set)
 {
     set->poll_requested = false;
     set->polls = true;
-    kernel_poll(set);
-    kernel_commit(set);
-    owner_write(set);
-    begin_what_gathered(set);
-    pthread_mutex_lock(&set->lock);
+    commit_write(set);
+    commit_start(set);
+    set_lock(set);
     struct batch *finished = set->finished;
     struct job *jobs = set->jobs_done;
     set->finished = NULL;
     set->finished_tail = &set->finished;
     set->jobs_done = NULL;
     set->jobs_done_tail = &set->jobs_done;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     struct batch *answered = set->answered;
     set->answered = NULL;
     if (answered) {
@@ -242,30 +257,21 @@ void journal_set_poll(struct journal_set *set)
         job_deliver(job);
     }
     set->polls = false;
-    kernel_commit(set);
-    begin_what_gathered(set);
-}
-
-/* Under the lock. */
-static void call_committers(struct journal_set *set)
-{
-    for (size_t i = 0; i < COMMITTERS; i++)
-        committer_call(&set->committers[i]);
+    commit_start(set);
 }
 
 void set_wait(struct journal_set *set)
 {
-    owner_write(set);
-    kernel_commit(set);
-    pthread_mutex_lock(&set->lock);
+    commit_write(set);
+    set_lock(set);
     set->hurry = true;
-    call_committers(set);
+    commit_wake_all(set);
     set->owner_waits = true;
     while (!set->finished && !set->jobs_done && !set->answered)
-        pthread_cond_wait(&set->progress, &set->lock);
+        set_sleep(set, &set->progress);
     set->owner_waits = false;
     set->hurry = false;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     journal_set_poll(set);
 }
 
@@ -290,28 +296,28 @@ size_t journal_set_pending(const struct journal_set *set)
 
 uint64_t journal_set_syncs(struct journal_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     uint64_t syncs = set->syncs;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return syncs;
 }
 
 usec_t journal_set_last_shortage(struct journal_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     usec_t lacked = set->last_shortage;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return lacked;
 }
 
 static void stop_threads(struct journal_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     set->stop = true;
-    call_committers(set);
+    commit_wake_all(set);
     pthread_cond_signal(&set->reads);
     pthread_cond_signal(&set->fills);
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     for (size_t i = 0; i < COMMITTERS; i++)
         pthread_join(set->committers[i].thread, NULL);
     pthread_join(set->reader, NULL);
@@ -331,7 +337,6 @@ void journal_set_free(struct journal_set **p)
         journal_close(&j);
     }
     stop_threads(set);
-    kernel_close(set);
     while (set->pool) {
         struct batch *b = set->pool;
         set->pool = b->next;

@@ -34,20 +34,20 @@ static bool is_no_space(int system)
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
 {
     char *path = segment_path(j->dir, j->writer.sequence, "");
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     if (!j->writer.latched)
         failure_set(j->writer.failure, path, what, system);
     j->writer.latched = true;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     free(path);
     return JOURNAL_LATCHED;
 }
 
-static bool is_latched(struct journal *j)
+static bool is_latched(const struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     bool is = j->writer.latched;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return is;
 }
 
@@ -280,7 +280,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     struct writer *w = &j->writer;
     if (!must_roll(j, b))
         return JOURNAL_OK;
-    set_wait_for_sync(j->set);
+    commit_wait_for_sync(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
@@ -414,19 +414,18 @@ static void written(struct journal *j, struct batch *b)
     }
     w->last_time = b->time;
     w->announced = true;
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     w->position += b->frames.len;
     w->end = b->end;
-    b->position = w->position;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
 }
 
-static struct frame_place what_is_synced(struct journal *j)
+static struct frame_place what_is_synced(const struct journal *j)
 {
     const struct writer *w = &j->writer;
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     struct frame_place place = {w->seed, 0, w->durable, w->durable_position};
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return place;
 }
 
@@ -458,14 +457,7 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
     return j->writer.announced && !is_latched(j) && !must_roll(j, b);
 }
 
-bool writer_has_blocks(const struct journal *j, const struct batch *b)
-{
-    const struct writer *w = &j->writer;
-    uint64_t end = w->position + b->frames.len + FRAME_HEADER, reach = end + b->reserve;
-    return w->filled > end && (w->size >= reach || w->reserved >= reach);
-}
-
-/* A refused batch halts its journal at once: what would be written behind it relied on it. */
+/* Its journal takes no more batches before the owner has rolled back what relied on a refused one. */
 void writer_write(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -478,53 +470,32 @@ void writer_write(struct batch *b)
         b->result = roll_when_due(j, b);
     if (b->result == JOURNAL_OK && b->frames.len > 0)
         b->result = write_frames(j, b);
+    b->position = j->writer.position;
     b->size = j->writer.size;
-    pthread_mutex_lock(&j->set->lock);
-    j->halted = b->result != JOURNAL_OK;
-    pthread_mutex_unlock(&j->set->lock);
 }
 
-/* Perhaps the sync of one before it covered it. */
-static bool needs_sync(const struct writer *w, const struct batch *b)
-{
-    return b->sync && b->position > w->durable_position;
-}
-
-bool writer_must_sync(struct batch *b, struct cover *covers)
-{
-    const struct writer *w = &b->journal->writer;
-    if (b->result == JOURNAL_OK && w->latched)
-        b->result = JOURNAL_LATCHED;
-    *covers = (struct cover){w->end, w->position};
-    return b->result == JOURNAL_OK && needs_sync(w, b);
-}
-
-void writer_synced(struct batch *b, const struct cover *covers, int failed)
-{
-    struct journal *j = b->journal;
-    struct writer *w = &j->writer;
-    if (failed) {
-        b->result = writer_latch(j, "fdatasync", failed);
-        return;
-    }
-    pthread_mutex_lock(&j->set->lock);
-    w->durable = covers->end;
-    w->durable_position = covers->position;
-    j->set->syncs++;
-    pthread_mutex_unlock(&j->set->lock);
-}
-
-/* What it covers is what was written when it began: the other committer may be writing behind that. One that only repeats
- * what a sync before it lost fails with it. */
+/* A sync covers what was written when it began, perhaps more than this batch: the batches behind it need none then. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
-    struct cover covers;
-    pthread_mutex_lock(&j->set->lock);
-    bool must = writer_must_sync(b, &covers);
-    pthread_mutex_unlock(&j->set->lock);
-    if (must)
-        writer_synced(b, &covers, io->fdatasync(j->writer.fd) != 0 ? errno : 0);
+    struct writer *w = &j->writer;
+    set_lock(j->set);
+    if (b->result == JOURNAL_OK && w->latched)
+        b->result = JOURNAL_LATCHED; /* the sync before it failed */
+    bool needed = b->result == JOURNAL_OK && b->sync && b->position > w->durable_position;
+    uint64_t end = w->end, position = w->position;
+    set_unlock(j->set);
+    if (!needed)
+        return;
+    if (io->fdatasync(w->fd) != 0) {
+        b->result = writer_latch(j, "fdatasync", errno);
+        return;
+    }
+    set_lock(j->set);
+    w->durable = end;
+    w->durable_position = position;
+    j->set->syncs++;
+    set_unlock(j->set);
 }
 
 /* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. What was trimmed and could not be removed

@@ -134,10 +134,7 @@ static struct streams *new_streams(struct wiring *w, const struct options *o)
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
         .limits = limits_of,
         .limits_arg = w->limits,
-        .set = {.sync_ms = options_sync(o, "sync"),
-            .notify = loop_notify_defer,
-            .notify_arg = w->notify,
-            .wake_fd = loop_notify_fd(w->notify)},
+        .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_defer, .notify_arg = w->notify},
     };
     return streams_new(&config);
 }

@@ -116,10 +116,8 @@ struct queues *queues_new(const struct queues_config *config, char *error, size_
         errno = why;
         return NULL;
     }
-    struct journal_set_config set = {.sync_ms = config->sync_ms,
-        .notify = config->notify,
-        .notify_arg = config->notify_arg,
-        .wake_fd = config->wake_fd};
+    struct journal_set_config set = {
+        .sync_ms = config->sync_ms, .notify = config->notify, .notify_arg = config->notify_arg};
     qs->journals = journal_set_new(&set);
     return qs;
 }

@@ -33,7 +33,6 @@ struct queues_config {
     int (*descriptors)(void);           /* how many files may stay open; NULL: any number */
     void (*notify)(void *arg);          /* from the journal's threads: queues_poll is wanted */
     void *notify_arg;
-    int wake_fd;                                        /* as journal_set_config */
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue is there: recovered or made; may be NULL */
     void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
     void (*on_stray)(const char *name, void *arg); /* has a queue's name and is no directory; may be NULL */

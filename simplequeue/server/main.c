@@ -181,7 +181,6 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
         .descriptors = http_descriptors_for_files,
         .notify = loop_notify_defer,
         .notify_arg = w->notify,
-        .wake_fd = loop_notify_fd(w->notify),
         .on_new = on_new_queue,
         .on_ready = on_ready,
         .on_stray = on_stray,

@@ -141,37 +141,6 @@ static int logged_fsync(int fd)
     return logged_sync(fd, fsync);
 }
 
-/* One that is to fail is over at once. */
-static int logged_sync_begin(struct io_kernel_sync *s, int fd)
-{
-    pthread_mutex_lock(&lock);
-    uint64_t number = ++serial;
-    note('S', number, paths[fd], NULL, 0);
-    s->fd = fd;
-    s->number = is_to_fail(paths[fd]) ? 0 : number;
-    pthread_mutex_unlock(&lock);
-    if (s->number)
-        return io_system.sync_begin(s, fd);
-    return write(s->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0 ? -1 : 0;
-}
-
-static bool logged_sync_is_over(struct io_kernel_sync *s)
-{
-    return !s->number || io_system.sync_is_over(s);
-}
-
-static int logged_sync_end(struct io_kernel_sync *s)
-{
-    errno = EIO;
-    int failed = s->number ? io_system.sync_end(s) : -1;
-    if (!failed) {
-        pthread_mutex_lock(&lock);
-        note('E', s->number, paths[s->fd], NULL, 0);
-        pthread_mutex_unlock(&lock);
-    }
-    return failed;
-}
-
 static int logged_ftruncate(int fd, off_t length)
 {
     pthread_mutex_lock(&lock);
@@ -275,9 +244,6 @@ __attribute__((constructor)) static void begin(void)
     table.pwritev = logged_pwritev;
     table.fdatasync = logged_fdatasync;
     table.fsync = logged_fsync;
-    table.sync_begin = logged_sync_begin;
-    table.sync_is_over = logged_sync_is_over;
-    table.sync_end = logged_sync_end;
     table.ftruncate = logged_ftruncate;
     table.fallocate = logged_fallocate;
     table.rename = logged_rename;

@@ -12,7 +12,6 @@
 #define STRING(x) STRING_(x)
 
 int64_t sync_ms;
-int wake_fd;
 size_t segment_bytes;
 size_t max_producers;
 uint64_t lost_below;
@@ -21,7 +20,7 @@ const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
 {
-    struct journal_set_config sc = {.sync_ms = sync_ms, .wake_fd = wake_fd};
+    struct journal_set_config sc = {.sync_ms = sync_ms};
     struct journal_config jc = {.dir = f->dir,
         .segment_bytes = segment_bytes,
         .max_producers = max_producers,
@@ -66,8 +65,6 @@ int setup(void **state)
     shares_files = false;
     journal_owner_write_max = (size_t)1 << 20;
     journal_gather_max = (size_t)64 << 10;
-    journal_batch_max = (size_t)256 << 10;
-    journal_awake_most = 0;                       /* who is awake writes what could have waited */
     journal_owner_slow_write = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
     journal_lock_timeout = USEC_PER_SEC;
     journal_retry_pause = 20 * USEC_PER_MSEC;

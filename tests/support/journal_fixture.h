@@ -27,7 +27,6 @@ struct seen {
 
 /* What the next opening takes. */
 extern int64_t sync_ms;
-extern int wake_fd;
 extern size_t segment_bytes;
 extern size_t max_producers;
 extern uint64_t lost_below;

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define ENTRIES 4096
@@ -28,7 +27,6 @@ struct model {
     struct journal_set *set;
     struct journal *j;
     int64_t sync_ms;
-    int wake_fd; /* 0: the committers make all commits */
     struct model_entry entries[ENTRIES];
     size_t count, acked;
     uint64_t end, shown; /* where the next append starts; the highest end that anyone was shown */
@@ -75,7 +73,7 @@ static struct bytes producer_name(int p)
 enum journal_result model_open(void)
 {
     char error[JOURNAL_ERROR_TEXT];
-    struct journal_set_config sc = {.sync_ms = m.sync_ms, .wake_fd = m.wake_fd};
+    struct journal_set_config sc = {.sync_ms = m.sync_ms};
     struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
     m.set = journal_set_new(&sc);
     enum journal_result r = journal_open(m.set, &jc, &m.j, error, sizeof error);
@@ -383,9 +381,6 @@ void model_begin(unsigned seed, int64_t sync_ms)
     journal_owner_write_max = owner_most[(seed / 3 + seed) % 3];
     journal_owner_slow_write = 60 * USEC_PER_SEC; /* the operations are the same on a busy machine */
     journal_gather_max = gather_most[seed / 2 % 3];
-    journal_batch_max = seed % 2 ? 300 : (size_t)256 << 10;
-    m.wake_fd = seed % 3 ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : 0;
-    CHECK(m.wake_fd >= 0);
     journal_step_max = 700;
     journal_index_spacing = 300;
     snprintf(m.dir, sizeof m.dir, "%s/test-journal-XXXXXX", scratch());
@@ -397,8 +392,6 @@ void model_end(void)
     char command[128];
     snprintf(command, sizeof command, "rm -r %s", m.dir);
     CHECK(system(command) == 0);
-    if (m.wake_fd)
-        close(m.wake_fd);
 }
 
 unsigned *model_seed(void)

@@ -4,25 +4,25 @@
 
 #include <sched.h>
 
-static bool committers_are_idle(struct journal_set *set)
+static bool all_idle(struct journal_set *set)
 {
     bool idle = true;
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     for (size_t i = 0; i < COMMITTERS; i++)
         idle = idle && set->committers[i].idle;
-    pthread_mutex_unlock(&set->lock);
+    set_unlock(set);
     return idle;
 }
 
-/* One that waits is called and waits again: so no call is on its way to it any more. */
+/* Each is woken and goes to sleep again: so no wake-up is on its way to one any more. */
 void set_settle_committers(struct journal_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    set_lock(set);
     for (size_t i = 0; i < COMMITTERS; i++) {
         set->committers[i].idle = false;
-        committer_call(&set->committers[i]);
+        pthread_cond_signal(&set->committers[i].wake);
     }
-    pthread_mutex_unlock(&set->lock);
-    while (!committers_are_idle(set))
+    set_unlock(set);
+    while (!all_idle(set))
         sched_yield();
 }

@@ -1,11 +1,11 @@
-/* For tests in which the same is to be done by the same threads each time. */
+/* For tests in which the same thread must do the same work on every run. */
 #ifndef MILLRACE_TEST_JOURNAL_SETTLE_H
 #define MILLRACE_TEST_JOURNAL_SETTLE_H
 
 struct journal_set;
 
-/* Until no committer is at work, nor was called and has yet to find out that there is nothing: one that handed back what was
- * flushed still tells the owner and looks for more, and a flush calls both. */
+/* Waits until the committers sleep and no wake-up is on its way to one: after a flush one may still be notifying the owner and
+ * looking for more. */
 void set_settle_committers(struct journal_set *set);
 
 #endif

@@ -230,45 +230,6 @@ static int power_sync(int fd)
     return end_sync(fd, failed, system, begun);
 }
 
-static int power_sync_open(struct io_kernel_sync *s, int wake)
-{
-    *s = (struct io_kernel_sync){.wake = wake};
-    return 0;
-}
-
-/* Two operations: one that is refused has begun nothing, one that fails at its end is a failed sync. */
-static int power_sync_begin(struct io_kernel_sync *s, int fd)
-{
-    bool part;
-    pthread_mutex_lock(&lock);
-    int failed = faults(&part) ? -1 : 0;
-    s->fd = fd;
-    s->number = serial;
-    pthread_mutex_unlock(&lock);
-    return failed;
-}
-
-/* Often not yet when the owner asks: then a committer takes it over. */
-static bool power_sync_is_over(struct io_kernel_sync *s)
-{
-    return s->number % 3 == 0;
-}
-
-static int power_sync_end(struct io_kernel_sync *s)
-{
-    bool part;
-    pthread_mutex_lock(&lock);
-    bool failed = faults(&part);
-    int system = errno;
-    pthread_mutex_unlock(&lock);
-    return end_sync(s->fd, failed, system, s->number);
-}
-
-static void power_sync_close(struct io_kernel_sync *s)
-{
-    (void)s;
-}
-
 static int power_ftruncate(int fd, off_t length)
 {
     bool part;
@@ -437,11 +398,6 @@ void power_on(enum power_fault f, unsigned at)
     table.pwrite = power_pwrite;
     table.pwritev = power_pwritev;
     table.fdatasync = table.fsync = power_sync;
-    table.sync_open = power_sync_open;
-    table.sync_begin = power_sync_begin;
-    table.sync_is_over = power_sync_is_over;
-    table.sync_end = power_sync_end;
-    table.sync_close = power_sync_close;
     table.ftruncate = power_ftruncate;
     table.rename = power_rename;
     table.rename_new = power_rename_new;

@@ -45,9 +45,6 @@ static void watch(struct fixture *f)
 {
     sync_ms = 0;
     reopen(f);
-    pthread_mutex_lock(&f->set->lock);
-    f->set->awake = false;
-    pthread_mutex_unlock(&f->set->lock);
     put(f, "1");
     settle_committers(f);
     writes = syncs = 0;
@@ -219,48 +216,25 @@ static size_t kept_batches(const struct fixture *f)
 
 #define POOLED_MAX ((size_t)8 << 20)
 
-/* Fresh memory for each would cost more than what is copied there. */
-static void test_memory_of_what_was_under_way_is_used_again(void **state)
-{
-    struct fixture *f = *state;
-    static struct answer a[40];
-    journal_batch_max = FRAME_HEADER;
-    for (size_t i = 0; i < 40; i++)
-        assert_int_equal(append(f, "", 0, 0, "1234567", &a[i]), JOURNAL_OK);
-    journal_set_flush(f->set);
-    assert_int_equal(kept_batches(f), 40);
-    for (size_t i = 0; i < 40; i++)
-        assert_int_equal(append(f, "", 0, 0, "1234567", &a[i]), JOURNAL_OK);
-    assert_int_equal(kept_batches(f), 0);
-    journal_set_flush(f->set);
-    assert_int_equal(kept_batches(f), 40);
-    char *large = mem_zalloc(POOLED_MAX / 4 + 1);
-    memset(large, 'x', POOLED_MAX / 4);
-    for (size_t i = 0; i < 8; i++)
-        assert_int_equal(append(f, "", 0, 0, large, &a[i]), JOURNAL_OK);
-    journal_set_flush(f->set);
-    free(large);
-    assert_in_range(f->set->pool_bytes, POOLED_MAX / 4, POOLED_MAX);
-}
-
-/* So that it is being synced while the rest is written. */
-static void test_what_is_full_is_synced_alone(void **state)
+/* The batch that is being synced and the one that gathers meanwhile: fresh memory for each would cost more than the copying. */
+static void test_batches_use_their_memory_again(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3];
-    journal_batch_max = 2 * FRAME_HEADER;
     fill_a_batch(f, a);
+    assert_int_equal(kept_batches(f), 0);
+    __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
     sem_post(&may_sync);
-    wait_for_syncs(2);
-    sem_post(&may_sync);
-    wait_for_syncs(3);
-    poll_until(f, &a[1]);
-    assert_int_equal(so_far(&writes), 3);
-    assert_true(a[0].calls == 1 && a[2].calls == 0);
-    sem_post(&may_sync);
-    poll_until(f, &a[2]);
-    assert_int_equal(syncs, 3);
-    assert_content(f, "1-234");
+    journal_set_flush(f->set);
+    assert_int_equal(kept_batches(f), 2);
+    put(f, "5");
+    assert_int_equal(kept_batches(f), 2);
+    char *large = mem_zalloc(POOLED_MAX + 1);
+    memset(large, 'x', POOLED_MAX);
+    put(f, large);
+    free(large);
+    assert_int_equal(kept_batches(f), 1); /* a large one is freed */
+    assert_in_range(f->set->pool_bytes, 1, POOLED_MAX);
 }
 
 /* With time between syncs, what came in that time is one commit however much it is. */
@@ -271,14 +245,13 @@ static void test_spaced_syncs_take_all_there_is(void **state)
     struct answer a[3];
     sync_ms = 1;
     reopen(f);
-    journal_batch_max = 2 * FRAME_HEADER;
     pthread_mutex_lock(&f->set->lock); /* no committer takes what is pending */
     f->set->not_before = INT64_MAX / 2;
     pthread_mutex_unlock(&f->set->lock);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(append(f, "p", i, i + 1, text[i], &a[i]), JOURNAL_OK);
     pthread_mutex_lock(&f->set->lock);
-    assert_true(!f->j->full && f->j->pending && f->j->pending->count == 3);
+    assert_true(f->j->pending && f->j->pending->count == 3);
     pthread_mutex_unlock(&f->set->lock);
     journal_set_flush(f->set);
     assert_content(f, "123");
@@ -296,10 +269,9 @@ static void test_what_is_behind_a_refused_batch_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3], again;
-    journal_batch_max = FRAME_HEADER;
     fill_a_batch(f, a);
     pthread_mutex_lock(&f->set->lock);
-    assert_true(f->j->full && f->j->full->next && f->j->full->next->next && !f->j->pending);
+    assert_true(f->j->pending && f->j->pending->count == 3);
     pthread_mutex_unlock(&f->set->lock);
     watching.pwrite = no_room;
     __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
@@ -315,78 +287,6 @@ static void test_what_is_behind_a_refused_batch_is_refused(void **state)
     assert_content(f, "1-2");
 }
 
-static bool expects_call(struct fixture *f)
-{
-    pthread_mutex_lock(&f->set->lock);
-    bool expects = f->set->committers[0].quick > 0 || f->set->committers[1].quick > 0;
-    pthread_mutex_unlock(&f->set->lock);
-    return expects;
-}
-
-static int64_t time_of(clockid_t clock)
-{
-    struct timespec t;
-    assert_int_equal(clock_gettime(clock, &t), 0);
-    return t.tv_sec * USEC_PER_SEC + t.tv_nsec / 1000;
-}
-
-/* Of the processor, by both committers. */
-static int64_t processor_time(struct fixture *f)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < COMMITTERS; i++) {
-        clockid_t clock;
-        assert_int_equal(pthread_getcpuclockid(f->set->committers[i].thread, &clock), 0);
-        sum += time_of(clock);
-    }
-    return sum;
-}
-
-/* A committer that was called once waits awake from then on, until it is called again, however long that takes. */
-static void reopen_awake(struct fixture *f)
-{
-    journal_awake_most = INT64_MAX / 4;
-    reopen(f);
-    pthread_mutex_lock(&f->set->lock);
-    f->set->awake = true;
-    pthread_mutex_unlock(&f->set->lock);
-    while (!expects_call(f))
-        put(f, "1");
-}
-
-/* One that was called soon is awake when it is called again, and hears it; else this hangs. */
-static void test_who_is_called_soon_stays_awake(void **state)
-{
-    struct fixture *f = *state;
-    struct answer a;
-    reopen_awake(f);
-    int64_t before = processor_time(f);
-    while (processor_time(f) < before + 1000)
-        sched_yield();
-    for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(append(f, "", 0, 0, "2", &a), JOURNAL_OK);
-        poll_until(f, &a);
-    }
-    reopen(f);
-}
-
-/* In the time in which this thread is busy for as long as one that is awake would be often. */
-static void test_who_waited_in_vain_sleeps(void **state)
-{
-    struct fixture *f = *state;
-    reopen_awake(f);
-    journal_awake_most = 1000;
-    put(f, "2");
-    while (expects_call(f))
-        sched_yield();
-    settle_committers(f);
-    int64_t before = processor_time(f), mine = time_of(CLOCK_THREAD_CPUTIME_ID);
-    while (time_of(CLOCK_THREAD_CPUTIME_ID) < mine + 20000)
-        ;
-    assert_true(processor_time(f) < before + 5000);
-    put(f, "3");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,12 +295,9 @@ int main(void)
         T(test_what_is_large_waits_for_nobody),
         T(test_what_comes_during_a_sync_is_the_next_commit),
         T(test_what_is_large_is_written_during_a_sync),
-        T(test_memory_of_what_was_under_way_is_used_again),
-        T(test_what_is_full_is_synced_alone),
+        T(test_batches_use_their_memory_again),
         T(test_spaced_syncs_take_all_there_is),
         T(test_what_is_behind_a_refused_batch_is_refused),
-        T(test_who_is_called_soon_stays_awake),
-        T(test_who_waited_in_vain_sleeps),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,7 +173,7 @@ static bool writer_comes_to_wait(struct fixture *f, uint64_t sequence)
 {
     for (;; sched_yield()) {
         pthread_mutex_lock(&f->set->lock);
-        bool waits = f->set->writer_waits, begun = f->j->writer.sequence != sequence;
+        bool waits = f->set->awaits_sync, begun = f->j->writer.sequence != sequence;
         pthread_mutex_unlock(&f->set->lock);
         if (waits || begun)
             return waits && !begun;
