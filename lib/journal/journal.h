@@ -37,28 +37,12 @@
  * 12. What a repair left half done is JOURNAL_DAMAGED until another has finished it (journal_repair).
  *
  * Threads: one owner thread (the daemon's loop) makes every call here and gets every callback, from inside
- * journal_set_poll. Two committer threads a set take turns: one syncs while the other writes what arrives, which rides the
- * next sync. One reader thread a set reads and verifies. None of them calls the owner back directly: they call `notify`,
- * which must only arrange that the owner calls journal_set_poll soon (an eventfd). A filler thread a set fills
- * the next segment's file with zeros ahead of use; nobody waits for it.
+ * journal_set_poll. A set has four threads of its own: two committers, a reader, and a filler that prepares files. They
+ * call only `notify`, which must arrange that the owner calls journal_set_poll soon (an eventfd).
  *
- * Under JOURNAL_SYNC_NEVER a commit is a copy into the page cache, cheaper than waking a thread for it and being woken. So
- * journal_set_poll makes it itself, for all appends since the last, unless there is more to it: something to be synced, a
- * segment to begin, over 1 MiB at once. One that took over 2 ms (the disk does not keep up) leaves all to the
- * committers for ten seconds. journal_append calls `notify` then.
- *
- * Under the other policies appends of under 64 KiB wait for each other: journal_append calls `notify`, and the next
- * journal_set_poll has a committer begin with all that came until then (what its own callbacks append it begins itself,
- * without another `notify`); while one syncs, with what came meanwhile. So a turn of the loop costs one wake-up and one
- * commit, not one for each append. Where a turn brings much, every 256 KiB of it are written on their own, so that the
- * first are being synced while the rest is written.
- *
- * With sync_ms 0 and a wake_fd, journal_set_poll makes a commit of under 64 KiB itself, one at a time, and leaves the sync to the
- * kernel, which wakes the owner when that is done: no thread is woken in between. The committers do what is more than that
- * (journal_kernel.c).
- *
- * A committer that had something to do again soon after it had nothing stays awake for up to 200 us the next times, unless the
- * process may run on one processor only: waking it would take about as long.
+ * Appends of one turn of the loop are one commit: journal_append calls `notify`, and the next journal_set_poll starts the
+ * commit. Appends made inside a callback are committed when that poll ends. Under JOURNAL_SYNC_NEVER the poll makes the
+ * commit itself, if it is a copy into the page cache and no more. docs/internals/journal.md has the details.
  */
 #ifndef MILLRACE_JOURNAL_H
 #define MILLRACE_JOURNAL_H
