@@ -29,14 +29,13 @@ static void draw(const struct progress *p, uint64_t done, uint64_t all, uint64_t
         fprintf(stderr, "[%.*s%*s] %3d %%  ", n, full, WIDTH - n, "", (int)(reached * 100 / all));
     }
     if (all > 0 || items > 0)
-        fprintf(
-            stderr, "%" PRIu64 " %s  %.0f %s/s", items, p->unit, (double)items / seconds, p->unit);
+        fprintf(stderr, "%" PRIu64 " %s  %.0f %s/s", items, p->unit, (double)items / seconds, p->unit);
     if (all > done && speed > 0)
         fprintf(stderr, "  ETA %.0f s", (double)(all - done) / speed);
 }
 
-void progress_show(struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last,
-    usec_t now)
+void progress_show(
+    struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now)
 {
     bool is_new = step != NULL && strcmp(step, p->step) != 0;
     if (is_new) {

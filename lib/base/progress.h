@@ -18,8 +18,8 @@ struct progress {
 void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now);
 /* `done` of `all` in any measure; all 0: unknown. The clock restarts when `step` (may be NULL) changes. Draws at most ten times a
  * second, and always for a new step or when `last`, which ends the line. */
-void progress_show(struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last,
-    usec_t now);
+void progress_show(
+    struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now);
 /* Call before any other output to standard error: ends a line that is still open. */
 void progress_leave(void);
 /* Erases a line that is still open. */

@@ -27,12 +27,13 @@
 #define BLOCK_CACHE_READERS_MAX ((size_t)8)
 #define BLOCK_CACHE_SMALL_MAX ((size_t)16) /* windows of WINDOW_BYTES or less */
 #define BLOCK_CACHE_LARGE_MAX ((size_t)8)
-#define BLOCK_CACHE_SPANS_MAX ((size_t)1024)           /* blocks of spans */
-#define BLOCK_CACHE_LARGE_BYTES ((size_t)512 * 1024)   /* of one large window */
+#define BLOCK_CACHE_SPANS_MAX ((size_t)1024)         /* blocks of spans */
+#define BLOCK_CACHE_LARGE_BYTES ((size_t)512 * 1024) /* of one large window */
 #define BLOCK_CACHE_AHEAD ((uint64_t)256 * 1024)
 #define BLOCK_CACHE_TRUST (10 * USEC_PER_SEC)
 #define BLOCK_PIECE_BYTES ((uint64_t)512 * 1024) /* a piece of spans ends with the span that passes it ... */
-#define BLOCK_PIECE_SPANS_MAX ((size_t)12) /* ... or has so many: each takes a KB while it waits for its socket */
+#define BLOCK_PIECE_SPANS_MAX                                                                                \
+    ((size_t)12) /* ... or has so many: each takes a KB while it waits for its socket */
 
 struct block_cache;
 

@@ -1,93 +1,89 @@
-/* Acts that stop or drop: their routes ask for the token, or --allow-exit. */
-#include "simplequeue/server/queue_server.h"
+/* PAUSE, EMPTY and EXIT: their routes need the token or --allow-exit. */
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
 
 #define JSON "application/json"
 
-/* A queue may be paused before its first put. */
+static bool retry_pause(struct wait *w, enum wait_event event)
+{
+    return retry_request(w, event, http_pause);
+}
+
+/* A queue can be paused before its first put. */
 void http_pause(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1];
     struct bytes text;
     uint64_t ms = 0;
+    struct queue_server *server = ctx;
     bool open = !http_param(req, "for", &text);
     if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, PAUSE_MAX, &ms))
         return;
-    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_pause);
+    struct named_queue *q = obtain_queue(server, req, name, &(struct first_put){0}, retry_pause);
     if (!q)
         return;
-    named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, server_now());
-    server_arm(ctx);
+    named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, queue_loop_now());
+    queue_loop_arm(&server->loop);
     add_queue_id(req, q);
     http_replyf(req, 200, JSON, "{\"paused\":%s}\n", open || ms ? "true" : "false");
 }
 
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
-/* Drops the next of them; false when there is none left and nothing was begun. */
-static bool empty_more(struct pending *p, enum queue_result *result)
-{
-    struct id_ranges ids = {0};
-    queue_evict(named_queue_core(p->q), EMPTY_ITEMS_MAX, p->before, true, &ids);
-    if (ids.count == 0)
-        return false;
-    *result = named_queue_remove(p->q, &ids, server_now(), empty_done, p);
-    return *result == QUEUE_OK;
-}
-
-static void empty_reply(struct pending *p, enum queue_result result)
-{
-    struct http_request *req = p->req;
-    if (req) {
-        http_on_gone(req, NULL, NULL);
-        add_queue_id(req, p->q);
-        if (result == QUEUE_OK)
-            http_replyf(req, 200, JSON, "{\"dropped\":%llu}\n", (unsigned long long)p->count);
-        else
-            reply_refused(p->server, req, result, 0);
-    }
-    pending_free(p);
-}
-
-/* Runs inside the commit of a part, or, without a journal, inside the call that began it: so the next part is begun
- * from the loop. */
-static void empty_go_on(void *arg)
+/* Drops the next part, or answers. Posted: a part may be done inside the call that began it. */
+static void empty_more(void *arg)
 {
     struct pending *p = arg;
+    struct id_ranges ids = {0};
     enum queue_result result = QUEUE_OK;
-    if (!empty_more(p, &result))
-        empty_reply(p, result);
+    queue_evict(named_queue_core(p->q), EMPTY_ITEMS_MAX, p->before, true, &ids);
+    if (ids.count) {
+        result = named_queue_remove(p->q, &ids, queue_loop_now(), empty_done, p);
+        if (result == QUEUE_OK)
+            return;
+    }
+    empty_done(&(struct queue_outcome){.result = result}, p);
 }
 
+/* After each part; a count of 0 ends it. */
 static void empty_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
-    p->count += outcome->result == QUEUE_OK ? outcome->count : 0;
-    if (outcome->result == QUEUE_OK)
-        daemon_post(p->server->daemon, empty_go_on, p);
-    else
-        empty_reply(p, outcome->result);
+    struct http_request *req = p->req;
+    if (outcome->result == QUEUE_OK && outcome->count) {
+        p->count += outcome->count;
+        daemon_post(p->server->loop.daemon, empty_more, p);
+        return;
+    }
+    if (req) {
+        http_on_gone(req, NULL, NULL);
+        add_queue_id(req, p->q);
+    }
+    if (req && outcome->result == QUEUE_OK)
+        http_replyf(req, 200, JSON, "{\"dropped\":%llu}\n", (unsigned long long)p->count);
+    else if (req)
+        reply_refused(p->server, req, outcome->result, 0);
+    pending_free(p);
 }
 
-/* What is ready now goes; what becomes ready meanwhile stays. */
+/* Drops the messages that are ready now, in parts; messages that become ready meanwhile stay. */
 void http_empty(struct http_request *req, void *ctx)
 {
-    char name[NAME_LEN_MAX + 1];
-    struct queue_server *server = ctx;
-    if (!param_queue(req, name))
+    struct named_queue *q;
+    if (!param_existing_queue(ctx, req, &q))
         return;
-    struct named_queue *q = queues_find(server->queues, name);
     if (!q) {
         http_reply(req, 200, JSON, BYTES_LITERAL("{\"dropped\":0}\n"));
         return;
     }
-    struct pending *p = pending_new(server, req, q);
+    struct pending *p = pending_new(ctx, req, q);
     p->before = queue_state(named_queue_core(q))->next_id;
-    empty_go_on(p);
+    empty_more(p);
 }
 
 void http_exit(struct http_request *req, void *ctx)
 {
     const struct queue_server *server = ctx;
     http_reply(req, 200, NULL, BYTES_LITERAL("stopping\n"));
-    daemon_begin_stop(server->daemon);
+    daemon_begin_stop(server->loop.daemon);
 }

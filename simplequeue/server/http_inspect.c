@@ -1,144 +1,167 @@
-/* Looking at messages without taking them. What is on disk is read on the way. */
-#include "simplequeue/server/queue_server.h"
+/* Reads messages and marks without changing them. Messages on disk are loaded on the way: the request then waits in the queue's line of
+ * loads and goes on where it was. */
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
 
 #include <event2/buffer.h>
 #include <stdlib.h>
 
+struct inspection;
+/* Adds messages to the body from i->from on, and ends it. QUEUE_LOADING: the next message is on disk. */
+typedef enum queue_result inspect_fn(struct inspection *i);
+
 struct inspection {
     struct queue_server *server;
+    struct http_request *req;
     struct named_queue *q;
-    uint64_t from;   /* the next id to look at */
-    size_t n, items; /* given; at most */
+    inspect_fn *inspect;
+    const char *type;
+    uint64_t from;   /* the next id */
+    size_t n, items; /* messages so far; at most */
     struct evbuffer *body;
 };
 
-static void inspection_free(struct inspection *l)
+/* True once the request is answered: the inspection is freed. */
+static bool go_on(struct inspection *i, struct wait *w)
 {
-    evbuffer_free(l->body);
-    free(l);
-}
-
-/* Whether the message's bytes are there. If not the look goes on later, or its request was answered. What it holds until
- * then counts as the client's. */
-static bool at_hand(struct inspection *l, struct http_request *req, uint64_t id, load_wait_fn *go_on)
-{
-    enum queue_result r = named_queue_prepare_message(l->q, id);
-    l->from = id;
-    if (r == QUEUE_OK)
-        return true;
+    enum queue_result r = i->inspect(i);
     if (r == QUEUE_LOADING) {
-        http_set_held_bytes(req, evbuffer_get_length(l->body));
-        load_wait_add(&served_of(l->q)->loads, l->server, req, go_on, l);
+        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts as the client's */
         return false;
     }
-    reply_refused(l->server, req, r, 0);
-    inspection_free(l);
-    return false;
+    if (w)
+        wait_leave(w);
+    if (r == QUEUE_OK) {
+        add_queue_id(i->req, i->q);
+        http_reply_evbuffer(i->req, 200, i->type, i->body);
+    } else {
+        reply_refused(i->server, i->req, r, 0);
+    }
+    evbuffer_free(i->body);
+    free(i);
+    return true;
 }
 
-static void answer(struct inspection *l, struct http_request *req, const char *type)
+static bool retry_inspection(struct wait *w, enum wait_event event)
 {
-    if (l->q)
-        add_queue_id(req, l->q);
-    http_reply_evbuffer(req, 200, type, l->body);
-    inspection_free(l);
+    struct inspection *i = w->arg;
+    if (event != WAIT_GONE)
+        return go_on(i, w);
+    wait_leave(w);
+    evbuffer_free(i->body);
+    free(i);
+    return true;
 }
 
-bool server_may_inspect(const struct queue_server *server, struct http_request *req)
+/* Inspections go on after storage has failed, so their routes do not ask for a ready daemon. False when the problem was answered. */
+static bool may_inspect(const struct queue_server *server, struct http_request *req)
 {
-    bool stopping = daemon_is_draining(server->daemon);
+    bool stopping = daemon_is_draining(server->loop.daemon);
     if (server->recovered && !stopping)
         return true;
     http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
     return false;
 }
 
-static struct inspection *inspection_new(struct queue_server *server, struct http_request *req, size_t items)
+static void inspect(struct inspection like, struct bytes head, struct bytes empty)
 {
-    char name[NAME_LEN_MAX + 1];
-    uint64_t from;
-    if (!server_may_inspect(server, req) || !param_queue(req, name) ||
-        !http_param_u64(req, "from", 1, 1, UINT64_MAX - 1, &from))
-        return NULL;
-    struct inspection *l = mem_zalloc(sizeof *l);
-    *l = (struct inspection){
-        .server = server, .q = queues_find(server->queues, name), .from = from, .items = items};
-    l->body = evbuffer_new();
-    return l;
-}
-
-static void dump_on(struct http_request *req, void *arg)
-{
-    struct inspection *l = arg;
-    uint64_t id;
-    if (!req) {
-        inspection_free(l);
+    struct inspection *i;
+    if (!may_inspect(like.server, like.req) || !param_existing_queue(like.server, like.req, &like.q) ||
+        !http_param_u64(like.req, "from", 1, 1, UINT64_MAX - 1, &like.from))
+        return;
+    if (!like.q) {
+        http_reply(like.req, 200, like.type, empty);
         return;
     }
-    for (; l->q && queue_next_ready(named_queue_core(l->q), l->from, &id); l->from = id + 1) {
-        if (!at_hand(l, req, id, dump_on))
-            return;
-        struct bytes text = queue_message(named_queue_core(l->q), id, NULL);
-        size_t length = evbuffer_get_length(l->body);
-        if (length && (length + text.len > REPLY_BYTES_MAX || !http_has_memory(req))) {
-            http_add_header(req, "X-Millrace-Next", "%llu", (unsigned long long)id);
+    i = mem_alloc(sizeof *i);
+    *i = like;
+    i->body = evbuffer_new();
+    evbuffer_add(i->body, head.ptr, head.len);
+    if (!go_on(i, NULL))
+        wait_add(&i->server->loop, &served_of(i->q)->loads, i->req, retry_inspection, i);
+}
+
+static enum queue_result add_ready(struct inspection *i)
+{
+    uint64_t id;
+    for (; queue_next_ready(named_queue_core(i->q), i->from, &id); i->from = id + 1) {
+        enum queue_result r = named_queue_prepare_message(i->q, id);
+        i->from = id;
+        if (r != QUEUE_OK)
+            return r;
+        struct bytes text = queue_message(named_queue_core(i->q), id, NULL);
+        size_t length = evbuffer_get_length(i->body);
+        if (length && (length + text.len > REPLY_BYTES_MAX || !http_has_memory(i->req))) {
+            http_add_header(i->req, "X-Millrace-Next", "%llu", (unsigned long long)id);
             break;
         }
-        evbuffer_add(l->body, text.ptr, text.len);
-        evbuffer_add(l->body, "\n", 1);
+        evbuffer_add(i->body, text.ptr, text.len);
+        evbuffer_add(i->body, "\n", 1);
     }
-    answer(l, req, "application/octet-stream");
+    return QUEUE_OK;
 }
 
 void http_dump(struct http_request *req, void *ctx)
 {
-    struct inspection *l = inspection_new(ctx, req, SIZE_MAX);
-    if (l)
-        dump_on(req, l);
+    struct inspection i = {
+        .server = ctx, .req = req, .inspect = add_ready, .type = "application/octet-stream"};
+    inspect(i, BYTES_NONE, BYTES_NONE);
 }
 
-static void add_buried(struct inspection *l, uint64_t id, const struct queue_burial *b)
+static void add_buried_message(struct inspection *i, uint64_t id, const struct queue_burial *b)
 {
     uint32_t tries;
     struct buf out = {0};
-    struct bytes text = queue_message(named_queue_core(l->q), id, &tries);
+    struct bytes text = queue_message(named_queue_core(i->q), id, &tries);
     buf_printf(&out,
-        "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", l->n++ ? "," : "",
+        "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", i->n++ ? "," : "",
         (unsigned long long)id, tries, (long long)(b->buried_at / USEC_PER_SEC), text.len);
     buf_append_json(&out, b->reason);
     buf_append_str(&out, ",\"message\":");
     buf_append_json(&out, text);
     buf_append_char(&out, '}');
-    evbuffer_add(l->body, out.ptr, out.len);
+    evbuffer_add(i->body, out.ptr, out.len);
     buf_free(&out);
 }
 
-static void dead_on(struct http_request *req, void *arg)
+static enum queue_result add_buried(struct inspection *i)
 {
-    struct inspection *l = arg;
     uint64_t id;
     const struct queue_burial *burial;
-    if (!req) {
-        inspection_free(l);
-        return;
+    while (i->n < i->items && evbuffer_get_length(i->body) < REPLY_BYTES_MAX &&
+           queue_next_buried(named_queue_core(i->q), i->from, &id, &burial)) {
+        enum queue_result r = named_queue_prepare_message(i->q, id);
+        i->from = id;
+        if (r != QUEUE_OK)
+            return r;
+        add_buried_message(i, id, burial);
+        i->from = id + 1;
     }
-    while (l->q && l->n < l->items && evbuffer_get_length(l->body) < REPLY_BYTES_MAX &&
-           queue_next_buried(named_queue_core(l->q), l->from, &id, &burial)) {
-        if (!at_hand(l, req, id, dead_on))
-            return;
-        add_buried(l, id, burial);
-        l->from = id + 1;
-    }
-    evbuffer_add(l->body, "]}\n", 3);
-    answer(l, req, "application/json");
+    evbuffer_add(i->body, "]}\n", 3);
+    return QUEUE_OK;
 }
 
 void http_dead(struct http_request *req, void *ctx)
 {
-    size_t items;
-    struct inspection *l = param_items(ctx, req, 100, &items) ? inspection_new(ctx, req, items) : NULL;
-    if (!l)
+    struct inspection i = {.server = ctx, .req = req, .inspect = add_buried, .type = "application/json"};
+    if (param_items(ctx, req, 100, &i.items))
+        inspect(i, BYTES_LITERAL("{\"buried\":["), BYTES_LITERAL("{\"buried\":[]}\n"));
+}
+
+/* A producer that has never put to the queue is at mark 0. */
+void http_producer(struct http_request *req, void *ctx)
+{
+    struct queue_server *server = ctx;
+    char name[NAME_LEN_MAX + 1], producer[NAME_LEN_MAX + 1];
+    bool known = false;
+    if (!may_inspect(server, req) || !param_queue(req, name) ||
+        !http_param_name(req, "producer", NULL, producer))
         return;
-    evbuffer_add_printf(l->body, "{\"buried\":[");
-    dead_on(req, l);
+    const struct named_queue *q = queues_find(server->queues, name);
+    uint64_t mark = q ? named_queue_mark(q, producer, &known) : 0;
+    if (q)
+        add_queue_id(req, q);
+    http_replyf(req, 200, "application/json",
+        "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"known\":%s}\n", name, producer,
+        (unsigned long long)mark, known ? "true" : "false");
 }

@@ -1,7 +1,6 @@
-#include "simplequeue/server/queue_server.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+/* PUT and MPUT. docs/internals/put.md follows a put to its reply. */
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
 
 static void put_done(const struct queue_outcome *outcome, void *arg)
 {
@@ -22,7 +21,7 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
         else if (outcome->count)
             http_add_header(req, "X-Millrace-Ids", "%llu-%llu", first, last);
         http_reply(req, 200, NULL, BYTES_NONE);
-        server_arm(server);
+        queue_loop_arm(&server->loop);
     }
     pending_free(p);
 }
@@ -60,94 +59,8 @@ static bool fits(struct queue_server *server, struct http_request *req, size_t l
     return false;
 }
 
-static void reply_unmade(
-    struct queue_server *server, struct http_request *req, enum queue_result result, const char *error)
-{
-    const struct refusal *r = refusal_of(result);
-    if (!error[0]) {
-        reply_refused(server, req, result, 0);
-        return;
-    }
-    stats_add(server->refused, 1);
-    http_problem(req, r->status, r->code, NULL, "%s", error);
-}
-
-/* They stay as they are, and are handled again from their beginning when what they wait for is there. */
-static struct pending *wait_before(
-    struct queue_server *server, struct http_request *req, http_handler *handler)
-{
-    struct pending *p = pending_new(server, req, NULL);
-    p->handler = handler;
-    return p;
-}
-
-/* NULL when its client is gone. */
-static struct http_request *wait_is_over(const struct pending *p)
-{
-    if (p->req)
-        http_on_gone(p->req, NULL, NULL);
-    return p->req;
-}
-
-struct unmade {
-    struct queue_wish wish;
-    struct pending *p;
-};
-
-static void queue_told(struct queue_wish *wish, enum queue_result result, const char *error)
-{
-    struct unmade *u = wish->arg;
-    struct pending *p = u->p;
-    struct http_request *req = wait_is_over(p);
-    free(u);
-    if (req && result == QUEUE_OK)
-        p->handler(req, p->server);
-    else if (req)
-        reply_unmade(p->server, req, result, error);
-    pending_free(p);
-}
-
-struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
-    const struct first_put *first, http_handler *handler)
-{
-    enum queue_result r;
-    struct named_queue *q = queue_creation_find(server, name, first, &r);
-    if (!q && r != QUEUE_OK) {
-        reply_refused(server, req, r, 0);
-    } else if (!q) {
-        struct unmade *u = mem_zalloc(sizeof *u);
-        u->p = wait_before(server, req, handler);
-        u->wish.told = queue_told;
-        u->wish.arg = u;
-        u->wish.put = *first;
-        snprintf(u->wish.name, sizeof u->wish.name, "%s", name);
-        queue_creation_ask(server, &u->wish);
-    }
-    return q;
-}
-
-static void room_told(struct room_ask *ask, enum queue_result result)
-{
-    struct pending *p = ask->arg;
-    struct http_request *req = wait_is_over(p);
-    if (req && result == QUEUE_OK) {
-        p->handler(req, p->server);
-    } else if (req) {
-        served_queue_count_refused(p->q, result);
-        add_queue_id(req, p->q);
-        reply_refused(p->server, req, result, 0);
-    }
-    pending_free(p);
-}
-
-/* How one of the endpoints puts. */
-struct put_way {
-    const char *id_header; /* for one id; NULL: a range */
-    http_handler *handler;
-};
-
-static void put(
-    struct queue_server *server, struct http_request *req, struct queue_put *what, const struct put_way *way)
+static void put(struct queue_server *server, struct http_request *req, struct queue_put *what,
+    const char *id_header, wait_fn *retry)
 {
     char name[NAME_LEN_MAX + 1];
     uint64_t mark = 0;
@@ -158,39 +71,47 @@ static void put(
         return;
     }
     struct first_put first = first_put_of(what);
-    struct named_queue *q = obtain_queue(server, req, name, &first, way->handler);
+    struct named_queue *q = obtain_queue(server, req, name, &first, retry);
     if (!q)
         return;
     struct pending *p = pending_new(server, req, q);
-    p->verb = way->id_header;
-    p->handler = way->handler;
-    p->ask.told = room_told;
-    p->ask.arg = p;
-    enum queue_result r = overflow_put(server, q, what, server_now_of(req), put_done, &p->ask, &mark);
+    p->verb = id_header;
+    enum queue_result r = QUEUE_FULL;
+    if (!what->n || !served_queue_puts_wait(q))
+        r = named_queue_put(q, what, queue_loop_now_at(http_now(req)), put_done, p, &mark);
     if (r == QUEUE_OK)
         return;
-    http_on_gone(req, NULL, NULL);
-    pending_free(p);
+    if (queue_is_full(r) && overflow_wait(server->overflow, q, &first, req, retry, server)) {
+        pending_free(p);
+        return;
+    }
     served_queue_count_refused(q, r);
-    add_queue_id(req, q);
-    reply_refused(server, req, r, mark);
+    pending_refuse(p, r, mark);
+}
+
+static bool retry_put(struct wait *w, enum wait_event event)
+{
+    return retry_request(w, event, http_put);
+}
+
+static bool retry_mput(struct wait *w, enum wait_event event)
+{
+    return retry_request(w, event, http_mput);
 }
 
 void http_put(struct http_request *req, void *ctx)
 {
-    static const struct put_way way = {"X-Millrace-Id", http_put};
     struct queue_server *server = ctx;
     struct bytes data = message_data(req);
     struct queue_put what = {.messages = &data, .n = 1};
     if (data.len == 0)
         http_problem(req, 400, "missing-data", "give ?data= or a body", "missing data");
     else if (fits(server, req, data.len))
-        put(server, req, &what, &way);
+        put(server, req, &what, "X-Millrace-Id", retry_put);
 }
 
 void http_mput(struct http_request *req, void *ctx)
 {
-    static const struct put_way way = {NULL, http_mput};
     struct queue_server *server = ctx;
     struct bytes separator;
     if (!param_separator(req, server->mput_separator, &separator))
@@ -198,23 +119,5 @@ void http_mput(struct http_request *req, void *ctx)
     records_split(&server->records, message_data(req), separator);
     struct queue_put what = {.messages = server->records.at, .n = server->records.n};
     if (fits(server, req, records_longest(&server->records)))
-        put(server, req, &what, &way);
-}
-
-/* Of a queue that was never put to nobody has got anywhere. */
-void http_producer(struct http_request *req, void *ctx)
-{
-    struct queue_server *server = ctx;
-    char name[NAME_LEN_MAX + 1], producer[NAME_LEN_MAX + 1];
-    bool known = false;
-    if (!server_may_inspect(server, req) || !param_queue(req, name) ||
-        !http_param_name(req, "producer", NULL, producer))
-        return;
-    struct named_queue *q = queues_find(server->queues, name);
-    uint64_t mark = q ? named_queue_mark(q, producer, &known) : 0;
-    if (q)
-        add_queue_id(req, q);
-    http_replyf(req, 200, "application/json",
-        "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"known\":%s}\n", name, producer,
-        (unsigned long long)mark, known ? "true" : "false");
+        put(server, req, &what, NULL, retry_mput);
 }

@@ -1,4 +1,5 @@
-#include "simplequeue/server/queue_server.h"
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
 
 #include <stdio.h>
 
@@ -78,7 +79,7 @@ static void json_stats(const struct queue_server *server, struct buf *out)
     buf_append_char(out, ',');
     json_fields(out, q, FIELDS_BITLY);
     buf_printf(out, ",\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
-        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, server->polls.n);
+        (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, server->loop.waits.n);
     for (size_t i = 0; i < queues_count(server->queues); i++) {
         buf_append_str(out, i ? "," : "");
         json_queue(out, queues_at(server->queues, i));
@@ -97,7 +98,7 @@ static void text_stats(const struct queue_server *server, struct buf *out)
                 (unsigned long long)fields[f].read(queues_at(server->queues, i)));
 }
 
-void server_extra_stats(void *ctx, bool json, struct buf *out)
+void stats_extra(void *ctx, bool json, struct buf *out)
 {
     const struct queue_server *server = ctx;
     if (!server || !server->queues)
@@ -105,7 +106,7 @@ void server_extra_stats(void *ctx, bool json, struct buf *out)
     (json ? json_stats : text_stats)(server, out);
 }
 
-void server_reset_stats(void *ctx)
+void stats_reset(void *ctx)
 {
     const struct queue_server *server = ctx;
     for (size_t i = 0; server && server->queues && i < queues_count(server->queues); i++) {
@@ -157,7 +158,7 @@ static double limit_memory(void *server)
 
 static double number_waiting(void *server)
 {
-    return (double)((struct queue_server *)server)->polls.n;
+    return (double)((struct queue_server *)server)->loop.waits.n;
 }
 
 static double number_syncs(void *arg)
@@ -165,9 +166,9 @@ static double number_syncs(void *arg)
     return (double)journal_set_syncs(queues_journals(((struct queue_server *)arg)->queues));
 }
 
-void server_register_numbers(struct queue_server *server)
+void stats_register(struct queue_server *server)
 {
-    struct stats *s = daemon_stats(server->daemon);
+    struct stats *s = daemon_stats(server->loop.daemon);
     if (queues_journals(server->queues))
         stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, server);
     stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, server);
@@ -180,7 +181,7 @@ void server_register_numbers(struct queue_server *server)
     stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, server);
 }
 
-void server_register_queue(struct queue_server *server, struct named_queue *q)
+void stats_register_queue(struct queue_server *server, struct named_queue *q)
 {
     static const struct number {
         const char *name, *help;
@@ -202,13 +203,14 @@ void server_register_queue(struct queue_server *server, struct named_queue *q)
     };
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
-    served_of(q)->overflowed = stats_counter(daemon_stats(server->daemon), "overflowed_total", labels,
+    served_of(q)->overflowed = stats_counter(daemon_stats(server->loop.daemon), "overflowed_total", labels,
         "messages that went to the overflow log for want of room");
-    served_of(q)->rejected = stats_counter(
-        daemon_stats(server->daemon), "rejected_total", labels, "puts refused because the queue was full");
+    served_of(q)->rejected = stats_counter(daemon_stats(server->loop.daemon), "rejected_total", labels,
+        "puts refused because the queue was full");
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-        stats_counter_read(
-            daemon_stats(server->daemon), counters[i].name, labels, counters[i].help, counters[i].read, q);
+        stats_counter_read(daemon_stats(server->loop.daemon), counters[i].name, labels, counters[i].help,
+            counters[i].read, q);
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
-        stats_gauge(daemon_stats(server->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
+        stats_gauge(
+            daemon_stats(server->loop.daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, q);
 }

@@ -1,4 +1,6 @@
-#include "simplequeue/server/queue_server.h"
+/* GET and MGET: messages leave the queue before their reply is written, so each is delivered at most once. */
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
 
 #include <stdlib.h>
 
@@ -18,7 +20,7 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Each message followed by the separator, but for the last when as many as asked for are there. */
+/* Joins messages. The separator ends the reply too when it has fewer than `items`, as in bitly's simplequeue. */
 static void join(
     struct queue *core, const struct id_ranges *ids, size_t items, struct bytes separator, struct buf *out)
 {
@@ -34,77 +36,76 @@ static void join(
 
 struct take {
     struct queue_server *server;
+    struct http_request *req;
     struct named_queue *q;
     size_t items;           /* asked for */
-    size_t most;            /* so many at once: separators are no more than a reply's bytes either */
-    struct bytes separator; /* the request's; in `kept` while it waits */
+    size_t most;            /* at once: separators count as bytes of the reply */
+    struct bytes separator; /* the request's, or in `kept` while it waits */
     struct buf kept;
 };
 
-/* The messages are set aside, and gone when the client's reply is written: at most once. */
-static void take_ready(struct take *t, struct http_request *req)
+static void take_ready(struct take *t)
 {
     struct id_ranges ids = {0};
     queue_take(named_queue_core(t->q), t->most, REPLY_BYTES_MAX, &ids);
     if (ids.count == 0) {
-        add_queue_id(req, t->q);
-        http_reply(req, 200, OCTETS, BYTES_NONE);
+        add_queue_id(t->req, t->q);
+        http_reply(t->req, 200, OCTETS, BYTES_NONE);
         return;
     }
-    struct pending *p = pending_new(t->server, req, t->q);
+    struct pending *p = pending_new(t->server, t->req, t->q);
     join(named_queue_core(t->q), &ids, t->items, t->separator, &p->body);
-    http_set_held_bytes(req, p->body.len);
-    enum queue_result r = named_queue_remove(t->q, &ids, server_now_of(req), take_done, p);
-    if (r == QUEUE_OK)
-        return;
-    http_on_gone(req, NULL, NULL);
-    pending_free(p);
-    add_queue_id(req, t->q);
-    reply_refused(t->server, req, r, 0);
+    http_set_held_bytes(t->req, p->body.len);
+    enum queue_result r = named_queue_remove(t->q, &ids, queue_loop_now_at(http_now(t->req)), take_done, p);
+    if (r != QUEUE_OK)
+        pending_refuse(p, r, 0);
 }
 
-/* QUEUE_LOADING: not answered yet. */
-static enum queue_result try_take(struct take *t, struct http_request *req)
+/* False while the messages are being loaded. Leaves the wait, if any, before it answers. */
+static bool try_take(struct take *t, struct wait *w)
 {
     enum queue_result r = named_queue_prepare(t->q, t->most, REPLY_BYTES_MAX);
+    if (r == QUEUE_LOADING)
+        return false;
+    if (w)
+        wait_leave(w);
     if (r == QUEUE_OK)
-        take_ready(t, req);
-    else if (r != QUEUE_LOADING)
-        reply_refused(t->server, req, r, 0);
-    return r;
+        take_ready(t);
+    else
+        reply_refused(t->server, t->req, r, 0);
+    return true;
 }
 
-static void take_on(struct http_request *req, void *arg)
+static bool retry_take(struct wait *w, enum wait_event event)
 {
-    struct take *t = arg;
-    if (req && try_take(t, req) == QUEUE_LOADING) {
-        load_wait_add(&served_of(t->q)->loads, t->server, req, take_on, t);
-        return;
-    }
+    struct take *t = w->arg;
+    if (event == WAIT_GONE)
+        wait_leave(w);
+    else if (!try_take(t, w))
+        return false;
     buf_free(&t->kept);
     free(t);
+    return true;
 }
 
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator)
 {
-    char name[NAME_LEN_MAX + 1];
-    if (!param_queue(req, name))
-        return;
-    struct take t = {
-        .server = server, .q = queues_find(server->queues, name), .items = items, .separator = separator};
+    struct take t = {.server = server, .req = req, .items = items, .separator = separator};
     size_t most = REPLY_BYTES_MAX / (separator.len + 1);
     t.most = items < most ? items : most;
+    if (!param_existing_queue(server, req, &t.q))
+        return;
     if (!t.q) {
         http_reply(req, 200, OCTETS, BYTES_NONE);
         return;
     }
-    if (try_take(&t, req) != QUEUE_LOADING)
+    if (try_take(&t, NULL))
         return;
     struct take *waits = mem_alloc(sizeof *waits);
     buf_append_bytes(&t.kept, separator);
     t.separator = buf_bytes(&t.kept);
     *waits = t;
-    load_wait_add(&served_of(t.q)->loads, server, req, take_on, waits);
+    wait_add(&server->loop, &served_of(t.q)->loads, req, retry_take, waits);
 }
 
 void http_get(struct http_request *req, void *ctx)

@@ -1,40 +1,50 @@
-/* nng_ingest: puts that come over nng's REQ/REP, for applications that want to skip HTTP. docs/guide/protocol.md says what is
- * asked and answered.
+/* nng_ingest: puts over nng's REQ/REP, for applications that skip HTTP. docs/guide/protocol.md has the requests and replies.
  *
- * One raw REP socket serves all URLs. It is read when its receive descriptor is readable, from the daemon's loop; what
- * a message asks is kept with it until its put is committed, and the reply goes out with the message's own header. So
- * replies may come in any order, and no thread waits for one.
+ * One raw REP socket serves all URLs, in the event loop. A batch keeps its nng message until its put is committed; the message's header
+ * addresses the reply. So replies may leave in any order, and no thread waits for one.
  *
- * 1. A reply that says 200 is sent when the put is as safe as HTTP's 200: committed.
- * 2. While NNG_INGEST_BATCHES_MAX batches, or batches of NNG_INGEST_BYTES_MAX, are not answered, nothing is received:
- *    then nng's buffers fill, the peers' connections stall, and who sends waits.
- * 3. Every message that has the form of a request is answered, once; a reply to a peer that has gone is dropped. So does nng
- *    itself, without a word, with replies to a connection on which over 64 wait to be written: who keeps more than 64
- *    requests under way on one connection, or does not read, may miss replies (its messages are stored). Nobody else does:
- *    replies that nng's own buffer has no room for are kept here, and count as not answered. A message
- *    of over NNG_INGEST_HEARD times --max-body is not received: nng closes its connection.
- * 4. Nothing is received before the queues are recovered. What then waits in connections is served after.
+ * 1. A 200 is as safe as HTTP's: it is sent after the commit.
+ * 2. Nothing is received while NNG_INGEST_BATCHES_MAX batches, or batches of NNG_INGEST_BYTES_MAX, are unanswered: nng's buffers fill and
+ *    senders wait.
+ * 3. Every request is answered once. A reply that nng's buffer has no room for is kept here and counts as unanswered. nng itself drops
+ *    replies to a closed connection, and to one on which more than 64 wait to be written; the messages are stored all the same.
+ * 4. A batch over --max-body is refused; nng closes the connection of one over NNG_INGEST_RECEIVE_FACTOR times that.
+ * 5. Nothing is received before the queues are recovered.
  */
 #ifndef SIMPLEQUEUE_NNG_INGEST_H
 #define SIMPLEQUEUE_NNG_INGEST_H
 
 #include "config/options.h"
+#include "simplequeue/server/overflow.h"
+#include "simplequeue/server/queue_creation.h"
 
-struct queue_server;
 struct nng_ingest;
 
-#define NNG_INGEST_SETTING "nng_listen"
 #define NNG_INGEST_BATCHES_MAX 64
 #define NNG_INGEST_BYTES_MAX (16u << 20)
-#define NNG_INGEST_HEARD 2 /* times --max-body: so much is received, to be refused by name */
+#define NNG_INGEST_RECEIVE_FACTOR 2
 
-/* Listens at `urls`, which nng_listen_check has seen. NULL with the error. */
-struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error);
-/* The queues are there: receives. */
+struct nng_ingest_config {
+    const char *urls; /* that nng_listen_check has accepted */
+    struct queue_loop *loop;
+    struct queue_creation *creation;
+    struct overflow *overflow;
+    size_t max_message, max_body;
+    int max_connections;
+    int64_t max_delay; /* ms */
+    struct stats_counter *duplicates, *refused;
+};
+
+/* Listens. NULL with the error. */
+struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struct config_error *error);
+
+/* The functions below do nothing if `in` is NULL: the setting nng_listen is not given. */
+
+/* Starts to receive. */
 void nng_ingest_start(struct nng_ingest *in);
-/* The daemon drains: receives no more. What was received is answered. */
+/* Stops to receive; what was received is answered. */
 void nng_ingest_stop(struct nng_ingest *in);
-/* What is not answered must have been told: after queues_flush. */
+/* No batch may be under way any more. */
 void nng_ingest_close(struct nng_ingest **in);
 
 #endif

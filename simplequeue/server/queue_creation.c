@@ -1,120 +1,110 @@
 #include "simplequeue/server/queue_creation.h"
 
-#include "simplequeue/server/queue_server.h"
 #include "base/log.h"
+#include "base/stats.h"
+#include "daemon/daemon.h"
+#include "simplequeue/server/refusals.h"
 
-/* What the daemon lacks, as against what a put asks too much. */
-static bool is_lack(enum queue_result r)
-{
-    return r == QUEUE_NO_DESCRIPTORS || r == QUEUE_NO_SPACE || r == QUEUE_TOO_MANY_QUEUES ||
-           r == QUEUE_LATCHED;
-}
+#include <stdio.h>
 
-static void log_unmade(
-    struct queue_server *server, const char *name, enum queue_result result, const char *error)
+/* Logs and counts what the operator can change, not a put that asks too much. */
+static void note_unmade(
+    struct queue_creation *c, const char *name, enum queue_result result, const char *error)
 {
-    struct queue_creation *line = &server->creation;
-    if (!is_lack(result))
+    if (result != QUEUE_NO_DESCRIPTORS && result != QUEUE_NO_SPACE && result != QUEUE_TOO_MANY_QUEUES &&
+        result != QUEUE_LATCHED)
         return;
-    stats_add(line->unmade, 1);
-    if (line->told & 1u << result)
+    stats_add(c->unmade, 1);
+    if (c->logged & 1u << result)
         return;
-    line->told |= 1u << result;
+    c->logged |= 1u << result;
     const char *hint = refusal_of(result)->hint;
-    log_error("no queue can be made: what needs a new one is refused", LOG_S("queue", name),
-        LOG_S("why", error[0] ? error : queue_strerror(result)), LOG_S("hint", hint ? hint : ""));
+    log_error("cannot make queues: requests that need a new one are refused", LOG_S("queue", name),
+        LOG_S("error", error[0] ? error : queue_strerror(result)), LOG_S("hint", hint ? hint : ""));
 }
 
-static void log_made(struct queue_server *server)
+static enum queue_result make(struct queue_creation *c, const char *name, char *error, size_t error_size)
 {
-    if (server->creation.told)
+    enum queue_result result;
+    if (!queues_get(c->loop->queues, name, queue_loop_now(), &result, error, error_size))
+        return result;
+    if (c->logged)
         log_info("queues can be made again");
-    server->creation.told = 0;
+    c->logged = 0;
+    return QUEUE_OK;
 }
 
-/* NULL with the reason, told. */
-static struct named_queue *make(
-    struct queue_server *server, const char *name, enum queue_result *result, char *error, size_t error_size)
+/* Judges the first put before its queue exists. The marks of a new queue are all 0. */
+static enum queue_result may_make(const struct queue_creation *c, const struct first_put *put)
 {
-    struct named_queue *q = queues_get(server->queues, name, server_now(), result, error, error_size);
-    if (q)
-        log_made(server);
-    else
-        log_unmade(server, name, *result, error);
-    return q;
+    return put->mark ? QUEUE_CONFLICT : queues_may_add(c->loop->queues, put);
 }
 
-struct named_queue *queue_creation_find(
-    struct queue_server *server, const char *name, const struct first_put *put, enum queue_result *result)
+/* True when it made a queue. */
+static bool serve(struct queue_creation *c, struct wait *w)
 {
     char error[512] = "";
-    struct named_queue *q = queues_find(server->queues, name);
-    bool costs = queues_journals(server->queues) != NULL; /* by the time it is made a mark may have moved */
-    *result = QUEUE_OK;
-    if (q)
-        return q;
-    *result = put->mark && !costs ? QUEUE_CONFLICT : queues_may_add(server->queues, put);
-    if (*result != QUEUE_OK)
-        log_unmade(server, name, *result, "");
-    if (*result != QUEUE_OK || costs)
-        return NULL;
-    return make(server, name, result, error, sizeof error);
-}
-
-static struct queue_wish *line_take(struct queue_creation *line)
-{
-    struct queue_wish *wish = line->first;
-    line->first = wish->next;
-    if (!line->first)
-        line->last = NULL;
-    return wish;
-}
-
-/* True when it took the disk's time. */
-static bool grant(struct queue_server *server, struct queue_wish *wish)
-{
-    char error[512] = "";
-    enum queue_result result = QUEUE_OK;
-    bool is_new = !queues_find(server->queues, wish->name);
-    if (is_new)
-        result = wish->put.mark ? QUEUE_CONFLICT : queues_may_add(server->queues, &wish->put);
-    bool makes = is_new && result == QUEUE_OK;
+    bool exists = queues_find(c->loop->queues, w->name) != NULL;
+    enum queue_result result = exists ? QUEUE_OK : may_make(c, &w->put);
+    bool makes = !exists && result == QUEUE_OK;
     if (makes)
-        make(server, wish->name, &result, error, sizeof error);
-    else
-        log_unmade(server, wish->name, result, "");
-    wish->told(wish, result, error);
+        result = make(c, w->name, error, sizeof error);
+    if (result == QUEUE_OK) {
+        wait_wake(w, WAIT_RETRY);
+    } else {
+        note_unmade(c, w->name, result, error);
+        wait_refuse(w, result, error[0] ? error : NULL);
+    }
     return makes;
 }
 
-/* Posted while there is a line. */
-static void make_next(void *arg)
+static void serve_line(void *arg);
+
+static void serve_soon(struct queue_creation *c)
 {
-    struct queue_server *server = arg;
-    struct queue_creation *line = &server->creation;
-    while (line->first && !grant(server, line_take(line)))
+    if (!c->posted && c->line.first)
+        daemon_post(c->loop->daemon, serve_line, c);
+    c->posted = c->line.first != NULL;
+}
+
+static void serve_line(void *arg)
+{
+    struct queue_creation *c = arg;
+    c->posted = false;
+    while (c->line.first && !serve(c, c->line.first))
         ;
-    if (line->first)
-        daemon_post(server->daemon, make_next, server);
+    serve_soon(c);
 }
 
-void queue_creation_ask(struct queue_server *server, struct queue_wish *wish)
+struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
+    const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
+    enum queue_result *result)
 {
-    struct queue_creation *line = &server->creation;
-    wish->next = NULL;
-    if (line->last)
-        line->last->next = wish;
-    else
-        line->first = wish;
-    line->last = wish;
-    if (line->first == wish)
-        daemon_post(server->daemon, make_next, server);
-}
-
-void queue_creation_close(struct queue_server *server)
-{
-    while (server->creation.first) {
-        struct queue_wish *wish = line_take(&server->creation);
-        wish->told(wish, QUEUE_CLOSED, "");
+    char error[512] = "";
+    struct named_queue *q = queues_find(c->loop->queues, name);
+    bool on_disk = queues_journals(c->loop->queues) != NULL;
+    *result = QUEUE_OK;
+    if (q)
+        return q;
+    /* On disk a mark may have moved by the time the queue is made: serve() judges it. */
+    *result = on_disk ? queues_may_add(c->loop->queues, put) : may_make(c, put);
+    if (*result == QUEUE_OK && !on_disk)
+        *result = make(c, name, error, sizeof error);
+    if (*result != QUEUE_OK) {
+        note_unmade(c, name, *result, error);
+        return NULL;
     }
+    if (!on_disk)
+        return queues_find(c->loop->queues, name);
+    struct wait *w = wait_add(c->loop, &c->line, req, retry, arg);
+    snprintf(w->name, sizeof w->name, "%s", name);
+    w->put = *put;
+    serve_soon(c);
+    return NULL;
+}
+
+void queue_creation_stop(struct queue_creation *c)
+{
+    while (c->line.first)
+        wait_refuse(c->line.first, QUEUE_CLOSED, NULL);
 }

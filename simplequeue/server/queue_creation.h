@@ -1,44 +1,32 @@
-/* creation: the line of requests whose queue is yet to be made. A queue's directory and journal cost several syncs of
- * the disk, for which the loop stands still; so each is made in a turn of the loop of its own, and whoever asked for it
- * is told then. (Queues that were there before are opened one a turn too, by queues_recover; but nobody may ask for them until
- * that is over, and where one of them fails the daemon ends.)
+/* queue_creation: requests whose queue does not exist yet. Making a queue costs several syncs of the disk, during which the event loop
+ * stands still, so each queue is made in a loop turn of its own.
  *
- * 1. A turn makes one queue at most, so that between two of them all sockets are served.
- * 2. Who asks is told exactly once, from the loop and never from inside queue_creation_ask, in the order of asking.
- * 3. That none can be made is told in the log, once for each reason until one is made again, and counted.
- * 4. Queues in memory cost nothing: nobody waits for those.
+ * 1. One turn makes at most one queue: all sockets are served between two of them.
+ * 2. Requests are retried in the order in which they came, never from inside queue_creation_obtain.
+ * 3. Each reason why no queue can be made is logged once, until one is made again. Every refused request is counted.
+ * 4. In memory a queue costs nothing and is made at once.
  */
 #ifndef SIMPLEQUEUE_QUEUE_CREATION_H
 #define SIMPLEQUEUE_QUEUE_CREATION_H
 
-#include "simplequeue/queue/queues.h"
+#include "simplequeue/server/wait_list.h"
 
-struct queue_server;
+struct stats_counter;
 
-struct queue_wish {
-    struct queue_wish *next;
-    char name[NAME_LEN_MAX + 1];
-    struct first_put put; /* whose mark is not 0, or which is refused for what it puts: none is made */
-    /* QUEUE_OK: the queue is there. Else why not, and what the system said, if anything. */
-    void (*told)(struct queue_wish *wish, enum queue_result result, const char *error);
-    void *arg;
-};
-
-/* A zeroed one is empty. */
 struct queue_creation {
-    struct queue_wish *first, *last;
-    unsigned told;                /* a bit for each reason that the log has told */
-    struct stats_counter *unmade; /* puts that were refused with their queue */
+    struct queue_loop *loop;
+    struct wait_line line;
+    bool posted;                  /* a turn of the loop will serve the line */
+    unsigned logged;              /* a bit for each reason */
+    struct stats_counter *unmade; /* requests refused because their queue could not be made */
 };
 
-/* The queue of that name, made when that costs nothing and it would take the put. NULL with QUEUE_OK: ask for it. NULL with anything
- * else: it will not be made, and that is why. */
-struct named_queue *queue_creation_find(
-    struct queue_server *server, const char *name, const struct first_put *put, enum queue_result *result);
-/* Name, put, told and arg are set. The wish lives until it was told, and its owner counts it as pending until then, so that the
- * daemon does not stop before. */
-void queue_creation_ask(struct queue_server *server, struct queue_wish *wish);
-/* The daemon stops, whatever waits: all are told QUEUE_CLOSED. */
-void queue_creation_close(struct queue_server *server);
+/* The existing queue, or in memory the new one. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with
+ * another result: the queue is not made, because it would refuse `put` or because something is missing. */
+struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
+    const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
+    enum queue_result *result);
+/* Ends all waits with QUEUE_CLOSED. */
+void queue_creation_stop(struct queue_creation *c);
 
 #endif

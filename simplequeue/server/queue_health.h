@@ -1,11 +1,10 @@
-/* health: what is said of simplequeue's storage, in the log and by /health, as it changes. */
-#ifndef SIMPLEQUEUE_HEALTH_H
-#define SIMPLEQUEUE_HEALTH_H
+/* queue_health: reports failing storage and a full disk in the log and on /health, as they begin and end. */
+#ifndef SIMPLEQUEUE_QUEUE_HEALTH_H
+#define SIMPLEQUEUE_QUEUE_HEALTH_H
 
-struct queue_server;
-struct named_queue;
+#include "simplequeue/server/queue_loop.h"
 
-/* Something was decided in the queue, which has a served_queue and a journal. */
-void health_note(struct queue_server *server, const struct named_queue *q);
+/* After an operation of a queue with a journal was committed or refused. */
+void queue_health_note(struct queue_loop *loop, const struct named_queue *q);
 
 #endif

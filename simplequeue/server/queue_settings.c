@@ -1,7 +1,6 @@
 #include "simplequeue/server/queue_settings.h"
 
 #include "base/log.h"
-#include "simplequeue/server/nng_ingest.h"
 #include "daemon/nng_listen.h"
 #include "daemon/scrubber.h"
 
@@ -57,7 +56,7 @@ const struct option_row settings_rows[] = {
         .min = 1,
         .max = 3000,
         .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
-    {.name = NNG_INGEST_SETTING,
+    {.name = NNG_LISTEN_SETTING,
         .type = OPTION_STRING,
         .min = 1,
         .max = 3000,
@@ -125,11 +124,11 @@ void settings_warn(const struct options *o)
 
 int settings_check(struct options *o, struct config_error *error)
 {
-    const char *urls = options_string(o, NNG_INGEST_SETTING);
+    const char *urls = options_string(o, NNG_LISTEN_SETTING);
     bool token = options_string(o, "auth_token_file") != NULL;
     if (options_bool(o, "restored") && !options_string(o, "data_dir"))
         return options_refuse(o, "restored", error, "it needs a data_dir: the copy");
-    if (urls && nng_listen_check(NNG_INGEST_SETTING, urls, token, error) != 0)
+    if (urls && nng_listen_check(NNG_LISTEN_SETTING, urls, token, error) != 0)
         return -1;
     if (overflows(o) && !options_string(o, "overflow_log"))
         return options_refuse(o, "when_full", error, "overflow needs an overflow_log");

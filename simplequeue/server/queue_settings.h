@@ -4,6 +4,8 @@
 
 #include "config/options.h"
 
+#define NNG_LISTEN_SETTING "nng_listen"
+
 extern const struct option_row settings_rows[];
 
 int settings_check(struct options *o, struct config_error *error);

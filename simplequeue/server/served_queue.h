@@ -1,36 +1,45 @@
-/* served: what the daemon keeps beside each queue (named_queue_data): who waits at it, and what was counted and told of it. */
+/* served_queue: what the server keeps beside each queue (named_queue_data): the requests that wait at it, its counters, and which of its
+ * failures are logged already. */
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
-#include "simplequeue/server/overflow.h"
-#include "simplequeue/server/load_wait.h"
-#include "simplequeue/server/long_poll.h"
+#include "simplequeue/server/wait_list.h"
 
+struct eviction;
+struct stats;
 struct stats_counter;
 
 struct served_queue {
-    struct poll_line line;
-    struct load_line loads;
-    struct room_line room;
-    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply that is about it */
+    struct wait_line reserves; /* wait for messages */
+    struct wait_line loads;    /* wait for messages to be read from disk */
+    struct wait_line puts;     /* wait for room */
+    struct eviction *eviction; /* overflow.c's, while it makes room; else NULL */
+    bool room_granted;         /* the puts that are retried now have room */
+    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply about the queue */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
-    bool disk_full_logged;             /* the log says that the disk is full; */
-    usec_t log_disk_full_at;           /* when it may say that next */
-    bool overflow_failure_logged;      /* and that the overflow log fails; */
-    usec_t log_overflow_at;            /* and when it may say that next */
-    uint64_t puts_before, gets_before; /* /stats?reset=1: those that it does not count any more */
+    bool disk_full_logged, overflow_failure_logged;
+    usec_t log_disk_full_at, log_overflow_at; /* the earliest time to log the same again */
+    uint64_t puts_before, gets_before;        /* counted before /stats?reset=1 */
 };
+
 static inline struct served_queue *served_of(const struct named_queue *q)
 {
     return named_queue_data(q);
 }
 
-/* A queue is there, recovered or made: it has a served from here on, and the log and /metrics know it. */
-void served_queue_open(struct queue_server *server, struct named_queue *q);
-/* A put to the queue was refused: `rejected` counts it if that was for want of room. */
+/* A new put must wait behind those that wait already. */
+static inline bool served_queue_puts_wait(const struct named_queue *q)
+{
+    return served_of(q)->puts.first && !served_of(q)->room_granted;
+}
+
+/* For each queue that is recovered or made: attaches and logs. */
+void served_queue_open(struct named_queue *q);
+/* Counts a refused put as `rejected` if the queue had no room for it. */
 void served_queue_count_refused(const struct named_queue *q, enum queue_result why);
-/* The queues are about to be freed, their clients are gone. */
-void served_queue_close_all(struct queue_server *server);
+/* Ends the remaining waits with QUEUE_CLOSED. */
+void served_queue_stop(struct named_queue *q);
+void served_queue_close(struct named_queue *q, struct stats *stats);
 
 #endif

@@ -195,7 +195,7 @@ class DiskTest(Acts, OnDisk, QueueTest):
         open(self.path("data", "queues", "stray"), "w").close()
         q = self.queue()
         self.assertEqual(list(q.stats()["queues"]), ["kept"])
-        self.assertIn("what is no directory name=stray", q.log)
+        self.assertIn("ignored: not a directory, among the queues name=stray", q.log)
 
     def test_a_queue_is_removed_with_its_directory(self):
         q = self.queue("--max-queues=2")

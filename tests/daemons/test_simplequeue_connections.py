@@ -154,7 +154,7 @@ class DescriptorsTest(OnDisk, QueueTest):
         q = harness.Daemon(self, script, "--data-dir=" + self.path("data"), "--sync=never", *args)
         return q.wait_ready()
 
-    LACK = " error simplequeue no queue can be made: what needs a new one is refused "
+    LACK = " error simplequeue cannot make queues: requests that need a new one are refused "
 
     def test_a_limit_with_room_for_no_queue(self):
         """The start says so, and the first put that is refused, once; and so does /metrics."""
@@ -164,7 +164,7 @@ class DescriptorsTest(OnDisk, QueueTest):
         for _ in range(3):
             self.expect(q.post("/put", b"x"), 503, "out-of-descriptors")
         self.assertEqual(q.log.count(self.LACK), 1, q.log)
-        self.assertRegex(q.log, self.LACK + "queue=default why=\"out of file descriptors\" hint=.*LimitNOFILE")
+        self.assertRegex(q.log, self.LACK + "queue=default error=\"out of file descriptors\" hint=.*LimitNOFILE")
         self.assertEqual((q.stats()["queues_unmade_total"], q.stats()["limit_queues"]), (3, 0))
 
     def test_a_lack_is_told_once_until_it_is_over(self):

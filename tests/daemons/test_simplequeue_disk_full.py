@@ -47,7 +47,7 @@ class DiskFullTest(QueueTest):
         self.drain(q, n)
         self.disk.give_back()
         wait_until(lambda: q.post("/put", b"again").status == 200, "puts to be taken again")
-        self.assertEqual(q.log.count(" info simplequeue the disk has room: puts are taken again queue=default"), 1)
+        self.assertEqual(q.log.count(" info simplequeue the disk has room: puts are accepted again queue=default"), 1)
         self.assertEqual(self.metric(q, "queue_disk_full"), 0)
         self.expect(q.get("/health"), 200)
 
@@ -342,7 +342,7 @@ class DiskFullTest(QueueTest):
         told = q.log.count("the disk is full: puts are refused")
         self.assertGreaterEqual(told, 1)
         self.assertLessEqual(told, 1 + (time.monotonic() - began) // 10, q.log)
-        self.assertEqual(q.log.count("the disk has room: puts are taken again"), told)
+        self.assertEqual(q.log.count("the disk has room: puts are accepted again"), told)
 
     def test_a_queue_that_found_no_room_leaves_nothing(self):
         """It is no queue of the next start, which has no more room for it and others to serve."""

@@ -318,8 +318,8 @@ class MemoryTest(Full, InMemory, QueueTest):
         self.expect(q.post("/put?queue=other", b"3"), 200)
         os.rename(self.path("logs"), self.path("away"))
         q.stop(74)
-        self.assertNotIn("went to the overflow log", q.log)
-        lost = re.findall(r"messages are lost: the overflow log failed queue=(\w+) messages=(\d+) why=", q.log)
+        self.assertNotIn("moved the messages", q.log)
+        lost = re.findall(r"messages are lost: the overflow log failed queue=(\w+) messages=(\d+) error=", q.log)
         self.assertEqual(sorted(lost), [("default", "2"), ("other", "1")])
 
     def test_a_stop_says_what_is_kept_and_what_is_lost(self):
@@ -329,8 +329,8 @@ class MemoryTest(Full, InMemory, QueueTest):
         os.mkdir(self.path("overflow.other"))
         q.stop(74)
         self.assertEqual(self.log_lines(), [b"1", b"2"])
-        self.assertRegex(q.log, "went to the overflow log queue=default messages=2")
-        self.assertNotRegex(q.log, "went to the overflow log queue=other")
+        self.assertRegex(q.log, "moved the messages of the queue to the overflow log queue=default messages=2")
+        self.assertNotRegex(q.log, "moved the messages of the queue to the overflow log queue=other")
         self.assertRegex(q.log, "messages are lost: the overflow log failed queue=other messages=1 ")
 
     def test_a_file_past_its_limit_is_no_kill(self):

@@ -1,0 +1,157 @@
+#include "simplequeue/server/http_common.h"
+
+#include "simplequeue/server/refusals.h"
+
+#include <stdlib.h>
+
+#define SPARES_MAX 64
+#define SPARE_BODY_MAX (64 * 1024) /* a larger buffer is freed */
+
+bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
+{
+    return http_param_name(req, "queue", QUEUES_DEFAULT, name);
+}
+
+bool param_existing_queue(struct queue_server *server, struct http_request *req, struct named_queue **q)
+{
+    char name[NAME_LEN_MAX + 1];
+    if (!param_queue(req, name))
+        return false;
+    *q = queues_find(server->queues, name);
+    return true;
+}
+
+bool param_reader(struct http_request *req, char reader[NAME_LEN_MAX + 1])
+{
+    struct bytes text;
+    reader[0] = '\0';
+    return !http_param(req, "reader", &text) || http_param_name(req, "reader", NULL, reader);
+}
+
+bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items)
+{
+    uint64_t n;
+    if (!http_param_u64(req, "items", fallback, 1, UINT64_MAX, &n))
+        return false;
+    *items = n < server->max_items ? n : server->max_items;
+    return true;
+}
+
+bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out)
+{
+    *out = fallback;
+    if (!http_param(req, "separator", out) || out->len > 0)
+        return true;
+    http_problem(req, 400, "bad-parameter", NULL, "separator is empty");
+    return false;
+}
+
+struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
+    const struct first_put *put, wait_fn *retry)
+{
+    enum queue_result r;
+    struct named_queue *q = queue_creation_obtain(&server->creation, name, put, req, retry, server, &r);
+    if (r != QUEUE_OK)
+        reply_refused(server, req, r, 0);
+    return q;
+}
+
+bool retry_request(struct wait *w, enum wait_event event, http_handler *handler)
+{
+    struct queue_server *server = w->arg;
+    struct http_request *req = wait_leave(w);
+    if (event == WAIT_RETRY) {
+        handler(req, server);
+    } else if (event == WAIT_REFUSED && w->error) {
+        const struct refusal *r = refusal_of(w->result);
+        stats_add(server->refused, 1);
+        http_problem(req, r->status, r->code, NULL, "%s", w->error);
+    } else if (event == WAIT_REFUSED) {
+        if (w->q) {
+            served_queue_count_refused(w->q, w->result);
+            add_queue_id(req, w->q);
+        }
+        reply_refused(server, req, w->result, 0);
+    }
+    return true;
+}
+
+void add_queue_id(struct http_request *req, const struct named_queue *q)
+{
+    const struct served_queue *served = served_of(q);
+    http_add_header_line(req, bytes_of(served->id_line, served->id_line_len));
+}
+
+void reply_refused(
+    struct queue_server *server, struct http_request *req, enum queue_result result, uint64_t mark)
+{
+    const struct refusal *r = refusal_of(result);
+    stats_add(server->refused, 1);
+    if (result != QUEUE_CONFLICT) {
+        http_problem(req, r->status, r->code, r->hint, "%s", queue_strerror(result));
+        return;
+    }
+    struct buf members = {0};
+    buf_printf(&members,
+        "\"mark\":\"%llu\",\"hint\":\"messages below the mark are stored: continue from it\"",
+        (unsigned long long)mark);
+    buf_append_char(&members, '\0');
+    http_problem_with(req, r->status, r->code, members.ptr, "%s", queue_strerror(result));
+    buf_free(&members);
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    struct pending *p = arg;
+    (void)req;
+    p->req = NULL;
+}
+
+struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q)
+{
+    struct pending *p = server->spare;
+    if (p)
+        server->n_spare--;
+    else
+        p = mem_zalloc(sizeof *p);
+    server->spare = p->spare;
+    *p = (struct pending){.server = server, .req = req, .q = q, .body = p->body};
+    queue_loop_begin(&server->loop);
+    http_on_gone(req, on_gone, p);
+    return p;
+}
+
+void pending_free(struct pending *p)
+{
+    struct queue_server *server = p->server;
+    bool keep = server->n_spare < SPARES_MAX;
+    if (!keep || p->body.cap > SPARE_BODY_MAX)
+        buf_free(&p->body);
+    buf_clear(&p->body);
+    p->spare = server->spare;
+    if (keep) {
+        server->spare = p;
+        server->n_spare++;
+    } else {
+        free(p);
+    }
+    queue_loop_end(&server->loop);
+}
+
+void pending_refuse(struct pending *p, enum queue_result result, uint64_t mark)
+{
+    http_on_gone(p->req, NULL, NULL);
+    add_queue_id(p->req, p->q);
+    reply_refused(p->server, p->req, result, mark);
+    pending_free(p);
+}
+
+void pending_free_spare(struct queue_server *server)
+{
+    struct pending *p;
+    while ((p = server->spare)) {
+        server->spare = p->spare;
+        buf_free(&p->body);
+        free(p);
+    }
+}

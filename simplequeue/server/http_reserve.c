@@ -1,0 +1,288 @@
+/* RESERVE: leases messages, and waits for them in the queue's line, first come, first served. A request is answered once: with messages,
+ * with none at its deadline or a stop, or with 409 when another reader holds leases or its epoch has ended. Its deadline does not end
+ * the wait while ready messages are being read from disk. Messages are leased in the turn that writes the reply, so none is leased
+ * without a reply. */
+#include "simplequeue/queue/id_list.h"
+#include "simplequeue/server/http_common.h"
+#include "simplequeue/server/http_handlers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OCTETS "application/octet-stream"
+
+struct reserve {
+    struct queue_server *server;
+    struct http_request *req;
+    struct wait *wait; /* NULL: not yet */
+    char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
+    size_t items;
+    usec_t lease, timeout;
+    uint64_t epoch; /* 0: none given */
+    bool acks;      /* it came with an ack, of `acked` messages */
+    uint64_t acked;
+};
+
+/* Frees; the request is to be answered. */
+static struct http_request *end(struct reserve *r, const struct named_queue *q)
+{
+    struct http_request *req = r->req;
+    if (r->wait)
+        wait_leave(r->wait);
+    if (q)
+        add_queue_id(req, q);
+    if (r->acks)
+        http_add_header_u64(req, "X-Millrace-Acked", r->acked);
+    free(r);
+    return req;
+}
+
+static void answer_nothing(struct reserve *r)
+{
+    const struct named_queue *q = queues_find(r->server->queues, r->queue);
+    http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
+}
+
+static void frame_messages(struct queue *core, const struct id_ranges *ids, struct buf *out)
+{
+    for (size_t r = 0; r < ids->n; r++)
+        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
+            uint32_t tries;
+            struct bytes text = queue_message(core, id, &tries);
+            buf_append_u64(out, id);
+            buf_append_char(out, ' ');
+            buf_append_u64(out, tries);
+            buf_append_char(out, ' ');
+            buf_append_u64(out, text.len);
+            buf_append_char(out, '\n');
+            buf_append_bytes(out, text);
+            buf_append_char(out, '\n');
+        }
+}
+
+/* False when nothing is ready. */
+static bool answer_messages(struct reserve *r, struct named_queue *q)
+{
+    struct queue_server *server = r->server;
+    struct queue *core = named_queue_core(q);
+    struct id_ranges ids = {0};
+    usec_t deadline = queue_loop_now().monotonic + r->lease;
+    uint64_t lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
+    if (!lease)
+        return false;
+    frame_messages(core, &ids, &server->frames);
+    id_ranges_free(&ids);
+    struct http_request *req = end(r, q);
+    http_add_header_u64(req, "X-Millrace-Lease", lease);
+    http_reply_buf(req, 200, OCTETS, &server->frames);
+    queue_loop_arm(&server->loop);
+    return true;
+}
+
+static void answer_held(struct reserve *r, struct named_queue *q)
+{
+    struct buf members = {0};
+    const char *holder = queue_state(named_queue_core(q))->reader;
+    buf_append_str(&members, "\"reader\":");
+    buf_append_json(&members, bytes_str(holder));
+    buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
+    buf_append_char(&members, '\0');
+    http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
+        holder, named_queue_name(q));
+    buf_free(&members);
+}
+
+/* True when the epoch is not that of the reader's last release, and was answered so. `q` is NULL when there is no such queue. */
+static bool answer_stale(struct reserve *r, const struct named_queue *q)
+{
+    char members[48] = "";
+    uint64_t latest = q ? queue_epoch(named_queue_core_const(q), r->reader) : 0;
+    if (!r->epoch || r->epoch == latest)
+        return false;
+    if (latest)
+        snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
+    http_problem_with(end(r, q), 409, "stale-epoch", members,
+        "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
+        "again");
+    return true;
+}
+
+/* True when the request was answered. */
+static bool try_answer(struct reserve *r, struct named_queue *q)
+{
+    if (answer_stale(r, q))
+        return true;
+    if (!queue_admits(named_queue_core(q), r->reader)) {
+        answer_held(r, q);
+        return true;
+    }
+    enum queue_result result = named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
+    if (result == QUEUE_OK)
+        return answer_messages(r, q);
+    if (result == QUEUE_LOADING)
+        return false;
+    struct queue_server *server = r->server;
+    reply_refused(server, end(r, q), result, 0);
+    return true;
+}
+
+static bool is_loading(const struct reserve *r, struct named_queue *q)
+{
+    return q && named_queue_prepare(q, r->items, REPLY_BYTES_MAX) == QUEUE_LOADING;
+}
+
+static bool retry_reserve(struct wait *w, enum wait_event event)
+{
+    struct reserve *r = w->arg;
+    struct named_queue *q = queues_find(r->server->queues, r->queue);
+    switch (event) {
+    case WAIT_RETRY:
+        return try_answer(r, q);
+    case WAIT_RECHECK:
+        return answer_stale(r, q);
+    case WAIT_GONE:
+        wait_leave(w);
+        free(r);
+        return true;
+    case WAIT_EXPIRED:
+        if (is_loading(r, q))
+            return false;
+        break;
+    case WAIT_STOPPED:
+    case WAIT_REFUSED:
+        break;
+    }
+    answer_nothing(r);
+    return true;
+}
+
+/* Answers or waits. */
+static void reserve(struct reserve *r, usec_t now)
+{
+    struct queue_server *server = r->server;
+    struct named_queue *q = queues_find(server->queues, r->queue);
+    struct wait_line *line = q ? &served_of(q)->reserves : &server->strays;
+    if (answer_stale(r, q))
+        return;
+    if (q && !line->first && try_answer(r, q))
+        return;
+    if ((r->timeout == 0 || daemon_is_draining(server->loop.daemon)) && !is_loading(r, q)) {
+        answer_nothing(r);
+        return;
+    }
+    r->wait = wait_add(&server->loop, line, r->req, retry_reserve, r);
+    wait_set_deadline(r->wait, now + r->timeout);
+    http_set_long_poll(r->req);
+}
+
+void reserve_serve(struct named_queue *q)
+{
+    const struct wait_line *line = &served_of(q)->reserves;
+    while (line->first && queue_state(named_queue_core(q))->n[MESSAGE_READY] > 0)
+        if (!wait_wake(line->first, WAIT_RETRY))
+            return;
+}
+
+void reserve_queue_opened(struct queue_server *server, struct named_queue *q)
+{
+    struct wait *after;
+    for (struct wait *w = server->strays.first; w; w = after) {
+        const struct reserve *r = w->arg;
+        after = w->after;
+        if (strcmp(r->queue, named_queue_name(q)) == 0)
+            wait_move(w, &served_of(q)->reserves);
+    }
+}
+
+void reserve_refuse_stale(struct named_queue *q)
+{
+    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK);
+}
+
+static struct reserve *parse_reserve(struct queue_server *server, struct http_request *req)
+{
+    struct reserve *r = mem_zalloc(sizeof *r);
+    uint64_t lease, timeout;
+    r->server = server;
+    r->req = req;
+    if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
+        !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
+        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||
+        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch)) {
+        free(r);
+        return NULL;
+    }
+    r->items = r->items < RESERVE_ITEMS_MAX ? r->items : RESERVE_ITEMS_MAX;
+    r->lease = (usec_t)lease * USEC_PER_MSEC;
+    r->timeout = (usec_t)timeout * USEC_PER_MSEC;
+    return r;
+}
+
+static void ack_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    struct reserve *r = p->reserve;
+    if (p->req && outcome->result == QUEUE_OK) {
+        http_on_gone(p->req, NULL, NULL);
+        r->acked = outcome->count;
+        reserve(r, queue_loop_now().monotonic);
+    } else {
+        free(r);
+        if (p->req)
+            reply_refused(p->server, p->req, outcome->result, 0);
+    }
+    pending_free(p);
+}
+
+/* ack=L:A-B,C, or ack=L with the ids as the body. */
+static bool parse_ack(struct bytes text, struct bytes body, uint64_t *lease, struct id_range **ids, size_t *n)
+{
+    const char *colon = text.len ? memchr(text.ptr, ':', text.len) : NULL;
+    size_t digits = colon ? (size_t)(colon - text.ptr) : text.len;
+    struct bytes list = colon ? bytes_of(colon + 1, text.len - digits - 1) : body;
+    return (!colon || body.len == 0) && bytes_to_u64(bytes_of(text.ptr, digits), lease) &&
+           id_list_parse(list, ids, n);
+}
+
+static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct bytes ack)
+{
+    struct queue_server *server = r->server;
+    struct http_request *req = r->req;
+    uint64_t lease;
+    struct id_range *ids = NULL;
+    size_t n;
+    if (!parse_ack(ack, http_body(req), &lease, &ids, &n)) {
+        free(r);
+        http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C, or ack=LEASE and A-B,C as the body",
+            "ack is not a lease and a list of ids");
+        return;
+    }
+    if (!q) {
+        free(r);
+        reply_refused(server, req, QUEUE_LEASE_LOST, 0);
+    } else {
+        struct pending *p = pending_new(server, req, q);
+        p->reserve = r;
+        enum queue_result result = named_queue_ack(q, lease, ids, n, queue_loop_now(), ack_done, p);
+        if (result != QUEUE_OK) {
+            free(r);
+            pending_refuse(p, result, 0);
+        }
+    }
+    free(ids);
+}
+
+void http_reserve(struct http_request *req, void *ctx)
+{
+    struct queue_server *server = ctx;
+    struct bytes ack;
+    struct reserve *r = parse_reserve(server, req);
+    struct named_queue *q = r ? queues_find(server->queues, r->queue) : NULL;
+    if (!r || answer_stale(r, q))
+        return;
+    r->acks = http_param(req, "ack", &ack);
+    if (r->acks)
+        ack_then_reserve(r, q, ack);
+    else
+        reserve(r, queue_loop_now().monotonic);
+}
