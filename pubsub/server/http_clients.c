@@ -1,3 +1,4 @@
+#include "pubsub/server/http_endpoints.h"
 #include "pubsub/server/http_subscriber.h"
 
 #include <event2/event.h>
@@ -51,9 +52,9 @@ static void add_text(const struct http_subscriber *h, struct buf *out)
         h->sent);
 }
 
-void app_clients(struct http_request *req, void *ctx)
+void http_clients(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct pubsub_server *server = ctx;
     struct bytes format = BYTES_LITERAL("text");
     struct buf out = {0};
     (void)http_param(req, "format", &format);
@@ -64,10 +65,10 @@ void app_clients(struct http_request *req, void *ctx)
     }
     if (json)
         buf_append_str(&out, "{\"clients\":[");
-    else if (!app->subscribers)
+    else if (!server->subscribers)
         buf_append_str(&out, "no /sub connections\n");
-    for (const struct http_subscriber *h = app->subscribers; h; h = h->next) {
-        if (json && h != app->subscribers)
+    for (const struct http_subscriber *h = server->subscribers; h; h = h->next) {
+        if (json && h != server->subscribers)
             buf_append_str(&out, ",\n");
         (json ? add_json : add_text)(h, &out);
     }
@@ -77,12 +78,12 @@ void app_clients(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-void app_heartbeats(struct app *app)
+void http_clients_heartbeat(struct pubsub_server *server)
 {
     usec_t now = clock_monotonic();
-    for (struct http_subscriber *h = app->subscribers; h; h = h->next) {
+    for (struct http_subscriber *h = server->subscribers; h; h = h->next) {
         bool is_quiet = h->form == SUB_EVENTS && h->begun && !h->framing.in_line && !h->ending &&
-                        now - h->wrote >= app->heartbeat && http_stream_pending(h->req) == 0;
+                        now - h->wrote >= server->heartbeat && http_stream_pending(h->req) == 0;
         if (!is_quiet)
             continue;
         struct buf text = {0};
@@ -94,12 +95,12 @@ void app_heartbeats(struct app *app)
 }
 
 /* The descriptor that its first read waits for, perhaps one that it holds itself, may not come as long as it is here. */
-void app_notice_gone(struct app *app)
+void http_clients_notice_gone(struct pubsub_server *server)
 {
-    usec_t now = clock_monotonic(), lacked = journal_set_last_shortage(streams_set(app->streams));
+    usec_t now = clock_monotonic(), lacked = journal_set_last_shortage(streams_set(server->streams));
     if (!lacked || now - lacked >= BEGINNING_PATIENCE)
         return;
-    for (struct http_subscriber *h = app->subscribers; h; h = h->next)
+    for (struct http_subscriber *h = server->subscribers; h; h = h->next)
         if (!h->begun && now - h->wrote >= BEGINNING_PATIENCE)
             http_set_long_poll(h->req);
 }
@@ -108,9 +109,9 @@ static void break_off(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    struct app *app = arg;
-    while (app->subscribers) {
-        struct http_subscriber *h = app->subscribers;
+    struct pubsub_server *server = arg;
+    while (server->subscribers) {
+        struct http_subscriber *h = server->subscribers;
         http_stream_abort(h->req);
         http_subscriber_forget(h);
     }
@@ -123,23 +124,23 @@ static void end_response(struct http_subscriber *h)
         return;
     }
     if (h->form == SUB_EVENTS)
-        app_retry_events(h->req);
+        server_retry_events(h->req);
     else
         http_problem(h->req, 503, "not-ready", NULL, "stopping");
     http_subscriber_forget(h);
 }
 
-void app_end_subscribers(struct app *app)
+void http_clients_end(struct pubsub_server *server)
 {
     struct http_subscriber *next;
-    for (struct http_subscriber *h = app->subscribers; h; h = next) {
+    for (struct http_subscriber *h = server->subscribers; h; h = next) {
         next = h->next;
         if (!h->ending)
             end_response(h);
     }
-    if (!app->subscribers)
+    if (!server->subscribers)
         return;
     struct timeval patience = {DRAIN_PATIENCE_SECONDS, 0};
-    app->drain_limit = evtimer_new(daemon_base(app->daemon), break_off, app);
-    evtimer_add(app->drain_limit, &patience);
+    server->drain_limit = evtimer_new(daemon_base(server->daemon), break_off, server);
+    evtimer_add(server->drain_limit, &patience);
 }

@@ -1,4 +1,4 @@
-#include "pubsub/server/pubsub_app.h"
+#include "pubsub/server/http_endpoints.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 enum act { MOVES, DELETES };
 
 struct change {
-    struct app *app;
+    struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
     struct subscriber *judge; /* NULL once it has */
@@ -22,11 +22,11 @@ struct change {
 
 static void finish(struct change *c)
 {
-    struct app *app = c->app;
+    struct pubsub_server *server = c->server;
     subscriber_free(&c->judge);
     free(c);
-    app->in_flight--;
-    app_check_drained(app);
+    server->in_flight--;
+    server_check_drained(server);
 }
 
 /* What is on its way to the disk goes on. */
@@ -42,7 +42,7 @@ static void client_gone(struct http_request *req, void *arg)
 static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
 {
     char members[64];
-    const char *failure = cursors_failure(c->app->cursors);
+    const char *failure = cursors_failure(c->server->cursors);
     switch (r) {
     case CURSORS_OK:
         break;
@@ -57,7 +57,7 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
         break;
     case CURSORS_TOO_MANY:
         http_problem(c->req, 409, "too-many-cursors", "delete one that nobody needs, or raise max_cursors",
-            "there are %zu cursors already", cursors_count(c->app->cursors));
+            "there are %zu cursors already", cursors_count(c->server->cursors));
         break;
     case CURSORS_BUSY:
         http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");
@@ -69,21 +69,21 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     }
 }
 
-static void note_failure(struct app *app)
+static void note_failure(struct pubsub_server *server)
 {
-    const char *why = cursors_failure(app->cursors);
-    if (!why || app->cursors_failed)
+    const char *why = cursors_failure(server->cursors);
+    if (!why || server->cursors_failed)
         return;
-    app->cursors_failed = true;
+    server->cursors_failed = true;
     log_error("storage failed", LOG_S("error", why));
-    daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+    daemon_set_not_ready(server->daemon, "storage failed: %s", why);
 }
 
 static void stored(enum cursors_result r, void *arg)
 {
     struct change *c = arg;
     if (r == CURSORS_STORAGE)
-        note_failure(c->app);
+        note_failure(c->server);
     if (c->req && r != CURSORS_OK)
         answer_refused(c, r, 0);
     else if (c->req && c->act == DELETES)
@@ -98,7 +98,7 @@ static void stored(enum cursors_result r, void *arg)
 
 static void carry_out(struct change *c)
 {
-    struct cursors *cs = c->app->cursors;
+    struct cursors *cs = c->server->cursors;
     uint64_t at = 0;
     enum cursors_result r =
         c->act == DELETES ? cursors_delete(cs, c->stream, c->name, stored, c)
@@ -118,7 +118,7 @@ static size_t nothing_pending(void *arg)
 static void judged_bad(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
 {
     struct change *c = arg;
-    app_refuse_cursor(c->app, c->req, c->stream, why, edges);
+    server_refuse_cursor(c->server, c->req, c->stream, why, edges);
     finish(c);
 }
 
@@ -156,27 +156,27 @@ static void judge(struct change *c, const struct stream_from *from)
     subscriber_begin(c->judge);
 }
 
-static struct change *begin(struct app *app, struct http_request *req, enum act act)
+static struct change *begin(struct pubsub_server *server, struct http_request *req, enum act act)
 {
     char name[NAME_LEN_MAX + 1];
     struct bytes id = BYTES_NONE;
-    struct stream *s = app_request_stream(app, req, NULL, false);
+    struct stream *s = server_find_stream(server, req, NULL, false);
     (void)http_param(req, "id", &id);
-    if (!s || !http_param_name(req, "name", NULL, name) || !app_right_stream(req, s, id))
+    if (!s || !http_param_name(req, "name", NULL, name) || !server_check_stream_id(req, s, id))
         return NULL;
     struct change *c = mem_zalloc(sizeof(*c));
-    *c = (struct change){.app = app, .req = req, .stream = s, .act = act};
+    *c = (struct change){.server = server, .req = req, .stream = s, .act = act};
     memcpy(c->name, name, sizeof(name));
     return c;
 }
 
 static void go(struct change *c)
 {
-    c->app->in_flight++;
+    c->server->in_flight++;
     http_on_gone(c->req, client_gone, c);
 }
 
-static void move(struct app *app, struct http_request *req)
+static void move(struct pubsub_server *server, struct http_request *req)
 {
     struct stream_from from;
     struct bytes text;
@@ -186,9 +186,9 @@ static void move(struct app *app, struct http_request *req)
             "from is required");
         return;
     }
-    if (!app_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
+    if (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
         return;
-    struct change *c = begin(app, req, MOVES);
+    struct change *c = begin(server, req, MOVES);
     if (!c)
         return;
     c->backwards = backwards;
@@ -196,9 +196,9 @@ static void move(struct app *app, struct http_request *req)
     judge(c, &from);
 }
 
-static void delete (struct app *app, struct http_request *req)
+static void delete (struct pubsub_server *server, struct http_request *req)
 {
-    struct change *c = begin(app, req, DELETES);
+    struct change *c = begin(server, req, DELETES);
     if (!c)
         return;
     go(c);
@@ -220,18 +220,18 @@ static void add_cursor(const struct named_cursor *n, usec_t now, struct buf *out
         buf_append_str(out, ",\"lag_lines\":null,\"lag_seconds\":null}");
 }
 
-static void list(struct app *app, struct http_request *req)
+static void list(struct pubsub_server *server, struct http_request *req)
 {
     struct stream *only = NULL;
     struct bytes name;
     usec_t now = clock_wall();
-    if (http_param(req, "stream", &name) && !(only = app_request_stream(app, req, NULL, false)))
+    if (http_param(req, "stream", &name) && !(only = server_find_stream(server, req, NULL, false)))
         return;
     struct buf out = {0};
     const char *between = "\n";
     buf_append_str(&out, "{\"cursors\":[");
-    for (size_t i = 0; i < cursors_count(app->cursors); i++) {
-        const struct named_cursor *n = cursors_at(app->cursors, i);
+    for (size_t i = 0; i < cursors_count(server->cursors); i++) {
+        const struct named_cursor *n = cursors_at(server->cursors, i);
         if (only && named_cursor_stream(n) != only)
             continue;
         buf_append_str(&out, between);
@@ -243,17 +243,17 @@ static void list(struct app *app, struct http_request *req)
     buf_free(&out);
 }
 
-void app_cursors(struct http_request *req, void *ctx)
+void http_cursors(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
-    if (app_is_not_up(app, req))
+    struct pubsub_server *server = ctx;
+    if (server_refuse_if_down(server, req))
         return;
     if (http_method(req) == HTTP_POST_)
-        move(app, req);
+        move(server, req);
     else if (http_method(req) == HTTP_DELETE_)
-        delete (app, req);
+        delete (server, req);
     else
-        list(app, req);
+        list(server, req);
 }
 
 static double lag_bytes(void *ctx)
@@ -273,10 +273,10 @@ static double lag_seconds(void *ctx)
     return lag.known ? (double)lag.age / (double)USEC_PER_SEC : -1;
 }
 
-void app_cursor_came(void *arg, const struct named_cursor *c)
+void http_cursors_add_gauges(void *arg, const struct named_cursor *c)
 {
-    struct app *app = arg;
-    struct stats *st = daemon_stats(app->daemon);
+    struct pubsub_server *server = arg;
+    struct stats *st = daemon_stats(server->daemon);
     void *ctx = (void *)(uintptr_t)c; /* only read */
     char labels[2 * NAME_LEN_MAX + 32];
     snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(named_cursor_stream(c)),
@@ -288,8 +288,8 @@ void app_cursor_came(void *arg, const struct named_cursor *c)
         "Age of the next line behind a named cursor; -1: not looked at yet", lag_seconds, ctx);
 }
 
-void app_cursor_goes(void *arg, const struct named_cursor *c)
+void http_cursors_remove_gauges(void *arg, const struct named_cursor *c)
 {
-    struct app *app = arg;
-    stats_remove_gauges(daemon_stats(app->daemon), c);
+    struct pubsub_server *server = arg;
+    stats_remove_gauges(daemon_stats(server->daemon), c);
 }

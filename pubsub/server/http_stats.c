@@ -1,11 +1,11 @@
-#include "pubsub/server/pubsub_app.h"
+#include "pubsub/server/http_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 /* What /streams, /stats and /metrics say. */
 
-void app_append_stream(struct buf *out, struct stream *s)
+void http_stats_append_stream(struct buf *out, struct stream *s)
 {
     struct stream_numbers n = stream_numbers(s);
     buf_printf(out,
@@ -28,24 +28,24 @@ static const struct {
 };
 #define N_BITLY_NAMES (sizeof(bitly_names) / sizeof(bitly_names[0]))
 
-static void bitly_numbers(const struct app *app, uint64_t n[N_BITLY_NAMES])
+static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY_NAMES])
 {
-    n[0] = app->n_subscribers;
-    n[1] = stats_read(app->sent_streams);
-    n[2] = stats_read(app->lines) - app->reset.lines;
-    n[3] = stats_read(app->sent_lines) - app->reset.sent_lines;
-    n[4] = stats_read(app->passed);
+    n[0] = server->n_subscribers;
+    n[1] = stats_read(server->sent_streams);
+    n[2] = stats_read(server->lines) - server->reset.lines;
+    n[3] = stats_read(server->sent_lines) - server->reset.sent_lines;
+    n[4] = stats_read(server->passed);
 }
 
 /* bitly's reset puts back these two. */
-void app_reset_stats(void *ctx)
+void http_stats_reset(void *ctx)
 {
-    struct app *app = ctx;
-    app->reset.lines = stats_read(app->lines);
-    app->reset.sent_lines = stats_read(app->sent_lines);
+    struct pubsub_server *server = ctx;
+    server->reset.lines = stats_read(server->lines);
+    server->reset.sent_lines = stats_read(server->sent_lines);
 }
 
-void app_stats_headers(void *ctx, struct http_request *req)
+void http_stats_headers(void *ctx, struct http_request *req)
 {
     uint64_t n[N_BITLY_NAMES];
     bitly_numbers(ctx, n);
@@ -53,10 +53,10 @@ void app_stats_headers(void *ctx, struct http_request *req)
         http_add_header(req, bitly_names[i].header, "%" PRIu64, n[i]);
 }
 
-static void text_stats(struct app *app, struct buf *out)
+static void text_stats(struct pubsub_server *server, struct buf *out)
 {
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
+    for (size_t i = 0; i < streams_count(server->streams); i++) {
+        struct stream *s = streams_at(server->streams, i);
         struct stream_numbers n = stream_numbers(s);
         buf_printf(out,
             "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
@@ -65,44 +65,45 @@ static void text_stats(struct app *app, struct buf *out)
     }
 }
 
-void app_extra_stats(void *ctx, bool json, struct buf *out)
+void http_stats_extra(void *ctx, bool json, struct buf *out)
 {
-    struct app *app = ctx;
+    struct pubsub_server *server = ctx;
     uint64_t n[N_BITLY_NAMES];
-    bitly_numbers(app, n);
+    bitly_numbers(server, n);
     for (size_t i = 0; i < N_BITLY_NAMES; i++)
         buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n",
             json ? bitly_names[i].member : bitly_names[i].text, n[i]);
     if (!json) {
-        if (app->recovered)
-            text_stats(app, out);
+        if (server->recovered)
+            text_stats(server, out);
         return;
     }
     buf_append_str(out, ",\"streams\":{");
-    for (size_t i = 0; app->recovered && i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
+    for (size_t i = 0; server->recovered && i < streams_count(server->streams); i++) {
+        struct stream *s = streams_at(server->streams, i);
         buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
-        app_append_stream(out, s);
+        http_stats_append_stream(out, s);
         buf_append_char(out, '}');
     }
     buf_append_char(out, '}');
 }
 
-void app_register_stats(struct app *app)
+void http_stats_register(struct pubsub_server *server)
 {
-    struct stats *st = daemon_stats(app->daemon);
-    app->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
-    app->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
-    app->duplicates = stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
-    app->refused =
+    struct stats *st = daemon_stats(server->daemon);
+    server->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
+    server->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
+    server->duplicates =
+        stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
+    server->refused =
         stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
-    app->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
-    app->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
-    app->passed = stats_counter(
+    server->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
+    server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
+    server->passed = stats_counter(
         st, "subscribers_passed_total", NULL, "Subscribers that retention passed; each was told");
-    app->cursors_gone = stats_counter(
+    server->cursors_gone = stats_counter(
         st, "cursors_gone_total", NULL, "Cursors that came for bytes that are gone; each was told");
-    app->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
+    server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
 }
 
 static double disk_bytes(void *ctx)
@@ -125,7 +126,7 @@ static double subscribers(void *ctx)
     return (double)stream_numbers(ctx).subscribers;
 }
 
-void app_stream_came(struct app *app, struct stream *s)
+void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
 {
     static const struct {
         const char *name, *help;
@@ -139,11 +140,5 @@ void app_stream_came(struct app *app, struct stream *s)
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));
     for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
-        stats_gauge(daemon_stats(app->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, s);
-}
-
-void app_streams_came(struct app *app)
-{
-    for (size_t i = 0; i < streams_count(app->streams); i++)
-        app_stream_came(app, streams_at(app->streams, i));
+        stats_gauge(daemon_stats(server->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, s);
 }

@@ -1,3 +1,4 @@
+#include "pubsub/server/http_endpoints.h"
 #include "pubsub/server/http_subscriber.h"
 
 #include "pubsub/stream/block_cache.h"
@@ -17,35 +18,36 @@
 
 static void tell_gap(struct http_subscriber *h);
 
-static struct http_subscriber *link_subscriber(struct app *app, struct http_request *req, struct stream *s)
+static struct http_subscriber *link_subscriber(
+    struct pubsub_server *server, struct http_request *req, struct stream *s)
 {
     struct http_subscriber *h = mem_zalloc(sizeof(*h));
-    *h = (struct http_subscriber){.app = app, .req = req, .stream = s, .next = app->subscribers};
+    *h = (struct http_subscriber){.server = server, .req = req, .stream = s, .next = server->subscribers};
     h->framing.id = journal_id(stream_journal(s));
     h->connected = clock_wall();
     h->wrote = clock_monotonic();
     if (h->next)
         h->next->previous = h;
-    app->subscribers = h;
-    app->n_subscribers++;
+    server->subscribers = h;
+    server->n_subscribers++;
     return h;
 }
 
 void http_subscriber_forget(struct http_subscriber *h)
 {
-    struct app *app = h->app;
+    struct pubsub_server *server = h->server;
     if (h->next)
         h->next->previous = h->previous;
     if (h->previous)
         h->previous->next = h->next;
     else
-        app->subscribers = h->next;
-    app->n_subscribers--;
+        server->subscribers = h->next;
+    server->n_subscribers--;
     subscriber_free(&h->subscriber);
     http_framing_free(h);
     framing_free(&h->framing);
     free(h);
-    app_check_drained(app);
+    server_check_drained(server);
 }
 
 static void client_gone(struct http_request *req, void *arg)
@@ -86,46 +88,6 @@ void http_subscriber_end(struct http_subscriber *h)
         end_when_taken(h);
 }
 
-static void answer_gone(struct http_request *req, const struct journal_edges *edges)
-{
-    char members[128];
-    snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"", edges->before,
-        edges->after);
-    http_problem_with(req, 410, "cursor-gone", members,
-        "the bytes behind this cursor are gone; the stream goes on at %" PRIu64, edges->after);
-}
-
-static void answer_beyond(struct http_request *req, struct stream *s)
-{
-    char members[64];
-    uint64_t end = journal_committed_end(stream_journal(s));
-    snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
-    http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
-}
-
-void app_refuse_cursor(struct app *app, struct http_request *req, struct stream *s,
-    enum subscriber_refusal why, const struct journal_edges *edges)
-{
-    const char *failure = journal_failure(stream_journal(s));
-    switch (why) {
-    case SUBSCRIBER_BEYOND:
-        answer_beyond(req, s);
-        break;
-    case SUBSCRIBER_INSIDE:
-        http_problem(req, 416, "cursor-inside-line", "a cursor stands right behind an LF",
-            "this offset is inside a line");
-        break;
-    case SUBSCRIBER_GONE:
-        stats_add(app->cursors_gone, 1);
-        answer_gone(req, edges);
-        break;
-    case SUBSCRIBER_UNREADABLE:
-        http_problem(req, 503, "storage-failed", NULL, "cannot read the stream there: %s",
-            failure ? failure : "try again");
-        break;
-    }
-}
-
 static void write_formed(struct http_subscriber *h, struct buf *text)
 {
     http_stream_write(h->req, buf_bytes(text));
@@ -145,7 +107,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     };
     struct buf text = {0};
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
-    app_add_place(h->app, h->req, h->stream);
+    server_add_place(h->server, h->req, h->stream);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
     http_add_header(h->req, "Cache-Control", "no-store");
@@ -153,7 +115,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
         http_add_header(h->req, "Access-Control-Allow-Origin", "*");
     http_stream_start(h->req, 200, types[h->form], -1);
     http_stream_disable_timeout(h->req);
-    stats_add(h->app->sent_streams, 1);
+    stats_add(h->server->sent_streams, 1);
     h->begun = true;
     h->end = end;
     h->sent = offset;
@@ -185,7 +147,7 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
 {
     struct http_subscriber *h = arg;
     if (why == SUBSCRIBER_GONE && h->form == SUB_EVENTS && !http_is_head(h->req)) {
-        stats_add(h->app->cursors_gone, 1);
+        stats_add(h->server->cursors_gone, 1);
         if (!h->begun)
             begin_response(h, edges->before, edges->after, journal_committed_end(stream_journal(h->stream)));
         gap(h, edges->after);
@@ -194,7 +156,7 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
     if (h->begun)
         http_stream_abort(h->req);
     else
-        app_refuse_cursor(h->app, h->req, h->stream, why, edges);
+        server_refuse_cursor(h->server, h->req, h->stream, why, edges);
     http_subscriber_forget(h);
 }
 
@@ -232,13 +194,13 @@ static void write_raw(struct http_subscriber *h, struct bytes piece, struct wind
 static void count_sent(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     if (h->sent >= h->counted) {
-        stats_add(h->app->sent_lines, window_lines(window, piece));
+        stats_add(h->server->sent_lines, window_lines(window, piece));
     } else {
         size_t known = h->counted - h->sent < piece.len ? (size_t)(h->counted - h->sent) : piece.len;
         piece = bytes_of(piece.ptr + known, piece.len - known);
-        stats_add(h->app->sent_lines, bytes_count_lines(piece));
+        stats_add(h->server->sent_lines, bytes_count_lines(piece));
     }
-    stats_add(h->app->sent_bytes, piece.len);
+    stats_add(h->server->sent_bytes, piece.len);
 }
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
@@ -265,10 +227,10 @@ static void give_back(struct http_subscriber *h)
     subscriber_go_back(h->subscriber, h->sent);
 }
 
-void app_take_back(struct app *app)
+void http_sub_rewind_slow(struct pubsub_server *server)
 {
     struct http_subscriber *next;
-    for (struct http_subscriber *h = app->subscribers; h; h = next) {
+    for (struct http_subscriber *h = server->subscribers; h; h = next) {
         uint64_t taken = http_stream_taken(h->req), before = h->taken;
         next = h->next;
         h->taken = taken;
@@ -290,8 +252,8 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
     for (size_t i = 0; i < n; i++) {
         places[i] = (struct http_span){spans[i].position, spans[i].len};
         h->sent += spans[i].len;
-        stats_add(h->app->sent_bytes, spans[i].len);
-        stats_add(h->app->sent_lines, spans[i].count);
+        stats_add(h->server->sent_bytes, spans[i].len);
+        stats_add(h->server->sent_lines, spans[i].count);
     }
     struct http_file from = {journal_file_fd(file), file_sent, journal_file_hold(file)};
     http_stream_write_file(h->req, &from, places, n);
@@ -340,7 +302,7 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
         missed.before = end_of_what_goes_out(h);
     bool goes_on = edges && h->form == SUB_EVENTS && gap_begins(h, &missed);
     if (why == SUBSCRIBER_PASSED) {
-        stats_add(h->app->passed, 1);
+        stats_add(h->server->passed, 1);
         report_passed(h, "retention passed a subscriber", &missed);
     }
     if (why == SUBSCRIBER_DAMAGED) {
@@ -401,35 +363,13 @@ static void response_drained(struct http_request *req, void *arg)
         subscriber_drained(h->subscriber);
 }
 
-bool app_right_stream(struct http_request *req, struct stream *s, struct bytes asked)
-{
-    const char *id = journal_id(stream_journal(s));
-    if (!asked.len || bytes_equal_str(asked, id))
-        return true;
-    char members[JOURNAL_ID_TEXT + 16];
-    snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
-    http_problem_with(req, 409, "wrong-stream", members, "the stream of that name has another id");
-    return false;
-}
-
-bool app_read_from(struct http_request *req, const char *fallback, struct stream_from *from)
-{
-    struct bytes text = bytes_str(fallback);
-    (void)http_param(req, "from", &text);
-    if (stream_from_parse(text, from))
-        return true;
-    http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
-        "from is none of what it may be");
-    return false;
-}
-
 /* bitly's /sub, which names no stream, is in parts unless multipart=0. */
 static bool read_form(struct http_request *req, struct http_subscriber *h)
 {
     static const enum framing_form forms[] = {
         [SUB_EVENTS] = FRAMING_EVENTS, [SUB_PARTS] = FRAMING_PARTS, [SUB_LINES] = FRAMING_LINES};
     struct bytes stream;
-    bool events = app_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
+    bool events = server_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
     if (!http_param_bool(req, "multipart", is_bitlys, &parts))
         return false;
     h->form = parts ? SUB_PARTS : events ? SUB_EVENTS : is_bitlys ? SUB_LINES : SUB_RAW;
@@ -443,46 +383,46 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
     struct bytes id = BYTES_NONE;
     (void)http_param(req, "id", &id);
-    if (!app_right_stream(req, h->stream, id))
+    if (!server_check_stream_id(req, h->stream, id))
         return false;
     if (!last.len)
-        return app_read_from(req, "latest", from);
+        return server_read_from(req, "latest", from);
     *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};
     if (framing_parse_id(last, &from->offset, &id))
-        return app_right_stream(req, h->stream, id);
+        return server_check_stream_id(req, h->stream, id);
     http_problem(req, 400, "bad-parameter", "it is the id of the last event: OFFSET:STREAM_ID",
         "Last-Event-ID is none that was given");
     return false;
 }
 
 /* True when it was answered. */
-static bool is_not_up(struct app *app, struct http_request *req)
+static bool is_not_up(struct pubsub_server *server, struct http_request *req)
 {
     bool parts;
-    if (app_is_up(app))
+    if (server_is_up(server))
         return false;
-    if (!app_wants_events(req))
-        return app_is_not_up(app, req);
+    if (!server_wants_events(req))
+        return server_refuse_if_down(server, req);
     if (!http_param_bool(req, "multipart", false, &parts))
         return true;
     if (parts)
-        return app_is_not_up(app, req);
-    app_retry_events(req);
+        return server_refuse_if_down(server, req);
+    server_retry_events(req);
     return true;
 }
 
-void app_sub(struct http_request *req, void *ctx)
+void http_sub(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct pubsub_server *server = ctx;
     struct bytes name;
     struct stream_from from;
-    if (is_not_up(app, req))
+    if (is_not_up(server, req))
         return;
     bool is_bitlys = !http_param(req, "stream", &name);
-    struct stream *s = app_request_stream(app, req, APP_DEFAULT_STREAM, is_bitlys);
+    struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, is_bitlys);
     if (!s)
         return;
-    struct http_subscriber *h = link_subscriber(app, req, s);
+    struct http_subscriber *h = link_subscriber(server, req, s);
     if (!read_form(req, h) || !http_param_bool(req, "follow", true, &h->follow) ||
         !read_cursor(req, h, &from)) {
         http_subscriber_forget(h);

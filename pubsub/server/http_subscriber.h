@@ -7,14 +7,14 @@
  * 3. What is not to go as it is (framing.h) is formed as the client takes it: of a piece the rest waits, in its window, while
  *    more than SUBSCRIBER_LOW bytes are pending. The end and a gap wait for it.
  * 4. What waits for a client may be lent from large windows while it takes much. Who takes less than SUBSCRIBER_BURST from
- *    tick to tick gives that back (app_take_back): then it is SUBSCRIBER_LOW and a small window again.
+ *    tick to tick gives that back (http_sub_rewind_slow): then it is SUBSCRIBER_LOW and a small window again.
  * 5. A response with follow=0 ends well only at its X-Millrace-End; what stops it before (a hole, retention, a daemon
  *    that stops) breaks it off once what was sent is taken.
  */
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 
-#include "pubsub/server/pubsub_app.h"
+#include "pubsub/server/pubsub_server.h"
 #include "pubsub/stream/framing.h"
 
 enum sub_form {
@@ -25,7 +25,7 @@ enum sub_form {
 };
 
 struct http_subscriber {
-    struct app *app;
+    struct pubsub_server *server;
     struct http_subscriber *previous, *next;
     struct http_request *req;
     struct stream *stream;

@@ -1,13 +1,14 @@
-/* pubsub: wires streams, cursors, the tap and their HTTP face to the event loop. */
-#include "pubsub/server/pubsub_app.h"
-#include "pubsub/stream/limits.h"
+/* pubsub: wires streams, cursors, the nng socket and the HTTP endpoints to the event loop. */
 #include "base/log.h"
-#include "daemon/loop_notify.h"
-#include "pubsub/stream/stream_recovery.h"
 #include "config/peers.h"
+#include "daemon/loop_notify.h"
 #include "daemon/scrubber.h"
-#include "pubsub/stream/pubsub_settings.h"
+#include "pubsub/server/http_endpoints.h"
+#include "pubsub/server/http_stats.h"
 #include "pubsub/server/nng_publish.h"
+#include "pubsub/stream/limits.h"
+#include "pubsub/stream/pubsub_settings.h"
+#include "pubsub/stream/stream_recovery.h"
 #include "pubsub/stream/window.h"
 
 #include <event2/event.h>
@@ -19,7 +20,7 @@
 #define TICK_MAX USEC_PER_SEC
 
 struct wiring {
-    struct app app; /* first: handlers get it as their ctx */
+    struct pubsub_server server; /* first: handlers get it as their ctx */
     struct loop_notify *notify;
     struct limits *limits;
     struct stream_recovery *recovery; /* until streams and cursors are open */
@@ -28,15 +29,25 @@ struct wiring {
     struct nng_publish *nng; /* NULL: none */
 };
 
+static void retain(struct pubsub_server *server)
+{
+    usec_t now = clock_wall();
+    for (size_t i = 0; i < streams_count(server->streams); i++) {
+        struct stream *s = streams_at(server->streams, i);
+        stream_retain(s, cursors_hold(server->cursors, s, NULL), now);
+        stream_tidy(s, clock_monotonic());
+    }
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
-    app_retain(&w->app);
-    cursors_tick(w->app.cursors);
-    app_heartbeats(&w->app);
-    app_notice_gone(&w->app);
-    app_take_back(&w->app);
+    retain(&w->server);
+    cursors_tick(w->server.cursors);
+    http_clients_heartbeat(&w->server);
+    http_clients_notice_gone(&w->server);
+    http_sub_rewind_slow(&w->server);
     window_trim();
     if (w->nng)
         nng_publish_tick(w->nng);
@@ -45,17 +56,17 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 /* Half a heartbeat, so that none is more than half too late; but at most TICK_MAX. */
 static void start_tick(struct wiring *w)
 {
-    usec_t interval = w->app.heartbeat / 2 < TICK_MAX ? w->app.heartbeat / 2 : TICK_MAX;
+    usec_t interval = w->server.heartbeat / 2 < TICK_MAX ? w->server.heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
-    w->tick = event_new(daemon_base(w->app.daemon), -1, EV_PERSIST, on_tick, w);
+    w->tick = event_new(daemon_base(w->server.daemon), -1, EV_PERSIST, on_tick, w);
     evtimer_add(w->tick, &tv);
     on_tick(-1, 0, w);
 }
 
-static void report_streams(const struct app *app)
+static void report_streams(const struct pubsub_server *server)
 {
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
+    for (size_t i = 0; i < streams_count(server->streams); i++) {
+        struct stream *s = streams_at(server->streams, i);
         struct journal *j = stream_journal(s);
         if (journal_cut_bytes(j))
             log_warn("cut the tail of a stream that was being written", LOG_S("stream", stream_name(s)),
@@ -63,18 +74,18 @@ static void report_streams(const struct app *app)
         log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
             LOG_U("end", journal_committed_end(j)));
     }
-    if (cursors_dropped(app->cursors))
+    if (cursors_dropped(server->cursors))
         log_warn("cursors of streams that are gone, or others now, were dropped",
-            LOG_U("cursors", cursors_dropped(app->cursors)));
+            LOG_U("cursors", cursors_dropped(server->cursors)));
 }
 
 static bool open_nng_publish(struct wiring *w)
 {
     struct config_error error;
-    const char *urls = options_string(daemon_options(w->app.daemon), NNG_PUBLISH_SETTING);
+    const char *urls = options_string(daemon_options(w->server.daemon), NNG_PUBLISH_SETTING);
     if (!urls)
         return true;
-    w->nng = nng_publish_open(w->app.streams, urls, daemon_stats(w->app.daemon), &error);
+    w->nng = nng_publish_open(w->server.streams, urls, daemon_stats(w->server.daemon), &error);
     if (!w->nng)
         log_error("cannot publish over nng", LOG_S("error", error.text));
     return w->nng != NULL;
@@ -82,14 +93,15 @@ static bool open_nng_publish(struct wiring *w)
 
 static void begin(struct wiring *w)
 {
-    w->app.recovered = true;
-    report_streams(&w->app);
-    app_streams_came(&w->app);
-    cursors_tell_all(w->app.cursors);
+    w->server.recovered = true;
+    report_streams(&w->server);
+    for (size_t i = 0; i < streams_count(w->server.streams); i++)
+        http_stats_add_stream(&w->server, streams_at(w->server.streams, i));
+    cursors_tell_all(w->server.cursors);
     start_tick(w);
-    w->scrubber = scrubber_start(w->app.daemon, streams_set(w->app.streams));
-    if (!w->app.draining)
-        daemon_set_ready(w->app.daemon);
+    w->scrubber = scrubber_start(w->server.daemon, streams_set(w->server.streams));
+    if (!w->server.draining)
+        daemon_set_ready(w->server.daemon);
 }
 
 static void take_opened(void *arg)
@@ -98,12 +110,12 @@ static void take_opened(void *arg)
     char error[STREAM_RECOVERY_ERROR_TEXT];
     if (!w->recovery)
         return;
-    enum streams_result r = stream_recovery_finish(&w->recovery, &w->app.cursors, error);
+    enum streams_result r = stream_recovery_finish(&w->recovery, &w->server.cursors, error);
     if (r != STREAMS_OK) {
         log_error("cannot recover the streams", LOG_S("error", error));
-        daemon_fail(w->app.daemon, r == STREAMS_NO_SPACE || r == STREAMS_LACK ? EX_TEMPFAIL : EX_CONFIG);
+        daemon_fail(w->server.daemon, r == STREAMS_NO_SPACE || r == STREAMS_LACK ? EX_TEMPFAIL : EX_CONFIG);
     } else if (!open_nng_publish(w)) {
-        daemon_fail(w->app.daemon, EX_CONFIG);
+        daemon_fail(w->server.daemon, EX_CONFIG);
     } else {
         begin(w);
     }
@@ -112,16 +124,16 @@ static void take_opened(void *arg)
 static void on_opened(void *arg)
 {
     struct wiring *w = arg;
-    daemon_post(w->app.daemon, take_opened, w);
+    daemon_post(w->server.daemon, take_opened, w);
 }
 
 static void on_journals(void *arg)
 {
     struct wiring *w = arg;
-    if (!w->app.recovered)
+    if (!w->server.recovered)
         return;
-    journal_set_poll(streams_set(w->app.streams));
-    cursors_poll(w->app.cursors);
+    journal_set_poll(streams_set(w->server.streams));
+    cursors_poll(w->server.cursors);
 }
 
 static struct streams *new_streams(struct wiring *w, const struct options *o)
@@ -142,14 +154,14 @@ static struct streams *new_streams(struct wiring *w, const struct options *o)
 static struct stream_recovery *start_recovery(struct wiring *w, const struct options *o)
 {
     const struct stream_recovery_config config = {
-        .cursors = {.streams = w->app.streams,
+        .cursors = {.streams = w->server.streams,
             .dir = options_string(o, "data_dir"),
             .max = (size_t)options_int(o, "max_cursors"),
             .notify = loop_notify_wake,
             .notify_arg = w->notify,
-            .came = app_cursor_came,
-            .goes = app_cursor_goes,
-            .arg = &w->app},
+            .came = http_cursors_add_gauges,
+            .goes = http_cursors_remove_gauges,
+            .arg = &w->server},
         .names = options_string(o, "streams"),
         .done = on_opened,
         .arg = w,
@@ -164,15 +176,15 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         return daemon_start_status(errno);
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;
-    w->app.daemon = d;
-    random_id(w->app.life);
-    w->app.max_line = (size_t)options_int(o, "max_line");
-    w->app.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
+    w->server.daemon = d;
+    random_id(w->server.life);
+    w->server.max_line = (size_t)options_int(o, "max_line");
+    w->server.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
     if (limits_read(o, settings_rows, &w->limits, error) != 0)
         return EX_CONFIG;
     w->notify = loop_notify_new(daemon_base(d), on_journals, w);
-    w->app.streams = new_streams(w, o);
-    app_register_stats(&w->app);
+    w->server.streams = new_streams(w, o);
+    http_stats_register(&w->server);
     daemon_set_not_ready(d, "recovering the streams");
     w->recovery = start_recovery(w, o);
     if (w->recovery)
@@ -183,10 +195,10 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 
 static void drain(void *ctx)
 {
-    struct app *app = ctx;
-    app->draining = true;
-    app_end_subscribers(app);
-    app_check_drained(app);
+    struct pubsub_server *server = ctx;
+    server->draining = true;
+    http_clients_end(server);
+    server_check_drained(server);
 }
 
 static void stop(void *ctx)
@@ -196,20 +208,66 @@ static void stop(void *ctx)
     if (!w)
         return;
     if (w->recovery)
-        stream_recovery_finish(&w->recovery, &w->app.cursors, error);
-    w->app.drained = true; /* the loop has ended: nobody is to be told */
+        stream_recovery_finish(&w->recovery, &w->server.cursors, error);
+    w->server.drained = true; /* the loop has ended: nobody is to be told */
     if (w->tick)
         event_free(w->tick);
     nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
-    cursors_close(&w->app.cursors);
-    streams_free(&w->app.streams);
+    cursors_close(&w->server.cursors);
+    streams_free(&w->server.streams);
     limits_free(&w->limits);
     loop_notify_free(&w->notify);
-    if (w->app.drain_limit)
-        event_free(w->app.drain_limit);
+    if (w->server.drain_limit)
+        event_free(w->server.drain_limit);
     free(w);
 }
+
+static bool retry_events_if_wanted(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    if (!server_wants_events(req))
+        return false;
+    server_retry_events(req);
+    return true;
+}
+
+static const struct http_route routes[] = {
+    {.path = "/pub",
+        .methods = HTTP_POST_,
+        .flags = HTTP_ROUTE_IDENTITY_BODY,
+        .handler = http_publish,
+        .params = "stream producer mark next",
+        .help = "POST lines to stream= (default); producer=, mark=, next="},
+    {.path = "/sub",
+        .methods = HTTP_GET_,
+        .on_overload = retry_events_if_wanted,
+        .handler = http_sub,
+        .params = "stream from id follow multipart",
+        .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
+                "Accept: text/event-stream"},
+    {.path = "/cursors",
+        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
+        .handler = http_cursors,
+        .params = "stream name from id backwards",
+        .help = "named cursors; POST stream=, name=, from= makes or moves one (backwards=1), DELETE"},
+    {.path = "/clients",
+        .methods = HTTP_GET_,
+        .handler = http_clients,
+        .params = "format",
+        .help = "who reads; ?format=json"},
+    {.path = "/producer",
+        .methods = HTTP_GET_,
+        .handler = http_producer,
+        .params = "stream producer",
+        .help = "the mark of producer= in stream="},
+    {.path = "/streams",
+        .methods = HTTP_GET_,
+        .handler = http_streams,
+        .params = "",
+        .help = "every stream, as JSON"},
+    {.path = NULL},
+};
 
 int main(int argc, char **argv)
 {
@@ -219,14 +277,14 @@ int main(int argc, char **argv)
         .options = settings_rows,
         .sections = "stream",
         .default_port = PORT_PUBSUB,
-        .routes = app_routes,
+        .routes = routes,
         .check = settings_check,
         .start = start,
         .drain = drain,
         .stop = stop,
-        .extra_stats = app_extra_stats,
-        .stats_headers = app_stats_headers,
-        .reset_stats = app_reset_stats,
+        .extra_stats = http_stats_extra,
+        .stats_headers = http_stats_headers,
+        .reset_stats = http_stats_reset,
     };
     return daemon_main(&spec, argc, argv);
 }

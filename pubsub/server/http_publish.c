@@ -1,4 +1,5 @@
-#include "pubsub/server/pubsub_app.h"
+#include "pubsub/server/http_endpoints.h"
+#include "pubsub/server/http_stats.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -8,120 +9,11 @@
 
 /* A publish whose commit is awaited. */
 struct pub {
-    struct app *app;
+    struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
     bool is_bitlys; /* named no stream: is answered in bitly's words */
 };
-
-bool app_is_up(const struct app *app)
-{
-    return app->recovered && !app->draining;
-}
-
-bool app_is_not_up(struct app *app, struct http_request *req)
-{
-    if (app_is_up(app))
-        return false;
-    http_problem(req, 503, "not-ready", NULL, "%s", app->draining ? "stopping" : "recovering the streams");
-    return true;
-}
-
-bool app_wants_events(const struct http_request *req)
-{
-    static const struct bytes type = BYTES_LITERAL("text/event-stream");
-    struct bytes accept = http_header(req, "Accept");
-    if (strcmp(http_path(req), "/sub") != 0)
-        return false;
-    for (size_t i = 0; i + type.len <= accept.len; i++)
-        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
-            return true;
-    return false;
-}
-
-void app_retry_events(struct http_request *req)
-{
-    http_add_header_text(req, "Cache-Control", "no-store");
-    http_add_header_text(req, "Access-Control-Allow-Origin", "*");
-    http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
-}
-
-static bool retry_events_if_wanted(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    if (!app_wants_events(req))
-        return false;
-    app_retry_events(req);
-    return true;
-}
-
-static void answer_unknown_stream(struct http_request *req, const char *name)
-{
-    http_problem(req, 404, "unknown-stream", "publish to it first, or name it in the setting streams",
-        "there is no stream %s", name);
-}
-
-/* Each is tried again by the next publish. */
-static void answer_not_made(
-    struct http_request *req, const char *name, enum streams_result why, const char *error)
-{
-    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-    if (why == STREAMS_LACK && app_wants_events(req))
-        app_retry_events(req);
-    else if (why == STREAMS_LACK)
-        http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
-            "out of file descriptors: cannot make the stream: %s", error);
-    else if (why == STREAMS_NO_SPACE)
-        http_problem(req, 503, "storage-full", "make room on the disk; the next publish tries again",
-            "cannot make the stream: %s", error);
-    else
-        http_problem(req, 503, "storage-failed", "look at the disk; the next publish tries again",
-            "cannot make the stream: %s", error);
-}
-
-static struct stream *make_stream(struct app *app, struct http_request *req, const char *name)
-{
-    char error[256];
-    struct stream *s = NULL;
-    enum streams_result r = streams_obtain(app->streams, name, &s, error, sizeof(error));
-    switch (r) {
-    case STREAMS_OK:
-        app_stream_came(app, s);
-        break;
-    case STREAMS_UNKNOWN:
-        answer_unknown_stream(req, name);
-        break;
-    case STREAMS_TOO_MANY:
-        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are %zu streams already",
-            streams_count(app->streams));
-        break;
-    case STREAMS_NO_SPACE:
-    case STREAMS_LACK:
-    case STREAMS_STORAGE:
-        answer_not_made(req, name, r, error);
-        break;
-    }
-    return s;
-}
-
-struct stream *app_request_stream(struct app *app, struct http_request *req, const char *fallback, bool make)
-{
-    char name[NAME_LEN_MAX + 1];
-    if (app_is_not_up(app, req) || !http_param_name(req, "stream", fallback, name))
-        return NULL;
-    struct stream *s = streams_find(app->streams, name);
-    if (s)
-        return s;
-    if (make)
-        return make_stream(app, req, name);
-    answer_unknown_stream(req, name);
-    return NULL;
-}
-
-void app_add_place(const struct app *app, struct http_request *req, const struct stream *s)
-{
-    http_add_header(req, "X-Millrace-Stream-Place", "%s/%s", app->life, stream_name(s));
-}
 
 static void answer_conflict(struct http_request *req, uint64_t mark)
 {
@@ -157,13 +49,13 @@ static void note_room(struct stream *s, bool is_there, const char *why)
 }
 
 /* Likewise, though it is never over: /health says so from here on, reads go on. */
-static void note_failure(struct app *app, struct stream *s)
+static void note_failure(struct pubsub_server *server, struct stream *s)
 {
     const char *why = journal_failure(stream_journal(s));
     if (!stream_set_failed(s))
         return;
     log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why));
-    daemon_set_not_ready(app->daemon, "storage failed: %s", why);
+    daemon_set_not_ready(server->daemon, "storage failed: %s", why);
 }
 
 /* What a named cursor keeps that would go otherwise. */
@@ -173,30 +65,30 @@ struct held {
     uint64_t bytes, from;
 };
 
-static struct held held_in(struct app *app, struct stream *s)
+static struct held held_in(struct pubsub_server *server, struct stream *s)
 {
     struct held h = {.stream = s};
-    h.from = cursors_hold(app->cursors, s, &h.cursor);
+    h.from = cursors_hold(server->cursors, s, &h.cursor);
     h.bytes = h.cursor ? stream_held_back(s, h.from, clock_wall()) : 0;
     h.cursor = h.bytes ? h.cursor : NULL;
     return h;
 }
 
 /* Of any stream: they share the disk. */
-static struct held most_held(struct app *app)
+static struct held most_held(struct pubsub_server *server)
 {
     struct held most = {0};
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct held h = held_in(app, streams_at(app->streams, i));
+    for (size_t i = 0; i < streams_count(server->streams); i++) {
+        struct held h = held_in(server, streams_at(server->streams, i));
         if (h.bytes > most.bytes)
             most = h;
     }
     return most;
 }
 
-static void answer_disk_full(struct app *app, struct http_request *req, struct stream *s)
+static void answer_disk_full(struct pubsub_server *server, struct http_request *req, struct stream *s)
 {
-    struct held h = most_held(app);
+    struct held h = most_held(server);
     char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     if (h.cursor)
         snprintf(why, sizeof(why),
@@ -211,15 +103,16 @@ static void answer_disk_full(struct app *app, struct http_request *req, struct s
             "no space left: %s", why);
 }
 
-static void answer_refused(struct app *app, struct http_request *req, struct stream *s, enum journal_result r)
+static void answer_refused(
+    struct pubsub_server *server, struct http_request *req, struct stream *s, enum journal_result r)
 {
-    stats_add(app->refused, 1);
+    stats_add(server->refused, 1);
     if (r == JOURNAL_NO_SPACE) {
-        answer_disk_full(app, req, s);
+        answer_disk_full(server, req, s);
         return;
     }
     if (r == JOURNAL_LATCHED)
-        note_failure(app, s);
+        note_failure(server, s);
     if (!req)
         return;
     if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
@@ -233,7 +126,7 @@ static void answer_published(const struct pub *pub, const struct stream_publishe
     struct http_request *req = pub->req;
     struct stream *s = pub->stream;
     const char *id = journal_id(stream_journal(s));
-    app_add_place(pub->app, req, s);
+    server_add_place(pub->server, req, s);
     if (pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
@@ -251,21 +144,21 @@ static void answer_published(const struct pub *pub, const struct stream_publishe
 static void pub_done(const struct stream_published *p, void *arg)
 {
     struct pub *pub = arg;
-    struct app *app = pub->app;
+    struct pubsub_server *server = pub->server;
     if (p->commit.result != JOURNAL_OK) {
-        answer_refused(app, pub->req, pub->stream, p->commit.result);
+        answer_refused(server, pub->req, pub->stream, p->commit.result);
     } else {
         if (p->lines)
             note_room(pub->stream, true, NULL);
-        stats_add(app->lines, p->lines);
-        stats_add(app->bytes, p->commit.end - p->commit.start);
-        stats_add(app->duplicates, p->commit.duplicate);
+        stats_add(server->lines, p->lines);
+        stats_add(server->bytes, p->commit.end - p->commit.start);
+        stats_add(server->duplicates, p->commit.duplicate);
         if (pub->req)
             answer_published(pub, p);
     }
     free(pub);
-    app->in_flight--;
-    app_check_drained(app);
+    server->in_flight--;
+    server_check_drained(server);
 }
 
 static void pub_gone(struct http_request *req, void *arg)
@@ -300,9 +193,10 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
 }
 
 /* Brings the body to lines. False when that was answered. */
-static bool read_lines(struct app *app, struct http_request *req, bool may_be_empty, struct lines *lines)
+static bool read_lines(
+    struct pubsub_server *server, struct http_request *req, bool may_be_empty, struct lines *lines)
 {
-    enum lines_result r = lines_from_body(http_body(req), app->max_line, lines);
+    enum lines_result r = lines_from_body(http_body(req), server->max_line, lines);
     switch (r) {
     case LINES_OK:
         return true;
@@ -317,24 +211,24 @@ static bool read_lines(struct app *app, struct http_request *req, bool may_be_em
         break;
     case LINES_TOO_LARGE:
         http_problem(req, 413, "line-too-large", "nothing of the body was stored; see max_line",
-            "line %" PRIu64 " is longer than %zu bytes", lines->n, app->max_line);
+            "line %" PRIu64 " is longer than %zu bytes", lines->n, server->max_line);
         break;
     }
-    stats_add(app->refused, 1);
+    stats_add(server->refused, 1);
     lines_free(lines);
     return false;
 }
 
 /* A stream at its disk limit takes no lines; a retry of what is there is answered as ever. True when it was refused. */
-static bool refuse_when_full(struct app *app, struct http_request *req, struct stream *s,
+static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
-    uint64_t hold = cursors_hold(app->cursors, s, NULL);
+    uint64_t hold = cursors_hold(server->cursors, s, NULL);
     bool is_retry =
         marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
     if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
         return false;
-    struct held h = held_in(app, s);
+    struct held h = held_in(server, s);
     char why[2 * NAME_LEN_MAX + 128];
     if (h.cursor)
         snprintf(why, sizeof(why),
@@ -342,7 +236,7 @@ static bool refuse_when_full(struct app *app, struct http_request *req, struct s
             stream_name(s), h.cursor, h.from);
     else
         snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
-    stats_add(app->refused, 1);
+    stats_add(server->refused, 1);
     note_room(s, false, why);
     http_problem(req, 503, "storage-full",
         h.cursor ? "move or delete the cursor, or raise disk_limit"
@@ -351,18 +245,19 @@ static bool refuse_when_full(struct app *app, struct http_request *req, struct s
     return true;
 }
 
-static void publish(struct app *app, struct http_request *req, struct stream *s, const struct lines *lines,
-    const struct stream_marks *marks)
+static void publish(struct pubsub_server *server, struct http_request *req, struct stream *s,
+    const struct lines *lines, const struct stream_marks *marks)
 {
     struct bytes name;
-    if (refuse_when_full(app, req, s, lines, marks))
+    if (refuse_when_full(server, req, s, lines, marks))
         return;
     struct pub *pub = mem_alloc(sizeof(*pub));
-    *pub = (struct pub){.app = app, .req = req, .stream = s, .is_bitlys = !http_param(req, "stream", &name)};
+    *pub = (struct pub){
+        .server = server, .req = req, .stream = s, .is_bitlys = !http_param(req, "stream", &name)};
     uint64_t mark = 0;
     enum journal_result r = stream_publish(s, lines, marks, clock_wall(), pub_done, pub, &mark);
     if (r == JOURNAL_OK) {
-        app->in_flight++;
+        server->in_flight++;
         http_on_gone(req, pub_gone, pub);
         return;
     }
@@ -370,32 +265,32 @@ static void publish(struct app *app, struct http_request *req, struct stream *s,
     if (r == JOURNAL_CONFLICT)
         answer_conflict(req, mark);
     else
-        answer_refused(app, req, s, r);
+        answer_refused(server, req, s, r);
 }
 
 /* What is wrong with the request is said before the stream it names is made. */
-static void handle_pub(struct http_request *req, void *ctx)
+void http_publish(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct pubsub_server *server = ctx;
     struct stream_marks marks;
     struct lines lines;
-    if (app_is_not_up(app, req) || !read_marks(req, &marks) ||
-        !read_lines(app, req, marks.producer.len > 0, &lines))
+    if (server_refuse_if_down(server, req) || !read_marks(req, &marks) ||
+        !read_lines(server, req, marks.producer.len > 0, &lines))
         return;
-    struct stream *s = app_request_stream(app, req, APP_DEFAULT_STREAM, true);
+    struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, true);
     if (s)
-        publish(app, req, s, &lines, &marks);
+        publish(server, req, s, &lines, &marks);
     lines_free(&lines);
 }
 
-static void handle_producer(struct http_request *req, void *ctx)
+void http_producer(struct http_request *req, void *ctx)
 {
     char producer[NAME_LEN_MAX + 1];
-    struct app *app = ctx;
-    struct stream *s = app_request_stream(app, req, NULL, false);
+    struct pubsub_server *server = ctx;
+    struct stream *s = server_find_stream(server, req, NULL, false);
     if (!s || !http_param_name(req, "producer", NULL, producer))
         return;
-    app_add_place(app, req, s);
+    server_add_place(server, req, s);
     bool known;
     uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
     http_replyf(req, 200, "application/json",
@@ -403,75 +298,20 @@ static void handle_producer(struct http_request *req, void *ctx)
         stream_name(s), journal_id(stream_journal(s)), producer, mark, known ? "true" : "false");
 }
 
-static void handle_streams(struct http_request *req, void *ctx)
+void http_streams(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
-    if (app_is_not_up(app, req))
+    struct pubsub_server *server = ctx;
+    if (server_refuse_if_down(server, req))
         return;
     struct buf out = {0};
     buf_append_str(&out, "{\"streams\":[");
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
+    for (size_t i = 0; i < streams_count(server->streams); i++) {
+        struct stream *s = streams_at(server->streams, i);
         buf_printf(&out, "%s\n{\"name\":\"%s\",", i ? "," : "", stream_name(s));
-        app_append_stream(&out, s);
+        http_stats_append_stream(&out, s);
         buf_append_char(&out, '}');
     }
     buf_append_str(&out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
 }
-
-void app_retain(struct app *app)
-{
-    usec_t now = clock_wall();
-    for (size_t i = 0; i < streams_count(app->streams); i++) {
-        struct stream *s = streams_at(app->streams, i);
-        stream_retain(s, cursors_hold(app->cursors, s, NULL), now);
-        stream_tidy(s, clock_monotonic());
-    }
-}
-
-void app_check_drained(struct app *app)
-{
-    if (!app->draining || app->drained || app->in_flight || app->subscribers)
-        return;
-    app->drained = true;
-    daemon_drained(app->daemon);
-}
-
-const struct http_route app_routes[] = {
-    {.path = "/pub",
-        .methods = HTTP_POST_,
-        .flags = HTTP_ROUTE_IDENTITY_BODY,
-        .handler = handle_pub,
-        .params = "stream producer mark next",
-        .help = "POST lines to stream= (default); producer=, mark=, next="},
-    {.path = "/sub",
-        .methods = HTTP_GET_,
-        .on_overload = retry_events_if_wanted,
-        .handler = app_sub,
-        .params = "stream from id follow multipart",
-        .help = "the bytes of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
-                "Accept: text/event-stream"},
-    {.path = "/cursors",
-        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
-        .handler = app_cursors,
-        .params = "stream name from id backwards",
-        .help = "named cursors; POST stream=, name=, from= makes or moves one (backwards=1), DELETE"},
-    {.path = "/clients",
-        .methods = HTTP_GET_,
-        .handler = app_clients,
-        .params = "format",
-        .help = "who reads; ?format=json"},
-    {.path = "/producer",
-        .methods = HTTP_GET_,
-        .handler = handle_producer,
-        .params = "stream producer",
-        .help = "the mark of producer= in stream="},
-    {.path = "/streams",
-        .methods = HTTP_GET_,
-        .handler = handle_streams,
-        .params = "",
-        .help = "every stream, as JSON"},
-    {.path = NULL},
-};

@@ -1,0 +1,178 @@
+#include "pubsub/server/pubsub_server.h"
+
+#include "base/log.h"
+#include "pubsub/server/http_stats.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <strings.h>
+
+bool server_is_up(const struct pubsub_server *server)
+{
+    return server->recovered && !server->draining;
+}
+
+bool server_refuse_if_down(struct pubsub_server *server, struct http_request *req)
+{
+    if (server_is_up(server))
+        return false;
+    http_problem(req, 503, "not-ready", NULL, "%s", server->draining ? "stopping" : "recovering the streams");
+    return true;
+}
+
+bool server_wants_events(const struct http_request *req)
+{
+    static const struct bytes type = BYTES_LITERAL("text/event-stream");
+    struct bytes accept = http_header(req, "Accept");
+    if (strcmp(http_path(req), "/sub") != 0)
+        return false;
+    for (size_t i = 0; i + type.len <= accept.len; i++)
+        if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
+            return true;
+    return false;
+}
+
+void server_retry_events(struct http_request *req)
+{
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_add_header_text(req, "Access-Control-Allow-Origin", "*");
+    http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
+}
+
+static void answer_unknown_stream(struct http_request *req, const char *name)
+{
+    http_problem(req, 404, "unknown-stream", "publish to it first, or name it in the setting streams",
+        "there is no stream %s", name);
+}
+
+/* Each is tried again by the next publish. */
+static void answer_not_made(
+    struct http_request *req, const char *name, enum streams_result why, const char *error)
+{
+    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
+    if (why == STREAMS_LACK && server_wants_events(req))
+        server_retry_events(req);
+    else if (why == STREAMS_LACK)
+        http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
+            "out of file descriptors: cannot make the stream: %s", error);
+    else if (why == STREAMS_NO_SPACE)
+        http_problem(req, 503, "storage-full", "make room on the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
+    else
+        http_problem(req, 503, "storage-failed", "look at the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
+}
+
+static struct stream *make_stream(struct pubsub_server *server, struct http_request *req, const char *name)
+{
+    char error[256];
+    struct stream *s = NULL;
+    enum streams_result r = streams_obtain(server->streams, name, &s, error, sizeof(error));
+    switch (r) {
+    case STREAMS_OK:
+        http_stats_add_stream(server, s);
+        break;
+    case STREAMS_UNKNOWN:
+        answer_unknown_stream(req, name);
+        break;
+    case STREAMS_TOO_MANY:
+        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are %zu streams already",
+            streams_count(server->streams));
+        break;
+    case STREAMS_NO_SPACE:
+    case STREAMS_LACK:
+    case STREAMS_STORAGE:
+        answer_not_made(req, name, r, error);
+        break;
+    }
+    return s;
+}
+
+struct stream *server_find_stream(struct pubsub_server *server, struct http_request *req, const char *fallback, bool make)
+{
+    char name[NAME_LEN_MAX + 1];
+    if (server_refuse_if_down(server, req) || !http_param_name(req, "stream", fallback, name))
+        return NULL;
+    struct stream *s = streams_find(server->streams, name);
+    if (s)
+        return s;
+    if (make)
+        return make_stream(server, req, name);
+    answer_unknown_stream(req, name);
+    return NULL;
+}
+
+void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s)
+{
+    http_add_header(req, "X-Millrace-Stream-Place", "%s/%s", server->life, stream_name(s));
+}
+
+void server_check_drained(struct pubsub_server *server)
+{
+    if (!server->draining || server->drained || server->in_flight || server->subscribers)
+        return;
+    server->drained = true;
+    daemon_drained(server->daemon);
+}
+
+static void answer_gone(struct http_request *req, const struct journal_edges *edges)
+{
+    char members[128];
+    snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"", edges->before,
+        edges->after);
+    http_problem_with(req, 410, "cursor-gone", members,
+        "the bytes behind this cursor are gone; the stream goes on at %" PRIu64, edges->after);
+}
+
+static void answer_beyond(struct http_request *req, struct stream *s)
+{
+    char members[64];
+    uint64_t end = journal_committed_end(stream_journal(s));
+    snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
+    http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
+}
+
+void server_refuse_cursor(struct pubsub_server *server, struct http_request *req, struct stream *s,
+    enum subscriber_refusal why, const struct journal_edges *edges)
+{
+    const char *failure = journal_failure(stream_journal(s));
+    switch (why) {
+    case SUBSCRIBER_BEYOND:
+        answer_beyond(req, s);
+        break;
+    case SUBSCRIBER_INSIDE:
+        http_problem(req, 416, "cursor-inside-line", "a cursor stands right behind an LF",
+            "this offset is inside a line");
+        break;
+    case SUBSCRIBER_GONE:
+        stats_add(server->cursors_gone, 1);
+        answer_gone(req, edges);
+        break;
+    case SUBSCRIBER_UNREADABLE:
+        http_problem(req, 503, "storage-failed", NULL, "cannot read the stream there: %s",
+            failure ? failure : "try again");
+        break;
+    }
+}
+
+bool server_check_stream_id(struct http_request *req, struct stream *s, struct bytes asked)
+{
+    const char *id = journal_id(stream_journal(s));
+    if (!asked.len || bytes_equal_str(asked, id))
+        return true;
+    char members[JOURNAL_ID_TEXT + 16];
+    snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
+    http_problem_with(req, 409, "wrong-stream", members, "the stream of that name has another id");
+    return false;
+}
+
+bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from)
+{
+    struct bytes text = bytes_str(fallback);
+    (void)http_param(req, "from", &text);
+    if (stream_from_parse(text, from))
+        return true;
+    http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
+        "from is none of what it may be");
+    return false;
+}
