@@ -3,7 +3,6 @@
 #include "base/random_id.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,6 +52,11 @@ struct queue *named_queue_core(struct named_queue *q)
 const struct queue *named_queue_core_const(const struct named_queue *q)
 {
     return q->core;
+}
+
+bool named_queue_disk_is_full(const struct named_queue *q)
+{
+    return q->full;
 }
 
 const struct journal *named_queue_journal(const struct named_queue *q)
@@ -184,25 +188,45 @@ static void skip_lost_ids(struct named_queue *q)
     queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
 }
 
-static void restore_gone(struct id_range range, void *arg)
+/* An older version marked removals in a file of bits. They become one REMOVE record; queues.c then deletes the file. The highest marked
+ * id may stand nowhere else, so it counts for the next id. */
+static void import_removed(struct named_queue *q, const struct id_ranges *removed)
 {
-    struct named_queue *q = arg;
-    queue_restore_remove(q->core, range);
-    queue_restore_next_id(q->core, range.last + 1);
+    struct id_ranges held = {0};
+    for (size_t i = 0; i < removed->n; i++) {
+        struct id_range range = removed->at[i];
+        uint64_t id;
+        if (queue_next_held_id(q->core, range.first, &id) && id <= range.last)
+            id_ranges_add_range(&held, range);
+        queue_restore_remove(q->core, range);
+        queue_restore_next_id(q->core, range.last + 1);
+    }
+    q->imported = held;
 }
 
-/* The highest of them may be said nowhere else, so they tell the next id too. */
-static bool recover_gone(struct named_queue *q, char *error, size_t error_size)
+static void import_encode(struct op *o)
 {
-    struct queue_view lowest = {.id = queue_state(q->core)->next_id};
-    queue_next_held(q->core, 0, &lowest);
-    if (!q->config.gone)
-        return true;
-    if (gone_each(q->config.gone, lowest.id, restore_gone, q) != 0) {
-        snprintf(error, error_size, "queue %s: gone: %s", q->name, strerror(errno));
-        return false;
-    }
-    return true;
+    queue_log_remove(&o->q->record, queue_state(o->q->core)->next_id, &o->q->imported);
+}
+
+static void import_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    if (c->result == JOURNAL_OK)
+        id_ranges_free(&o->q->imported);
+}
+
+static void append_import(struct named_queue *q)
+{
+    static const struct op_type type = {OP_IMPORT, import_finish, import_encode, true};
+    struct op *o = op_new(q, &type, NULL, NULL);
+    if (op_append_record(o, q->opened) != QUEUE_OK)
+        op_free(o);
+}
+
+bool named_queue_is_recorded(const struct named_queue *q)
+{
+    return q->imported.n == 0 && !q->opening && !q->open_missing;
 }
 
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
@@ -214,33 +238,15 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     if (r.failed)
         return false;
     if (scan == JOURNAL_OK || scan == JOURNAL_END) {
-        if (!recover_gone(q, error, error_size))
-            return false;
+        if (q->config.removed)
+            import_removed(q, q->config.removed);
         skip_lost_ids(q);
-        if (q->config.gone) /* what is held has place for its bits again, whatever it lacked before */
-            (void)named_queue_reserve_held(q); /* else it is owed */
         return true;
     }
     const char *why = journal_failure(j);
     snprintf(error, error_size, "queue %s: %s%s", q->name, why ? why : journal_strerror(scan),
         scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
     return false;
-}
-
-void named_queue_append_open(struct named_queue *q)
-{
-    if (q->opening)
-        return;
-    q->opening = true;
-    q->open_missing = false;
-    struct op *o = op_new(q, OP_OPEN, NULL, NULL);
-    buf_clear(&q->record);
-    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
-    if (op_append_record(o, q->opened) == QUEUE_OK)
-        return;
-    q->opening = false;
-    q->open_missing = true;
-    op_free(o);
 }
 
 static void set_id(struct named_queue *q)
@@ -251,7 +257,14 @@ static void set_id(struct named_queue *q)
         snprintf(q->id, sizeof q->id, "%s", journal_id(q->config.journal));
     else
         random_id(q->id);
-    q->config.id = NULL;
+    q->config.id = NULL; /* the caller's, as `removed` */
+}
+
+static void step(struct named_queue *q)
+{
+    moves_resume(q, QUEUE_OK);
+    notify_ready(q);
+    storage_maintain(q);
 }
 
 struct named_queue *named_queue_open(
@@ -259,6 +272,7 @@ struct named_queue *named_queue_open(
 {
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
+    q->step = step;
     q->move_limit = MOVE_BYTES_MAX;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
@@ -271,7 +285,9 @@ struct named_queue *named_queue_open(
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
     q->opened = now;
-    named_queue_append_open(q);
+    storage_append_open(q);
+    if (q->imported.n)
+        append_import(q);
     return q;
 }
 
@@ -281,13 +297,13 @@ void named_queue_free(struct named_queue **qp)
     if (!q)
         return;
     message_loader_free(&q->loader);
-    named_queue_resume(q, QUEUE_CLOSED);
+    moves_resume(q, QUEUE_CLOSED);
     if (q->config.journal)
         journal_close(&q->config.journal);
-    gone_free(&q->config.gone);
     assert(q->under_way == 0);
     queue_free(&q->core);
-    named_queue_marks_free(q);
+    producer_marks_free(q);
+    id_ranges_free(&q->imported);
     op_free_spare(q);
     buf_free(&q->record);
     free(q->pieces);

@@ -20,7 +20,6 @@
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
 #define SIMPLEQUEUE_NAMED_QUEUE_H
 
-#include "simplequeue/queue/gone.h"
 #include "journal/journal.h"
 #include "simplequeue/queue/queue.h"
 
@@ -87,10 +86,10 @@ struct named_queue_config {
     const char *name;
     struct queue_shared *shared;
     const struct queue_limits *limits;
-    struct journal *journal; /* closed by named_queue_free; NULL: memory only */
-    struct gone *gone;       /* beside the journal, closed likewise; NULL: none */
-    const char *id;          /* of a copy that has its own; NULL or "": the journal's. Copied */
-    uint64_t trim_step;      /* bytes of what is not needed worth a trim */
+    struct journal *journal;         /* closed by named_queue_free; NULL: memory only */
+    const struct id_ranges *removed; /* of an older version's file: see removed_bits.h; NULL: none */
+    const char *id;                  /* of a copy that has its own; NULL or "": the journal's. Copied */
+    uint64_t trim_step;              /* bytes of what is not needed worth a trim */
     /* Called when something was decided: a message may have become ready, or been read from disk, and the disk be full, have
      * room again or fail. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
@@ -103,6 +102,9 @@ struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
 /* What is under way must have been told: journal_set_flush. */
 void named_queue_free(struct named_queue **q);
+
+/* Whether the journal holds everything that the queue was opened with, so that `removed` is not needed again. */
+bool named_queue_is_recorded(const struct named_queue *q);
 
 const char *named_queue_name(const struct named_queue *q);
 const char *named_queue_id(const struct named_queue *q); /* 32 hex digits; the journal's when there is one */

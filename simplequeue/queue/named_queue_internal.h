@@ -1,55 +1,82 @@
-/* named_queue_internal: what named_queue's own files share. Nobody else includes it.
+/* named_queue_internal: what the files of a named queue share. Only they include it.
  *
- * An *op* is a durable operation under way: made by the operation, appended, and finished or undone when the journal
- * has told its outcome.
+ * An *op* is a durable operation in progress. Its owner changes the queue, appends a record and returns. When the journal has
+ * committed or refused the record, op_finish completes or undoes the change and calls `done`.
+ *
+ * The files form layers, and each calls only those before it:
+ *
+ *     marks     the producers' marks
+ *     reserve   disk space reserved for later records
+ *     limits    depth, bytes and memory; eviction
+ *     op        append a record, finish the operation
+ *     load      read spilled messages from the journal
+ *     storage   trim the journal, rewrite old messages, spill
+ *     put, lease, move    the operations
+ *     named_queue   open, recover, close
+ *
+ * The op and load layers end each step with q->step, which named_queue sets. It wakes waiters and maintains the storage.
  */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 
+#include "simplequeue/queue/message_loader.h"
 #include "simplequeue/queue/named_queue.h"
 #include "simplequeue/queue/queue_log.h"
-#include "simplequeue/queue/message_loader.h"
 
 #include <uthash.h>
 
-#define MOVE_BYTES_MAX ((size_t)1 << 20) /* of messages moved in one record, but at least one message */
+#define MOVE_BYTES_MAX ((size_t)1 << 20) /* message bytes in one MOVE record; at least one message */
 
-enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_KINDS };
-
+/* Messages and their bytes. */
 struct amount {
-    uint64_t n, bytes; /* messages, and all of theirs together */
+    uint64_t n, bytes;
 };
 
-/* What is under way: enough to finish or undo it. */
+enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_IMPORT, OP_KINDS };
+
+struct op;
+struct op_type {
+    enum op_kind kind;
+    /* Completes the change if c->result is JOURNAL_OK, else undoes it. */
+    void (*finish)(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
+    /* Appends the op's record to q->record and sets o->reserve; for op_append_record. */
+    void (*encode)(struct op *o);
+    bool
+        repeats; /* appended again when the disk had no space: perhaps only for its neighbour in the commit */
+};
+
 struct op {
     struct named_queue *q;
-    enum op_kind kind;
-    uint64_t first_id; /* PUT, MOVE: the new ids */
-    size_t n;
-    struct id_ranges ids; /* the busy ones */
-    usec_t time;          /* DELAY, a late PUT: due, monotonic; BURY: wall; MOVE: monotonic retry */
-    char *reason;
-    size_t reason_len;
-    char producer[NAME_LEN_MAX + 1];
-    uint64_t next;
-    struct op *newer;                /* in the list of puts under way that move a mark */
-    bool moves_mark;                 /* is in that list */
-    struct op *retries;              /* duplicates of this put, told when it is */
-    struct op *retry;                /* the next of them */
-    struct queue_record_item *items; /* MOVE: n of them, and their bytes as far as gathered */
-    size_t gathered;
-    bool is_due; /* MOVE: else kicked */
-    struct buf texts;
-    struct queue_now now; /* MOVE: when it was asked for */
-    struct op *next_gathering;
-    struct store_span page; /* KEEP */
-    unsigned refused;       /* REMOVE: how often for want of room */
-    size_t reserve;         /* in the journal, behind it */
-    struct amount late;     /* PUT, DELAY: messages that will be delayed once it is committed */
-    uint64_t used;          /* of q->room */
-    uint64_t used_before;   /* q->used, with its own */
+    const struct op_type *type;
     queue_done_fn *done;
     void *arg;
+    uint64_t reserve;      /* bytes that the journal must have free behind the record */
+    unsigned refused;      /* for want of disk space: how often */
+    struct amount to_move; /* PUT, DELAY: messages that the op delays */
+
+    uint64_t first_id;    /* PUT, MOVE: the first new id */
+    size_t n;             /* messages */
+    struct id_ranges ids; /* the busy messages */
+    usec_t time; /* DELAY, delayed PUT: due, monotonic; BURY: wall clock; MOVE: next try, monotonic */
+
+    char *reason; /* BURY */
+    size_t reason_len;
+
+    char producer[NAME_LEN_MAX + 1]; /* PUT; "": none */
+    uint64_t next;
+    bool moves_mark;    /* is in the list of producer_mark_add */
+    struct op *newer;   /* the next of that list */
+    struct op *retries; /* duplicates of this put that wait for its outcome */
+    struct op *retry;   /* the next duplicate; the next spare op */
+
+    struct queue_record_item *items; /* MOVE: n of them */
+    struct buf texts;                /* their bytes */
+    size_t gathered;                 /* items whose bytes are in texts */
+    bool is_due;                     /* a delay ended; false: a kick */
+    struct queue_now now;
+    struct op *next_gathering;
+
+    struct store_span page; /* KEEP */
 };
 
 struct mark {
@@ -63,108 +90,114 @@ struct named_queue {
     char name[NAME_LEN_MAX + 1];
     char id[JOURNAL_ID_TEXT];
     struct queue *core;
-    struct buf record;    /* reused by every append */
-    struct bytes *pieces; /* likewise */
-    size_t pieces_cap;
-    struct mark *marks;         /* memory only */
-    struct op *oldest, *newest; /* puts under way that move a mark */
-    uint64_t last_record;       /* its offset */
-    uint64_t open_record;       /* where the journal says lease_base, or that of an opening before */
-    uint64_t lease_base;        /* this opening's */
-    struct queue_now opened;
-    struct queue_now now;       /* of the last operation */
-    bool opening, open_missing; /* the OPEN record is under way; was refused */
-    size_t under_way;
-    struct op *spare;              /* ops to be used again, linked by `retry` */
-    struct message_loader *loader; /* NULL without a journal */
-    struct store_span span;        /* being read back */
-    uint64_t wanted;               /* a message that something waits for; 0: none */
-    bool had_wanted;               /* it had its turn */
-    size_t demand_items;           /* what requests wait for; 0: none does */
-    size_t demand_bytes;
-    bool full;                      /* the disk was, for the last that asked for room of its own */
-    usec_t refused_until[OP_KINDS]; /* monotonic: when an op of the kind may ask for room again */
-    uint64_t kept_when_full;        /* bytes of KEEP records since it is */
-    uint64_t
-        room; /* what is left at least of what the last record that asked for some reserved in the journal */
-    uint64_t used;      /* bytes that all ops so far have used of what others reserved */
-    struct amount late; /* of ops under way */
-    size_t
-        move_limit; /* bytes that are moved at once when they are due; fewer when the disk had no room for that */
-    size_t moving; /* MOVEs of what is due under way */
-    uint64_t bits_id,
-        bits_end; /* nothing below it is held, nor spoken of by what the journal has from that offset on */
-    bool lacked_room;     /* the journal had none for the last removal */
-    bool bits_owed;       /* some of what is held has no place for its bits */
-    bool keeping;         /* a KEEP record is under way */
-    size_t keep_changes;  /* of the queue, when it was last seen whether something should be kept */
-    uint64_t keep_end;    /* and of the journal */
-    struct op *gathering; /* moves that wait for messages that are away */
-    struct id_ranges due; /* set aside by their timers in this turn */
-    size_t due_bytes;
-    char failure[256]; /* messages could not be read back: nothing more is */
     void *data;
+    void (*step)(struct named_queue *q); /* after each op and each load */
+    struct queue_now now;                /* of the last operation */
+
+    size_t under_way;     /* ops in the journal */
+    struct op *spare;     /* freed ops, linked by `retry` */
+    struct buf record;    /* the record being appended */
+    struct bytes *pieces; /* its parts */
+    size_t pieces_cap;
+    uint64_t last_record; /* the offset of the last committed record */
+    bool committed;       /* the last op was */
+
+    struct mark *marks;         /* memory only; the journal has its own */
+    struct op *oldest, *newest; /* puts in progress that move a mark */
+
+    bool full;                    /* the disk refused the last put */
+    usec_t retry_space[OP_KINDS]; /* monotonic: an op of the kind is refused until then */
+    struct amount to_move;        /* of ops in progress */
+
+    struct message_loader *loader; /* NULL without a journal */
+    struct store_span span;        /* being loaded */
+    uint64_t wanted;               /* a single message to load; 0: none */
+    bool had_wanted;               /* the last load was for a single message */
+    size_t demand_items;           /* what waiting requests need; 0: none waits */
+    size_t demand_bytes;
+    char failure[256]; /* why spilled messages cannot be read; nothing is loaded any more */
+
+    struct queue_now opened;
+    uint64_t lease_base;        /* of this opening */
+    uint64_t open_record;       /* the offset of the last OPEN record */
+    bool opening, open_missing; /* an OPEN record is in progress; was refused */
+    struct id_ranges imported;  /* removals of an older version's file, until they are committed */
+    bool keeping;               /* a KEEP record is in progress */
+    size_t keep_changes;        /* queue_changes at the last look for sparse segments */
+    uint64_t keep_end;          /* the journal's end then */
+
+    struct op *gathering; /* MOVEs that wait for a load */
+    struct id_ranges due; /* delays that ended in this turn */
+    size_t due_bytes;
+    size_t move_limit; /* bytes moved at once; fewer after the disk refused a MOVE */
+    size_t moving;     /* MOVEs of ended delays in progress */
 };
 
-/* named_queue.c */
-/* Says in the journal where this opening's lease numbers begin: at the opening, when the record is about to be trimmed,
- * and when it was refused. */
-void named_queue_append_open(struct named_queue *q);
+static inline void notify_ready(struct named_queue *q)
+{
+    if (q->config.on_ready)
+        q->config.on_ready(q, q->config.on_ready_arg);
+}
 
-/* named_queue_commit.c */
-struct op *op_new(struct named_queue *q, enum op_kind kind, queue_done_fn *done, void *arg);
-void op_free(struct op *o);
-void op_free_spare(struct named_queue *q);
-/* Finishes or undoes the op, tells its outcome and that of the duplicates that wait for it, and frees it. */
-void op_finish(const struct journal_commit *c, void *arg);
-/* Appends q->record followed by `texts`. The op is the journal's from then on, or refused and untouched. */
-enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
-    struct queue_now now, uint64_t *mark);
-enum queue_result op_append_record(struct op *o, struct queue_now now);
+/* named_queue_marks.c */
+
+/* The producer's mark once everything in progress is committed. */
+uint64_t producer_mark_expected(const struct named_queue *q, const char *producer);
+/* The put moves a mark: producer_mark_expected counts it until producer_mark_decided. */
+void producer_mark_add(struct op *o);
+void producer_mark_decided(struct op *o);
+/* Memory only: whether no new producer fits; the mark is committed. */
+bool producer_marks_are_full(const struct named_queue *q, const char *producer);
+void producer_mark_set(struct named_queue *q, const char *producer, uint64_t value);
+void producer_marks_free(struct named_queue *q);
 
 /* named_queue_reserve.c */
-/* What a record that adds so many messages reserves, so that each can be removed on a full disk, and what is delayed moved. */
-size_t op_reserve(const struct named_queue *q, size_t n);
-/* Once the op is committed so many messages will be delayed: counted in what is reserved from now on, until the op is decided. */
-void op_expect_late(struct op *o, size_t n, uint64_t bytes);
-void op_late_decided(struct op *o);
-/* The same where a removal is said by bits, before that many are added. False: the disk is full. */
-bool named_queue_reserve_bits(struct op *o, size_t n, struct queue_now now);
-/* And for all that is held: 0, or -1 with errno; what could not be had is asked for again before the next are added. */
-int named_queue_reserve_held(struct named_queue *q);
-/* An op of the kind found the disk full so short a while ago that asking again is not worth it. One kind says nothing of another, which may
- * take less. */
-bool named_queue_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
-/* Of an op whose record is q->record: a removal that bits shall say; one for which nothing is left; what it reserves, of an op
- * that by itself reserves nothing. */
-bool op_bits_are_due(const struct op *o);
-bool op_lacks_room(const struct op *o);
-size_t op_reserve_again(const struct op *o);
-/* It is about to be appended, in so many bytes; was decided. */
-void op_use_room(struct op *o, size_t bytes);
-void op_note_room(struct op *o, const struct journal_commit *c);
-void op_give_room_back(struct op *o); /* it was not written */
 
-/* named_queue_put.c */
-/* The put is decided: its mark is not under way any more. */
-void named_queue_mark_decided(struct named_queue *q, const struct op *o);
-/* Memory only: the producer's mark is committed. */
-void named_queue_mark_set(struct named_queue *q, const char *producer, uint64_t value);
-void named_queue_marks_free(struct named_queue *q);
+#define SPARE_OF_PUT ((uint64_t)64 << 10)   /* left by a put for OPEN, BURY, DELAY, kicks and KEEP */
+#define SPARE_FOR_KEEP ((uint64_t)36 << 10) /* left by all others for KEEP */
+/* The bytes of the records that remove and move everything in the queue, and `spare` more. */
+uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
+/* The op will delay so many messages. Until it is decided, reserve_for_all counts them. */
+void reserve_expect_move(struct op *o, struct amount amount);
+void reserve_forget_move(struct op *o);
+/* The disk refused an op of the kind less than a second ago: another try would only disturb other ops. */
+bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
+/* The journal has decided the op. */
+void reserve_note(const struct op *o, const struct journal_commit *c);
 
-/* named_queue_disk.c */
-/* The KEEP record of an op is committed, or refused. */
-void named_queue_kept(struct op *o, const struct journal_commit *c);
-/* After anything that changed what is held: trims, spills, reads ahead. */
-void named_queue_maintain(struct named_queue *q);
+/* named_queue_limits.c */
 
-/* named_queue_lease.c */
-/* Goes on with what waits for messages that were away; anything but QUEUE_OK for `give_up` is what they are told instead. */
-void named_queue_resume(struct named_queue *q, enum queue_result give_up);
-void named_queue_notify_ready(struct named_queue *q);
-/* What was set aside to be moved goes back to where it was; what is delayed is due at `retry_at`. */
-void named_queue_put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at);
-/* A MOVE is decided. Where what was due found no room, less is moved at once. */
-void op_move_decided(struct op *o, enum journal_result r);
+/* Whether the messages `in` fit once `out` are removed. */
+bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
+
+/* named_queue_op.c */
+
+struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg);
+void op_free(struct op *o);
+void op_free_spare(struct named_queue *q);
+/* Appends q->record followed by `texts`. On QUEUE_OK the journal owns the op; else the op is unchanged. */
+enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
+    struct queue_now now, uint64_t *mark);
+/* Encodes and appends an op whose record has no texts. */
+enum queue_result op_append_record(struct op *o, struct queue_now now);
+/* Finishes the op, calls `done` of it and of its duplicates, and frees them. */
+void op_finish(const struct journal_commit *c, void *arg);
+
+/* named_queue_load.c */
+
+/* Starts loading what is needed next unless a load is in progress. */
+void load_next(struct named_queue *q);
+
+/* named_queue_storage.c */
+
+/* Appends an OPEN record: where the lease numbers of this opening begin. */
+void storage_append_open(struct named_queue *q);
+/* Trims the journal, rewrites what keeps sparse segments, spills and loads. */
+void storage_maintain(struct named_queue *q);
+
+/* named_queue_move.c */
+
+/* Continues the moves that wait for a load. With another result than QUEUE_OK they end with it instead. */
+void moves_resume(struct named_queue *q, enum queue_result result);
 
 #endif

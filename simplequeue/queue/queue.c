@@ -105,8 +105,8 @@ static void free_owner(struct queue *q, struct message *m)
         return;
     if (*(enum owner_kind *)m->owner == OWNER_DELAY) {
         heap_remove(&q->shared->deadlines, &((struct delay *)m->owner)->timer.node);
-        q->state.late--;
-        q->state.late_bytes -= m->len;
+        q->state.to_move--;
+        q->state.to_move_bytes -= m->len;
     }
     if (*(enum owner_kind *)m->owner != OWNER_LEASE)
         forget_owner(q, m->owner);
@@ -609,8 +609,8 @@ static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg
     heap_node_init(&d->timer.node);
     heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
     q->shared->owners += owner_cost(d);
-    q->state.late++;
-    q->state.late_bytes += m->len;
+    q->state.to_move++;
+    q->state.to_move_bytes += m->len;
     m->owner = d;
     set_state(q, id, m, MESSAGE_DELAYED);
 }

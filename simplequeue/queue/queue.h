@@ -84,10 +84,9 @@ struct queue_timer {
 /* Read freely; only the queue changes it. */
 struct queue_state {
     uint64_t n[MESSAGE_STATES];
-    uint64_t bytes;         /* committed and held */
-    uint64_t pending_bytes; /* not committed */
-    uint64_t late,
-        late_bytes; /* messages that are delayed, or set aside to be moved because they are due; their bytes */
+    uint64_t bytes;                  /* committed and held */
+    uint64_t pending_bytes;          /* not committed */
+    uint64_t to_move, to_move_bytes; /* delayed messages and those whose delay ended, until they are moved */
     uint64_t next_id;    /* one past the last committed message; the next has it unless one is pending */
     uint64_t puts, gets; /* messages stored by puts; messages given out */
     uint64_t expired;    /* leases that ran out holding messages */

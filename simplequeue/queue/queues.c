@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/name_table.h"
 #include "simplequeue/queue/queue_id.h"
+#include "simplequeue/queue/removed_bits.h"
 #include "base/random_id.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@
 #define DIRECTORY "/queues"
 #define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
-#define QUEUE_FILES 3 /* open as long as the queue is: its directory, the newest segment, `gone` */
+#define QUEUE_FILES 2 /* open as long as the queue is: its directory, the newest segment */
 #define OWN_FILES 24  /* the daemon's, whatever it holds */
 #define NEW_QUEUE_BYTES                                                                                      \
     ((uint64_t)128 << 10)     /* of disk: a queue's files, and what its first put reserves whatever it puts */
@@ -169,27 +170,20 @@ static int own_id(struct queues *qs, const char *dir, const struct journal *j, c
     return queue_id_write(dir, journal_id(j), id, error, error_size);
 }
 
-static int open_beside(struct queues *qs, const char *dir, struct named_queue_config *config,
-    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
-{
-    bool synced = qs->config.sync_ms != JOURNAL_SYNC_NEVER;
-    if (own_id(qs, dir, config->journal, id, error, error_size) != 0)
-        return -1;
-    config->gone = gone_open(dir, journal_id(config->journal), synced, error, error_size);
-    return config->gone ? 0 : -1;
-}
-
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
-    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+    char id[JOURNAL_ID_TEXT], struct id_ranges *removed, char *error, size_t error_size)
 {
     char *dir = directory_of(qs, config->name);
     enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
     errno = 0;
-    if (r == QUEUE_OK && open_beside(qs, dir, config, id, error, error_size) != 0) {
+    if (r == QUEUE_OK &&
+        (own_id(qs, dir, config->journal, id, error, error_size) != 0 ||
+            removed_bits_read(dir, journal_id(config->journal), removed, error, error_size) != 0)) {
         r = errno == EMFILE || errno == ENFILE ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
         journal_close(&config->journal);
     }
     config->id = id;
+    config->removed = removed;
     free(dir);
     return r;
 }
@@ -207,10 +201,12 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
         .on_ready_arg = qs->config.hook_arg,
     };
     char id[JOURNAL_ID_TEXT] = "";
-    if (qs->dir && (*result = open_directory(qs, &config, id, error, error_size)) != QUEUE_OK)
-        return NULL;
-    struct named_queue *q = named_queue_open(&config, now, error, error_size);
-    *result = q ? QUEUE_OK : QUEUE_LATCHED;
+    struct id_ranges removed = {0};
+    struct named_queue *q = NULL;
+    *result = qs->dir ? open_directory(qs, &config, id, &removed, error, error_size) : QUEUE_OK;
+    if (*result == QUEUE_OK && !(q = named_queue_open(&config, now, error, error_size)))
+        *result = QUEUE_LATCHED;
+    id_ranges_free(&removed);
     if (!q)
         return NULL;
     name_table_add(&qs->table, named_queue_name(q), q);
@@ -219,10 +215,23 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
     return q;
 }
 
+/* Deletes the bits of older versions once the journals say the same. */
+static void delete_removed_bits(struct queues *qs)
+{
+    for (size_t i = 0; qs->dir && i < qs->table.n; i++) {
+        struct named_queue *q = queues_at(qs, i);
+        char *dir = directory_of(qs, named_queue_name(q));
+        if (named_queue_is_recorded(q))
+            removed_bits_delete(dir);
+        free(dir);
+    }
+}
+
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size)
 {
     if (qs->n_found == 0) {
         queues_flush(qs);
+        delete_removed_bits(qs);
         return QUEUES_RECOVERED;
     }
     enum queue_result result;

@@ -83,9 +83,23 @@ class DiskFullTest(QueueTest):
         self.assertEqual([(b["id"], b["reason"], b["message"].encode()) for b in dead],
                          [("1", "kept", message(10**6, 4000))])
 
+    def test_a_queue_that_filled_the_disk_itself_heals_itself(self):
+        """Also after a kill on the full disk, and while a buried message holds the oldest segment: the opening finds what was
+        reserved, and the message is written again in it."""
+        args = ("--segment-bytes=256K", "--sync=never")
+        q = self.open(*args)
+        self.expect(q.post("/put", message(10**6, 4000)), 200)
+        lease, _ = self.reserve(q, "items=1")
+        self.expect(q.post("/bury?lease=%s&id=1&reason=kept" % lease), 200)
+        n = self.fill_up(q, 4000)
+        q.kill9()
+        q = self.open(*args)
+        self.assertEqual(self.take_all(q, n, rest=False), list(range(n)))
+        wait_until(lambda: q.post("/put", message(0, 200000)).status == 200, "puts to be taken again")
+        self.assertEqual(q.get("/dead").json()["buried"][0]["message"].encode(), message(10**6, 4000))
+
     def test_short_messages_are_acknowledged_one_by_one(self):
-        """Which takes as much as the messages do: what is reserved is enough until the oldest segment is free, and what that
-        gives back for the next one. A kill changes nothing of that."""
+        """Which takes as much as the messages do, and was reserved. A kill changes nothing of that."""
         args = ("--segment-bytes=64K", "--sync=never")
         q = self.open(*args)
         n = 0
@@ -126,7 +140,7 @@ class DiskFullTest(QueueTest):
 
     def check_any_order(self, *args):
         """Removals of such messages take many times their room, in an order that gives back none of it until the end, and
-        whatever is given back something else takes: they are said in bits then. A kill forgets none of them."""
+        something else takes whatever is given back: each message reserved the bytes of its removal. A kill forgets none of them."""
         args = ("--segment-bytes=64K", "--max-mget=100000", *args)
         self.disk.take((4 << 20) - (320 << 10))
         q = self.open(*args)
@@ -313,22 +327,6 @@ class DiskFullTest(QueueTest):
             return q.post("/put", b"x").status == 200
         for _ in range(5):
             wait_until(put_after_a_kick, "a put to be taken")
-
-    def test_a_restart_makes_place_for_bits(self):
-        """The file may be missing: there was no descriptor to make it with, or what made the queue knew of none."""
-        args = ("--segment-bytes=64K", "--max-mget=100000", "--sync=never")
-        self.disk.take((4 << 20) - (320 << 10))
-        q = self.open(*args)
-        n = self.fill_with_short(q, 8)
-        q.kill9()
-        os.unlink(self.disk.path("data", "queues", "default", "gone"))
-        q = self.open(*args)
-        self.disk.take_the_rest()
-        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
-        self.ack_one_by_one(q, [(lease, i) for i, _, _ in got[:0:-1]])
-        q.kill9()
-        q = self.open(*args)
-        self.assertEqual(self.reserve(q, "items=%d" % n)[1], [(1, 1, message(0, 8))])
 
     def test_a_disk_that_has_room_in_turns_is_told_now_and_then(self):
         q = self.open("--segment-bytes=64K", "--sync=never")

@@ -1,0 +1,117 @@
+/* Limits of depth, bytes and memory, and eviction to make room within them. */
+#include "simplequeue/queue/named_queue_internal.h"
+
+#define EVICT_ITEMS_MAX 50000 /* in one call */
+#define EVICT_BYTES_MAX (4u << 20)
+
+static uint64_t cost_of(struct amount a)
+{
+    return a.bytes + a.n * QUEUE_MESSAGE_COST;
+}
+
+/* With a journal messages spill before memory is full. Then only the memory counts that spilled messages still take. */
+static bool memory_has_room(
+    uint64_t limit, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
+{
+    return !limit || (on_disk ? queue_shared_fixed(shared) < limit
+                             : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= limit);
+}
+
+static bool has_memory(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct named_queue_config *c = &q->config;
+    return memory_has_room(c->limits->max_memory, c->shared, c->journal != NULL, in, out);
+}
+
+bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t depth = queue_depth(q->core) + s->n[MESSAGE_PENDING] - out.n;
+    return (!l->max_depth || depth + in.n <= l->max_depth) &&
+           (!l->max_bytes || s->bytes + s->pending_bytes - out.bytes + in.bytes <= l->max_bytes) &&
+           has_memory(q, in, out);
+}
+
+static bool ever_fits(const struct queue_limits *l, bool on_disk, struct amount in)
+{
+    return (!l->max_depth || in.n <= l->max_depth) && (!l->max_bytes || in.bytes <= l->max_bytes) &&
+           (!l->max_memory || on_disk || cost_of(in) <= l->max_memory);
+}
+
+enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes)
+{
+    struct amount in = {n, bytes}, none = {0};
+    if (!ever_fits(q->config.limits, q->config.journal != NULL, in))
+        return QUEUE_NEVER_FITS;
+    return has_memory(q, in, none) ? QUEUE_FULL : QUEUE_MEMORY_FULL;
+}
+
+enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
+    const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes)
+{
+    struct amount in = {n, bytes};
+    if (n == 0)
+        return QUEUE_OK;
+    if (!ever_fits(limits, on_disk, in))
+        return QUEUE_NEVER_FITS;
+    if (on_disk && queue_log_put_size(n, bytes) > JOURNAL_FRAME_MAX)
+        return QUEUE_TOO_LARGE;
+    bool fits = memory_has_room(limits->max_memory, shared, on_disk, in, (struct amount){0});
+    return fits ? QUEUE_OK : QUEUE_MEMORY_FULL;
+}
+
+/* A cheap test first: false if no eviction helps. */
+static bool may_have_room(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
+    return (!l->max_depth || stays + in.n <= l->max_depth) && (!l->max_bytes || in.bytes <= l->max_bytes) &&
+           (!q->config.journal || has_memory(q, in, out));
+}
+
+/* Whether evicting every ready message would make room. */
+static bool will_have_room(const struct named_queue *q, struct amount in, struct amount out)
+{
+    const struct queue_state *s = queue_state(q->core);
+    out.n += s->n[MESSAGE_READY];
+    out.bytes += s->bytes - queue_bytes_not_ready(q->core);
+    return limits_have_room(q, in, out);
+}
+
+/* Sets messages aside one by one until there is room. False if that was not enough. */
+static bool evict(struct named_queue *q, struct amount in, struct amount *out, struct id_ranges *more)
+{
+    uint64_t most = out->bytes + EVICT_BYTES_MAX;
+    while (!limits_have_room(q, in, *out)) {
+        uint64_t before = more->count;
+        if (before == EVICT_ITEMS_MAX || out->bytes >= most)
+            return false;
+        queue_evict(q->core, 1, UINT64_MAX, false, more);
+        if (more->count == before)
+            return false;
+        out->n++;
+        out->bytes += queue_message(q->core, more->at[more->n - 1].last, NULL).len;
+    }
+    return true;
+}
+
+enum queue_eviction named_queue_evict(
+    struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
+{
+    struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
+    struct id_ranges more = {0};
+    enum queue_eviction room = may_have_room(q, in, out) ? EVICTION_ENOUGH : EVICTION_IMPOSSIBLE;
+    if (room == EVICTION_ENOUGH && !evict(q, in, &out, &more))
+        room = more.count && will_have_room(q, in, out) ? EVICTION_PARTIAL : EVICTION_IMPOSSIBLE;
+    if (room == EVICTION_IMPOSSIBLE) {
+        queue_abort(q->core, &more);
+    } else {
+        for (size_t i = 0; i < more.n; i++)
+            id_ranges_add_range(evicted, more.at[i]);
+        *evicted_bytes = out.bytes;
+    }
+    id_ranges_free(&more);
+    return room;
+}

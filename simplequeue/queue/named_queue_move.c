@@ -1,0 +1,203 @@
+/* A move takes delayed messages that are due, or buried ones, to the end of the queue: under new ids, in one record. */
+#include "simplequeue/queue/named_queue_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Shorter than the pause after a refused put: on a full disk a put and a MOVE in one commit are refused together. */
+#define MOVE_RETRY (USEC_PER_SEC / 2)
+
+/* What was set aside returns to where it was. Delayed messages are due again at `retry_at`, in their order. */
+static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++)
+            queue_put_back(q->core, id, retry_at++);
+}
+
+/* After a refusal half as much is moved at once; after a commit twice as much. */
+static void adapt_move_limit(struct op *o, enum journal_result r)
+{
+    struct named_queue *q = o->q;
+    if (!o->is_due)
+        return;
+    q->moving--;
+    if (r == JOURNAL_NO_SPACE)
+        q->move_limit = o->texts.len / 2;
+    else if (r == JOURNAL_OK)
+        q->move_limit = q->move_limit < MOVE_BYTES_MAX / 2 ? 2 * q->move_limit + 1 : MOVE_BYTES_MAX;
+}
+
+static void move_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    struct queue *core = o->q->core;
+    (void)outcome;
+    adapt_move_limit(o, c->result);
+    if (c->result != JOURNAL_OK) {
+        queue_add_abort(core, o->first_id, o->n);
+        put_back(o->q, &o->ids, o->time);
+        return;
+    }
+    queue_add_commit(core, o->first_id, o->n, c->start);
+    queue_remove(core, &o->ids);
+    queue_note_depth(core);
+}
+
+static const struct op_type move_type = {OP_MOVE, move_finish, NULL, false};
+
+/* QUEUE_OK: the journal owns the op. QUEUE_LOADING: a message is spilled. The new messages are copies until the commit. */
+static enum queue_result try_move(struct op *o)
+{
+    struct named_queue *q = o->q;
+    struct journal_append a = {0};
+    size_t n = o->n, at = 0;
+    for (; o->gathered < n; o->gathered++) {
+        struct queue_record_item *item = &o->items[o->gathered];
+        enum queue_result r = named_queue_prepare_message(q, item->ids.first);
+        if (r != QUEUE_OK)
+            return r;
+        item->message = queue_message(q->core, item->ids.first, &item->tries);
+        buf_append_bytes(&o->texts, item->message);
+    }
+    struct bytes *texts = mem_alloc(n * sizeof *texts);
+    for (size_t i = 0; i < n; at += texts[i++].len)
+        texts[i] = bytes_of(o->texts.ptr + at, o->items[i].message.len);
+    uint64_t first = o->first_id = queue_add(q->core, texts, n);
+    for (size_t i = 0; i < n; i++)
+        queue_set_tries(q->core, first + i, o->items[i].tries);
+    o->reserve = o->is_due ? 0 : reserve_for_all(q, SPARE_FOR_KEEP);
+    buf_clear(&q->record);
+    queue_log_move(&q->record, first, o->items, n);
+    enum queue_result result = op_append(o, &a, texts, n, o->now, NULL);
+    if (result != QUEUE_OK)
+        queue_add_abort(q->core, first, n);
+    free(texts);
+    return result;
+}
+
+static void wait_for_load(struct op *o)
+{
+    struct op **tail = &o->q->gathering;
+    while (*tail)
+        tail = &(*tail)->next_gathering;
+    o->next_gathering = NULL;
+    *tail = o;
+}
+
+static void undo_move(struct op *o)
+{
+    adapt_move_limit(o, JOURNAL_BUSY);
+    put_back(o->q, &o->ids, o->time);
+    op_free(o);
+}
+
+static enum queue_result move(struct op *o, struct queue_now now)
+{
+    o->items = mem_zalloc(o->ids.count * sizeof *o->items);
+    for (size_t r = 0; r < o->ids.n; r++)
+        for (uint64_t id = o->ids.at[r].first; id <= o->ids.at[r].last; id++)
+            o->items[o->n++].ids = (struct id_range){id, id};
+    o->now = now;
+    o->time = now.monotonic + MOVE_RETRY;
+    enum queue_result r = try_move(o);
+    if (r == QUEUE_LOADING)
+        wait_for_load(o);
+    else if (r != QUEUE_OK)
+        undo_move(o);
+    return r == QUEUE_LOADING ? QUEUE_OK : r;
+}
+
+void moves_resume(struct named_queue *q, enum queue_result result)
+{
+    struct op *waiting = q->gathering, *after;
+    q->gathering = NULL;
+    for (struct op *o = waiting; o; o = after) {
+        after = o->next_gathering;
+        enum queue_result r = result == QUEUE_OK ? try_move(o) : result;
+        if (r == QUEUE_LOADING) {
+            wait_for_load(o);
+        } else if (r != QUEUE_OK) {
+            struct queue_outcome outcome = {.result = r};
+            if (o->done)
+                o->done(&outcome, o->arg);
+            undo_move(o);
+        }
+    }
+}
+
+enum queue_result named_queue_kick(
+    struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg)
+{
+    uint64_t id = 0;
+    size_t bytes = 0;
+    const struct queue_burial *burial;
+    if (reserve_waits(q, OP_MOVE, now))
+        return QUEUE_NO_SPACE;
+    struct op *o = op_new(q, &move_type, done, arg);
+    while (o->ids.count < max_items && queue_next_buried(q->core, id + 1, &id, &burial)) {
+        bytes += queue_message(q->core, id, NULL).len;
+        if (o->ids.count && bytes > MOVE_BYTES_MAX)
+            break;
+        queue_set_aside(q->core, id);
+        id_ranges_add(&o->ids, id);
+    }
+    if (o->ids.count)
+        return move(o, now);
+    op_free(o);
+    return QUEUE_NOTHING;
+}
+
+/* After the disk refused a MOVE: keeps as much of what is due as may fit, if no other MOVE is in progress. The rest is due later,
+ * behind these should they be refused. */
+static void leave_for_later(struct named_queue *q, struct queue_now now)
+{
+    struct id_ranges few = {0};
+    size_t bytes = 0;
+    usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;
+    for (size_t r = 0; r < q->due.n; r++)
+        for (uint64_t id = q->due.at[r].first; id <= q->due.at[r].last; id++) {
+            size_t len = queue_message(q->core, id, NULL).len;
+            if (q->moving || (few.count && bytes + len > q->move_limit)) {
+                queue_put_back(q->core, id, later++);
+                continue;
+            }
+            bytes += len;
+            id_ranges_add(&few, id);
+        }
+    id_ranges_free(&q->due);
+    q->due = few;
+}
+
+void named_queue_move_due(struct named_queue *q, struct queue_now now)
+{
+    if (q->move_limit < MOVE_BYTES_MAX)
+        leave_for_later(q, now);
+    q->due_bytes = 0;
+    if (q->due.count == 0)
+        return;
+    struct op *o = op_new(q, &move_type, NULL, NULL);
+    o->is_due = true;
+    o->ids = q->due;
+    q->due = (struct id_ranges){0};
+    q->moving++;
+    move(o, now);
+}
+
+void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now)
+{
+    if (timer->kind != QUEUE_TIMER_DELAY) {
+        if (timer->kind == QUEUE_TIMER_LEASE)
+            queue_lease_expire(q->core, timer->id);
+        else
+            queue_resume(q->core);
+        notify_ready(q);
+        return;
+    }
+    bool waits = queue_set_aside(q->core, timer->id);
+    assert(waits);
+    (void)waits;
+    q->due_bytes += queue_message(q->core, timer->id, NULL).len;
+    id_ranges_add(&q->due, timer->id);
+    if (q->due_bytes > MOVE_BYTES_MAX)
+        named_queue_move_due(q, now);
+}

@@ -1,0 +1,134 @@
+#include "simplequeue/queue/named_queue_internal.h"
+
+#include <stdlib.h>
+
+#define RETRIES_MAX 3
+#define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
+#define RECORD_KEPT_MAX 65536
+
+static enum queue_result result_of(enum journal_result r)
+{
+    switch (r) {
+    case JOURNAL_OK:
+        return QUEUE_OK;
+    case JOURNAL_CONFLICT:
+        return QUEUE_CONFLICT;
+    case JOURNAL_TOO_MANY_PRODUCERS:
+        return QUEUE_TOO_MANY_PRODUCERS;
+    case JOURNAL_TOO_LARGE:
+        return QUEUE_TOO_LARGE;
+    case JOURNAL_BUSY:
+        return QUEUE_OVERLOADED;
+    case JOURNAL_NO_SPACE:
+        return QUEUE_NO_SPACE;
+    case JOURNAL_CLOSED:
+        return QUEUE_CLOSED;
+    default:
+        return QUEUE_LATCHED;
+    }
+}
+
+struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg)
+{
+    struct op *o = q->spare;
+    if (!o)
+        o = mem_zalloc(sizeof *o);
+    q->spare = o->retry;
+    *o = (struct op){.q = q, .type = type, .done = done, .arg = arg};
+    return o;
+}
+
+void op_free(struct op *o)
+{
+    id_ranges_free(&o->ids);
+    free(o->items);
+    buf_free(&o->texts);
+    free(o->reason);
+    o->retry = o->q->spare;
+    o->q->spare = o;
+}
+
+void op_free_spare(struct named_queue *q)
+{
+    struct op *o;
+    while ((o = q->spare)) {
+        q->spare = o->retry;
+        free(o);
+    }
+}
+
+enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
+    struct queue_now now, uint64_t *mark)
+{
+    struct named_queue *q = o->q;
+    q->now = now;
+    q->under_way++;
+    if (!q->config.journal) {
+        op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
+        return QUEUE_OK;
+    }
+    if (n + 1 > q->pieces_cap) {
+        q->pieces_cap = n + 1;
+        q->pieces = mem_realloc(q->pieces, q->pieces_cap * sizeof *q->pieces);
+    }
+    q->pieces[0] = buf_bytes(&q->record);
+    if (n)
+        memcpy(q->pieces + 1, texts, n * sizeof *texts);
+    a->pieces = q->pieces;
+    a->n_pieces = n + 1;
+    a->reserve = (size_t)o->reserve;
+    enum journal_result r = journal_append(q->config.journal, a, now.wall, op_finish, o, mark);
+    if (q->pieces_cap > PIECES_KEPT_MAX) {
+        free(q->pieces);
+        q->pieces = NULL;
+        q->pieces_cap = 0;
+    }
+    if (q->record.cap > RECORD_KEPT_MAX)
+        buf_free(&q->record);
+    if (r != JOURNAL_OK)
+        q->under_way--;
+    return result_of(r);
+}
+
+enum queue_result op_append_record(struct op *o, struct queue_now now)
+{
+    struct journal_append a = {0};
+    buf_clear(&o->q->record);
+    o->type->encode(o);
+    return op_append(o, &a, NULL, 0, now, NULL);
+}
+
+/* The journal refuses all appends of one commit together, so an op may be refused only for its neighbour. */
+static bool append_again(struct op *o)
+{
+    return o->type->repeats && o->refused++ < RETRIES_MAX && op_append_record(o, o->q->now) == QUEUE_OK;
+}
+
+void op_finish(const struct journal_commit *c, void *arg)
+{
+    struct op *o = arg;
+    struct named_queue *q = o->q;
+    q->under_way--;
+    reserve_forget_move(o);
+    reserve_note(o, c);
+    if (c->result == JOURNAL_NO_SPACE && append_again(o))
+        return;
+    q->committed = c->result == JOURNAL_OK;
+    if (q->committed && !c->duplicate)
+        q->last_record = c->start;
+    struct queue_outcome outcome = {
+        .result = result_of(c->result),
+        .duplicate = c->duplicate,
+        .first_id = o->first_id,
+        .count = o->n,
+    };
+    o->type->finish(o, c, &outcome);
+    if (o->done)
+        o->done(&outcome, o->arg);
+    for (struct op *r = o->retries, *after; r; r = after) {
+        after = r->retry;
+        op_finish(&(struct journal_commit){.result = c->result, .duplicate = true}, r);
+    }
+    op_free(o);
+    q->step(q);
+}

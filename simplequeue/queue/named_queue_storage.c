@@ -1,0 +1,169 @@
+#include "simplequeue/queue/named_queue_internal.h"
+
+#include <stdlib.h>
+
+/* On a full disk a segment's survivors are rewritten only if all of them fit: less than SPARE_FOR_KEEP, with their records. */
+#define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
+
+/* An opening of a full disk finds what the session before reserved. It may be a little less than a put reserves, or too little
+ * if an older version wrote the directory. */
+static void open_encode(struct op *o)
+{
+    struct named_queue *q = o->q;
+    o->reserve = o->refused > 1 ? 0 : reserve_for_all(q, o->refused == 0 ? SPARE_OF_PUT : 0);
+    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
+}
+
+static void open_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    struct named_queue *q = o->q;
+    (void)outcome;
+    q->opening = false;
+    if (c->result == JOURNAL_OK)
+        q->open_record = c->start;
+    else
+        q->open_missing = true;
+}
+
+void storage_append_open(struct named_queue *q)
+{
+    static const struct op_type type = {OP_OPEN, open_finish, open_encode, .repeats = true};
+    if (q->opening)
+        return;
+    q->opening = true;
+    q->open_missing = false;
+    struct op *o = op_new(q, &type, NULL, NULL);
+    if (op_append_record(o, q->opened) == QUEUE_OK)
+        return;
+    q->opening = false;
+    q->open_missing = true;
+    op_free(o);
+}
+
+/* The last record stays, because it carries the next id. The last OPEN record stays until another one is committed, or a full disk
+ * has refused that. */
+static void trim(struct named_queue *q)
+{
+    uint64_t lowest = queue_lowest_offset(q->core);
+    uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
+    if (keep < journal_earliest_end(q->config.journal))
+        return;
+    if (q->open_record < keep && !q->open_missing) {
+        storage_append_open(q);
+        return;
+    }
+    message_loader_release(q->loader, keep);
+    journal_trim(q->config.journal, keep);
+}
+
+/* The oldest segment is sparse when at most a fourth of it is needed, or when the journal is much longer than the queue. Either
+ * bounds what is rewritten: to a fourth of each segment, or to what was put. */
+static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t oldest_end, uint64_t end)
+{
+    const struct journal *j = q->config.journal;
+    uint64_t segment = 4 * q->config.trim_step, there = journal_bytes_between(j, earliest, end);
+    if (there < 2 * segment)
+        return false;
+    return queue_bytes_below(q->core, oldest_end) <= journal_bytes_between(j, earliest, oldest_end) / 4 ||
+           there > 2 * queue_state(q->core)->bytes + 4 * segment;
+}
+
+/* The page's messages as items of a record. False while an op on one of them is in progress, or when one is spilled: *spilled. */
+static bool describe_page(struct named_queue *q, const struct store_span *page,
+    struct queue_record_item **items, size_t *n, uint64_t *spilled)
+{
+    struct queue_view v;
+    size_t cap = 0;
+    for (uint64_t id = page->first_id; queue_next_held(q->core, id, &v) && v.id <= page->last_id;
+         id = v.id + 1) {
+        *spilled = v.text.ptr ? 0 : v.id;
+        if (*spilled || v.state == MESSAGE_BUSY || v.state == MESSAGE_PENDING)
+            return false;
+        if (*n == cap)
+            *items = mem_realloc(*items, (cap = cap ? cap * 2 : 16) * sizeof **items);
+        struct queue_record_item *item = &(*items)[(*n)++];
+        *item = (struct queue_record_item){.ids = {v.id, v.id}, .tries = v.tries, .message = v.text};
+        if (v.state == MESSAGE_DELAYED) {
+            item->kept = KEPT_DELAYED;
+            item->time = q->now.wall + (v.due - q->now.monotonic);
+        } else if (v.state == MESSAGE_BURIED) {
+            item->kept = KEPT_BURIED;
+            item->time = v.burial->buried_at;
+            item->reason = v.burial->reason;
+        }
+    }
+    return *n > 0;
+}
+
+static void keep_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    o->q->keeping = false;
+    if (c->result == JOURNAL_OK)
+        queue_set_kept(o->q->core, &o->page, c->start);
+}
+
+static bool append_keep(
+    struct named_queue *q, const struct store_span *page, const struct queue_record_item *items, size_t n)
+{
+    static const struct op_type type = {OP_KEEP, keep_finish, NULL, false};
+    struct bytes *texts = mem_alloc(2 * n * sizeof *texts);
+    struct journal_append a = {0};
+    struct op *o = op_new(q, &type, NULL, NULL);
+    o->page = *page;
+    o->reserve = reserve_for_all(q, q->full ? 0 : SPARE_OF_PUT);
+    buf_clear(&q->record);
+    queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
+    for (size_t i = 0; i < n; i++) {
+        texts[2 * i] = items[i].message;
+        texts[2 * i + 1] = items[i].reason;
+    }
+    bool appended = op_append(o, &a, texts, 2 * n, q->now, NULL) == QUEUE_OK;
+    if (!appended)
+        op_free(o);
+    free(texts);
+    return appended;
+}
+
+/* Messages that alone hold an old segment are rewritten at the journal's end, a page at a time, so that the segment can be
+ * deleted. */
+static void keep(struct named_queue *q)
+{
+    const struct journal *j = q->config.journal;
+    uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
+    size_t changes = queue_changes(q->core);
+    if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
+        return;
+    q->keep_changes = changes;
+    q->keep_end = end;
+    uint64_t oldest_end = journal_earliest_end(j), spilled = 0;
+    if (queue_lowest_offset(q->core) >= oldest_end || !is_sparse(q, earliest, oldest_end, end) ||
+        (q->full && queue_bytes_below(q->core, oldest_end) > KEEP_ON_FULL_DISK_MAX))
+        return;
+    struct store_span page;
+    for (uint64_t from = 0; !q->keeping && !spilled && queue_next_below(q->core, oldest_end, from, &page);
+         from = page.last_id + 1) {
+        struct queue_record_item *items = NULL;
+        size_t n = 0;
+        if (describe_page(q, &page, &items, &n, &spilled))
+            q->keeping = append_keep(q, &page, items, n);
+        else
+            q->keep_changes = SIZE_MAX; /* look again at the next step */
+        free(items);
+    }
+    if (spilled && !q->wanted)
+        q->wanted = spilled;
+}
+
+void storage_maintain(struct named_queue *q)
+{
+    if (!q->config.journal)
+        return;
+    if (q->open_missing && q->committed)
+        storage_append_open(q);
+    trim(q);
+    keep(q);
+    if (q->config.limits->max_memory)
+        queue_spill(q->core, q->config.limits->max_memory);
+    load_next(q);
+}
