@@ -81,7 +81,7 @@ static int compare_largest(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The count of the last row of the answer: what has less is no candidate. */
+/* The count of the last row: smaller counts are not candidates. */
 static uint64_t cut(const struct breakdown *b)
 {
     if (b->distinct <= b->query->limit)
@@ -114,7 +114,7 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
     return !b->rows[row].text && component_is_hash(b->rows[row].stored);
 }
 
-/* Two sources may both have one. Of two texts with one hash the smaller is kept, as everywhere (docs/formats/records.md). */
+/* Two sources may both have the lookup. Of two texts with one hash the smaller is kept (docs/formats/records.md). */
 static void keep_smaller(struct breakdown_row *row, struct buf *text)
 {
     if (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(text)) <= 0) {

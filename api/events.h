@@ -1,11 +1,10 @@
-/* events: a posted body of events, one a line, made into what the queue takes: no empty lines, LF between, one CR
- * before an LF dropped. */
+/* events: turns a posted body of events, one a line, into the body of an /mput: drops empty lines and a CR before an LF. */
 #ifndef MILLRACE_EVENTS_H
 #define MILLRACE_EVENTS_H
 
 #include "base/bytes.h"
 
-/* Appends the lines to *out and returns how many there are. */
+/* Appends the lines to *out and returns their number. */
 size_t events_clean(struct bytes body, struct buf *out);
 
 #endif

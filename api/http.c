@@ -6,18 +6,18 @@
 #include <stdlib.h>
 
 #define ASK_MAGIC 0x61736b21u
-#define LOOKUPS_AT_ONCE 1000 /* in one request target: under HTTP_TARGET_MAX and URL_PARAMS_MAX */
+#define LOOKUPS_MAX 1000 /* in one request, within HTTP_TARGET_MAX and URL_PARAMS_MAX */
 
-/* One question of a client on its way to the answer. */
+/* A client's request in progress. */
 struct ask {
     unsigned magic;
     struct api *api;
     struct http_request *req;
-    struct question *question; /* the one that is open */
+    struct question *question; /* in progress */
     struct query query;
     struct series series;
     struct breakdown breakdown;
-    size_t looked_up; /* candidates whose texts were asked for */
+    size_t looked_up; /* candidates whose texts were requested */
     int64_t complete_until;
 };
 
@@ -29,7 +29,7 @@ static void ask_free(struct ask *a)
     free(a);
 }
 
-/* The client is gone: the question is cancelled, whose on_done frees the rest. */
+/* The client disconnected: cancel the question; its on_done frees the rest. */
 static void ask_gone(struct http_request *req, void *arg)
 {
     struct ask *a = arg;
@@ -53,7 +53,7 @@ static void answer(struct ask *a)
 
 static void unavailable(struct ask *a, const char *why)
 {
-    http_problem(a->req, 503, "upstream-unavailable", "try again; nothing is answered in part", "%s", why);
+    http_problem(a->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
     ask_free(a);
 }
 
@@ -72,13 +72,13 @@ static bool ask_record(void *arg, const struct record *r)
     return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
 }
 
-/* A breakdown's second half: the texts of hashed sub keys. */
+/* Second half of a breakdown: the texts of hashed subtotals. */
 
 static void look_up(struct ask *a);
 
 static void no_restart(void *arg)
 {
-    (void)arg; /* a lookup says the same thing twice */
+    (void)arg; /* repeated lookups are equal */
 }
 
 static bool lookup_record(void *arg, const struct record *r)
@@ -97,26 +97,26 @@ static bool texts_missing(const struct ask *a)
 static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
 {
     struct ask *a = arg;
-    (void)complete_until; /* the counts' own is the answer's */
+    (void)complete_until; /* that of the counts is used */
     a->question = NULL;
     if (!a->req)
         ask_free(a);
     else if (result != SOURCE_OK)
         unavailable(a, why);
     else if (texts_missing(a))
-        unavailable(a, "a hashed sub key has no lookup record");
+        unavailable(a, "a hashed key has no lookup record");
     else
         look_up(a);
 }
 
-/* The next batch of candidates; when all are known, the answer. */
+/* Requests the next batch of texts; answers once all are known. */
 static void look_up(struct ask *a)
 {
     struct breakdown *b = &a->breakdown;
     struct buf target = {0};
     size_t n = 0;
     buf_append_str(&target, "/mget?");
-    for (; a->looked_up < b->n_rows && n < LOOKUPS_AT_ONCE; a->looked_up++) {
+    for (; a->looked_up < b->n_rows && n < LOOKUPS_MAX; a->looked_up++) {
         if (!breakdown_wants_text(b, a->looked_up))
             continue;
         buf_append_str(&target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
@@ -170,16 +170,15 @@ static void append_key(struct buf *target, const char *ns, struct bytes key, int
     buf_free(&raw);
 }
 
-/* The hour nearest to `t` that has a text. */
+/* The nearest hour that can be written. */
 static int64_t countable_hour(int64_t t)
 {
     int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
     return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
 }
 
-/* A total is one record; a subtotal one an hour, the hours next to each other in the order of keys. A span in which no
- * countable hour begins is asked for all the same (one hour, which the answer then leaves out), since who answers also
- * says until when it is complete. */
+/* A total is one record, a subtotal one an hour; its hours are adjacent in key order. A span without any hour still asks for one hour,
+ * which the answer omits, because the reply also tells complete_until. */
 static void counts_target(const struct query *q, struct buf *target)
 {
     if (!q->sub) {
@@ -247,7 +246,7 @@ static void handle_counters(struct http_request *req, void *ctx)
 }
 
 struct post {
-    struct http_request *req; /* NULL: the client is gone */
+    struct http_request *req; /* NULL: the client disconnected */
     size_t lines;
 };
 
@@ -257,7 +256,7 @@ static void post_gone(struct http_request *req, void *arg)
     ((struct post *)arg)->req = NULL;
 }
 
-/* What the queue refuses it says better than we could: its answer is passed on as it is. */
+/* Passes a refusal of the queue on unchanged. */
 static void pass_on(struct http_request *req, const struct http_reply_view *reply)
 {
     const char *retry = http_reply_header(reply, "Retry-After");
@@ -274,10 +273,10 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
         return;
     }
     if (result == HTTP_CLIENT_REFUSED)
-        http_problem(p->req, 503, "upstream-unavailable", "try again", "the queue cannot be reached");
+        http_problem(p->req, 503, "upstream-unavailable", "try again", "cannot connect to the queue");
     else if (result != HTTP_CLIENT_OK)
         http_problem(p->req, 503, "upstream-unavailable",
-            "the events may have been taken; with producer, mark and next trying again is harmless",
+            "the queue may have stored the events; use producer, mark and next to make a retry harmless",
             "the queue did not answer: %s", http_client_strerror(result));
     else if (reply->status != 200)
         pass_on(p->req, reply);
@@ -287,7 +286,7 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     free(p);
 }
 
-/* What names a queue, or moves a producer's mark, is not for pages of other origins. */
+/* Pages of other origins may neither name a queue nor move a mark. */
 static const char *const producer_params[] = {"queue", "producer", "mark", "next"};
 
 static bool names_producer(const struct http_request *req)
@@ -322,8 +321,7 @@ static void handle_events(struct http_request *req, void *ctx)
     http_add_header(req, "Access-Control-Allow-Origin", "*");
     size_t n = events_clean(http_body(req), &lines);
     if (n == 0 && !http_param(req, "mark", &mark)) {
-        http_problem(
-            req, 400, "empty-body", "post events, one JSON object a line", "there is no event in the body");
+        http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
         return;
     }
     struct post *p = mem_zalloc(sizeof *p);
@@ -340,7 +338,7 @@ static void handle_events(struct http_request *req, void *ctx)
     buf_free(&target);
 }
 
-/* Any page may post events (sendBeacon, fetch); what is counted is not readable across origins. */
+/* Any page may post events (sendBeacon, fetch); counts are not readable across origins. */
 static void handle_preflight(struct http_request *req)
 {
     http_add_header(req, "Access-Control-Allow-Origin", "*");
@@ -362,16 +360,19 @@ const struct http_route api_routes[] = {
     {.path = "/v1/series",
         .methods = HTTP_GET_,
         .handler = handle_series,
-        .help = "LABEL=KEY or ns= and key=: counts an hour, day, week or month"},
+        .help = "LABEL=KEY, or ns= and key=: counts by hour, day, week or month"},
     {.path = "/v1/breakdown",
         .methods = HTTP_GET_,
         .handler = handle_breakdown,
-        .help = "LABEL=KEY&by=LABEL: what a key's counts are made of, the largest first"},
-    {.path = "/v1/counters", .methods = HTTP_GET_, .handler = handle_counters, .help = "what is counted"},
+        .help = "LABEL=KEY&by=LABEL: the subtotals of a key, largest first"},
+    {.path = "/v1/counters",
+        .methods = HTTP_GET_,
+        .handler = handle_counters,
+        .help = "the configured counters"},
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
         .flags = HTTP_ROUTE_IDENTITY_BODY | HTTP_ROUTE_PUBLIC,
         .handler = handle_events_any,
-        .help = "events, one a line, onto the local queue"},
+        .help = "put events, one a line, onto the local queue"},
     {.path = NULL},
 };

@@ -1,4 +1,4 @@
-/* http: the API's endpoints: requests into queries, queries into questions for the sources, records into answers. */
+/* http: the endpoints of the API: requests to queries, queries to questions for the sources, records to answers. */
 #ifndef MILLRACE_API_HTTP_H
 #define MILLRACE_API_HTTP_H
 
@@ -7,7 +7,7 @@
 #include "http/server/http_server.h"
 #include "api/source.h"
 
-/* What the handlers work with; main.c owns it. */
+/* The context of the handlers; main.c owns it. */
 struct api {
     struct counters *counters;
     struct sources *sources;

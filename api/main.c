@@ -1,4 +1,4 @@
-/* api: exact counts, asked for by HTTP. */
+/* api: wires counters, sources and queue to HTTP. */
 #include "daemon/daemon.h"
 #include "api/http.h"
 #include "config/peers.h"
@@ -11,32 +11,30 @@
 static const struct option_row options[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "where the aggregator is; by default as its section says"},
-    {.name = "aggregator_token_file",
-        .type = OPTION_STRING,
-        .help = "the token that the aggregator asks for"},
+        .help = "address of the aggregator (default: [aggregator] of the file)"},
+    {.name = "aggregator_token_file", .type = OPTION_STRING, .help = "file with the aggregator's token"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
-        .help =
-            "where sortdb is; by default as its section says, and without one the aggregator has everything"},
-    {.name = "sortdb_token_file", .type = OPTION_STRING, .help = "the token that sortdb asks for"},
+        .help = "address of sortdb (default: [sortdb] of the file; without that section only the aggregator "
+                "is asked)"},
+    {.name = "sortdb_token_file", .type = OPTION_STRING, .help = "file with sortdb's token"},
     {.name = "queue_url",
         .type = OPTION_STRING,
-        .help = "where simplequeue is; by default as its section says"},
-    {.name = "queue_token_file", .type = OPTION_STRING, .help = "the token that simplequeue asks for"},
+        .help = "address of simplequeue (default: [simplequeue] of the file)"},
+    {.name = "queue_token_file", .type = OPTION_STRING, .help = "file with simplequeue's token"},
     {.name = "upstream_timeout",
         .type = OPTION_DURATION,
         .fallback = "20s",
         .min = 10,
         .max = 600000,
         .unit = "s",
-        .help = "how long an answer may wait for the aggregator or the queue"},
+        .help = "timeout of a request to sortdb, the aggregator or the queue"},
     {.name = "max_rows",
         .type = OPTION_INT,
         .fallback = MAX_ROWS,
         .min = 1,
         .max = 10000000,
-        .help = "rows that one series may have"},
+        .help = "rows in a series"},
     {.name = NULL},
 };
 
@@ -44,7 +42,7 @@ static int read_counters(struct options *o, struct counters **out, struct config
 {
     if (options_config(o))
         return counters_read(options_config(o), out, error);
-    return config_fail(error, NULL, 0, "what is counted is in the configuration: give --config FILE");
+    return config_fail(error, NULL, 0, "--config=FILE is missing; it defines the counters");
 }
 
 static bool has_archive(struct options *o)
@@ -136,7 +134,7 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 
 static const struct daemon_spec spec = {
     .name = "api",
-    .summary = "answers how often: series and breakdowns of what is counted",
+    .summary = "answers queries: series and breakdowns of the counts",
     .options = options,
     .default_port = PORT_API,
     .routes = api_routes,

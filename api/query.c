@@ -50,7 +50,7 @@ static void hint(struct parse *p, struct buf *text)
     buf_free(text);
 }
 
-#define NAME_SHOWN 64 /* bytes of a name in an answer */
+#define NAME_SHOWN 64 /* bytes of a name in an error */
 
 static struct bytes shown(struct bytes name)
 {
@@ -61,7 +61,7 @@ static void hint_totals(struct parse *p)
 {
     const struct counters *c = p->context->counters;
     struct buf text = {0};
-    buf_append_str(&text, "counted are (ns, label):");
+    buf_append_str(&text, "counters (ns, label):");
     for (size_t i = 0; i < c->n_totals; i++)
         buf_printf(&text, " %s %s%s", c->totals[i].ns, c->totals[i].label, i + 1 < c->n_totals ? "," : "");
     hint(p, &text);
@@ -71,10 +71,10 @@ static int unknown_total(struct parse *p, struct bytes name)
 {
     hint_totals(p);
     name = shown(name);
-    return refuse(p, 404, "unknown-counter", "there is no counter \"%.*s\"", (int)name.len, name.ptr);
+    return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)name.len, name.ptr);
 }
 
-/* A parameter that is neither reserved nor a label: a slip in the name of either, or a counter that is not configured. */
+/* An unknown parameter: a misspelt one, or a counter that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
     const struct counters *c = p->context->counters;
@@ -87,11 +87,11 @@ static int unknown_name(struct parse *p, struct bytes name)
         suggest_try(&s, c->totals[i].label);
     hint_totals(p);
     if (s.nearest == NULL)
-        refuse(p, 404, "unknown-counter", "there is no parameter and no counter \"%s\"", written);
+        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"", written);
     else if (s.nearest == parameter)
-        refuse(p, 400, "bad-parameter", "there is no parameter \"%s\": did you mean %s?", written, s.nearest);
+        refuse(p, 400, "bad-parameter", "unknown parameter \"%s\": did you mean %s?", written, s.nearest);
     else
-        refuse(p, 404, "unknown-counter", "there is no counter \"%s\": did you mean %s?", written, s.nearest);
+        refuse(p, 404, "unknown-counter", "no counter \"%s\": did you mean %s?", written, s.nearest);
     free(written);
     return -1;
 }
@@ -116,7 +116,7 @@ static int check_once(struct parse *p)
         for (size_t j = 0; j < i; j++) {
             struct bytes name = p->params->params[i].name;
             if (bytes_equal(name, p->params->params[j].name))
-                return BAD(p, "a parameter is there twice: %.*s", (int)shown(name).len, name.ptr);
+                return BAD(p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
         }
     return 0;
 }
@@ -134,7 +134,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     return 0;
 }
 
-/* Every parameter that is not reserved is a label; there must be exactly one, or none with ns. */
+/* Every other parameter is a label: exactly one, or none with ns. */
 static int parse_label(struct parse *p)
 {
     struct bytes key;
@@ -146,7 +146,7 @@ static int parse_label(struct parse *p)
         if (!found)
             return unknown_name(p, param.name);
         if (p->q->total)
-            return BAD(p, "two counters are named; one is asked for at a time");
+            return BAD(p, "two counters are named; ask for one");
         if (get(p, "key", &key))
             return BAD(p, "key goes with ns; with a label the key is the label's value");
         p->q->total = found;
@@ -173,7 +173,7 @@ static int parse_key(struct parse *p)
         return 0;
     if (q->total->kind != COUNTER_CONSTANT)
         return refuse(
-            p, 400, "missing-parameter", "which %s? give key= or %s=", q->total->label, q->total->label);
+            p, 400, "missing-parameter", "%s: no key; give key= or %s=", q->total->label, q->total->label);
     q->key = bytes_str(q->total->field);
     return 0;
 }
@@ -198,13 +198,11 @@ static int parse_sub_key(struct parse *p)
     if (q->kind == QUERY_BREAKDOWN && has_sub)
         return BAD(p, "sub belongs to series");
     if (q->kind == QUERY_BREAKDOWN && !q->sub)
-        return refuse(
-            p, 400, "missing-parameter", "a breakdown is by something: by=LABEL, or a subtotal's ns");
+        return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
     if (q->kind == QUERY_SERIES && q->sub && !has_sub)
-        return refuse(
-            p, 400, "missing-parameter", "the series of %s needs sub=, the one sub key", q->sub->ns);
+        return refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
     if (q->kind == QUERY_SERIES && !q->sub && has_sub)
-        return BAD(p, "sub needs by=LABEL, or a subtotal's ns");
+        return BAD(p, "sub needs by=LABEL, or the ns of a subtotal");
     return 0;
 }
 
@@ -235,7 +233,7 @@ static int parse_zone(struct parse *p)
     if (there)
         zone_fixed((int)hours, &p->q->calendar.zone);
     else if (!zone_find(named ? name : BYTES_LITERAL("UTC"), &p->q->calendar.zone))
-        return BAD(p, "timezone must be a name of the tz database, as Europe/Berlin");
+        return BAD(p, "timezone must be a name of the tz database, such as Europe/Berlin");
     return 0;
 }
 
@@ -255,7 +253,7 @@ static int parse_span(struct parse *p)
 {
     struct query *q = p->q;
     bool has_units, has_reference, has_from, has_to;
-    int64_t units = QUERY_DEFAULT_UNITS, reference = p->context->now;
+    int64_t units = QUERY_UNITS_DEFAULT, reference = p->context->now;
     if (parse_number(p, "units", 1, (int64_t)p->context->max_rows, &has_units, &units) ||
         parse_number(p, "unit_reference_ts", 0, HOUR_END - 1, &has_reference, &reference) ||
         parse_number(p, "from", 0, HOUR_END - 1, &has_from, &q->from) ||
@@ -283,7 +281,7 @@ static int check_rows(struct parse *p)
     const struct query *q = p->q;
     if (q->kind == QUERY_SERIES &&
         (q->to - q->from) / shortest[q->calendar.unit] > (int64_t)p->context->max_rows)
-        return BAD(p, "that is more than %llu rows; ask for a shorter span or a longer unit",
+        return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
             (unsigned long long)p->context->max_rows);
     return 0;
 }
@@ -292,8 +290,8 @@ static int parse_shape(struct parse *p)
 {
     struct bytes text;
     bool there;
-    int64_t limit = QUERY_DEFAULT_LIMIT;
-    if (parse_number(p, "limit", 1, QUERY_MAX_LIMIT, &there, &limit))
+    int64_t limit = QUERY_LIMIT_DEFAULT;
+    if (parse_number(p, "limit", 1, QUERY_LIMIT_MAX, &there, &limit))
         return -1;
     if (there && p->q->kind != QUERY_BREAKDOWN)
         return BAD(p, "limit belongs to breakdowns");

@@ -1,13 +1,11 @@
-/* query: what a client asks for, from the parameters of its request, judged once and whole.
+/* query: the parameters of a request, parsed and checked.
  *
- * A counter is named by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). A total
- * over a constant has one key, so its key may be left out (`ns=all`, `feed=`).
- * The span is `from=&to=` (hours whose start is in [from, to)) or `units=N&unit_reference_ts=T`: the N units up to the
- * one that T is in. Where both are left out: the last 30 units, up to now.
+ * A counter is named by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). A counter over a constant
+ * has one key, which may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start in [from, to)) or
+ * `units=N&unit_reference_ts=T` (the N units up to the one that contains T); by default the last 30 units up to now.
  *
- * 1. A parameter that is unknown, there twice or at odds with another is refused: a typing error must not be
- *    answered with numbers for another question.
- * 2. The parameters below are never read as labels; a counter so labelled is asked for by ns.
+ * 1. An unknown, repeated or contradictory parameter is refused: a typing error must not return numbers for another question.
+ * 2. These parameters are never labels; ask for a counter with such a label by ns:
  *       ns key by sub unit units unit_reference_ts from to timezone hour_offset week_start limit format
  * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows.
  */
@@ -18,9 +16,9 @@
 #include "api/units.h"
 #include "base/url.h"
 
-#define QUERY_DEFAULT_UNITS 30
-#define QUERY_DEFAULT_LIMIT 10
-#define QUERY_MAX_LIMIT 10000
+#define QUERY_UNITS_DEFAULT 30
+#define QUERY_LIMIT_DEFAULT 10
+#define QUERY_LIMIT_MAX 10000
 
 enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN };
 enum query_format { QUERY_JSON, QUERY_CSV };
@@ -28,9 +26,9 @@ enum query_format { QUERY_JSON, QUERY_CSV };
 struct query {
     enum query_kind kind;
     const struct counter *total;
-    const struct counter *sub; /* of a breakdown, or of one sub key's series; else NULL */
+    const struct counter *sub; /* of a breakdown, or of the series of a subtotal; else NULL */
     struct bytes key;          /* full text; points into the parameters or the counters */
-    struct bytes sub_key;      /* of one sub key's series */
+    struct bytes sub_key;      /* of the series of a subtotal */
     struct calendar calendar;
     int64_t from, to;
     uint64_t limit;

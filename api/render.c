@@ -73,7 +73,7 @@ static double share(const struct breakdown *b, uint64_t n)
     return b->total ? (double)n / (double)b->total : 0;
 }
 
-/* RFC 4180: a field with a comma, a quote or a line's end is in quotes, quotes doubled. */
+/* RFC 4180: a field with a comma, a quote or a line end is quoted, with quotes doubled. */
 static void csv_field(struct bytes text, struct buf *out)
 {
     bool quote = false;

@@ -1,5 +1,4 @@
-/* render: answers as JSON or CSV text. complete_until is the instant up to which every event is counted; a row is
- * complete when its unit ends by then. */
+/* render: answers as JSON or CSV. Every event before complete_until is counted; a row is complete if its unit ends by then. */
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 

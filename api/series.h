@@ -1,9 +1,9 @@
-/* series: one row a unit over [from, to), zero-filled, and the counts of hours added to them.
+/* series: one row a unit over [from, to), zero-filled, to which counts are added.
  *
- * 1. The first row is the unit that `from` lies in, the last the one that the last hour before `to` lies in. Only
- *    hours whose start is in [from, to) are counted, so the outer rows may be parts of their units.
+ * 1. The first row is the unit that contains `from`, the last the one that contains the last hour before `to`. Only hours that start in
+ *    [from, to) count, so the outer rows may be partial.
  * 2. The total is the sum of the rows.
- * Pure: no clock, no network.
+ * No clock, no network.
  */
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
@@ -26,12 +26,11 @@ struct series {
 /* The query is borrowed until series_free. */
 void series_init(struct series *s, const struct query *q);
 void series_free(struct series *s);
-/* Every row back to 0, for starting over. */
+/* Resets every row to 0. */
 void series_reset(struct series *s);
-/* A record of the query's counter: of the total, or one hour of the subtotal. False when it is malformed or not of
- * this counter. */
+/* Adds a record of the total, or one hour of the subtotal. False: malformed, or of another counter. */
 bool series_add(struct series *s, const struct record *r);
-/* The row's end: the start of the next unit. */
+/* The end of a row: the start of the next unit. */
 int64_t series_row_end(const struct series *s, size_t row);
 
 #endif

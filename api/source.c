@@ -13,8 +13,8 @@
 struct sources {
     struct event_base *base;
     size_t n;
-    struct http_client *clients[SOURCE_MAX];
-    char *urls[SOURCE_MAX];
+    struct http_client *clients[SOURCES_MAX];
+    char *urls[SOURCES_MAX];
     usec_t timeout;
     struct question *open; /* a list */
 };
@@ -24,23 +24,23 @@ struct question {
     struct sources *sources;
     struct source_question spec;
     char *target;
-    char *page; /* where the next page of the source's answer starts, encoded; NULL: at the beginning */
-    char generation[32]; /* of the page before */
+    char *page;          /* start of the next page, encoded; NULL: the first page */
+    char generation[32]; /* of the previous page */
     struct question *next, **link;
     struct http_call *call;
     struct event *deadline;
-    size_t at; /* the source being asked */
+    size_t at; /* index of the source in progress */
     int restarts;
     uint64_t through;
     bool has_through, bad;
     int64_t complete_until;
-    struct buf partial; /* the start of a record whose end has not come */
-    char why[512];
+    struct buf partial; /* the start of an incomplete record */
+    char error[512];
 };
 
 struct sources *sources_new(const struct sources_config *config)
 {
-    assert(config->n >= 1 && config->n <= SOURCE_MAX);
+    assert(config->n >= 1 && config->n <= SOURCES_MAX);
     struct sources *s = mem_zalloc(sizeof *s);
     s->base = config->base;
     s->timeout = config->timeout;
@@ -68,7 +68,7 @@ void sources_free(struct sources **sp)
         return;
     while (s->open)
         source_cancel(s->open);
-    for (size_t i = 0; i < SOURCE_MAX; i++) {
+    for (size_t i = 0; i < SOURCES_MAX; i++) {
         http_client_free(&s->clients[i]);
         free(s->urls[i]);
     }
@@ -83,7 +83,7 @@ static void finish(struct question *q, enum source_result result)
     if (q->next)
         q->next->link = q->link;
     event_free(q->deadline);
-    q->spec.on_done(q->spec.arg, result, q->complete_until, q->why);
+    q->spec.on_done(q->spec.arg, result, q->complete_until, q->error);
     q->magic = 0;
     buf_free(&q->partial);
     free(q->target);
@@ -97,14 +97,14 @@ static bool one_line(struct question *q, struct bytes line)
     return record_split(line, RECORD_SEPARATOR, &r) && q->spec.on_record(q->spec.arg, &r);
 }
 
-/* Whole lines are taken where they lie; only a line that two pieces share is copied together. */
+/* Whole lines are used in place; only a line across two pieces is copied. */
 static bool take_piece(struct question *q, struct bytes piece)
 {
     while (piece.len) {
         const char *lf = memchr(piece.ptr, '\n', piece.len);
         size_t len = lf ? (size_t)(lf - piece.ptr) : piece.len;
         if (!lf || q->partial.len) {
-            if (q->partial.len + len > SOURCE_MAX_RECORD)
+            if (q->partial.len + len > SOURCE_RECORD_MAX)
                 return false;
             buf_append(&q->partial, piece.ptr, len);
         }
@@ -129,23 +129,24 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
-/* One swap is over by the next try. What lasts is a setting, or an archive that was put back. */
+/* A swap is over by the next try. Otherwise a setting is wrong, or the archive was restored from a backup. */
 static void give_up(struct question *q)
 {
     if (q->sources->n > 1)
-        snprintf(q->why, sizeof q->why,
-            "the answers of %s go on changing, or lack what %s has cleared: does it serve the newest "
-            "generation?",
+        snprintf(q->error, sizeof q->error,
+            "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "
+            "serves the "
+            "current generation",
             q->sources->urls[0], q->sources->urls[q->sources->n - 1]);
     else
-        snprintf(q->why, sizeof q->why, "%s has cleared slices, and no sortdb is asked: sortdb_url names it",
-            q->sources->urls[0]);
+        snprintf(q->error, sizeof q->error,
+            "%s has cleared slices, and no sortdb is configured; set sortdb_url", q->sources->urls[0]);
     finish(q, SOURCE_UNAVAILABLE);
 }
 
 static void restart(struct question *q)
 {
-    if (++q->restarts > SOURCE_MAX_RESTARTS) {
+    if (++q->restarts > SOURCE_RESTARTS_MAX) {
         give_up(q);
         return;
     }
@@ -158,7 +159,7 @@ static void restart(struct question *q)
     ask(q);
 }
 
-/* An archive is complete through its slice and says which that is; only what is still counting says until when. */
+/* An archive says through which slice it is complete; only the aggregator says until when. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
@@ -174,17 +175,17 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     return true;
 }
 
-/* A long answer goes on at another key. False when what it names is none for this question. */
+/* Prepares the next page. False: its key does not fit the question. */
 static bool read_next(struct question *q, const struct http_reply_view *reply)
 {
     const char *next = http_reply_header(reply, "X-Millrace-Next");
-    bool goes_on = *next && strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_MAX_RECORD;
+    bool goes_on = *next && strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_RECORD_MAX;
     free(q->page);
     q->page = goes_on ? mem_strdup(next) : NULL;
     return goes_on || !*next;
 }
 
-/* All pages of one source's answer must be of one generation. */
+/* All pages of an answer must be of one generation. */
 static bool is_same_generation(struct question *q, const struct http_reply_view *reply)
 {
     const char *generation = http_reply_header(reply, "X-Millrace-Generation");
@@ -206,9 +207,9 @@ static void go_on(struct question *q)
 static void fail(struct question *q, const char *what, int status)
 {
     if (status)
-        snprintf(q->why, sizeof q->why, "%s answered with status %d", q->sources->urls[q->at], status);
+        snprintf(q->error, sizeof q->error, "%s answered with status %d", q->sources->urls[q->at], status);
     else
-        snprintf(q->why, sizeof q->why, "%s: %s", q->sources->urls[q->at], what);
+        snprintf(q->error, sizeof q->error, "%s: %s", q->sources->urls[q->at], what);
     finish(q, SOURCE_UNAVAILABLE);
 }
 
@@ -218,7 +219,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     assert(q->magic == QUESTION_MAGIC);
     q->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* whoever cancelled it finishes the question */
+        return; /* the caller of the cancel finishes the question */
     if (result != HTTP_CLIENT_OK)
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
@@ -228,7 +229,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     else if (!is_same_generation(q, reply))
         restart(q);
     else if (q->bad || q->partial.len || !read_headers(q, reply) || !read_next(q, reply))
-        fail(q, "what it answers is not the read protocol", 0);
+        fail(q, "the reply does not follow the read protocol", 0);
     else
         go_on(q);
 }
@@ -236,7 +237,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 static void ask(struct question *q)
 {
     struct buf target = {0};
-    if (q->page) /* the same range from another start */
+    if (q->page) /* the same range with another start */
         buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
     else
         buf_append_str(&target, q->target);
@@ -267,7 +268,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     struct question *q = arg;
     cancel_call(q);
-    fail(q, "no whole answer in time", 0);
+    fail(q, "timeout before the answer was complete", 0);
 }
 
 struct question *source_ask(struct sources *s, const struct source_question *spec)

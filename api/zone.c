@@ -22,7 +22,7 @@ static bool is_zone_name(struct bytes name)
         if (c == '\0')
             return false;
     }
-    return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* those count leap seconds: other instants */
+    return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* those count leap seconds */
 }
 
 static bool is_zone_file(const char *path)
@@ -82,8 +82,8 @@ int64_t zone_offset(const struct zone *z, int64_t utc)
     return localtime_r(&t, &local) ? local.tm_gmtoff : 0;
 }
 
-/* A change of offset within a day of `wall` lies between the two probes, and no zone changes twice in that time. The offset
- * before it gives the earlier candidate, so it is tried first; when neither candidate shows `wall`, it is skipped. */
+/* The two probes enclose any change of offset within a day of `wall`; no zone changes twice in that time. The earlier offset gives the
+ * earlier candidate, so it comes first. If neither candidate shows `wall`, the zone skips it. */
 int64_t zone_instant(const struct zone *z, int64_t wall)
 {
     int64_t before = zone_offset(z, wall - DAY);

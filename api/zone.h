@@ -1,11 +1,10 @@
-/* zone: how far local time is from UTC at an instant, in an IANA zone or at a fixed offset.
+/* zone: the offset of local time from UTC, in an IANA zone or at a fixed offset.
  *
- * The rules are the installed tz database's (/usr/share/zoneinfo), read by the C library. It knows one zone at
- * a time, that of the variable TZ, so the module keeps the last zone set and changes it when another is asked.
+ * The C library reads the installed tz database (/usr/share/zoneinfo) for one zone at a time, that of TZ. The module keeps the last zone
+ * set and changes it when another is asked for.
  *
- * 1. A name is looked up as a file only after it was found to be parts of [A-Za-z0-9_+-] joined by '/': none can
- *    leave the database's directory.
- * 2. A name without a zone file is refused here. (The C library would silently take UTC: a wrong answer.)
+ * 1. A name is used as a path only if it consists of parts of [A-Za-z0-9_+-] joined by '/', so it cannot leave the directory.
+ * 2. A name without a zone file is refused; the C library would silently use UTC.
  * 3. One thread only: TZ belongs to the process.
  */
 #ifndef MILLRACE_ZONE_H
@@ -23,16 +22,16 @@ struct zone {
     char name[ZONE_NAME_MAX + 1]; /* "America/New_York", or "-05:00" */
 };
 
-/* False when there is no such zone: *out is then untouched. */
+/* False: no such zone; *out is unchanged. */
 bool zone_find(struct bytes name, struct zone *out);
 /* A fixed number of hours east of UTC, ZONE_OFFSET_FIRST..ZONE_OFFSET_LAST. */
 void zone_fixed(int hours, struct zone *out);
 
-/* Seconds to add to a UTC time for the local one. */
+/* Local time minus UTC, in seconds. */
 int64_t zone_offset(const struct zone *z, int64_t utc);
 
-/* The instant at which local clocks show `wall` (a local time written as if it were UTC). Where they show it twice, the
- * first of the two; where they skip it, as far behind the jump as `wall` is behind the jump's start. */
+/* The instant at which local clocks show `wall` (local time written as if it were UTC). A time shown twice gives the first instant; a
+ * skipped one gives an instant as far after the jump as `wall` is after its start. */
 int64_t zone_instant(const struct zone *z, int64_t wall);
 
 #endif

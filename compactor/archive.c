@@ -14,11 +14,11 @@
 #define TMP_SUFFIX ".tmp"
 #define CURRENT_TMP "current" TMP_SUFFIX
 
-void archive_path(const char *archive, uint64_t generation, bool in_the_making, struct buf *out)
+void archive_path(const char *archive, uint64_t generation, bool unfinished, struct buf *out)
 {
     char name[MANIFEST_NAME_TEXT];
     manifest_directory_name(generation, name);
-    buf_printf(out, "%s/%s%s", archive, name, in_the_making ? TMP_SUFFIX : "");
+    buf_printf(out, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
 }
 
 static enum compact_result from_manifest(enum manifest_result r)
@@ -35,7 +35,7 @@ static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_T
     return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
 }
 
-/* The names in a directory but . and .., in byte order; freed by free_names. */
+/* The names in a directory, in byte order; free with free_names. */
 static int list_names(const char *path, struct dirent ***names)
 {
     return scandir(path, names, NULL, alphasort);
@@ -53,7 +53,6 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* A directory of files. */
 static enum compact_result remove_directory(const char *path, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
@@ -74,7 +73,7 @@ static enum compact_result remove_directory(const char *path, char error[COMPACT
     return failed ? compact_fail_errno(error, path) : COMPACT_OK;
 }
 
-/* Takes the generation's name away before its files, for good, so that no directory with that name lacks some. */
+/* Renames the generation durably before it deletes files, so that a named generation is always complete. */
 static enum compact_result remove_generation(
     const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
@@ -104,7 +103,7 @@ static bool is_leftover(const char *name)
     return manifest_directory_number(digits, &generation);
 }
 
-/* What of an interrupted run is called `name`, if it is. */
+/* Removes `name` if an interrupted run left it. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
 {
@@ -121,18 +120,17 @@ static enum compact_result recover_one(
         r = remove_generation(archive, generation, error);
     else if (is_stray)
         r = compact_fail(error, COMPACT_REFUSED,
-            "%.300s is there, but %.100s/current is not: make it a link to the generation that is to be in "
-            "force",
-            path.ptr, archive);
+            "%.300s exists but %.100s/current does not; make it a link to the generation to serve", path.ptr,
+            archive);
     buf_free(&path);
     return r;
 }
 
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT])
 {
-    uint64_t in_force;
+    uint64_t current;
     struct dirent **names;
-    enum manifest_result m = manifest_current(archive, &in_force, error);
+    enum manifest_result m = manifest_current(archive, &current, error);
     if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
         return from_manifest(m);
     int n = list_names(archive, &names);
@@ -154,7 +152,7 @@ static enum compact_result undo_one(
     enum compact_result r = from_manifest(manifest_read(path.ptr, &m, error));
     if (r == COMPACT_OK && m.through > through)
         r = compact_fail(error, COMPACT_REFUSED,
-            "%.300s is not in force, but holds slices through %" PRIu64 ", which are nowhere else", path.ptr,
+            "%.300s is not the current generation, but the only one with slices through %" PRIu64, path.ptr,
             m.through);
     if (r == COMPACT_OK)
         r = remove_generation(archive, generation, error);
@@ -164,7 +162,7 @@ static enum compact_result undo_one(
 }
 
 enum compact_result archive_undo(
-    const char *archive, uint64_t in_force, uint64_t through, char error[COMPACT_ERROR_TEXT])
+    const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
     int n = list_names(archive, &names);
@@ -173,7 +171,7 @@ enum compact_result archive_undo(
         return compact_fail_errno(error, archive);
     for (int i = n; i-- > 0 && r == COMPACT_OK;) {
         uint64_t generation;
-        if (manifest_directory_number(names[i]->d_name, &generation) && generation > in_force)
+        if (manifest_directory_number(names[i]->d_name, &generation) && generation > current)
             r = undo_one(archive, generation, through, error);
     }
     free_names(names, n);
@@ -181,7 +179,7 @@ enum compact_result archive_undo(
 }
 
 enum compact_result archive_prune(
-    const char *archive, uint64_t in_force, unsigned keep, char error[COMPACT_ERROR_TEXT])
+    const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
     int n = list_names(archive, &names);
@@ -191,9 +189,9 @@ enum compact_result archive_prune(
         return compact_fail_errno(error, archive);
     for (int i = n; i-- > 0 && r == COMPACT_OK;) {
         uint64_t generation;
-        if (!manifest_directory_number(names[i]->d_name, &generation) || generation > in_force)
+        if (!manifest_directory_number(names[i]->d_name, &generation) || generation > current)
             continue;
-        if (kept++ >= keep && generation != in_force)
+        if (kept++ >= keep && generation != current)
             r = remove_generation(archive, generation, error);
     }
     free_names(names, n);

@@ -1,13 +1,12 @@
-/* archive: the directory of generations (docs/guide/archive.md). What is done to it, each in its crash-safe order.
+/* archive: the directory of generations (docs/guide/archive.md), with each change in its crash-safe order.
  *
- * 1. A directory that bears a generation's twelve digits is complete, checked and synced: it is made as N.tmp and
- *    gets its name by a rename after that; a removed one loses its name first, durably.
- * 2. `current` names the generation in force. It is replaced by rename; there is never an instant without it.
- * 3. What is there besides `current` and the generations up to it is what an interrupted run left: archive_recover
- *    and archive_undo remove it, so a run goes on as if that one had not been. A generation goes only when the
- *    caller has seen every slice that it holds and the one in force lacks: it may be there because somebody went
- *    back to an older one.
- * 4. Every change passes through io, so tests stop it anywhere.
+ * 1. A directory named by a generation's twelve digits is complete, checked and synced. It is made as N.tmp and renamed last;
+ *    a removal renames it first, durably.
+ * 2. `current` names the current generation and is replaced by rename, so it always exists.
+ * 3. Everything besides `current` and the generations up to it is left from an interrupted run; archive_recover and archive_undo remove
+ *    it. A newer generation may also be there because an operator returned to an older one, so it is removed only once the caller
+ *    has seen every slice that it alone holds.
+ * 4. Every change goes through io, so tests can stop it anywhere.
  *
  * One process at a time: the caller holds the lock of the directory.
  */
@@ -17,22 +16,21 @@
 #include "counts/manifest.h"
 #include "compactor/result.h"
 
-/* Syncs the directory, and removes *.tmp: an interrupted run may have replaced `current`, or taken a generation's name away, and
- * not synced it, and what is done next (removing files, clearing slices) relies on it. Without `current`, an interrupted making of generation 0 is removed too; any other generation is
- * refused then, because something else took `current` away. */
+/* Syncs the directory, because an interrupted run may not have, and removes *.tmp. Without `current` it also removes an unfinished
+ * generation 0, and refuses any other generation: something else removed `current`. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
-/* Removes the generations past the one in force. One that holds slices past `through` is refused. */
+/* Removes the generations past the current one. Refuses one that holds slices past `through`. */
 enum compact_result archive_undo(
-    const char *archive, uint64_t in_force, uint64_t through, char error[COMPACT_ERROR_TEXT]);
+    const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT]);
 
-/* Makes the empty generation 0 when nothing is in force. Call it after archive_recover. */
+/* Creates the empty generation 0 if there is no current one. Call after archive_recover. */
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT]);
 
-/* Appends the path of a generation, or of the one in the making ("....tmp"). */
-void archive_path(const char *archive, uint64_t generation, bool in_the_making, struct buf *out);
+/* Appends the path of a generation, or of an unfinished one ("....tmp"). */
+void archive_path(const char *archive, uint64_t generation, bool unfinished, struct buf *out);
 
-/* In this order: N.tmp is made, filled by the caller, described, checked, named N, put in force. */
+/* In this order: begin creates N.tmp, the caller fills it, describe, check, publish renames it to N, switch makes it current. */
 enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 /* Writes and syncs N.tmp/manifest.json. */
 enum compact_result archive_describe(
@@ -42,11 +40,11 @@ enum compact_result archive_check(const char *archive, uint64_t generation, char
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 
-/* Removes what archive_begin began, if it is there and has no name yet. What cannot be removed is left to the next run. */
+/* Removes N.tmp if it exists. On failure it is left to the next run. */
 void archive_discard(const char *archive, uint64_t generation);
 
-/* Removes all generations but the `keep` newest up to the one in force, and that one. */
+/* Removes all generations up to the current one, except the newest `keep`. */
 enum compact_result archive_prune(
-    const char *archive, uint64_t in_force, unsigned keep, char error[COMPACT_ERROR_TEXT]);
+    const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT]);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ANSWER_WITHIN (600 * USEC_PER_SEC) /* sealing commits, reloading checks whole files */
+#define REPLY_TIMEOUT (600 * USEC_PER_SEC) /* a seal commits, a reload checks whole files */
 #define SORTDBS_MAX 64
 #define SEPARATORS " ,\t"
 
@@ -30,7 +30,7 @@ static enum compact_result judge_status(int status)
     return status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED;
 }
 
-/* What a daemon says of its refusal: the problem's detail, or nothing. */
+/* Appends the detail of a problem reply, if any. */
 static void describe_refusal(struct buf *body, struct buf *out)
 {
     struct json_doc *d = json_doc_parse(buf_bytes(body));
@@ -43,7 +43,7 @@ static void describe_refusal(struct buf *body, struct buf *out)
     json_doc_free(&d);
 }
 
-/* *reply is freed by the caller; set for COMPACT_OK only. */
+/* *reply: for COMPACT_OK only; the caller frees it. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
 {
@@ -59,7 +59,7 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
         describe_refusal(&body, &why);
         compact_fail(error, r, "%s%s: %d %s", peer->url, target, status, why.ptr);
     } else if (!*reply)
-        r = compact_fail(error, COMPACT_REFUSED, "%s%s: the answer is no JSON", peer->url, target);
+        r = compact_fail(error, COMPACT_REFUSED, "%s%s: the reply is not JSON", peer->url, target);
     buf_free(&body);
     buf_free(&why);
     return r;
@@ -74,13 +74,13 @@ static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *o
     return v.type == JSON_I64 && v.v.i64 >= 0;
 }
 
-/* A number that the answer must have. */
+/* Reads a required number. */
 static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
     uint64_t *out, char error[COMPACT_ERROR_TEXT])
 {
     if (number_at(d, pointer, out))
         return COMPACT_OK;
-    return compact_fail(error, COMPACT_REFUSED, "%s: its answer has no %s", peer->url, pointer + 1);
+    return compact_fail(error, COMPACT_REFUSED, "%s: the reply has no %s", peer->url, pointer + 1);
 }
 
 static enum compact_result ask_number(const struct peer *peer, const char *method, const char *target,
@@ -94,7 +94,7 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
-/* Lines that come between the two questions belong to a slice that is not sealed for being empty: the next run's. */
+/* Events that arrive between the two requests stay in the open slice, for the next run. */
 static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
 {
     static const char *const parts[] = {"/events", "/skipped", "/rejected"};
@@ -102,7 +102,7 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     struct json_doc *stats = NULL;
     uint64_t sum = 0;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
-    if (r == COMPACT_OK) /* and so it is open: while it is not, /stats says nothing of slices */
+    if (r == COMPACT_OK) /* then the slice is open, and /stats describes it */
         r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r == COMPACT_OK; i++) {
         uint64_t n = 0;
@@ -122,12 +122,12 @@ static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_
     snprintf(target, sizeof(target), "/seal?slice=%" PRIu64, n);
     enum compact_result r = ask_number(&c->aggregator, "POST", target, "/sealed", &sealed, error);
     if (r == COMPACT_OK && sealed != n)
-        r = compact_fail(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " for %" PRIu64,
+        r = compact_fail(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " instead of %" PRIu64,
             c->aggregator.url, sealed, n);
     return r;
 }
 
-/* Two archives may be at generations of one number: it is what is in them that must be the same. */
+/* Another archive may have the same generation number, so the content must match too. */
 static enum compact_result reload_one(
     const struct peer *sortdb, uint64_t generation, uint64_t content, char error[COMPACT_ERROR_TEXT])
 {
@@ -140,8 +140,8 @@ static enum compact_result reload_one(
         r = take_number(sortdb, d, "/content", &got_content, error);
     if (r == COMPACT_OK && (got != generation || got_content != content))
         r = compact_fail(error, COMPACT_TRY_AGAIN,
-            "%s serves a generation %" PRIu64 " that is not this archive's %" PRIu64
-            ": is it another archive's?",
+            "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
+            ": does it serve another archive?",
             sortdb->url, got, generation);
     json_doc_free(&d);
     return r;
@@ -174,10 +174,10 @@ static bool connect_peer(struct control *c, const struct control_config *config,
     peer->client = http_client_new(&(struct http_client_config){.base = c->base,
         .url = peer->url,
         .max_connections = 1,
-        .timeout = ANSWER_WITHIN,
+        .timeout = REPLY_TIMEOUT,
         .auth_token = config->auth_token});
     if (!peer->client)
-        compact_fail(error, COMPACT_REFUSED, "%s is no address", peer->url);
+        compact_fail(error, COMPACT_REFUSED, "%s: expected http://HOST:PORT or unix:PATH", peer->url);
     return peer->client != NULL;
 }
 
@@ -190,14 +190,14 @@ static bool connect_sortdbs(
         return true;
     while (bytes_next_word(&list, SEPARATORS, &url)) {
         if (c->n_sortdbs == SORTDBS_MAX) {
-            compact_fail(error, COMPACT_REFUSED, "more than %d sortdbs", SORTDBS_MAX);
+            compact_fail(error, COMPACT_REFUSED, "sortdb_url: more than %d addresses", SORTDBS_MAX);
             return false;
         }
         if (!connect_peer(c, config, &c->sortdbs[c->n_sortdbs++], url, error))
             return false;
     }
     if (c->n_sortdbs == 0)
-        compact_fail(error, COMPACT_REFUSED, "sortdb_url names none; \"none\" says that there is none");
+        compact_fail(error, COMPACT_REFUSED, "sortdb_url is empty; set none if there is no sortdb");
     return c->n_sortdbs > 0;
 }
 

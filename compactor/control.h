@@ -1,7 +1,6 @@
-/* control: a run's four calls (run.h) over HTTP, to the aggregator and to every sortdb. docs/guide/protocol.md has the requests.
+/* control: the four calls of a run (run.h) over HTTP, to the aggregator and every sortdb (docs/guide/protocol.md).
  *
- * Blocking, one request after another. A daemon that is away, not ready or without room is "try again"; a 4xx that
- * says the data do not belong together is "refused", with the daemon's own words. */
+ * Calls block. A daemon that is down, not ready or full is COMPACT_TRY_AGAIN. A 4xx is COMPACT_REFUSED, with the daemon's message. */
 #ifndef MILLRACE_CONTROL_H
 #define MILLRACE_CONTROL_H
 
@@ -15,7 +14,7 @@ struct control_config {
     const char *auth_token;  /* NULL: none */
 };
 
-/* NULL with the text when an address is none. Everything is copied. */
+/* NULL with the error if an address is invalid. Copies everything. */
 struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT]);
 void control_free(struct control **c);
 /* Lives as long as the control. */

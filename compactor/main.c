@@ -1,4 +1,4 @@
-/* compactor: one run over an archive and a running pipeline. Wires options, the lock, HTTP and the terminal to the run. */
+/* compactor: wires options, lock, HTTP and terminal to one run over an archive. */
 #include "compactor/archive.h"
 #include "compactor/control.h"
 #include "daemon/daemon.h"
@@ -16,43 +16,43 @@
 #include <sysexits.h>
 
 static const struct option_row rows[] = {
-    {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "the archive's directory"},
+    {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "directory of the archive"},
     {.name = "slices",
         .type = OPTION_STRING,
         .min = 1,
         .max = 4000,
-        .help = "the aggregator's directory of slices (its data_dir, and /slices)"},
+        .help = "directory of the slices: the aggregator's data_dir followed by /slices"},
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "where slices are sealed and cleared; the file's [aggregator] unless given"},
+        .help = "address of the aggregator (default: [aggregator] of the file)"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
-        .help = "every sortdb that serves the archive, separated by commas; the file's [sortdb] unless "
-                "given. none: "
-                "there is none, and slices are kept"},
+        .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
+                "sortdb, and slices are kept "
+                "(default: [sortdb] of the file)"},
     {.name = "shards",
         .type = OPTION_INT,
         .min = 1,
         .max = MANIFEST_SHARDS_MAX,
-        .help = "files to cut the archive into; as it is now unless given, 1 at first"},
+        .help = "number of files in the archive (default: unchanged, 1 at first)"},
     {.name = "keep",
         .type = OPTION_INT,
         .fallback = "2",
         .min = 1,
         .max = 1000000,
         .unit = "generations",
-        .help = "how many to keep, with the one in force"},
+        .help = "generations to keep, including the current one"},
     {.name = "init",
         .type = OPTION_BOOL,
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
-        .help = "make the empty generation 0 if there is none, and end"},
-    {.name = "auth_token_file", .type = OPTION_STRING, .help = "the token that the daemons ask for"},
+        .help = "create the empty generation 0 if there is none, and exit"},
+    {.name = "auth_token_file", .type = OPTION_STRING, .help = "file with the token of the daemons"},
     {.name = "log_format",
         .type = OPTION_CHOICE,
         .fallback = "text",
         .choices = "text|json",
-        .help = "of the lines on standard error"},
+        .help = "format of the log"},
     {0},
 };
 
@@ -64,14 +64,14 @@ static int fail(const char *what, int status)
 
 static void log_outcome(const struct run_outcome *out)
 {
-    log_info(out->published ? "a new generation is in force" : "nothing new to merge",
+    log_info(out->published ? "published a new generation" : "nothing new to merge",
         LOG_U("generation", out->generation), LOG_U("through", out->through), LOG_U("slices", out->slices),
         LOG_U("records", out->records), LOG_U("bytes", out->bytes));
     if (out->collisions)
-        log_warn("two texts have one hash; the smaller is kept", LOG_U("lookups", out->collisions),
+        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out->collisions),
             LOG_S("last", out->collision));
     if (!out->served)
-        log_warn("no sortdb serves the archive: slices are kept");
+        log_warn("sortdb_url is none: the slices are kept");
 }
 
 static void show_progress(const struct run_progress *at, void *arg)
@@ -96,7 +96,7 @@ static int run_with(struct options *o, struct control *control)
     enum compact_result r = run_compact(&spec, &out, error);
     progress_erase();
     if (r != COMPACT_OK) {
-        log_error(compact_strerror(r), LOG_S("why", error));
+        log_error(compact_strerror(r), LOG_S("error", error));
         return compact_exit_status(r);
     }
     log_outcome(&out);
@@ -112,7 +112,7 @@ static int init_archive(struct options *o)
     if (r == COMPACT_OK)
         r = archive_init(archive, shards, clock_wall() / USEC_PER_SEC, error);
     if (r != COMPACT_OK)
-        log_error(compact_strerror(r), LOG_S("why", error));
+        log_error(compact_strerror(r), LOG_S("error", error));
     return compact_exit_status(r);
 }
 
@@ -145,9 +145,9 @@ static int run_options(struct options *o)
         return EX_OK;
     }
     if (!options_string(o, "archive"))
-        return fail("archive is not set: the directory of the archive", EX_CONFIG);
+        return fail("archive is not set; it names the directory of the archive", EX_CONFIG);
     if (!init && !options_string(o, "slices"))
-        return fail("slices is not set: the aggregator's directory of slices", EX_CONFIG);
+        return fail("slices is not set; it names the aggregator's directory of slices", EX_CONFIG);
     if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     daemon_raise_file_limit();

@@ -8,9 +8,9 @@
 #define KEY_SHOWN 80
 static const struct bytes LOOKUP = {"lookup|", 7};
 
-/* A source with the record that it stands at. */
+/* A source with its current record. */
 struct head {
-    uint64_t prefix; /* the key's first 8 bytes as a number: most comparisons end here */
+    uint64_t prefix; /* first 8 bytes of the key as a number: decides most comparisons */
     struct record_line line;
     struct record_source *source;
 };
@@ -18,9 +18,9 @@ struct head {
 struct merge {
     const struct merge_spec *spec;
     struct merge_report *report;
-    struct head *heap; /* the least first; those that ended are out */
+    struct head *heap; /* least first; ended sources are removed */
     size_t n;
-    struct buf line, sum; /* the record that is being added up, and the room for the next sum */
+    struct buf line, sum; /* the record being added up, and its next sum */
     char *error;
 };
 
@@ -73,7 +73,7 @@ static enum compact_result read_head(struct merge *m, struct head *h)
     return r;
 }
 
-/* The first source goes on to its next record, or leaves. */
+/* Advances the first source to its next record, or removes it. */
 static enum compact_result advance_first(struct merge *m)
 {
     m->report->bytes += m->heap[0].line.text.len + 1;
@@ -129,7 +129,7 @@ bool merge_counts(struct bytes a, struct bytes b, struct buf *out)
     return !left.bad && !right.bad;
 }
 
-/* Of two texts the smaller, compared as they were before they were escaped. */
+/* The smaller of two texts, compared unescaped. */
 static bool merge_texts(struct merge *m, struct bytes key, struct bytes a, struct bytes b)
 {
     struct buf left = {0}, right = {0};
@@ -143,7 +143,7 @@ static bool merge_texts(struct merge *m, struct bytes key, struct bytes a, struc
     return good;
 }
 
-/* Adds the first source's record to the one in m->line, which has the same key. */
+/* Adds the first source's record to m->line, which has the same key. */
 static enum compact_result add_first(struct merge *m, size_t key_len)
 {
     struct bytes key = bytes_of(m->line.ptr, key_len);
@@ -172,7 +172,7 @@ static enum compact_result write_record(struct merge *m, struct bytes text, size
 {
     struct record_key key;
     if (!record_key_parse(bytes_of(text.ptr, key_len - 1), &key))
-        return compact_fail(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
+        return compact_fail(m->error, COMPACT_DAMAGED, "invalid key: \"%.*s\"",
             (int)(key_len - 1 < KEY_SHOWN ? key_len - 1 : KEY_SHOWN), text.ptr);
     m->report->records++;
     if (m->spec->on_progress && m->report->records % PROGRESS_EVERY == 0)

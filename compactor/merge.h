@@ -1,15 +1,13 @@
-/* merge: many sources in order become the shards of a generation, in one pass.
+/* merge: merges ordered sources into the shards of a generation, in one pass.
  *
- * The sources' next records stand in a heap. A record that only one source has is copied as it is; records with one
- * key are added up:
+ * A heap holds the next record of each source. A record of one source is copied; records with one key are added:
  *     u|jehiah,c413:2        and  u|jehiah,c413:1 c41l:5     ->  u|jehiah,c413:3 c41l:5
  *     c.u|jehiah.c41l,JP:1   and  c.u|jehiah.c41l,US:4       ->  c.u|jehiah.c41l,JP:1 US:4
- * Of two texts under one lookup the smaller is kept and the collision is reported.
+ * Of two texts under one lookup the smaller is kept, and the collision is reported.
  *
- * 1. What is written is in order and has every key once, since every source is and has.
- * 2. The result does not depend on the order of the sources, nor on what was merged before:
- *    merge(merge(A, B), C) = merge(A, B, C).
- * 3. Memory: what the sources and writers have, and the longest record twice.
+ * 1. The output is in order and has every key once, because every source is and does.
+ * 2. The result does not depend on the order of the sources or of merges: merge(merge(A, B), C) = merge(A, B, C).
+ * 3. Memory: that of the sources and writers, and twice the longest record.
  */
 #ifndef MILLRACE_MERGE_H
 #define MILLRACE_MERGE_H
@@ -19,7 +17,7 @@
 
 struct merge_report {
     uint64_t records; /* written */
-    uint64_t bytes;   /* of lines taken from the sources, those that a progress is measured by */
+    uint64_t bytes;   /* of lines read from the sources */
     uint64_t collisions;
     char collision[64]; /* the key of the last one */
 };
@@ -29,7 +27,7 @@ struct merge_spec {
     size_t n_sources;
     struct shard_writer **writers; /* as many as shards */
     uint32_t shards;
-    /* Called now and then, also at the end; may be NULL. */
+    /* Called every few thousand records and at the end; may be NULL. */
     void (*on_progress)(const struct merge_report *so_far, void *arg);
     void *arg;
 };
@@ -38,7 +36,7 @@ struct merge_spec {
 enum compact_result merge_run(
     const struct merge_spec *spec, struct merge_report *report, char error[COMPACT_ERROR_TEXT]);
 
-/* Adds up two values of totals or of subtotals; false when one is malformed or a sum does not fit. Appends. */
+/* Adds two values of totals or of subtotals and appends the sum. False: malformed, or overflow. */
 bool merge_counts(struct bytes a, struct bytes b, struct buf *out);
 
 #endif

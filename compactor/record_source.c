@@ -11,7 +11,7 @@ struct record_source {
     const struct source_kind *kind;
     void *state;
     char *path;
-    struct buf last; /* the key before, to see that order holds */
+    struct buf last; /* the previous key */
     uint64_t bytes;
 };
 

@@ -1,24 +1,24 @@
-/* result: how the compactor's parts report, and the exit status that each outcome has. */
+/* result: results of the compactor's parts, and the exit status of each. */
 #ifndef MILLRACE_COMPACTOR_RESULT_H
 #define MILLRACE_COMPACTOR_RESULT_H
 
-#define COMPACT_ERROR_TEXT 512 /* room for a failure's text */
+#define COMPACT_ERROR_TEXT 512 /* bytes of an error text */
 
 enum compact_result {
     COMPACT_OK,
-    COMPACT_TRY_AGAIN, /* a daemon is away or not ready: nothing is lost, another run goes on from here */
+    COMPACT_TRY_AGAIN, /* a daemon is down or not ready; the next run continues */
     COMPACT_REFUSED,   /* archive, slices and settings do not belong together */
-    COMPACT_DAMAGED,   /* a file is not what it says it is */
-    COMPACT_FAILED,    /* the system refused: no room, no permission */
+    COMPACT_DAMAGED,   /* a file is corrupt */
+    COMPACT_FAILED,    /* a system error: disk full, no permission */
 };
 const char *compact_strerror(enum compact_result r);
 /* 0, 75 (try again, failed), 78 (refused), 1 (damaged). */
 int compact_exit_status(enum compact_result r);
 
-/* Fills the text and returns r, for `return compact_fail(...)`. */
+/* Formats the error and returns r. */
 enum compact_result compact_fail(char error[COMPACT_ERROR_TEXT], enum compact_result r, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with "WHAT: " and errno's text, as COMPACT_FAILED. */
+/* Returns COMPACT_FAILED with "WHAT: " and the text of errno. */
 enum compact_result compact_fail_errno(char error[COMPACT_ERROR_TEXT], const char *what);
 
 #endif

@@ -13,17 +13,17 @@ struct run {
     const struct run_spec *spec;
     struct run_outcome *out;
     char *error;
-    struct manifest old, made; /* in force at the start; in the making */
+    struct manifest old, made; /* current at the start; the new one */
     uint64_t open;             /* the slice that was open */
     bool open_is_empty;
     uint64_t last;               /* the last sealed slice */
-    enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed, for this reason */
-    char why_not_sealed[COMPACT_ERROR_TEXT];
-    bool has_work; /* a generation is to be made */
+    enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed */
+    char seal_error[COMPACT_ERROR_TEXT];
+    bool has_work; /* a new generation is needed */
     struct record_source **sources;
     size_t n_sources;
     struct shard_writer **writers;
-    uint64_t total; /* bytes of the sources, for the progress */
+    uint64_t total; /* bytes of the sources */
 };
 
 static enum compact_result step_recover(struct run *run)
@@ -52,30 +52,29 @@ static enum compact_result step_look(struct run *run)
         return r;
     if (run->open <= run->old.through)
         return compact_fail(run->error, COMPACT_REFUSED,
-            "the archive holds slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
-            ": they are of different data",
+            "the archive includes slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
+            ": they belong to different data",
             run->old.through, run->open);
     return COMPACT_OK;
 }
 
-/* An empty open slice stays open: else runs over a silent stream would make slices and generations for ever. One that
- * cannot be sealed now stays open too, and what was sealed before goes on its way: an aggregator without room, or with too
- * many slices, has room again only when those are cleared. */
+/* An empty slice stays open, so that a silent stream makes no generations. A slice that cannot be sealed stays open too, and the run
+ * continues with the sealed ones: a full aggregator gets space only when those are cleared. */
 static enum compact_result step_seal(struct run *run)
 {
     const struct run_control *c = run->spec->control;
     run->last = run->open - 1;
     if (run->open_is_empty)
         return COMPACT_OK;
-    run->sealing = c->seal(c->arg, run->open, run->why_not_sealed);
+    run->sealing = c->seal(c->arg, run->open, run->seal_error);
     if (run->sealing == COMPACT_OK)
         run->last = run->open;
     if (run->sealing == COMPACT_OK || run->sealing == COMPACT_TRY_AGAIN)
         return COMPACT_OK;
-    return compact_fail(run->error, run->sealing, "%s", run->why_not_sealed);
+    return compact_fail(run->error, run->sealing, "%s", run->seal_error);
 }
 
-/* A namespace whose key changed would mix two meanings under one name, also when it was gone for a while. */
+/* A namespace whose key changed would mix two meanings under one name. */
 static enum compact_result check_counters(struct run *run, const char *path, const char *now)
 {
     struct bytes line = counters_conflict(run->made.counters, now);
@@ -84,7 +83,7 @@ static enum compact_result check_counters(struct run *run, const char *path, con
     if (line.len == 0)
         return COMPACT_OK;
     return compact_fail(run->error, COMPACT_REFUSED,
-        "%.200s counts something else than the archive's `%.*s`: give the counter another name", path,
+        "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
         (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
 }
 
@@ -97,8 +96,7 @@ static const struct manifest_stream *find_stream(
     return NULL;
 }
 
-/* It must begin where what is before it ended, or events are doubled or missing between them: then it is another
- * pipeline's, or an old copy. A stream that was not seen before may begin anywhere. */
+/* A slice must start where the one before it ended, else events would be missing or doubled. A new stream may start anywhere. */
 static enum compact_result check_meeting(struct run *run, const char *path, const struct slice_facts *f)
 {
     for (size_t i = 0; i < run->made.n_streams; i++) {
@@ -107,8 +105,8 @@ static enum compact_result check_meeting(struct run *run, const char *path, cons
         if (begin && begin->end == end->end && strcmp(begin->id, end->id) == 0)
             continue;
         return compact_fail(run->error, COMPACT_REFUSED,
-            "%.200s does not begin where the archive ends in stream %s, at %" PRIu64
-            " of %s: they do not belong together",
+            "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
+            " of %s): they do not belong together",
             path, end->name, end->end, end->id);
     }
     return COMPACT_OK;
@@ -121,7 +119,7 @@ static void replace_text(char **text, char **by)
     *by = NULL;
 }
 
-/* What the archive has and the slice does not count any more stays known, for when its name comes back. */
+/* Remembers counters that the slice no longer has, in case their names return. */
 static void retire_counters(struct manifest *m, const char *now)
 {
     struct buf lines = {0};
@@ -132,7 +130,7 @@ static void retire_counters(struct manifest *m, const char *now)
     buf_free(&lines);
 }
 
-/* The manifest takes the counters and cursors of the newest slice it includes. */
+/* The manifest has the counters and cursors of its newest slice. */
 static void take_facts(struct run *run, struct slice_facts *f)
 {
     struct manifest *m = &run->made;
@@ -152,8 +150,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
     if (r != COMPACT_OK)
         return r;
     if (f.number != n)
-        r = compact_fail(
-            run->error, COMPACT_DAMAGED, "%.300s: says that it is slice %" PRIu64, path, f.number);
+        r = compact_fail(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
     if (r == COMPACT_OK)
         r = check_counters(run, path, f.counters);
     if (r == COMPACT_OK)
@@ -198,7 +195,7 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
-/* Every slice past the manifest's `through` has been seen now, so what an interrupted run published can be made again. */
+/* All slices past `through` exist, so a generation published by an interrupted run can be made again. */
 static enum compact_result step_undo(struct run *run)
 {
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
@@ -352,7 +349,7 @@ static enum compact_result step_prune(struct run *run)
 static const struct step {
     const char *name;
     enum compact_result (*take)(struct run *run);
-    bool makes; /* only when a generation is to be made */
+    bool makes; /* only for a new generation */
 } steps[] = {
     {"recover", step_recover, false},
     {"look", step_look, false},
@@ -387,7 +384,7 @@ enum compact_result run_compact(
     for (size_t i = 0; i < sizeof steps / sizeof *steps && r == COMPACT_OK; i++)
         r = take_step(&run, &steps[i]);
     if (r == COMPACT_OK && run.sealing != COMPACT_OK)
-        r = compact_fail(error, run.sealing, "%s", run.why_not_sealed);
+        r = compact_fail(error, run.sealing, "%s", run.seal_error);
     if (r != COMPACT_OK && run.made.shards > 0)
         archive_discard(spec->archive, run.made.generation);
     manifest_free(&run.old);

@@ -1,18 +1,17 @@
-/* run: one run of the compactor, from what an interrupted one left to the cleared slices. docs/guide/archive.md has the
- * order and why it is safe.
+/* run: one run of the compactor, from recovery to the cleared slices (docs/guide/archive.md has the steps and why they are safe).
  *
- * A run is a table of steps. It knows the daemons only as the four calls of run_control, so that tests put a model in
- * their place and stop the run between and within every step.
+ * A run is a table of steps. It reaches the daemons through the four calls of run_control, so tests can replace them and stop the
+ * run between and within steps.
  *
- * 1. Killed anywhere, a run that starts again ends with the same bytes.
- * 2. clear is called only after `current` names a generation that includes those slices, that is synced, and
- *    reload has said that every sortdb serves it.
- * 3. A slice is merged exactly once: the slices after the manifest's `through`, without a gap.
- * 4. Nothing is written to a generation that is in force.
- * 5. What cannot be sealed now does not hold up what is sealed: the run does the rest, and then says why.
- * 6. A run that failed leaves no half-made generation behind: the room is needed by whoever else is short of it.
- * 7. Nothing new, and no other number of shards: no generation is made; reload and clear are called all the same, as an
- *    interrupted run may have owed them.
+ * 1. A run repeated after a kill at any point produces the same bytes.
+ * 2. clear is called only once `current` names a synced generation that includes those slices, and reload has confirmed that every
+ *    sortdb serves it.
+ * 3. The slices after the manifest's `through` are merged exactly once, without a gap.
+ * 4. The current generation is never written to.
+ * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
+ * 6. A failed run removes its unfinished generation, to free the space.
+ * 7. With no new slices and the same number of shards no generation is made. reload and clear are called all the same, because an
+ *    interrupted run may have missed them.
  */
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H
@@ -22,12 +21,11 @@
 
 struct run_control {
     void *arg;
-    /* The number of the open slice, and whether it holds nothing that was counted, skipped or rejected. */
+    /* The number of the open slice, and whether it is empty: no event counted, skipped or rejected. */
     enum compact_result (*look)(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT]);
-    /* Slice n is sealed when it returns; it may be sealed already. */
+    /* Seals slice n, unless it is sealed already. */
     enum compact_result (*seal)(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT]);
-    /* Every sortdb serves the generation with this manifest_content when it returns. *served is false when there is no
-     * sortdb. */
+    /* Makes every sortdb serve the generation with this manifest_content. *served is false if there is no sortdb. */
     enum compact_result (*reload)(
         void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT]);
     enum compact_result (*clear)(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT]);
@@ -40,9 +38,9 @@ struct run_progress {
 };
 
 struct run_spec {
-    const char *archive; /* there, and locked by the caller */
+    const char *archive; /* exists, and is locked by the caller */
     const char *slices;
-    uint32_t shards; /* 0: as the generation in force, 1 for a new archive */
+    uint32_t shards; /* 0: unchanged, 1 for a new archive */
     unsigned keep;   /* generations, at least 1 */
     int64_t now;     /* wall clock, seconds */
     const struct run_control *control;
@@ -52,10 +50,10 @@ struct run_spec {
 
 struct run_outcome {
     bool published; /* a new generation was made */
-    bool served;    /* by a sortdb, and so the slices were cleared */
+    bool served;    /* by a sortdb; then the slices were cleared */
     uint64_t generation, through;
-    uint64_t slices, records, bytes; /* merged slices; what the new generation has */
-    uint64_t collisions;             /* lookups with two texts */
+    uint64_t slices, records, bytes; /* merged slices; size of the new generation */
+    uint64_t collisions;             /* hashes with two texts */
     char collision[64];
 };
 

@@ -10,7 +10,7 @@
 struct shard_writer {
     int fd;
     char *path;
-    struct manifest_file file; /* bytes: written; what the buffer holds is not in it */
+    struct manifest_file file; /* written so far, without the buffer */
     struct buf data;
     XXH3_state_t *hash;
 };

@@ -1,4 +1,4 @@
-/* What record_source.c shares with the kinds of sources. */
+/* source_internal: the interface between record_source.c and the two kinds of sources. */
 #ifndef MILLRACE_SOURCE_INTERNAL_H
 #define MILLRACE_SOURCE_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* A shard of the archive as a source: read in large pieces, its checksum taken on the way. */
+/* Reads a shard of the archive in large pieces and verifies its checksum. */
 #include "compactor/source_internal.h"
 
 #include "base/io.h"
@@ -18,7 +18,7 @@ struct shard {
     struct manifest_file expected;
     uint64_t records, bytes; /* bytes: read from the file */
     XXH3_state_t *hash;
-    struct buf data; /* what is read and not yet given, from `at` on */
+    struct buf data; /* read; not returned yet from `at` on */
     size_t at;
     bool ended;
 };
@@ -28,7 +28,7 @@ static enum compact_result damaged(const struct shard *s, const char *what, char
     return compact_fail(error, COMPACT_DAMAGED, "%.300s: %s", s->path, what);
 }
 
-/* One more piece behind what is there; an unfinished line is moved to the front first. */
+/* Moves an unfinished line to the front and reads one more piece. */
 static enum compact_result fill(struct shard *s, char error[COMPACT_ERROR_TEXT])
 {
     size_t rest = s->data.len - s->at;
@@ -53,17 +53,17 @@ static enum compact_result fill(struct shard *s, char error[COMPACT_ERROR_TEXT])
 static enum compact_result check_whole(const struct shard *s, char error[COMPACT_ERROR_TEXT])
 {
     if (s->at != s->data.len)
-        return damaged(s, "the last line has no end", error);
+        return damaged(s, "the last line has no LF", error);
     if (s->bytes != s->expected.bytes || s->records != s->expected.records)
         return compact_fail(error, COMPACT_DAMAGED,
             "%.300s: %" PRIu64 " records in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64,
             s->path, s->records, s->bytes, s->expected.records, s->expected.bytes);
     if (XXH3_64bits_digest(s->hash) != s->expected.xxh3)
-        return damaged(s, "its checksum is not the manifest's", error);
+        return damaged(s, "the checksum does not match the manifest", error);
     return COMPACT_OK;
 }
 
-/* The end of the line at `at`, reading on as long as there is none; NULL at the end of the file. */
+/* Reads up to the end of the line at `at`; NULL at the end of the file. */
 static enum compact_result find_line(struct shard *s, const char **end, char error[COMPACT_ERROR_TEXT])
 {
     size_t looked = s->at;

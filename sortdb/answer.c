@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #define ANSWER_MAGIC 0x416e7377u
-#define COPIED_MOST ((size_t)64 << 10)    /* a longer answer is streamed */
-#define REFERRED_LEAST ((size_t)32 << 10) /* what is shorter is copied: a reference costs as much */
+#define COPIED_MAX ((size_t)64 << 10)     /* a longer answer is streamed */
+#define REFERENCED_MIN ((size_t)32 << 10) /* shorter pieces are copied: a reference costs as much */
 #define PIECE ((size_t)256 << 10)
-#define AHEAD ((size_t)512 << 10) /* not yet taken by the socket; pieces are written below it */
+#define AHEAD_MAX ((size_t)512 << 10) /* bytes not yet taken by the socket */
 
 struct answer {
     unsigned magic;
@@ -41,7 +41,7 @@ static uint64_t total_bytes(const struct answer_lines *l)
     return n;
 }
 
-/* Only the last line of a file can be without its LF. */
+/* Only the last line of a file may lack its LF. */
 static bool lacks_lf(struct bytes run)
 {
     return run.len > 0 && run.ptr[run.len - 1] != '\n';
@@ -62,7 +62,7 @@ static void send_copied(
     if (generation_is_whole(g, error))
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
     else
-        http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
 }
 
 static void answer_free(struct answer *a)
@@ -91,7 +91,7 @@ static void release(const void *data, size_t len, void *arg)
 
 static void add_run(struct answer *a, struct bytes run)
 {
-    if (run.len < REFERRED_LEAST)
+    if (run.len < REFERENCED_MIN)
         evbuffer_add(a->piece, run.ptr, run.len);
     else
         evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
@@ -135,7 +135,7 @@ static void on_room(struct http_request *req, void *arg)
     char error[GENERATION_ERROR_TEXT];
     bool more = true;
     assert(a->magic == ANSWER_MAGIC);
-    while (more && http_stream_pending(req) < AHEAD) {
+    while (more && http_stream_pending(req) < AHEAD_MAX) {
         more = fill_piece(a);
         if (!generation_is_whole(a->generation, error)) {
             break_off(a);
@@ -174,7 +174,7 @@ static void send_streamed(struct http_request *req, struct generation *g, struct
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch)
 {
-    if (total_bytes(lines) <= COPIED_MOST)
+    if (total_bytes(lines) <= COPIED_MAX)
         send_copied(req, g, lines, scratch);
     else
         send_streamed(req, g, lines);

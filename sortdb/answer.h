@@ -1,12 +1,11 @@
-/* answer: records on their way to a client.
+/* answer: sends records to a client.
  *
- * Short answers are copied and sent with their length. Longer ones are streamed in chunks that refer to the mapped file,
- * without a copy, a bounded number of bytes ahead of the client.
+ * Answers up to 64 KB are copied and sent with their length. Longer ones are streamed in chunks that refer to the mapped file, a
+ * bounded number of bytes ahead of the client.
  *
- * 1. An answer holds a reference to its generation until its last byte has left, so it is of one generation.
- * 2. A copied answer is sent only after the generation was seen whole behind the copy; a streamed one ends only after it was
- *    seen whole behind the last byte that the socket took. If it is not, a short answer is a 503, and a long one breaks off
- *    without its last chunk: the client sees that something is missing.
+ * 1. An answer holds a reference to its generation until its last byte has left, so it never mixes generations.
+ * 2. The generation is checked for truncation after the last byte was copied or taken by the socket. A truncated short answer is a
+ *    503; a long one ends without its last chunk, so the client sees that it is incomplete.
  */
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
@@ -15,14 +14,14 @@
 
 struct http_request;
 
-/* Where an answer's lines come from: a cursor, or lines found one by one. */
+/* The lines of an answer: a cursor, or single lines. */
 struct answer_lines {
-    struct generation_cursor cursor; /* the answer's from here on; used when `found` is NULL */
+    struct generation_cursor cursor; /* taken over; used when `found` is NULL */
     struct bytes *found;             /* copied */
     size_t n_found;
 };
 
-/* Ends the request now or later. `scratch` is used until it returns. */
+/* Ends the request, now or later. `scratch` is used only during the call. */
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch);
 

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 #define GENERATION_MAGIC 0x47656e72u
-#define ROUTED_KEY_MAX 128 /* bytes: a longer prefix belongs to no archive's key */
+#define ROUTED_KEY_MAX 128 /* bytes; no key of an archive has a longer prefix */
 
 struct generation {
     unsigned magic, references;
     char separator;
     struct generation_info info;
-    struct sorted_file **files; /* info.shards of them; NULL beyond what is open */
+    struct sorted_file **files; /* info.shards of them; NULL: not open */
 };
 
 static struct generation *generation_new(uint32_t shards, char separator)
@@ -66,13 +66,13 @@ static enum generation_result result_of_file(enum sorted_file_result r)
     return GENERATION_FAILED;
 }
 
-/* What `now` has lost, in words; NULL when nothing that can be told. */
+/* Why `now` looks incomplete beside the file served; NULL: it does not. */
 static const char *find_loss(const struct generation_info *served, const struct generation_info *now)
 {
     if (served && served->records > 0 && now->records == 0)
-        return "is empty, and the file served is not";
+        return "is empty, unlike the file served";
     if (served && !served->is_cut && now->is_cut)
-        return "ends within a line, and the file served does not: it may have been cut";
+        return "ends without LF, unlike the file served: it may be truncated";
     return NULL;
 }
 
@@ -136,7 +136,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     return r;
 }
 
-/* A generation whose files vanish while they are opened was replaced and removed: the newer one is opened then. */
+/* If files vanish meanwhile, a newer generation has replaced this one: open that. */
 static enum generation_result open_archive(const struct generation_source *source, const atomic_bool *cancel,
     struct generation **out, char error[GENERATION_ERROR_TEXT])
 {
@@ -228,8 +228,8 @@ static uint32_t shard_of_key(const struct generation *g, struct bytes key)
     return record_key_parse(key, &parsed) ? record_shard(&parsed, g->info.shards) : GENERATION_NO_SHARD;
 }
 
-/* Subtotals of one key lie on one shard, and `c.u|jehiah.` begins no other keys: so from its last dot on any hour may
- * stand in for what is missing. Other beginnings are those of many keys. */
+/* All subtotals of one key are on one shard, and `c.u|jehiah.` is a prefix of no other key. So any hour may complete a prefix that
+ * ends in an hour. Other prefixes match keys of many shards. */
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";
@@ -304,7 +304,7 @@ static struct bytes head_key(const struct generation_cursor *c, const struct gen
     return sorted_line_key(text_of(c, p), (struct sorted_span){p->left.begin, p->head_end});
 }
 
-/* LF is no byte of a line: a line that another begins with stands before it. */
+/* LF is not part of a line: a line sorts before one that it is a prefix of. */
 static bool line_is_before(struct bytes a, struct bytes b)
 {
     a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';
@@ -319,7 +319,7 @@ static void swap_parts(struct generation_cursor *c, size_t i, size_t k)
     c->parts[k] = moved;
 }
 
-/* The child of `i` whose line comes first; `live` when it has none. */
+/* The child of `i` with the smaller line; `live`: none. */
 static size_t first_child(const struct generation_cursor *c, size_t i)
 {
     size_t left = 2 * i + 1, right = left + 1;
@@ -353,7 +353,7 @@ static void order_parts(struct generation_cursor *c)
         sift_down(c, i);
 }
 
-/* The first part goes on at `begin`. */
+/* Advances the first part to `begin`. */
 static void advance_first(struct generation_cursor *c, size_t begin)
 {
     struct generation_part *p = &c->parts[0];
@@ -365,7 +365,7 @@ static void advance_first(struct generation_cursor *c, size_t begin)
     sift_down(c, 0);
 }
 
-/* The shards to be searched, with nothing in them yet. */
+/* The shards to search, with empty spans. */
 static void begin_cursor(const struct generation *g, uint32_t shard, struct generation_cursor *c)
 {
     bool is_one = shard != GENERATION_NO_SHARD;
@@ -422,7 +422,7 @@ static struct generation_cursor cursor_copy(const struct generation_cursor *c)
     return copy;
 }
 
-/* Walks behind the last record that the bounds allow. False when the end came first. */
+/* Advances past the last record within the limits. False: the end came first. */
 static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
 {
     uint64_t records = 0, bytes = 0;
@@ -440,7 +440,7 @@ static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, 
     return false;
 }
 
-/* Ends each part of `c` where the walk stands in that shard. */
+/* Ends each part of `c` at the walk's position in that shard. */
 static void end_where(struct generation_cursor *c, const struct generation_cursor *walk)
 {
     size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
@@ -467,7 +467,7 @@ bool generation_cursor_cut(
     return more;
 }
 
-/* How far the lines of `p` go on before `other`, a line of another part, and within about `enough` bytes. */
+/* The end of p's lines that sort before `other`, a line of another part, within about `enough` bytes. */
 static size_t run_end(
     const struct generation_cursor *c, const struct generation_part *p, struct bytes other, size_t enough)
 {

@@ -1,11 +1,10 @@
-/* generation: what sortdb serves at one moment: every shard of one generation of an archive, or one file.
+/* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
  *
- * 1. A generation is open and checked, whole, or there is none. It never changes: a reload makes another.
- * 2. It is counted: whoever answers from it holds a reference until the last byte has left, so an answer is of one
- *    generation however many replace it meanwhile. References are taken and given back in one thread (the loop's);
- *    generation_open may run in another, which hands over the only one.
- * 3. Records come in the order of whole lines (records.h), whichever shards they lie in.
- * 4. Bytes it gave are an answer only if generation_is_whole says so after they were read or copied.
+ * 1. A generation is opened and checked whole, and never changes. A reload opens another one.
+ * 2. It is reference counted. An answer holds a reference until its last byte has left. References are taken and dropped on the
+ *    loop's thread; generation_open may run on another thread and hands over the only reference.
+ * 3. Records come in the order of whole lines (records.h), across all shards.
+ * 4. Bytes read from it are valid only if generation_is_whole says so afterwards.
  */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -26,8 +25,8 @@ struct generation_source {
 
 enum generation_result {
     GENERATION_OK,
-    GENERATION_REFUSED,   /* missing, damaged or not sorted: somebody must mend it */
-    GENERATION_FAILED,    /* the system refused: another try may do */
+    GENERATION_REFUSED,   /* missing, damaged or not sorted */
+    GENERATION_FAILED,    /* a system error: a retry may succeed */
     GENERATION_CANCELLED, /* the caller's flag was set */
 };
 
@@ -38,9 +37,8 @@ struct generation_info {
     bool is_cut; /* a file's last line has no LF */
 };
 
-/* The archive's generation in force, or the file; reads all of it. `served` is what it is to replace, NULL at first: a
- * file's number is one more. A file carries no manifest that would tell a part from the whole; so one that has lost what
- * the one served has (every line, or the LF at its end) is refused: that is what is left when its making failed. */
+/* Opens the archive's current generation, or the file, and reads all of it. `served` is the one to replace, NULL at first; the number
+ * of a file is one higher. A file without a manifest may be incomplete, so it is refused if it has lost all lines or its last LF. */
 enum generation_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
@@ -50,16 +48,16 @@ void generation_unref(struct generation **g);
 struct generation_info generation_info(const struct generation *g);
 char generation_separator(const struct generation *g);
 
-/* False, and the text names the file, once one of its files was truncated. */
+/* False, with the file in the text, once one of its files was truncated. */
 bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
-/* False, likewise, when one was written to in place since it was opened. One system call a file. */
+/* False, likewise, if a file was modified since it was opened. One system call a file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
 
-/* A record's line, its LF included if the file has it; false when there is none. Nothing is allocated. */
+/* The line of a record, with its LF if the file has one. False: no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* A run of records still to be read: in each of `n` shards the lines from `begin` to `end`. It holds no reference. Those that
- * have any left are a heap, the one with the first line on top: going on costs the logarithm of the shards. */
+/* Records still to be read: a span of lines in each of `n` shards. Holds no reference. The spans that are not empty form a heap by their
+ * first line. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
@@ -67,12 +65,12 @@ struct generation_part {
 };
 struct generation_cursor {
     const struct generation *g;
-    size_t n, live; /* parts; those that have lines left, which stand before the others */
+    size_t n, live; /* all parts; parts with lines left, which come first */
     struct generation_part *parts;
 };
 void generation_cursor_free(struct generation_cursor *c);
 
-/* Keys that begin with `prefix`; with `start` (may be empty) only from that key on. */
+/* Keys with this prefix, from the key `start` on (may be empty). */
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* start <= key <= end. */
@@ -81,15 +79,13 @@ void generation_range(
 
 /* Bytes still to be read. */
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
-/* The shard that all of it lies in, or GENERATION_NO_SHARD when several were searched. */
+/* The only shard searched, or GENERATION_NO_SHARD for several. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* Ends the cursor behind `max_records` records (0: no bound) and before the first that begins at or past `max_bytes`; but
- * behind one record at least, and never between lines that share a key. True when that leaves any out: *next is
- * then the first one's key. */
+/* Limits the cursor to `max_records` records (0: no limit) that start before `max_bytes`, but to at least one record, and never between
+ * lines of one key. True if records are left out: *next is the key of the first. */
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next);
-/* The next bytes of the answer: whole lines that lie together, about `enough` bytes of them at most (a longer line is
- * given whole). False at the end. */
+/* The next adjacent whole lines, about `enough` bytes at most (a longer line comes whole). False at the end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
 
 #endif

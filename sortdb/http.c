@@ -1,4 +1,4 @@
-/* The read protocol over the generation in force (docs/guide/protocol.md), and /reload. */
+/* http: the read protocol (docs/guide/protocol.md) over the current generation, and /reload. */
 #include "sortdb/answer.h"
 #include "sortdb/sortdb_app.h"
 #include "daemon/read_protocol.h"
@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The generation that this request is answered from; NULL when it has been refused. */
+/* The current generation; NULL after answering 503. */
 static struct generation *begin_answer(struct app *app, struct http_request *req)
 {
     if (!app->generation)
@@ -23,14 +23,14 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
         http_add_header(req, "X-Millrace-Shard", "%" PRIu32, shard);
 }
 
-/* A miss is an answer like others: what was not found in a torn file is no miss. */
+/* A miss is valid only if the file was not truncated. */
 static void reply_missing(struct http_request *req, const struct generation *g)
 {
     char error[GENERATION_ERROR_TEXT];
     if (generation_is_whole(g, error))
         read_protocol_reply_missing(req);
     else
-        http_problem(req, 503, "storage-failed", "put the file back and reload", "%s", error);
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
 }
 
 static bool find(struct app *app, struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
@@ -134,11 +134,11 @@ static void reload(struct http_request *req, void *ctx)
     http_on_gone(req, on_caller_gone, call);
 }
 
-static void answer_call(const struct app *app, struct http_request *req, const char *trouble)
+static void answer_call(const struct app *app, struct http_request *req, const char *error)
 {
-    if (trouble) {
-        http_problem(req, 503, "reload-failed", app->generation ? "the old files are still served" : NULL,
-            "%s", trouble);
+    if (error) {
+        http_problem(
+            req, 503, "reload-failed", app->generation ? "the old files keep serving" : NULL, "%s", error);
         return;
     }
     struct generation_info info = generation_info(app->generation);
@@ -148,14 +148,14 @@ static void answer_call(const struct app *app, struct http_request *req, const c
         info.through, info.content);
 }
 
-void app_answer_calls(struct app *app, uint64_t ticket, const char *trouble)
+void app_answer_calls(struct app *app, uint64_t ticket, const char *error)
 {
     struct reload_call *call = TAILQ_FIRST(&app->calls);
     while (call) {
         struct reload_call *next = TAILQ_NEXT(call, link);
         if (call->ticket <= ticket) {
             TAILQ_REMOVE(&app->calls, call, link);
-            answer_call(app, call->req, trouble);
+            answer_call(app, call->req, error);
             free(call);
         }
         call = next;
@@ -184,6 +184,6 @@ const struct http_route app_routes[] = {
     {.path = "/reload",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = reload,
-        .help = "serve the newest files, once they are open and checked"},
+        .help = "open and check the newest files, then serve them"},
     {0},
 };

@@ -1,4 +1,4 @@
-/* sortdb: wires the reloader, the generation in force and its HTTP face to the event loop. */
+/* sortdb: wires reloader, generation and HTTP to the event loop. */
 #include "sortdb/sortdb_app.h"
 #include "sortdb/sortdb_health.h"
 #include "base/log.h"
@@ -31,7 +31,7 @@ static void take_good(struct wiring *w, struct reloader_outcome *o)
     struct generation_info info = generation_info(o->generation);
     generation_unref(&w->app.generation);
     w->app.generation = o->generation;
-    w->app.trouble[0] = '\0';
+    w->app.reload_error[0] = '\0';
     stats_add(w->app.reloads, 1);
     log_info("serving", LOG_U("generation", info.number), LOG_U("through", info.through),
         LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
@@ -40,9 +40,9 @@ static void take_good(struct wiring *w, struct reloader_outcome *o)
 static void take_bad(struct wiring *w, const struct reloader_outcome *o)
 {
     stats_add(w->app.failed_reloads, 1);
-    memcpy(w->app.trouble, o->error, sizeof(w->app.trouble));
-    log_error(w->app.generation ? "reload failed, the old files are still served" : "cannot serve",
-        LOG_S("reason", o->error));
+    memcpy(w->app.reload_error, o->error, sizeof(w->app.reload_error));
+    log_error(w->app.generation ? "reload failed; the old files keep serving" : "cannot serve",
+        LOG_S("error", o->error));
     if (!w->app.generation)
         daemon_fail(w->app.daemon, o->result == GENERATION_FAILED ? EX_TEMPFAIL : EX_CONFIG);
 }
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "sortdb",
-        .summary = "serves sorted files: the archive of counts, or any one",
+        .summary = "serves sorted files: the archive, or any file sorted by LC_ALL=C sort",
         .options = settings_rows,
         .default_port = PORT_SORTDB,
         .routes = app_routes,

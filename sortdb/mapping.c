@@ -17,7 +17,7 @@
 /* Where a mapping lies, for the handler. Places are made, reused and never freed, so that a handler can walk them at
  * any moment without a lock. */
 struct place {
-    struct place *next;          /* set before the place is in the list */
+    struct place *next;          /* set before the place enters the list */
     atomic_uintptr_t begin, end; /* end 0: free */
     atomic_bool torn;
 };
@@ -38,7 +38,7 @@ static uintptr_t page_size;
 
 static void die_of(int signal_number)
 {
-    signal(signal_number, SIG_DFL); /* the instruction is run again, and ends the process */
+    signal(signal_number, SIG_DFL); /* the instruction runs again and ends the process */
 }
 
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
@@ -139,7 +139,7 @@ void mapping_close(struct mapping **mp)
         return;
     assert(m->magic == MAPPING_MAGIC);
     if (m->place) {
-        atomic_store(&m->place->end, 0); /* before the addresses can be somebody else's */
+        atomic_store(&m->place->end, 0); /* before the addresses can be reused */
         munmap(m->base, m->len);
     }
     if (m->fd >= 0)

@@ -14,12 +14,12 @@ struct reloader {
     uint64_t wanted, begun; /* tickets */
     bool ended;
     struct reloader_outcome outcome;
-    /* The thread's. */
-    struct generation_info opened; /* the newest that opened */
+    /* Thread only. */
+    struct generation_info opened; /* the newest successful opening */
     bool has_opened;
 };
 
-/* Waits for a request, and until the last outcome is taken. False: stop. */
+/* Waits until the last outcome is taken and a request arrives. False: stop. */
 static bool wait_for_request(struct reloader *r, uint64_t *ticket)
 {
     pthread_mutex_lock(&r->lock);
@@ -64,7 +64,7 @@ struct reloader *reloader_new(const struct reloader_config *config)
     pthread_cond_init(&r->asked, NULL);
     int failed = pthread_create(&r->thread, NULL, run, r);
     if (failed)
-        abort(); /* no memory for a thread's stack, as mem_alloc ends too */
+        abort(); /* out of memory, as in mem_alloc */
     return r;
 }
 

@@ -1,4 +1,4 @@
-/* app: what the parts of the program share. The loop's thread only. */
+/* sortdb_app: the state that the parts of the server share. Loop thread only. */
 #ifndef MILLRACE_SORTDB_APP_H
 #define MILLRACE_SORTDB_APP_H
 
@@ -7,7 +7,7 @@
 
 #include <sys/queue.h>
 
-/* A /reload that waits for its opening. */
+/* A /reload request waiting for its opening. */
 struct reload_call {
     TAILQ_ENTRY(reload_call) link;
     struct app *app;
@@ -18,11 +18,11 @@ struct reload_call {
 struct app {
     struct daemon *daemon;
     struct reloader *reloader;
-    struct generation *generation;       /* served; NULL until the first is open */
-    char trouble[GENERATION_ERROR_TEXT]; /* why the newest reload failed; "" when it did not */
-    char health[GENERATION_ERROR_TEXT];  /* what was said last; "" when ready */
+    struct generation *generation;            /* served; NULL until the first is open */
+    char reload_error[GENERATION_ERROR_TEXT]; /* error of the last reload; "" if it succeeded */
+    char health[GENERATION_ERROR_TEXT];       /* last reported reason; "" when ready */
     size_t max_answer;
-    struct buf scratch; /* short answers are put together here */
+    struct buf scratch; /* for short answers */
     TAILQ_HEAD(, reload_call) calls;
     struct stats_counter *get_hits, *get_misses, *fwmatch_hits, *fwmatch_misses;
     struct stats_counter *reloads, *failed_reloads;
@@ -30,7 +30,7 @@ struct app {
 
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
-/* Answers the calls with a ticket up to this one; `trouble` NULL: the opening was good. */
-void app_answer_calls(struct app *app, uint64_t ticket, const char *trouble);
+/* Answers the calls up to this ticket; `error` NULL: the opening succeeded. */
+void app_answer_calls(struct app *app, uint64_t ticket, const char *error);
 
 #endif

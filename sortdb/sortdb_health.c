@@ -8,8 +8,8 @@ static void describe(const struct app *app, char *text, size_t size)
 {
     char error[GENERATION_ERROR_TEXT];
     text[0] = '\0';
-    if (app->trouble[0])
-        snprintf(text, size, "reload failed: %.900s", app->trouble);
+    if (app->reload_error[0])
+        snprintf(text, size, "reload failed: %.900s", app->reload_error);
     else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
         snprintf(text, size, "%s", error);
 }

@@ -1,11 +1,10 @@
-/* health: what /health says of sortdb: that it opens, that a reload failed, or what is wrong with its files. Reads go on
- * whatever it says. */
+/* sortdb_health: the reason of /health: still opening, a failed reload, or a truncated or modified file. Reads continue. */
 #ifndef MILLRACE_SORTDB_HEALTH_H
 #define MILLRACE_SORTDB_HEALTH_H
 
 struct app;
 
-/* Call it after each opening, and about once a second: files may be cut while they are served. */
+/* Call after each opening and about once a second, to notice truncated files. */
 void health_update(struct app *app);
 
 #endif

@@ -41,13 +41,13 @@ static double read_bytes(void *ctx)
 void metrics_register(struct app *app)
 {
     struct stats *s = daemon_stats(app->daemon);
-    app->get_hits = stats_counter(s, "get_hits_total", NULL, "keys asked by get and mget that are there");
-    app->get_misses = stats_counter(s, "get_misses_total", NULL, "keys asked by get and mget that are not");
-    app->fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "prefixes that some key has");
-    app->fwmatch_misses = stats_counter(s, "fwmatch_misses_total", NULL, "prefixes that no key has");
-    app->reloads = stats_counter(s, "reloads_total", NULL, "generations taken, the first included");
-    app->failed_reloads = stats_counter(s, "reload_failures_total", NULL, "generations refused");
-    stats_gauge(s, "served_generation", NULL, "the generation served", read_generation, app);
+    app->get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
+    app->get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
+    app->fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");
+    app->fwmatch_misses = stats_counter(s, "fwmatch_misses_total", NULL, "fwmatch requests without records");
+    app->reloads = stats_counter(s, "reloads_total", NULL, "generations opened, including the first");
+    app->failed_reloads = stats_counter(s, "reload_failures_total", NULL, "generations that failed to open");
+    stats_gauge(s, "served_generation", NULL, "number of the current generation", read_generation, app);
     stats_gauge(s, "served_records", NULL, "records served", read_records, app);
-    stats_gauge(s, "served_bytes", NULL, "bytes of the files served", read_bytes, app);
+    stats_gauge(s, "served_bytes", NULL, "size of the current files", read_bytes, app);
 }

@@ -1,10 +1,10 @@
-/* metrics: what is served, and what becomes of requests and reloads, told to /metrics. */
+/* sortdb_metrics: metrics of the served generation, of requests and of reloads. */
 #ifndef MILLRACE_SORTDB_METRICS_H
 #define MILLRACE_SORTDB_METRICS_H
 
 struct app;
 
-/* The gauges are of `app`: stats_remove_gauges takes them away. */
+/* The gauges read `app` until stats_remove_gauges. */
 void metrics_register(struct app *app);
 
 #endif

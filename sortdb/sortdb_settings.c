@@ -7,19 +7,22 @@ const struct option_row settings_rows[] = {
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "a directory of the compactor's: its generation in force is served"},
+        .help = "directory of the archive; serve its current generation"},
     {.name = "db_file",
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "one file, sorted by LC_ALL=C sort"},
+        .help = "file to serve, sorted by LC_ALL=C sort"},
     {.name = "field_separator",
         .type = OPTION_STRING,
         .fallback = "tab",
         .min = 1,
         .max = 5,
-        .help = "of db_file: one character, or its name: tab, comma, pipe, space"},
-    {.name = "memory_lock", .type = OPTION_BOOL, .fallback = "false", .help = "keep the files in memory"},
+        .help = "separator in db_file: one character, or tab, comma, pipe or space"},
+    {.name = "memory_lock",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "lock the files in memory (mlock)"},
     READ_PROTOCOL_SETTING,
     {0},
 };
@@ -47,12 +50,12 @@ int settings_read_source(const struct options *o, struct generation_source *s, s
         .db_file = options_string(o, "db_file"),
         .lock_memory = options_bool(o, "memory_lock")};
     if (!s->archive == !s->db_file)
-        return config_fail(error, NULL, 0, "%s: one of archive and db_file says what to serve",
+        return config_fail(error, NULL, 0, "%s; set exactly one of them",
             s->archive ? "both archive and db_file are set" : "neither archive nor db_file is set");
     if (!read_separator(separator, &s->separator))
         return options_refuse(o, "field_separator", error, "%s is not one character", separator);
     if (s->archive && options_is_set(o, "field_separator") && s->separator != ',')
-        return options_refuse(o, "field_separator", error, "an archive's is always a comma");
+        return options_refuse(o, "field_separator", error, "an archive always uses a comma");
     return 0;
 }
 

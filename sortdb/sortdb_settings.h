@@ -1,4 +1,4 @@
-/* settings: what sortdb can be told, and what of it cannot be. */
+/* sortdb_settings: the settings of sortdb, and their checks. */
 #ifndef MILLRACE_SORTDB_SETTINGS_H
 #define MILLRACE_SORTDB_SETTINGS_H
 
@@ -7,7 +7,7 @@
 
 extern const struct option_row settings_rows[];
 
-/* What is to be served. Its texts live as long as the options. 0, or -1 with the error. */
+/* Reads what to serve; the texts live as long as the options. 0, or -1 with the error. */
 int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error);
 int settings_check(struct options *o, struct config_error *error);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEP ((size_t)1 << 20) /* hashed and checked at a time, while it is in the cache */
+#define STEP ((size_t)1 << 20) /* checked and hashed at once, while in the cache */
 
 struct sorted_file {
     struct mapping *mapping;
@@ -25,7 +25,7 @@ const char *sorted_file_strerror(enum sorted_file_result r)
     case SORTED_FILE_ABSENT:
         return "no such file";
     case SORTED_FILE_REFUSED:
-        return "not what it should be";
+        return "damaged or not sorted";
     case SORTED_FILE_FAILED:
         return "cannot be read";
     case SORTED_FILE_CANCELLED:
@@ -84,7 +84,7 @@ static enum sorted_file_result check_size(
 {
     if (expected && f->text.text.len != expected->bytes)
         return refuse(
-            f, error, "has %zu bytes, the manifest says %" PRIu64, f->text.text.len, expected->bytes);
+            f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
     return SORTED_FILE_OK;
 }
 
@@ -96,7 +96,7 @@ static enum sorted_file_result check_sums(
             f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, f->records, expected->records);
     if (expected && xxh3 != expected->xxh3)
         return refuse(
-            f, error, "has the checksum %016" PRIx64 ", the manifest says %016" PRIx64, xxh3, expected->xxh3);
+            f, error, "has checksum %016" PRIx64 "; the manifest says %016" PRIx64, xxh3, expected->xxh3);
     return SORTED_FILE_OK;
 }
 

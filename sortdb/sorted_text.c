@@ -23,7 +23,7 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* Does a line with this key stand before the place that is looked for? */
+/* Whether a line with this key sorts before the target. */
 typedef bool before_fn(struct bytes key, struct bytes sought, char separator);
 
 static bool key_is_below(struct bytes key, struct bytes sought, char separator)
@@ -36,7 +36,7 @@ static bool key_is_not_above(struct bytes key, struct bytes sought, char separat
     return record_key_compare(key, sought, separator) <= 0;
 }
 
-/* The prefix has no separator behind it: it may go on. */
+/* The prefix has no separator after it: the key may be longer. */
 static bool key_is_below_prefix(struct bytes key, struct bytes prefix, char separator)
 {
     if (bytes_starts_with(key, prefix))
@@ -49,7 +49,7 @@ static bool key_is_not_above_prefix(struct bytes key, struct bytes prefix, char 
     return bytes_starts_with(key, prefix) || record_key_compare(key, prefix, separator) < 0;
 }
 
-/* The line of [low, high) that has the byte at `middle`; low and high are ends of lines. */
+/* The line of [low, high) that contains the byte at `middle`; low and high are line ends. */
 static struct sorted_span line_around(const struct sorted_text *t, size_t low, size_t middle, size_t high)
 {
     const char *p = t->text.ptr;
@@ -59,7 +59,7 @@ static struct sorted_span line_around(const struct sorted_text *t, size_t low, s
         before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
 }
 
-/* Where the first line begins, from `low` on, that does not stand before the place. */
+/* The start of the first line from `low` on that does not sort before the target. */
 static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is_before, struct bytes sought)
 {
     size_t high = t->text.len;
@@ -93,7 +93,7 @@ static bool has_separator(const struct sorted_text *t, struct bytes key)
 struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix)
 {
     struct sorted_span span = {0, 0};
-    if (has_separator(t, prefix)) /* no key has one */
+    if (has_separator(t, prefix)) /* no key contains one */
         return span;
     span.begin = seek(t, 0, key_is_below_prefix, prefix);
     span.end = seek(t, span.begin, key_is_not_above_prefix, prefix);
@@ -112,11 +112,11 @@ const char *sorted_fault_text(enum sorted_fault fault)
     case SORTED_OK:
         return "in order";
     case SORTED_NO_SEPARATOR:
-        return "has no field separator (--field-separator says which byte ends a key)";
+        return "has no field separator (--field-separator names the byte)";
     case SORTED_OUT_OF_ORDER:
         return "is out of order (LC_ALL=C sort)";
     case SORTED_KEY_TWICE:
-        return "has the key of the line before it";
+        return "repeats the key of the line before";
     }
     return "is damaged";
 }

@@ -1,15 +1,13 @@
-/* sorted_text: searching lines that are sorted as LC_ALL=C sort sorts them, in memory.
+/* sorted_text: searches in memory over lines in the order of LC_ALL=C sort.
  *
- * A line is `key separator value LF`; the last LF may be missing. Lines stand in byte order. As a key ends at its first
- * separator, no `key separator` is the beginning of another, so the lines stand in the order of key plus separator as
- * well; that is the order every search here goes by, and it is not that of the bare keys: with ',' `a!x,` stands
- * before `a,`, and `a-,` behind it.
+ * A line is `key separator value LF`; the last LF may be missing. Lines are in byte order. A key ends at its first separator, so lines
+ * are also in the order of key plus separator. All searches use that order, not the order of the bare keys: with a comma `a!x,` sorts
+ * before `a,`, and `a-,` after it.
  *
- * 1. A search halves bytes and finds the line around the middle; the whole line is then out of the question. So a line is
- *    looked through once a search however long it is, and nothing before the text or behind it is ever read.
- * 2. Nothing is allocated, and no system call made.
- * 3. Any bytes may be searched: on text that is not sorted the answers are some lines of it, or none.
- * 4. Lines may share a key (files that others made); they stand together.
+ * 1. A search halves the bytes and finds the line around the middle. It reads each line at most once, and nothing outside the text.
+ * 2. It allocates nothing and makes no system call.
+ * 3. Any bytes may be searched. On unsorted text the result is some lines of it, or none.
+ * 4. Several adjacent lines may share a key.
  */
 #ifndef MILLRACE_SORTED_TEXT_H
 #define MILLRACE_SORTED_TEXT_H
@@ -21,12 +19,12 @@ struct sorted_text {
     char separator; /* not LF */
 };
 
-/* Whole lines, from the offset where one begins to that where one ends. */
+/* Offsets of whole lines. */
 struct sorted_span {
     size_t begin, end;
 };
 
-/* The offset behind the line that begins at `at`, its LF included. */
+/* The offset after the line at `at` and its LF. */
 size_t sorted_line_end(const struct sorted_text *t, size_t at);
 /* The key of the line at [begin, end). */
 struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span line);
@@ -35,16 +33,16 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
 bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line);
 /* Every line whose key begins with `prefix`. */
 struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix);
-/* Every line with start <= key <= end; empty when start is behind end. */
+/* Every line with start <= key <= end; empty if start sorts after end. */
 struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start, struct bytes end);
-/* Where the first line with key >= `key` begins. */
+/* The offset of the first line with key >= `key`. */
 size_t sorted_seek(const struct sorted_text *t, struct bytes key);
 
 enum sorted_fault {
     SORTED_OK,
-    SORTED_NO_SEPARATOR, /* a line without one, or an empty line */
-    SORTED_OUT_OF_ORDER, /* a line that stands behind a greater one */
-    SORTED_KEY_TWICE,    /* only where keys are to be unique */
+    SORTED_NO_SEPARATOR, /* also an empty line */
+    SORTED_OUT_OF_ORDER, /* after a greater line */
+    SORTED_KEY_TWICE,    /* only if keys must be unique */
 };
 const char *sorted_fault_text(enum sorted_fault fault);
 

@@ -146,7 +146,7 @@ class Compactor(harness.MillraceTest):
     def test_settings(self):
         for args, status, text in (
                 (["--shards=0"], 64, "shards"), (["--sortdb-url=,"], 78, "sortdb_url"),
-                (["--sortdb-url=ftp://x"], 78, "no address"), (["--auth-token-file=/nowhere"], 78, "token"),
+                (["--sortdb-url=ftp://x"], 78, "expected http"), (["--auth-token-file=/nowhere"], 78, "token"),
                 (["--archive=/proc/archive"], 78, "archive"), (["x"], 64, "x")):
             self.assertIn(text, self.compact(*args, expect=status))
         done = self.run_program("compactor")
@@ -229,7 +229,7 @@ class Compactor(harness.MillraceTest):
         os.close(master)
         self.assertEqual(p.wait(), 0)
         self.assertIn(b"\rmerge", shown.replace(b"\x1b[K", b""))
-        self.assertIn(b"a new generation is in force", shown)
+        self.assertIn(b"published a new generation", shown)
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ class TestReload(SortdbTest):
     def test_a_bad_new_file_leaves_the_old_serving(self):
         daemon = self.serve(b"a\told\nb\told\n")
         bad = (("is out of order", b"b\t1\na\t1\n"), ("line 1 has no field separator", b"a\n"),
-               ("is empty", b""), ("may have been cut", b"a\tnew\nb\tne"), ("No such file", None))
+               ("is empty", b""), ("may be truncated", b"a\tnew\nb\tne"), ("No such file", None))
         for generation, (reason, content) in enumerate(bad, 1):
             if content is None:
                 os.unlink(self.path("db"))

@@ -94,7 +94,7 @@ class WholeTest(harness.MillraceTest):
         self.assertIn("c.u,user,country", rows)
         wrong = self.run_program("millrace", "query", "series", "--usr", "bitly", *span)
         self.assertEqual(wrong.returncode, 64)
-        self.assertIn(b"there is no counter", wrong.stderr)
+        self.assertIn(b"no counter", wrong.stderr)
 
     def test_nothing_runs(self):
         config = self.write("test.conf", "".join("[%s]\nport = %s\n" % (d, self.keep_port()) for d in

@@ -64,7 +64,7 @@ static void an_archive_has_its_own_separator(void **state)
     assert_int_equal(settings_read_source(o, &source, &error), 0);
     assert_string_equal(source.archive, "a");
     options_free(&o);
-    refuses("--archive=a", "--field-separator=tab", "always a comma");
+    refuses("--archive=a", "--field-separator=tab", "always uses a comma");
 }
 
 int main(void)
