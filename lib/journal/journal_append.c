@@ -1,6 +1,10 @@
 /* The owner's side of appending: deciding by marks, gathering frames into the pending batch, and applying what
  * the committer hands back. */
-#include "journal/journal_internal.h"
+#include "journal/journal_append.h"
+#include "journal/journal_commit.h"
+#include "journal/journal_frame_index.h"
+#include "journal/journal_handoff.h"
+#include "journal/journal_segment_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,18 +43,6 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-void journal_make_dirty(struct journal *j)
-{
-    struct journal_set *set = j->set;
-    assert(set_is_locked(set));
-    if (j->dirty)
-        return;
-    j->dirty = true;
-    j->next_dirty = NULL;
-    *set->dirty_tail = j;
-    set->dirty_tail = &j->next_dirty;
-}
-
 /* The pending batch is the owner's while it is being added to: so that the copying keeps no committer waiting. */
 static struct batch *take_pending(struct journal *j)
 {
@@ -76,9 +68,10 @@ static void put_pending(struct journal *j, struct batch *b, size_t added)
     j->set->dirty_bytes += added;
     journal_make_dirty(j);
     set_unlock(set);
-    if (commit_by_owner(set) || (!set->polls && set_gathers(set, b->frames.len)))
+    bool gathers = !set_never_syncs(set) && b->frames.len < journal_gather_max;
+    if (commit_by_owner(set) || (gathers && !set->polls))
         set_request_poll(set);
-    else if (!set_gathers(set, b->frames.len))
+    else if (!gathers)
         commit_start(set);
 }
 
@@ -214,8 +207,8 @@ static void apply_roll(struct journal *j, struct batch *b)
 {
     if (!b->rolled)
         return;
-    journal_last_segment(j)->size = b->old_size;
-    journal_push_segment(j, b->rolled);
+    segment_list_last(j)->size = b->old_size;
+    segment_list_push(j, b->rolled);
     b->rolled = NULL;
 }
 
@@ -232,7 +225,7 @@ static void apply_commit(struct journal *j, struct batch *b)
     }
     j->committed_end = b->end;
     j->committed_time = b->time;
-    struct segment *s = journal_last_segment(j);
+    struct segment *s = segment_list_last(j);
     s->end = b->end;
     frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
 }
@@ -275,7 +268,7 @@ void append_deliver(struct batch *b)
         return;
     }
     apply_roll(j, b);
-    journal_last_segment(j)->size = b->size;
+    segment_list_last(j)->size = b->size;
     if (b->result != JOURNAL_OK) {
         refuse(j, b);
         return;

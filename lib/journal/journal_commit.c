@@ -8,11 +8,12 @@
  *    a smaller round is not worth a thread.
  * 3. A batch that is refused in stage one halts its journal before the next batch of it is taken. One whose sync fails
  *    latches the journal, and what was written behind it fails with it (writer_sync).
- * 4. A segment begins only while nothing is being synced (commit_wait_for_sync): a sync never loses its descriptor.
+ * 4. A segment begins only while nothing is being synced (writer_roll's caller waits): a sync never loses its descriptor.
  *
  * Under JOURNAL_SYNC_NEVER the owner runs a round itself where it is only a copy into the page cache: that costs less
  * than waking a thread. It needs both stages to be free. */
-#include "journal/journal_internal.h"
+#include "journal/journal_commit.h"
+#include "journal/journal_handoff.h"
 
 #include <assert.h>
 
@@ -130,13 +131,6 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-static void wait_for_synced(struct journal_set *set)
-{
-    set->awaits_sync = true;
-    set_sleep(set, &set->synced);
-    set->awaits_sync = false;
-}
-
 /* Stage one, and on into stage two. What comes while the other committer syncs is written too, and rides the next sync. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
@@ -149,7 +143,7 @@ static struct batch *write_until_turn(struct journal_set *set)
         while (*tail)
             tail = &(*tail)->next;
         while (set->syncing && set->dirty_bytes < journal_gather_max)
-            wait_for_synced(set);
+            set_wait_while_syncing(set);
     } while (set->syncing);
     set->syncing = true;
     set->writing = false;
@@ -183,15 +177,6 @@ void commit_start(struct journal_set *set)
         pthread_cond_signal(&idle->wake);
     if (grown)
         pthread_cond_signal(&set->synced);
-}
-
-void commit_wait_for_sync(struct journal_set *set)
-{
-    set_lock(set);
-    assert(set->writing);
-    while (set->syncing)
-        wait_for_synced(set);
-    set_unlock(set);
 }
 
 bool commit_by_owner(const struct journal_set *set)

@@ -1,4 +1,4 @@
-#include "journal/journal_internal.h"
+#include "journal/journal_cursor.h"
 
 #include "base/io.h"
 

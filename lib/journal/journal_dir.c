@@ -1,6 +1,4 @@
-/* Whose a journal's directory is: one opener's at a time. The lock is the directory's own, so nothing is left lying there,
- * and the kernel gives it back however its holder ends. */
-#include "journal/journal_internal.h"
+#include "journal/journal_dir.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -14,13 +12,13 @@
 
 usec_t journal_lock_timeout = USEC_PER_SEC;
 
-/* Some file systems, most over a network, lock no directories. */
+/* Some network file systems lock no directories. */
 static bool is_lockless(int system)
 {
     return system == EBADF || system == EINVAL || system == EOPNOTSUPP || system == ENOSYS;
 }
 
-/* Who was killed a moment ago may still be closing its files. */
+/* A process killed a moment ago may still hold the lock. */
 static int lock(int fd)
 {
     usec_t due = clock_monotonic() + journal_lock_timeout;
@@ -38,17 +36,13 @@ int journal_dir_lock(const char *dir)
     if (fd < 0 || lock(fd) == 0)
         return fd;
     if (is_lockless(errno)) {
-        log_warn("this file system locks no directories: nothing but the daemon's own lock keeps others out",
-            LOG_S("dir", dir));
+        log_warn(
+            "this file system cannot lock directories; only the daemon's own lock keeps other processes out",
+            LOG_S("path", dir));
         return fd;
     }
     int saved = errno;
     io->close(fd);
     errno = saved;
     return -1;
-}
-
-int journal_dir_sync(const struct journal *j)
-{
-    return io->fsync(j->dir_fd);
 }

@@ -1,3 +1,4 @@
+#include "journal/journal_frame_index.h"
 #include "journal/journal_internal.h"
 
 #include <stdlib.h>

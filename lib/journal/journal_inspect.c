@@ -1,7 +1,10 @@
 #include "journal/journal_inspect.h"
 
 #include "base/io.h"
-#include "journal/journal_internal.h"
+#include "journal/journal_cursor.h"
+#include "journal/journal_newest_marker.h"
+#include "journal/journal_repair_note.h"
+#include "journal/journal_segment.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,32 +153,13 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
     }
 }
 
-static bool read_one_header(
-    const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status)
-{
-    char raw[SEGMENT_HEADER], *path = segment_path(dir, sequence, "");
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    ssize_t got = fd >= 0 ? io->pread(fd, raw, sizeof raw, 0) : -1;
-    int system = errno;
-    if (fd >= 0)
-        io->close(fd);
-    free(path);
-    errno = system;
-    if (got < 0)
-        return false;
-    *status = segment_header_decode(bytes_of(raw, (size_t)got), h);
-    if (*status == HEADER_OK && h->sequence != sequence)
-        *status = HEADER_DAMAGED;
-    return true;
-}
-
 static bool inspect_segment(struct inspection *n, const char *dir, const uint64_t *next_sequence)
 {
     struct segment_header h, next;
     enum header_status status, next_status = HEADER_DAMAGED;
     struct run_end end;
     struct tail_scan behind;
-    if (stat(n->path, &n->file) != 0 || !read_one_header(dir, n->sequence, &h, &status))
+    if (stat(n->path, &n->file) != 0 || segment_read_header(dir, n->sequence, &h, &status) != 0)
         return false;
     if (status != HEADER_OK) {
         n->has_before = false;
@@ -187,7 +171,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     }
     report(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
     check_follows(n, &h);
-    if (next_sequence && !read_one_header(dir, *next_sequence, &next, &next_status))
+    if (next_sequence && segment_read_header(dir, *next_sequence, &next, &next_status) != 0)
         next_status = HEADER_DAMAGED; /* its own turn will tell */
     if (!find_end(n, &h, &end, &behind))
         return false;
@@ -255,7 +239,7 @@ enum journal_result journal_inspect(
         snprintf(error, error_size, "%s: %s", dir, strerror(errno));
         return JOURNAL_IO;
     }
-    n.result = repair_refuses(dir, error, error_size);
+    n.result = repair_note_check(dir, error, error_size);
     bool moved_aside = n.result == JOURNAL_DAMAGED;
     if (count == 0 && missing == 0 && n.result == JOURNAL_OK) {
         snprintf(error, error_size, "%s: holds no journal", dir);

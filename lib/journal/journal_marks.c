@@ -1,4 +1,5 @@
-#include "journal/journal_internal.h"
+#include "journal/journal_marks.h"
+#include "journal/journal_format.h"
 
 #include <stdlib.h>
 #include <xxhash.h>

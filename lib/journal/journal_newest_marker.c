@@ -1,13 +1,6 @@
-/* The newest segment's number, kept as the name of an empty file: so that newest segments whose files were deleted are missed. A
- * segment's header names the one before it, so a gap tells of itself; of the last ones nothing else would.
- *
- * 1. A segment is named only when its own name is durable: so what is named was there, whatever a power cut takes.
- * 2. An opening or a repair that leaves off segments takes the name away for good before: so it never tells of more than there
- *    ought to be.
- * 3. It is a help and costs no sync. A power cut may leave the name of one before, or none, and so may a file system that has no room
- *    for it; then less is missed. */
-#include "journal/journal_internal.h"
+#include "journal/journal_newest_marker.h"
 
+#include "base/bytes.h"
 #include "base/io.h"
 
 #include <dirent.h>
@@ -17,7 +10,7 @@
 
 #define ENDING ".newest"
 
-/* "0123456789abcdef.newest"; 0: it is none. */
+/* "0123456789abcdef.newest"; 0: not a marker. */
 static uint64_t named_by(const char *name)
 {
     bool is = strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, ENDING) == 0;
@@ -39,26 +32,26 @@ int newest_marker_read(const char *dir, uint64_t *sequence)
     if (!d)
         return -1;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        uint64_t its = named_by(e->d_name);
-        *sequence = its > *sequence ? its : *sequence;
+        uint64_t named = named_by(e->d_name);
+        *sequence = named > *sequence ? named : *sequence;
     }
     closedir(d);
     return 0;
 }
 
-void newest_marker_write(struct journal *j, uint64_t sequence)
+uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence)
 {
-    char *path = newest_marker_path(j->dir, sequence), *before = newest_marker_path(j->dir, j->newest_marker);
-    bool done = j->newest_marker == sequence || (j->newest_marker != 0 && io->rename(before, path) == 0);
+    char *path = newest_marker_path(dir, sequence), *old = newest_marker_path(dir, before);
+    bool done = before == sequence || (before != 0 && io->rename(old, path) == 0);
     if (!done) {
         int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
         done = fd >= 0;
         if (done)
             io->close(fd);
     }
-    j->newest_marker = done ? sequence : j->newest_marker;
     free(path);
-    free(before);
+    free(old);
+    return done ? sequence : before;
 }
 
 int newest_marker_remove(const char *dir, int dir_fd)

@@ -7,10 +7,16 @@
  * the end, unless a later intact frame or header says that what lies there was durable: that is damage. So it is when a segment
  * behind the last that is there is named as the newest (journal_newest_marker.c).
  */
-#include "journal/journal_internal.h"
+#include "journal/journal_open.h"
 
 #include "base/io.h"
 #include "base/log.h"
+#include "journal/journal_dir.h"
+#include "journal/journal_handoff.h"
+#include "journal/journal_newest_marker.h"
+#include "journal/journal_poll.h"
+#include "journal/journal_repair_note.h"
+#include "journal/journal_segment_list.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -48,7 +54,7 @@ static enum journal_result refuse(
     char text[JOURNAL_ERROR_TEXT];
     failure_set(text, path, what, system);
     snprintf(o->error, o->error_size, "%s", text);
-    return r == JOURNAL_IO && is_out_of_descriptors(system) ? JOURNAL_NO_DESCRIPTORS : r;
+    return r == JOURNAL_IO && errno_is_no_descriptor(system) ? JOURNAL_NO_DESCRIPTORS : r;
 }
 
 static enum journal_result refuse_segment(
@@ -76,25 +82,15 @@ static enum journal_result read_header(struct opening *o, size_t i)
 {
     struct segment_header *h = &o->headers[i];
     uint64_t sequence = h->sequence;
-    char raw[SEGMENT_HEADER];
-    char *path = segment_path(o->j->dir, sequence, "");
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    int system = errno;
-    free(path);
-    if (fd < 0)
-        return refuse_segment(o, JOURNAL_IO, i, "cannot open", system);
-    ssize_t n = io->pread(fd, raw, sizeof raw, 0);
-    system = errno;
-    io->close(fd);
-    if (n < 0)
-        return refuse_segment(o, JOURNAL_IO, i, "cannot read", system);
-    enum header_status status = segment_header_decode(bytes_of(raw, (size_t)n), h);
-    bool fits = status == HEADER_OK && h->sequence == sequence;
+    enum header_status status;
+    if (segment_read_header(o->j->dir, sequence, h, &status) != 0)
+        return refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
     h->sequence = sequence;
     if (status == HEADER_NEWER)
         return refuse_segment(o, JOURNAL_NEWER, i, "written by a newer version of millrace", 0);
-    return fits ? JOURNAL_OK
-                : refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
+    if (status != HEADER_OK)
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
+    return JOURNAL_OK;
 }
 
 static enum journal_result check_neighbours(struct opening *o, size_t i)
@@ -395,7 +391,7 @@ static void list_into_journal(struct opening *o)
         s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
         s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
         s->shared = o->j->shares_files;
-        journal_push_segment(o->j, s);
+        segment_list_push(o->j, s);
     }
 }
 
@@ -410,10 +406,10 @@ static enum journal_result begin_segment(struct opening *o, uint64_t base)
 {
     struct segment *s;
     if (writer_roll(o->j, base, base, &s) != 0) {
-        bool full = errno == ENOSPC || errno == EDQUOT;
+        bool full = errno_is_no_space(errno);
         return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot begin a segment", errno);
     }
-    journal_push_segment(o->j, s);
+    segment_list_push(o->j, s);
     o->j->writer.durable = base;
     o->end = base;
     return JOURNAL_OK;
@@ -444,7 +440,7 @@ static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
         return r;
     list_into_journal(o);
     marks_copy(&o->j->writer.marks, &o->j->marks);
-    newest_marker_write(o->j, o->headers[o->last].sequence);
+    o->j->newest_marker = newest_marker_write(o->j->dir, o->j->newest_marker, o->headers[o->last].sequence);
     return hole ? make_hole(o, reach) : JOURNAL_OK;
 }
 
@@ -464,7 +460,7 @@ static void write_id_text(struct journal *j)
 static void journal_free(struct journal *j)
 {
     for (size_t i = 0; i < j->n_segments; i++) {
-        fd_cache_drop(j->set, j->segments[i]);
+        fd_cache_drop(&j->set->files, j->segments[i]);
         segment_free(j->segments[i]);
     }
     free(j->segments);
@@ -513,7 +509,7 @@ static enum journal_result enter_directory(struct opening *o)
         return refuse(o, JOURNAL_IN_USE, j->dir, "another process has it open", 0);
     if (j->dir_fd < 0)
         return refuse(o, JOURNAL_IO, j->dir, "cannot lock", errno);
-    return repair_refuses(j->dir, o->error, o->error_size);
+    return repair_note_check(j->dir, o->error, o->error_size);
 }
 
 static enum journal_result open_entered(

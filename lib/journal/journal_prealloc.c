@@ -1,7 +1,8 @@
 /* The spare file: what the next segment will begin in. It counts for nothing until segment_create has put a header
  * with a new salt into it and given it a segment's name, so whatever it holds, and whatever of it a crash leaves,
  * can do no harm. */
-#include "journal/journal_internal.h"
+#include "journal/journal_prealloc.h"
+#include "journal/journal_handoff.h"
 
 #include "base/io.h"
 

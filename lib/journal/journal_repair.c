@@ -1,8 +1,12 @@
 #include "journal/journal_repair.h"
 
 #include "base/io.h"
-#include "journal/journal_internal.h"
-#include "base/xxh3.h"
+#include "journal/journal_dir.h"
+#include "journal/journal_error.h"
+#include "journal/journal_newest_marker.h"
+#include "journal/journal_open.h"
+#include "journal/journal_repair_note.h"
+#include "journal/journal_segment.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -16,118 +20,12 @@
 #include <unistd.h>
 
 #define HOLES_MAX 1024
-#define NOTE_MAX 1024
-#define NOTE_VERSION 1u
-
-enum stage { MOVING, MOVED, DONE };
-static const char *const stages[] = {"moving", "moved", "done"};
-
-/* What was decided, and how far it has got. Of one that is done only `below` counts: for the repair after it. */
-struct note {
-    enum stage stage;
-    uint64_t sequence; /* the first segment that is damaged, and */
-    uint64_t cut_at;   /* the bytes of its file that are kept; 0: none */
-    uint64_t first, end, lost;
-    uint64_t below;  /* offsets below may have been given out */
-    char aside[128]; /* the end of that directory's name */
-};
-
-static void note_encode(const struct note *n, struct buf *out)
-{
-    buf_printf(out,
-        "millrace journal repair %u\n"
-        "stage %s\n"
-        "damaged %" PRIu64 " %" PRIu64 "\n"
-        "kept %" PRIu64 " %" PRIu64 "\n"
-        "lost %" PRIu64 "\n"
-        "below %" PRIu64 "\n"
-        "aside %s\n",
-        NOTE_VERSION, stages[n->stage], n->sequence, n->cut_at, n->first, n->end, n->lost, n->below,
-        n->aside);
-    buf_printf(out, "checksum %016" PRIx64 "\n", (uint64_t)XXH3_64bits(out->ptr, out->len));
-}
-
-/* What is read must be what would be written of it, to the byte. */
-static bool note_decode(struct bytes text, struct note *n)
-{
-    char copy[NOTE_MAX + 1], stage[16];
-    struct buf again = {0};
-    memcpy(copy, text.ptr, text.len);
-    copy[text.len] = 0;
-    int got = sscanf(copy,
-        "millrace journal repair %*u\nstage %15s\ndamaged %" SCNu64 " %" SCNu64 "\nkept %" SCNu64 " %" SCNu64
-        "\nlost %" SCNu64 "\nbelow %" SCNu64 "\naside %127s",
-        stage, &n->sequence, &n->cut_at, &n->first, &n->end, &n->lost, &n->below, n->aside);
-    if (got != 8)
-        return false;
-    for (n->stage = MOVING; n->stage < DONE && strcmp(stage, stages[n->stage]) != 0;)
-        n->stage++;
-    note_encode(n, &again);
-    bool same = bytes_equal(buf_bytes(&again), text) && !strchr(n->aside, '/');
-    buf_free(&again);
-    return same;
-}
-
-static char *note_path(const char *dir, const char *suffix)
-{
-    struct buf b = {0};
-    buf_printf(&b, "%s/repair%s", dir, suffix);
-    buf_append_char(&b, 0);
-    return b.ptr;
-}
-
-/* Bytes of the file; -1 with errno. */
-static ssize_t read_text(const char *path, char text[NOTE_MAX])
-{
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    ssize_t n = io->pread(fd, text, NOTE_MAX, 0);
-    int saved = errno;
-    io->close(fd);
-    errno = saved;
-    return n;
-}
-
-/* OK with *there false: there is none. */
-static enum journal_result note_read(
-    const char *dir, struct note *n, bool *there, char *error, size_t error_size)
-{
-    char text[NOTE_MAX], *path = note_path(dir, "");
-    enum journal_result r = JOURNAL_OK;
-    unsigned version = 0;
-    ssize_t len = read_text(path, text);
-    *there = len >= 0;
-    if (len < 0 && errno != ENOENT) {
-        snprintf(error, error_size, "%s: cannot read: %s", path, strerror(errno));
-        r = JOURNAL_IO;
-    } else if (len >= 0 && !note_decode(bytes_of(text, (size_t)len), n)) {
-        text[len < NOTE_MAX ? len : NOTE_MAX - 1] = 0;
-        bool newer = sscanf(text, "millrace journal repair %u", &version) == 1 && version > NOTE_VERSION;
-        r = newer ? JOURNAL_NEWER : JOURNAL_DAMAGED;
-        snprintf(error, error_size, "%s: %s", path,
-            newer ? "written by a newer version of millrace" : "damaged: not what a repair writes");
-    }
-    free(path);
-    return r;
-}
-
-enum journal_result repair_refuses(const char *dir, char *error, size_t error_size)
-{
-    struct note n;
-    bool there;
-    enum journal_result r = note_read(dir, &n, &there, error, error_size);
-    if (r != JOURNAL_OK || !there || n.stage == DONE)
-        return r;
-    snprintf(error, error_size, "%s: a repair was interrupted: it must be run again", dir);
-    return JOURNAL_DAMAGED;
-}
 
 struct repair {
     const struct journal_repair *how;
     const char *dir;
     int dir_fd;
-    struct note note;
+    struct repair_note note;
     struct inspect_summary found;
     char *error;
     size_t error_size;
@@ -135,34 +33,18 @@ struct repair {
 
 static enum journal_result failed(struct repair *r, const char *path, const char *what)
 {
-    bool full = errno == ENOSPC || errno == EDQUOT;
+    bool full = errno_is_no_space(errno);
     snprintf(r->error, r->error_size, "%s: %s: %s", path, what, strerror(errno));
     return full ? JOURNAL_NO_SPACE : JOURNAL_IO;
 }
 
-static int write_file(const char *path, struct bytes bytes)
+static enum journal_result put_note(struct repair *r, enum repair_stage stage)
 {
-    int fd = io->open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    if (fd < 0)
-        return -1;
-    int bad = io_write_all(fd, bytes.ptr, bytes.len, 0) != 0 || io->fsync(fd) != 0;
-    int saved = errno;
-    io->close(fd);
-    errno = saved;
-    return bad ? -1 : 0;
-}
-
-static enum journal_result put_note(struct repair *r, enum stage stage)
-{
-    char *fresh = note_path(r->dir, ".new"), *path = note_path(r->dir, "");
-    struct buf text = {0};
-    enum journal_result result = JOURNAL_OK;
     r->note.stage = stage;
-    note_encode(&r->note, &text);
-    if (write_file(fresh, buf_bytes(&text)) != 0 || io->rename(fresh, path) != 0 || io->fsync(r->dir_fd) != 0)
-        result = failed(r, path, "cannot write");
-    buf_free(&text);
-    free(fresh);
+    if (repair_note_write(r->dir, r->dir_fd, &r->note) == 0)
+        return JOURNAL_OK;
+    char *path = repair_note_path(r->dir, "");
+    enum journal_result result = failed(r, path, "cannot write");
     free(path);
     return result;
 }
@@ -236,7 +118,7 @@ static enum journal_result decide(struct repair *r)
     uint64_t *sequences = segments_list(r->dir, &n);
     if (!sequences)
         return failed(r, r->dir, "cannot open");
-    r->note = (struct note){
+    r->note = (struct repair_note){
         .sequence = f->bad_sequence,
         .cut_at = f->bad_position > SEGMENT_HEADER ? f->bad_position : 0,
         .first = f->first,
@@ -246,7 +128,7 @@ static enum journal_result decide(struct repair *r)
     };
     free(sequences);
     enum journal_result result = make_aside(r);
-    return result == JOURNAL_OK ? put_note(r, MOVING) : result;
+    return result == JOURNAL_OK ? put_note(r, REPAIR_MOVING) : result;
 }
 
 static char *aside_dir(const struct repair *r)
@@ -359,7 +241,7 @@ static enum journal_result move_all(struct repair *r)
         result = put_back_beginning(r);
     if (result == JOURNAL_OK && sync_both(r) != 0)
         result = failed(r, r->dir, "cannot sync");
-    return result == JOURNAL_OK ? put_note(r, MOVED) : result;
+    return result == JOURNAL_OK ? put_note(r, REPAIR_MOVED) : result;
 }
 
 /* The lock is shared with the journal while that is open. */
@@ -381,7 +263,7 @@ static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 
 static enum journal_result forget(struct repair *r)
 {
-    char *path = note_path(r->dir, "");
+    char *path = repair_note_path(r->dir, "");
     bool bad =
         newest_marker_remove(r->dir, r->dir_fd) != 0 || io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
     enum journal_result result = bad ? failed(r, path, "cannot remove") : JOURNAL_OK;
@@ -404,7 +286,7 @@ static void give_to_owner(const struct repair *r)
         free(path);
     }
     free(sequences);
-    char *note = note_path(r->dir, ""), *aside = aside_dir(r);
+    char *note = repair_note_path(r->dir, ""), *aside = aside_dir(r);
     (void)newest_marker_read(r->dir, &named);
     char *newest = newest_marker_path(r->dir, named);
     (void)!chown(newest, st.st_uid, st.st_gid);
@@ -444,7 +326,7 @@ static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
     if (result != JOURNAL_OK)
         return result;
     r->note.below = out->goes_on;
-    result = put_note(r, DONE);
+    result = put_note(r, REPAIR_DONE);
     give_to_owner(r);
     forget_empty_aside(r);
     return result;
@@ -454,10 +336,10 @@ static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
 static enum journal_result run(struct repair *r, struct journal_repaired *out)
 {
     bool there;
-    enum journal_result result = note_read(r->dir, &r->note, &there, r->error, r->error_size);
+    enum journal_result result = repair_note_read(r->dir, &r->note, &there, r->error, r->error_size);
     if (result != JOURNAL_OK)
         return result;
-    if (!there || r->note.stage == DONE) {
+    if (!there || r->note.stage == REPAIR_DONE) {
         result = journal_inspect(r->dir, look, r, r->error, r->error_size);
         if (result != JOURNAL_DAMAGED)
             return result;
@@ -465,7 +347,7 @@ static enum journal_result run(struct repair *r, struct journal_repaired *out)
     } else if (io->fsync(r->dir_fd) != 0) {
         result = failed(r, r->dir, "cannot sync");
     }
-    if (result == JOURNAL_OK && r->note.stage == MOVING)
+    if (result == JOURNAL_OK && r->note.stage == REPAIR_MOVING)
         result = move_all(r);
     return result == JOURNAL_OK ? go_on(r, out) : result;
 }

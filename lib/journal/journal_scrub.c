@@ -1,7 +1,8 @@
 /* Scrubbing: the owner chooses which sealed segment is next, and has a cursor go through it in steps that the reader
  * thread makes between reads. Nothing is held between steps but the descriptor: each begins by looking whether the
  * segment is still there, so trims wait for one step at most. */
-#include "journal/journal_internal.h"
+#include "journal/journal_job.h"
+#include "journal/journal_segment_list.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -46,7 +47,7 @@ static enum cursor_status enter(struct job *job)
 
 /* What the disk holds is asked for, not what the page cache does. Frames end in the file where the segment's payload ends;
  * marks that move without any may follow. */
-void scrub_run(struct job *job)
+static void scrub_run(struct job *job)
 {
     struct cursor *c = job->cursor;
     enum cursor_status status = enter(job);
@@ -102,6 +103,37 @@ static struct segment *choose(struct journal_set *set, usec_t now)
     return segment;
 }
 
+static void found_damage(struct journal *j, const struct job *job)
+{
+    if (job->segment->damaged)
+        return;
+    job->segment->damaged = true;
+    struct scrub *s = &j->set->scrub;
+    if (s->done.damaged++ == 0) {
+        memcpy(s->damage, job->failure, sizeof s->damage);
+        s->done.damage = s->damage;
+    }
+    log_error("a scrub found damage", LOG_S("what", job->failure));
+}
+
+static void scrub_deliver(struct job *job)
+{
+    struct journal *j = job->journal;
+    struct scrub *s = &j->set->scrub;
+    s->under_way = false;
+    s->credit -= (int64_t)job->offset;
+    s->done.bytes += job->offset;
+    if (job->failure[0])
+        found_damage(j, job);
+    else if (job->result == JOURNAL_END && !job->again)
+        s->done.segments++;
+    if (job->result != JOURNAL_OK && !job->again) {
+        cursor_close(&s->cursor);
+        s->sequence++;
+    }
+    segment_list_leave(j, job->segment);
+}
+
 /* Time that was not used is not saved up; a frame larger than a step is paid off later. */
 static uint64_t step_bytes(struct scrub *s, uint64_t bytes_a_second, usec_t now)
 {
@@ -136,37 +168,6 @@ void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t 
     job->limit = segment->end;
     job->max_bytes = (size_t)bytes;
     job_submit(s->journal, job);
-}
-
-static void found_damage(struct journal *j, const struct job *job)
-{
-    if (job->segment->damaged)
-        return;
-    job->segment->damaged = true;
-    struct scrub *s = &j->set->scrub;
-    if (s->done.damaged++ == 0) {
-        memcpy(s->damage, job->failure, sizeof s->damage);
-        s->done.damage = s->damage;
-    }
-    log_error("a scrub found damage", LOG_S("what", job->failure));
-}
-
-void scrub_deliver(struct job *job)
-{
-    struct journal *j = job->journal;
-    struct scrub *s = &j->set->scrub;
-    s->under_way = false;
-    s->credit -= (int64_t)job->offset;
-    s->done.bytes += job->offset;
-    if (job->failure[0])
-        found_damage(j, job);
-    else if (job->result == JOURNAL_END && !job->again)
-        s->done.segments++;
-    if (job->result != JOURNAL_OK && !job->again) {
-        cursor_close(&s->cursor);
-        s->sequence++;
-    }
-    segment_leave(j, job->segment);
 }
 
 void scrub_close_journal(struct journal *j)

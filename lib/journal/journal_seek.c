@@ -1,7 +1,9 @@
 /* Seeking by time. The headers of the segments say in which one to look: each names the time of the last frame before
  * it, and times never decrease. In it the reader thread passes frame by frame, from the last place known to be
  * early enough, a step a job, so that neither the owner nor other readers wait for a segment's length. */
-#include "journal/journal_internal.h"
+#include "journal/journal_frame_index.h"
+#include "journal/journal_job.h"
+#include "journal/journal_segment_list.h"
 
 #include <stdlib.h>
 
@@ -98,7 +100,7 @@ struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_s
 static void seek_free(struct journal_seek *seek)
 {
     seek->journal->readers--;
-    segment_leave(seek->journal, seek->segment);
+    segment_list_leave(seek->journal, seek->segment);
     free(seek);
 }
 
@@ -115,13 +117,13 @@ void journal_seek_cancel(struct journal_seek **p)
 /* False when nothing that was committed then is in it. */
 static bool enter_next(struct journal_seek *seek)
 {
-    struct segment *here = seek->segment, *next = segment_after(seek->journal, here);
+    struct segment *here = seek->segment, *next = segment_list_after(seek->journal, here);
     if (!next || next->base >= seek->limit)
         return false;
     next->refs++;
     seek->segment = next;
     cursor_close(seek->cursor);
-    segment_leave(seek->journal, here);
+    segment_list_leave(seek->journal, here);
     return true;
 }
 
@@ -141,8 +143,8 @@ static void answer_seek(struct journal_seek *seek, const struct job *job)
 static void deliver_seek(struct job *job)
 {
     struct journal_seek *seek = job->seek;
-    job_learn(job);
-    segment_leave(job->journal, job->segment);
+    job_add_to_index(job);
+    segment_list_leave(job->journal, job->segment);
     if (!seek)
         cursor_free(job->cursor);
     else if (!job->failure[0] && (job->again || (job->result == JOURNAL_END && enter_next(seek))))

@@ -1,6 +1,9 @@
-#include "journal/journal_internal.h"
+#include "journal/journal_segment.h"
 
 #include "base/io.h"
+#include "journal/journal_error.h"
+#include "journal/journal_frame_index.h"
+#include "journal/journal_sendfile.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -70,6 +73,25 @@ int segment_read(const char *path, struct buf *file)
     return bad ? -1 : 0;
 }
 
+int segment_read_header(
+    const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status)
+{
+    char raw[SEGMENT_HEADER], *path = segment_path(dir, sequence, "");
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = fd >= 0 ? io->pread(fd, raw, sizeof raw, 0) : -1;
+    int system = errno;
+    if (fd >= 0)
+        io->close(fd);
+    free(path);
+    errno = system;
+    if (n < 0)
+        return -1;
+    *status = segment_header_decode(bytes_of(raw, (size_t)n), h);
+    if (*status == HEADER_OK && h->sequence != sequence)
+        *status = HEADER_DAMAGED;
+    return 0;
+}
+
 char *prealloc_path(const char *dir, const char *suffix)
 {
     struct buf b = {0};
@@ -79,13 +101,6 @@ char *prealloc_path(const char *dir, const char *suffix)
 }
 
 static const char end_mark[FRAME_HEADER];
-
-int sync_or_eio(int failed)
-{
-    if (failed && (errno == ENOSPC || errno == EDQUOT))
-        errno = EIO;
-    return failed;
-}
 
 static int write_and_sync(int fd, const struct segment_header *h, struct bytes table, uint64_t *end_position)
 {
@@ -106,19 +121,18 @@ static int write_and_sync(int fd, const struct segment_header *h, struct bytes t
     return failed;
 }
 
-int segment_create(const struct journal *j, const struct segment_header *h, struct bytes table, bool spare,
-    uint64_t *end_position)
+int segment_create(const struct new_segment *n, uint64_t *end_position)
 {
-    char *path = segment_path(j->dir, h->sequence, "");
-    char *fresh = spare ? prealloc_path(j->dir, "") : segment_path(j->dir, h->sequence, ".new");
-    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (spare ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
-    bool failed = fd < 0 || write_and_sync(fd, h, table, end_position) != 0;
-    failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(journal_dir_sync(j)) != 0;
+    char *path = segment_path(n->dir, n->header->sequence, "");
+    char *fresh = n->prepared ? prealloc_path(n->dir, "") : segment_path(n->dir, n->header->sequence, ".new");
+    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (n->prepared ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
+    bool failed = fd < 0 || write_and_sync(fd, n->header, n->table, end_position) != 0;
+    failed = failed || io->rename(fresh, path) != 0 || sync_or_eio(io->fsync(n->dir_fd)) != 0;
     if (failed && fd >= 0) {
-        int saved = errno;
+        int system = errno;
         io->close(fd);
         io->unlink(fresh);
-        errno = saved;
+        errno = system;
         fd = -1;
     }
     free(path);

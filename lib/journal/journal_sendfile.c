@@ -1,11 +1,12 @@
 /* Reading without copies: the reader thread verifies frames where they lie and tells where that is; the owner gives out
  * the file. */
-#include "journal/journal_internal.h"
+#include "journal/journal_sendfile.h"
 
 #include "base/io.h"
 
 #include <assert.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 

@@ -1,12 +1,8 @@
-/* A journal's newest file, for whoever has the turn to write and, at its beginning and end, for the owner: frames at its end,
- * zeros and blocks ahead of them, the next segment when it is full, and what becomes of it when any of that fails.
- *
- * Nothing here knows of the other committer but this: both may be at the same journal, one writing and one syncing. So what
- * the one that syncs looks at (position, end, durable, latched) changes under the lock, and a segment begins when nothing is
- * being synced (set_wait_for_sync). */
-#include "journal/journal_internal.h"
+#include "journal/journal_writer.h"
 
-#include "base/io.h"
+#include "journal/journal_handoff.h"
+#include "journal/journal_newest_marker.h"
+#include "journal/journal_prealloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +20,6 @@
 #define TAIL_SHARE 64                   /* of a segment: what may be left of its file behind its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
-
-static bool is_no_space(int system)
-{
-    return system == ENOSPC || system == EDQUOT;
-}
 
 /* The first failure is the one that is told. */
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
@@ -130,9 +121,11 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
 static int create_next(struct journal *j, struct segment_header *h, struct bytes table,
     struct prealloc *spare, uint64_t *position)
 {
+    struct new_segment n = {.dir = j->dir, .dir_fd = j->dir_fd, .header = h, .table = table};
     if (prealloc_take(j, spare)) {
         h->recycled = spare->recycled;
-        int fd = segment_create(j, h, table, true, position);
+        n.prepared = true;
+        int fd = segment_create(&n, position);
         int system = errno;
         prealloc_release(j);
         errno = system;
@@ -141,7 +134,8 @@ static int create_next(struct journal *j, struct segment_header *h, struct bytes
     }
     *spare = (struct prealloc){0};
     h->recycled = false;
-    return segment_create(j, h, table, false, position);
+    n.prepared = false;
+    return segment_create(&n, position);
 }
 
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
@@ -167,7 +161,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     hand_on(w, w->wanted);
     *out = segment_new(j->dir, &h);
     (*out)->size = w->size;
-    newest_marker_write(j, h.sequence);
+    j->newest_marker = newest_marker_write(j->dir, j->newest_marker, h.sequence);
     return 0;
 }
 
@@ -194,7 +188,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
         b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not each append asks */
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
-    if (!is_no_space(errno))
+    if (!errno_is_no_space(errno))
         return JOURNAL_OK;
     prealloc_discard(j);
     if (allocate(w, end) == 0)
@@ -261,7 +255,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
 /* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
 static bool can_stay(const struct journal *j, const struct batch *b, int system)
 {
-    return is_out_of_descriptors(system) && !passes_hole(j, b);
+    return errno_is_no_descriptor(system) && !passes_hole(j, b);
 }
 
 /* Whether what the batch and its reserve take is to be had beside what is reserved here. */
@@ -269,7 +263,7 @@ static bool finds_room(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
     uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
-    if (w->reserved >= end || allocate(w, end) == 0 || !is_no_space(errno))
+    if (w->reserved >= end || allocate(w, end) == 0 || !errno_is_no_space(errno))
         return true;
     prealloc_discard(j);
     return allocate(w, end) == 0;
@@ -280,7 +274,10 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     struct writer *w = &j->writer;
     if (!must_roll(j, b))
         return JOURNAL_OK;
-    commit_wait_for_sync(j->set);
+    set_lock(j->set);
+    while (j->set->syncing)
+        set_wait_while_syncing(j->set);
+    set_unlock(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
@@ -295,7 +292,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
         hand_on(w, w->wanted);
         return JOURNAL_OK;
     }
-    if (!is_no_space(errno))
+    if (!errno_is_no_space(errno))
         return writer_latch(j, "begin a segment after", errno);
     writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
     return JOURNAL_NO_SPACE;
@@ -370,7 +367,7 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     while (w->filled < target) {
         uint64_t step = target - w->filled < sizeof zeros ? target - w->filled : sizeof zeros;
         if (io_write_all(w->fd, zeros, step, (off_t)w->filled) != 0)
-            return is_no_space(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
+            return errno_is_no_space(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
         w->filled += step;
         w->size = w->size < w->filled ? w->filled : w->size;
     }
@@ -440,7 +437,7 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
         return r;
     struct frame_place synced = what_is_synced(j);
     if (write_sealed(w, &b->frames, &synced) != 0)
-        return is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
+        return errno_is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
     uint64_t end = w->position + b->frames.len;
     note_commit(w, end - synced.durable_position);
     r = fill_ahead(j, end);

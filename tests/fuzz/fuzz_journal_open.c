@@ -7,6 +7,7 @@
 #include "journal/journal.h"
 #include "journal/journal_format.h"
 #include "journal/journal_internal.h"
+#include "journal/journal_poll.h"
 #include "base/log.h"
 
 #include <fcntl.h>

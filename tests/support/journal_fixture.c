@@ -168,7 +168,7 @@ void wait_read(struct fixture *f, struct journal_reader *r, size_t max, struct s
 
 char *last_segment_path(struct fixture *f)
 {
-    return mem_strdup(journal_last_segment(f->j)->path);
+    return mem_strdup(segment_list_last(f->j)->path);
 }
 
 void kill_into_copy(struct fixture *f)
@@ -219,10 +219,10 @@ void settle_committers(struct fixture *f)
 void settle_filler(struct fixture *f)
 {
     const struct prealloc *spare = &f->j->prealloc;
-    pthread_mutex_lock(&f->set->lock);
+    set_lock(f->set);
     while (spare->state == PREALLOC_REQUESTED || spare->state == PREALLOC_BUSY)
-        pthread_cond_wait(&f->set->progress, &f->set->lock);
-    pthread_mutex_unlock(&f->set->lock);
+        set_sleep(f->set, &f->set->progress);
+    set_unlock(f->set);
 }
 
 void fill_and_trim(struct fixture *f)

@@ -6,7 +6,7 @@
 #include "support/cm.h"
 #include "base/io.h"
 #include "journal/journal.h"
-#include "journal/journal_internal.h"
+#include "support/journal_private.h"
 #include "base/log.h"
 
 struct fixture {

@@ -1,7 +1,7 @@
 #include "support/cm.h"
 #include "support/journal_model.h"
 
-#include "journal/journal_internal.h"
+#include "support/journal_private.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
 
@@ -344,10 +344,10 @@ void model_settle(void)
     journal_set_flush(m.set);
     while (m.j->jobs)
         set_wait(m.set);
-    pthread_mutex_lock(&m.set->lock);
+    set_lock(m.set);
     while (m.j->prealloc.state == PREALLOC_REQUESTED || m.j->prealloc.state == PREALLOC_BUSY)
-        pthread_cond_wait(&m.set->progress, &m.set->lock);
-    pthread_mutex_unlock(&m.set->lock);
+        set_sleep(m.set, &m.set->progress);
+    set_unlock(m.set);
     set_settle_committers(m.set);
 }
 

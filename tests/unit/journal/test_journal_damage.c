@@ -350,7 +350,7 @@ static void test_newest_segments_that_were_deleted_are_missed(void **state)
     segment_bytes = 4096;
     reopen(f);
     fill_segments(f, 20, 1);
-    uint64_t end = journal_committed_end(f->j), last = journal_last_segment(f->j)->sequence;
+    uint64_t end = journal_committed_end(f->j), last = segment_list_last(f->j)->sequence;
     journal_set_free(&f->set);
     assert_true(last > 3);
     shell("mkdir %s.away", f->dir);
@@ -407,7 +407,7 @@ static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state
     segment_bytes = 4096;
     reopen(f);
     fill_segments(f, 20, 1);
-    uint64_t last = journal_last_segment(f->j)->sequence, end = journal_committed_end(f->j), named;
+    uint64_t last = segment_list_last(f->j)->sequence, end = journal_committed_end(f->j), named;
     journal_set_free(&f->set);
     shell("rm %s/*.newest", f->dir);
     assert_true(opens_whole(f, end));

@@ -195,9 +195,9 @@ static int open_no_spare(const char *path, int flags, mode_t mode)
 
 static bool spare_is_refused(struct journal *j)
 {
-    pthread_mutex_lock(&j->set->lock);
+    set_lock(j->set);
     bool is = j->prealloc.state == PREALLOC_NO_SPACE;
-    pthread_mutex_unlock(&j->set->lock);
+    set_unlock(j->set);
     return is;
 }
 

@@ -197,7 +197,7 @@ static void test_readers_share_descriptors(void **state)
         assert_int_equal(most_open, most);
         assert_null(journal_failure(f->j));
         for (size_t k = 0; k < f->j->n_segments; k++)
-            fd_cache_drop(f->set, f->j->segments[k]);
+            fd_cache_drop(&f->set->files, f->j->segments[k]);
         assert_int_equal(n_open, 0);
     }
 }

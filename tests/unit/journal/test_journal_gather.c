@@ -245,14 +245,14 @@ static void test_spaced_syncs_take_all_there_is(void **state)
     struct answer a[3];
     sync_ms = 1;
     reopen(f);
-    pthread_mutex_lock(&f->set->lock); /* no committer takes what is pending */
+    set_lock(f->set); /* no committer takes what is pending */
     f->set->not_before = INT64_MAX / 2;
-    pthread_mutex_unlock(&f->set->lock);
+    set_unlock(f->set);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(append(f, "p", i, i + 1, text[i], &a[i]), JOURNAL_OK);
-    pthread_mutex_lock(&f->set->lock);
+    set_lock(f->set);
     assert_true(f->j->pending && f->j->pending->count == 3);
-    pthread_mutex_unlock(&f->set->lock);
+    set_unlock(f->set);
     journal_set_flush(f->set);
     assert_content(f, "123");
 }
@@ -270,9 +270,9 @@ static void test_what_is_behind_a_refused_batch_is_refused(void **state)
     struct fixture *f = *state;
     struct answer a[3], again;
     fill_a_batch(f, a);
-    pthread_mutex_lock(&f->set->lock);
+    set_lock(f->set);
     assert_true(f->j->pending && f->j->pending->count == 3);
-    pthread_mutex_unlock(&f->set->lock);
+    set_unlock(f->set);
     watching.pwrite = no_room;
     __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
     sem_post(&may_sync);

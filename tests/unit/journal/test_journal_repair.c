@@ -57,7 +57,7 @@ static void add_lines(int n)
         journal_set_flush(w.f->set);
         assert_true(w.n < LINES && answer.commit.result == JOURNAL_OK);
         w.lines[w.n++] = (struct line){
-            answer.commit.start, journal_last_segment(w.f->j)->sequence, w.f->j->writer.position, w.next++};
+            answer.commit.start, segment_list_last(w.f->j)->sequence, w.f->j->writer.position, w.next++};
         w.given = answer.commit.end > w.given ? answer.commit.end : w.given;
     }
 }

@@ -53,9 +53,9 @@ static void test_no_space_heals(void **state)
     io = &faulty;
     assert_int_equal(append(f, "", 0, 0, "kept", &first), JOURNAL_OK);
     for (bool taken = false; !taken; sched_yield()) {
-        pthread_mutex_lock(&f->set->lock);
+        set_lock(f->set);
         taken = f->j->pending == NULL;
-        pthread_mutex_unlock(&f->set->lock);
+        set_unlock(f->set);
     }
     assert_int_equal(append(f, "p", 0, 1, "refused", &a), JOURNAL_OK);
     assert_int_equal(append(f, "p", 1, 2, "behind", &b), JOURNAL_OK);
@@ -108,9 +108,9 @@ static int slow_fdatasync(int fd)
 
 static uint64_t written_position(struct fixture *f)
 {
-    pthread_mutex_lock(&f->set->lock);
+    set_lock(f->set);
     uint64_t position = f->j->writer.position;
-    pthread_mutex_unlock(&f->set->lock);
+    set_unlock(f->set);
     return position;
 }
 
@@ -172,9 +172,9 @@ static void test_a_failed_sync_takes_what_was_written_behind_it(void **state)
 static bool writer_comes_to_wait(struct fixture *f, uint64_t sequence)
 {
     for (;; sched_yield()) {
-        pthread_mutex_lock(&f->set->lock);
+        set_lock(f->set);
         bool waits = f->set->awaits_sync, begun = f->j->writer.sequence != sequence;
-        pthread_mutex_unlock(&f->set->lock);
+        set_unlock(f->set);
         if (waits || begun)
             return waits && !begun;
     }
@@ -572,10 +572,10 @@ static void test_a_used_file_is_left_as_it_is(void **state)
 /* And is not good enough yet to be taken. */
 static bool is_asked_for(struct fixture *f)
 {
-    pthread_mutex_lock(&f->set->lock);
+    set_lock(f->set);
     enum prealloc_state is = f->j->prealloc.state;
     bool allocated = f->j->prealloc.allocated;
-    pthread_mutex_unlock(&f->set->lock);
+    set_unlock(f->set);
     return is == PREALLOC_REQUESTED || (is == PREALLOC_BUSY && !allocated);
 }
 

@@ -1,0 +1,174 @@
+#include "journal/journal_job.h"
+
+#include "base/log.h"
+#include "journal/journal_frame_index.h"
+#include "journal/journal_handoff.h"
+#include "journal/journal_sendfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHUNK_MAX ((size_t)256 << 10)
+#define SHORTAGE_LOG_INTERVAL (10 * USEC_PER_SEC)
+
+uint64_t journal_step_max = (uint64_t)1 << 20;
+usec_t journal_retry_pause = 20 * USEC_PER_MSEC;
+
+void job_submit(struct journal *j, struct job *job)
+{
+    struct journal_set *set = j->set;
+    job->journal = j;
+    job->next = NULL;
+    j->jobs++;
+    set_lock(set);
+    *set->jobs_tail = job;
+    set->jobs_tail = &job->next;
+    bool wake = set->reader_waits;
+    set_unlock(set);
+    if (wake) /* not before: it would wake only to wait for the lock */
+        pthread_cond_signal(&set->reads);
+}
+
+static void retry_later(struct job *job, int system)
+{
+    struct journal_set *set = job->journal->set;
+    usec_t now = clock_monotonic();
+    job->again = true;
+    job->not_before = now + journal_retry_pause;
+    set_lock(set);
+    set->last_shortage = now;
+    set_unlock(set);
+    if (set->shortage_logged && now - set->shortage_logged < SHORTAGE_LOG_INTERVAL)
+        return;
+    set->shortage_logged = now;
+    log_warn("a read waits for what the system lacks", LOG_S("file", job->segment->path),
+        LOG_S("error", strerror(system)));
+}
+
+void job_read_failed(struct job *job, enum cursor_status status)
+{
+    char what[96];
+    int system = status == CURSOR_IO ? job->cursor->system : 0;
+    job->again = false;
+    if (errno_is_shortage(system)) {
+        retry_later(job, system);
+        return;
+    }
+    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
+        (unsigned long long)job->cursor->position);
+    failure_set(job->failure, job->segment->path, what, system);
+    job->result = system ? JOURNAL_IO : JOURNAL_DAMAGED;
+}
+
+enum cursor_status job_enter(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    int fd = fd_cache_get(&job->journal->set->files, job->segment);
+    if (fd < 0) {
+        c->system = errno;
+        return CURSOR_IO;
+    }
+    if (c->fd < 0)
+        cursor_begin(c, fd, job->segment->seed, job->segment->base);
+    c->fd = fd;
+    c->borrowed = true;
+    return CURSOR_FRAME;
+}
+
+void job_begin(struct job *job)
+{
+    struct cursor *c = job->cursor;
+    if (job->begin.position > c->position)
+        cursor_go(c, &job->begin);
+    job->begin.position = c->position;
+    c->chunk = CHUNK_MAX;
+}
+
+void job_pass(struct job *job, const struct frame *f)
+{
+    struct cursor *c = job->cursor;
+    uint64_t last = job->n_indexed ? job->indexed[job->n_indexed - 1].position : job->begin.position;
+    cursor_skip(c, f);
+    job->again = c->position >= job->begin.position + journal_step_max;
+    if (job->n_indexed < JOB_ENTRIES_MAX && c->position >= last + journal_index_spacing)
+        job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
+}
+
+/* Under the lock: the first job whose time has come; else *due is when the next one's does, 0 when there is none. */
+static struct job *take_job(struct journal_set *set, usec_t *due)
+{
+    usec_t now = 0;
+    *due = 0;
+    for (struct job **at = &set->jobs, *job; (job = *at) != NULL; at = &job->next) {
+        if (job->not_before && !now)
+            now = clock_monotonic();
+        if (job->not_before > now) {
+            *due = *due && *due < job->not_before ? *due : job->not_before;
+            continue;
+        }
+        *at = job->next;
+        if (set->jobs_tail == &job->next)
+            set->jobs_tail = at;
+        return job;
+    }
+    return NULL;
+}
+
+static struct job *next_job(struct journal_set *set)
+{
+    struct job *job;
+    usec_t due;
+    set_lock(set);
+    while ((job = take_job(set, &due)) == NULL && !set->stop) {
+        set->reader_waits = true;
+        if (due)
+            set_sleep_until(set, &set->reads, due);
+        else
+            set_sleep(set, &set->reads);
+        set->reader_waits = false;
+    }
+    set_unlock(set);
+    return job;
+}
+
+void *reader_main(void *arg)
+{
+    struct journal_set *set = arg;
+    for (struct job *job; (job = next_job(set)) != NULL;) {
+        if (job->run)
+            job->run(job);
+        set_lock(set);
+        bool was_empty = !set->jobs_done;
+        job->next = NULL;
+        *set->jobs_done_tail = job;
+        set->jobs_done_tail = &job->next;
+        set_signal_owner(set, was_empty);
+        set_unlock(set);
+        if (was_empty)
+            set->config.notify(set->config.notify_arg);
+    }
+    return NULL;
+}
+
+void job_report_failure(const struct job *job)
+{
+    struct journal *j = job->journal;
+    if (job->failure[0] && !j->latched)
+        memcpy(j->failure, job->failure, sizeof j->failure);
+}
+
+void job_add_to_index(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_indexed; i++)
+        frame_index_add(job->journal, job->segment, &job->indexed[i]);
+}
+
+void job_deliver(struct job *job)
+{
+    job->journal->jobs--;
+    job->deliver(job);
+    span_read_free(&job->span_read);
+    buf_free(&job->out);
+    free(job);
+}

@@ -1,0 +1,202 @@
+#include "journal/journal_segment_list.h"
+
+#include "base/log.h"
+#include "journal/journal_job.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+struct segment *segment_list_last(const struct journal *j)
+{
+    return j->segments[j->n_segments - 1];
+}
+
+void segment_list_push(struct journal *j, struct segment *s)
+{
+    j->segments = mem_realloc(j->segments, (j->n_segments + 1) * sizeof(struct segment *));
+    j->segments[j->n_segments++] = s;
+}
+
+/* The segment that serves `offset`: the last whose base is not above it. NULL below the earliest. */
+static struct segment *segment_at(const struct journal *j, uint64_t offset)
+{
+    size_t low = j->n_trimmed, high = j->n_segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (j->segments[middle]->base <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == j->n_trimmed ? NULL : j->segments[low - 1];
+}
+
+/* Their numbers have no gap. */
+struct segment *segment_list_after(const struct journal *j, const struct segment *s)
+{
+    uint64_t i = s->sequence + 1 - j->segments[0]->sequence;
+    if (s->sequence < j->segments[0]->sequence || i < j->n_trimmed)
+        i = j->n_trimmed;
+    return i < j->n_segments ? j->segments[i] : NULL;
+}
+
+uint64_t journal_earliest(const struct journal *j)
+{
+    return j->segments[j->n_trimmed]->base;
+}
+
+uint64_t journal_earliest_end(const struct journal *j)
+{
+    return j->segments[j->n_trimmed]->end;
+}
+
+static uint64_t bytes_of_segments(const struct journal *j, size_t from, size_t to)
+{
+    uint64_t n = 0;
+    for (size_t i = from; i < to; i++)
+        n += j->segments[i]->size;
+    return n;
+}
+
+uint64_t journal_disk_bytes(const struct journal *j)
+{
+    return bytes_of_segments(j, 0, j->n_segments) + prealloc_bytes(j);
+}
+
+uint64_t journal_trimmed_bytes(const struct journal *j)
+{
+    return bytes_of_segments(j, 0, j->n_trimmed);
+}
+
+bool journal_trim_is_done(const struct journal *j)
+{
+    return j->n_trimmed == 0 && j->n_unlinking == 0;
+}
+
+uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
+{
+    uint64_t n = 0;
+    for (size_t i = j->n_segments; i-- > j->n_trimmed && j->segments[i]->end > from;) {
+        uint64_t low = j->segments[i]->base > from ? j->segments[i]->base : from;
+        uint64_t high = j->segments[i]->end < to ? j->segments[i]->end : to;
+        n += high > low ? high - low : 0;
+    }
+    return n;
+}
+
+enum journal_result segment_list_find(
+    const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges)
+{
+    struct segment *s = segment_at(j, offset);
+    if (offset > j->committed_end)
+        return JOURNAL_BEYOND;
+    if (!s) {
+        *edges = (struct journal_edges){.before = 0, .after = journal_earliest(j)};
+        return JOURNAL_GONE;
+    }
+    if (offset > s->end) {
+        *edges = (struct journal_edges){.before = s->end, .after = segment_list_after(j, s)->base};
+        return JOURNAL_GONE;
+    }
+    *out = s;
+    return JOURNAL_OK;
+}
+
+/* A segment is unlinked, or becomes the spare file. Each is made durable before the next: what is on disk is always an unbroken run of segments, so that a
+ * missing one is damage and nothing else. After one that failed the later ones stay too, until the next opening
+ * finds them and they are trimmed again. */
+static void run_unlink(struct job *job)
+{
+    struct journal *j = job->journal;
+    fd_cache_drop(&j->set->files, job->segment);
+    job->result = JOURNAL_IO;
+    if (j->unlink_failed)
+        return;
+    int recycled = prealloc_recycle(j, job->segment);
+    if (recycled > 0) {
+        job->result = JOURNAL_OK;
+        return;
+    }
+    j->unlink_failed =
+        recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || journal_dir_sync(j) != 0;
+    if (j->unlink_failed)
+        log_warn(
+            "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
+    else
+        job->result = JOURNAL_OK;
+}
+
+static void deliver_unlink(struct job *job)
+{
+    if (job->result == JOURNAL_OK)
+        job->journal->n_unlinking--;
+    segment_free(job->segment);
+}
+
+/* In order, so that what is left on disk never has a gap: a segment that a reader is in keeps those after it. */
+static void reap(struct journal *j)
+{
+    size_t n = 0;
+    while (n < j->n_trimmed && j->segments[n]->refs == 0) {
+        struct job *job = mem_zalloc(sizeof *job);
+        job->run = run_unlink;
+        job->deliver = deliver_unlink;
+        j->n_unlinking++;
+        job->segment = j->segments[n++];
+        job_submit(j, job);
+    }
+    if (n == 0)
+        return;
+    j->n_trimmed -= n;
+    j->n_segments -= n;
+    memmove(j->segments, j->segments + n, j->n_segments * sizeof(struct segment *));
+}
+
+void segment_list_leave(struct journal *j, struct segment *s)
+{
+    assert(s->refs > 0);
+    s->refs--;
+    reap(j);
+}
+
+/* Whether a segment may go, if those before it do, without `offset` being lost. */
+static bool all_below(const struct journal *j, size_t i, uint64_t offset)
+{
+    return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;
+}
+
+enum journal_result journal_trim(struct journal *j, uint64_t offset)
+{
+    while (all_below(j, j->n_trimmed, offset))
+        j->n_trimmed++;
+    reap(j);
+    return JOURNAL_OK;
+}
+
+/* The first segment that stays. */
+static size_t first_kept(
+    const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
+{
+    uint64_t bytes = journal_disk_bytes(j) - journal_trimmed_bytes(j);
+    size_t i = j->n_trimmed;
+    for (; all_below(j, i, hold); i++) {
+        bool old = keep->max_age && j->segments[i + 1]->last_time < now - keep->max_age;
+        if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
+            break;
+        bytes -= j->segments[i]->size;
+    }
+    return i;
+}
+
+enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+{
+    j->n_trimmed = first_kept(j, keep, keep->hold, now);
+    reap(j);
+    return JOURNAL_OK;
+}
+
+uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now)
+{
+    return bytes_of_segments(j, first_kept(j, keep, keep->hold, now), first_kept(j, keep, UINT64_MAX, now));
+}
