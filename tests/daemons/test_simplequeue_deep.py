@@ -66,8 +66,8 @@ class DeepTest(Deep):
     def test_one_at_a_time_and_waiting(self):
         q = self.queue("--max-memory=1M")
         self.fill(q, 0, 20000, size=2000)
-        for i in range(3000):
-            self.assertEqual(number(q.get("/get").body), i)
+        for i, (_, body) in enumerate(self.pipelined(q, ["/get"] * 3000)):
+            self.assertEqual(number(body), i)
         for i in range(3000, 6000, 3):
             lease, got = self.reserve(q, "items=3&wait=1000")
             self.assertEqual([number(m) for _, _, m in got], [i, i + 1, i + 2])

@@ -127,7 +127,7 @@ class Everywhere:
 
     def test_many_delays_due_at_once(self):
         """They become ready in the order of their puts, and nobody else waits for that, over a kill too."""
-        n, late = 60000, 3000
+        n, late = 60000, 1500
         q = self.queue("--max-memory=64M")
         began = time.monotonic()
         self.expect(q.post("/mput?delay=%d" % late, b"\n".join(b"%d" % i for i in range(n))), 200)

@@ -235,7 +235,7 @@ class CommitTest(OnDisk, NngTest):
         return self.start("simplequeue", "--data-dir=" + self.data, *args, **kw)
 
     def test_the_reply_waits_for_the_commit(self):
-        harness.slower_and_slower(1.5, self.reply_waits)
+        harness.slower_and_slower(0.4, self.reply_waits)
 
     def reply_waits(self, seconds):
         q, url = self.syncing(seconds)
@@ -250,7 +250,7 @@ class CommitTest(OnDisk, NngTest):
 
     def test_replies_come_out_of_order(self):
         """What can be refused at once is, though it came behind what waits for a commit."""
-        harness.slower_and_slower(1.5, self.out_of_order)
+        harness.slower_and_slower(0.4, self.out_of_order)
 
     def out_of_order(self, seconds):
         q, url = self.syncing(seconds)
@@ -263,7 +263,7 @@ class CommitTest(OnDisk, NngTest):
 
     def test_back_pressure_reaches_the_sender(self):
         """No more is taken than may wait for its commit; the rest stays with those who send, and is served later."""
-        harness.slower_and_slower(1, self.back_pressure)
+        harness.slower_and_slower(0.25, self.back_pressure)
 
     def back_pressure(self, seconds):
         q, url = self.syncing(seconds, "--max-body=2M", "--max-message=2M")
@@ -286,7 +286,7 @@ class CommitTest(OnDisk, NngTest):
         self.assertEqual(q.stats()["depth"], 64)
 
     def test_many_small_ones_are_bounded_too(self):
-        harness.slower_and_slower(1, self.many_small_ones)
+        harness.slower_and_slower(0.25, self.many_small_ones)
 
     def many_small_ones(self, seconds):
         q, url = self.syncing(seconds)

@@ -1,7 +1,10 @@
 """What the tests of simplequeue share. A test class that says what holds everywhere is run twice: by a class that adds
 InMemory, and by one that adds OnDisk."""
+import contextlib
+
 import harness
-from harness import MillraceTest
+from harness import MillraceTest, wait_until
+from small_disk import SmallDisk
 
 
 def reserved(reply):
@@ -30,6 +33,23 @@ class QueueTest(MillraceTest):
         """(the lease's number, what is under it)."""
         reply = self.expect(q.get("/reserve?" + target), 200)
         return reply.header("X-Millrace-Lease"), reserved(reply)
+
+    def pipelined(self, q, targets, at_once=100):
+        """The (status, body) of a POST to each target, one request each: sent on one connection, `at_once` before their replies
+        are read."""
+        with contextlib.closing(harness.connect(q.url)) as c:
+            c.connect()
+            replies = c.sock.makefile("rb")
+            for start in range(0, len(targets), at_once):
+                part = targets[start:start + at_once]
+                c.sock.sendall(b"".join(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n" % t.encode()
+                                        for t in part))
+                for _ in part:
+                    status, length = int(replies.readline().split()[1]), 0
+                    while (line := replies.readline()) != b"\r\n":
+                        if line.lower().startswith(b"content-length:"):
+                            length = int(line.split(b":")[1])
+                    yield status, replies.read(length)
 
     def numbers(self, q, name="default"):
         """A queue's numbers, as /stats has them."""
@@ -90,3 +110,51 @@ class Deep(OnDisk, QueueTest):
             self.assertTrue(len(got) == items or at + len(got) == end, "%d messages at %d" % (len(got), at))
             at += len(got)
         self.assertEqual(q.get("/get").body, b"")
+
+
+class OnSmallDisk(QueueTest):
+    """A queue on a disk of 4 MiB that the test fills and relieves."""
+
+    def setUp(self):
+        super().setUp()
+        self.disk = SmallDisk(self, "4m")
+
+    def fill_up(self, q, size):
+        """Puts until one is refused; how many were not."""
+        c = harness.connect(q.url)
+        self.addCleanup(c.close)
+        for i in range(100000):
+            c.request("POST", "/put", message(i, size))
+            r = c.getresponse()
+            reply = harness.Reply(r.status, r.headers, r.read())
+            if reply.status != 200:
+                self.expect(reply, 503, "storage-full")
+                return i
+        raise AssertionError("the disk is never full")
+
+    def open(self, *args):
+        return self.start("simplequeue", "--data-dir=" + self.disk.path("data"), *args)
+
+    def ack_one_by_one(self, q, ids):
+        targets = ["/ack?lease=%s&id=%d" % pair for pair in ids]
+        for (_, i), (_, body) in zip(ids, self.pipelined(q, targets)):
+            self.assertEqual(body, b'{"acked":1}\n', "message %d of %d" % (i, len(ids)))
+
+    def take_all(self, q, n, rest=True):
+        """Reserves and acknowledges until n messages were, while something else takes what is given back."""
+        seen, last = [], 0
+
+        def more():
+            nonlocal last
+            lease, got = self.reserve(q, "items=100&wait=500")
+            ids = [i for i, _, _ in got]
+            if ids:
+                self.assertGreater(ids[0], last)
+                last = ids[-1]
+                self.expect(q.post("/ack?lease=%s&id=%d-%d" % (lease, ids[0], last)), 200)
+            seen.extend(number(text) for _, _, text in got)
+            if rest:
+                self.disk.take_the_rest()
+            return len(seen) >= n
+        wait_until(more, lambda: "%d of %d messages: %s" % (len(seen), n, self.numbers(q)))
+        return seen
