@@ -35,6 +35,7 @@ static const struct option_row options[] = {
         .min = 1,
         .max = 10000000,
         .help = "rows in a series"},
+    DAEMON_PUBLIC_PORT_SETTINGS,
     {.name = NULL},
 };
 
@@ -137,6 +138,7 @@ static const struct daemon_spec spec = {
     .summary = "answers queries: series and breakdowns of the counts",
     .options = options,
     .default_port = PORT_API,
+    .has_public_port = true,
     .routes = api_routes,
     .check = api_check,
     .start = api_start,

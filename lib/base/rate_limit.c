@@ -16,6 +16,11 @@ void rate_limit_init(struct rate_limit *p, uint64_t rate)
     *p = (struct rate_limit){.rate = (int64_t)rate, .tokens = TOKEN};
 }
 
+void rate_limit_fill(struct rate_limit *p)
+{
+    p->tokens = depth(p);
+}
+
 uint64_t rate_limit_burst(const struct rate_limit *p)
 {
     return (uint64_t)(depth(p) / TOKEN);

@@ -26,6 +26,7 @@ struct rate_limit {
 };
 
 void rate_limit_init(struct rate_limit *p, uint64_t rate);
+void rate_limit_fill(struct rate_limit *p); /* all the tokens that the bucket holds, at once */
 uint64_t rate_limit_burst(const struct rate_limit *p);
 size_t rate_limit_batch(
     const struct rate_limit *p); /* what is to be done at once at most; SIZE_MAX without a bound */

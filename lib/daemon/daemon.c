@@ -270,6 +270,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
     list_allowed_hosts(o, &allowed_hosts);
     static char server_name[100];
     snprintf(server_name, sizeof server_name, "millrace-%s/%s", d->spec->name, MILLRACE_VERSION);
+    bool is_public = d->spec->has_public_port;
     struct http_server_config config = {.base = d->base,
         .stats = d->stats,
         .ctx = d->ctx,
@@ -283,6 +284,8 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .idle_timeout = options_int(o, "idle_timeout") * USEC_PER_MSEC,
         .auth_token = d->auth_token,
         .allow_admin = options_bool(o, "allow_exit"),
+        .public_max_body = is_public ? (size_t)options_int(o, "public_max_body") : 0,
+        .public_rate = is_public ? (uint64_t)options_int(o, "public_rate") : 0,
         .allowed_hosts = allowed_hosts.ptr,
         .server_name = server_name,
         .not_ready = why_not_ready,
@@ -313,20 +316,37 @@ static int open_socket(struct daemon *d, struct config_error *error)
         error->text, sizeof error->text);
 }
 
-static void tell_listening(int fd)
+static void tell_listening(int fd, const char *message)
 {
     struct listen_name name;
     if (listen_name(fd, &name) != 0)
         return;
     if (name.is_unix)
-        log_info("listening", LOG_S("unix", name.address));
+        log_info(message, LOG_S("unix", name.address));
     else
-        log_info("listening", LOG_S("address", name.address), LOG_I("port", name.port));
+        log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
 }
 
 static bool serves_http(const struct daemon *d)
 {
     return d->spec->default_port >= 0 || options_is_set(d->options, "port") || sd_listen_fds(0) > 0;
+}
+
+static int open_public_port(struct daemon *d, struct config_error *error)
+{
+    const struct options *o = d->options;
+    if (!d->spec->has_public_port || !options_is_set(o, "public_port"))
+        return 0;
+    int fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error->text,
+        sizeof error->text);
+    if (fd < 0)
+        return EX_CONFIG;
+    if (http_server_listen_public_fd(d->http, fd) != 0) {
+        snprintf(error->text, sizeof error->text, "cannot serve HTTP on the public socket");
+        return EXIT_FAILURE;
+    }
+    tell_listening(fd, "public port");
+    return 0;
 }
 
 static void ignore_signal(int sig)
@@ -378,7 +398,9 @@ static int start(struct daemon *d, struct config_error *error)
     else if (fd >= 0)
         close(fd);
     if (status == 0 && fd >= 0)
-        tell_listening(fd);
+        tell_listening(fd, "listening");
+    if (status == 0 && fd >= 0)
+        status = open_public_port(d, error);
     return status;
 }
 

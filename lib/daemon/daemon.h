@@ -35,6 +35,19 @@ struct event_base;
 
 #define DAEMON_ABORT_TIME_MAX (3 * USEC_PER_SEC)
 
+/* Settings of a daemon with a public port, in its table of options; daemon_spec.has_public_port is then set. */
+/* clang-format off */
+#define DAEMON_PUBLIC_PORT_SETTINGS                                                                          \
+    {.name = "public_port", .type = OPTION_INT, .min = 0, .max = 65535,                                      \
+        .help = "TCP port for the public: only endpoints for web pages, without a token; unset: none"},      \
+    {.name = "public_address", .type = OPTION_STRING, .fallback = "127.0.0.1",                               \
+        .help = "address of the public port, or unix:PATH"},                                                 \
+    {.name = "public_max_body", .type = OPTION_SIZE, .fallback = "64K", .min = 1, .max = INT64_C(1) << 30,   \
+        .unit = "bytes", .help = "largest request body at the public port"},                                 \
+    {.name = "public_rate", .type = OPTION_INT, .fallback = "1000", .min = 0, .max = 1000000,                \
+        .help = "requests a second at the public port, from all clients; 0: unlimited"}
+/* clang-format on */
+
 struct daemon_spec {
     const char *name;                 /* "simplequeue" */
     const char *summary;              /* one line */
@@ -42,6 +55,7 @@ struct daemon_spec {
     const struct option_row *options; /* its own settings, ended by a row whose name is NULL; may be NULL */
     const char *sections;             /* of options_spec */
     int default_port; /* of --port; 0 takes a free one; -1: no HTTP server unless --port is given */
+    bool has_public_port;
     const struct http_route *routes; /* handlers get the ctx that start returned; may be NULL */
     /* More checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error filled. */
     int (*check)(struct options *o, struct config_error *error);

@@ -1,4 +1,5 @@
 """What a web page of another site can have a browser of this host send: no daemon does it, but for what is made for pages."""
+import os
 import re
 
 import harness
@@ -49,6 +50,37 @@ class StrangersTest(MillraceTest):
         reply = up.ask("api", "POST", "/v1/events?producer=app7&mark=0&next=1", EVENT)
         self.assertEqual(reply.status, 200)
         self.assertIs(reply.json().get("duplicate", False), False, "the mark of app7 had not moved")
+
+    def public_port(self, up):
+        """The URL of the API's public port, from the log of `millrace up`."""
+        found = harness.wait_until(lambda: re.search(r"public port .*?port=(\d+)", up.log), lambda: up.log)
+        return "http://127.0.0.1:" + found[1]
+
+    def test_the_public_port_takes_events_and_nothing_else(self):
+        token = self.write("token", "secret")
+        os.chmod(token, 0o600)
+        up = self.pipeline(api={"public_port": 0, "auth_token_file": token, "public_max_body": 1000})
+        url = self.public_port(up)
+        for path in re.findall(r"(?m)^(/\S*)", up.ask("api", "GET", "/", headers={"Authorization": "Bearer secret"}).text):
+            for method in ("GET", "POST") if path != "/v1/events" else ():
+                reply = harness.request(url, method, path, headers={"Authorization": "Bearer secret"})
+                self.assertIn(reply.status, (404, 405), (method, path))
+        page = {"Origin": "http://shop.example", "Host": "clicks.example"}
+        self.assertEqual(harness.request(url, "POST", "/v1/events", EVENT, headers=page).status, 200)
+        self.assertEqual(up.ask("simplequeue", "GET", "/stats?format=json").json()["puts"], 1)
+        for wanted in ("queue=other", "producer=app7&mark=0&next=1"):
+            self.assertEqual(harness.request(url, "POST", "/v1/events?" + wanted, EVENT).status, 403, wanted)
+        self.assertEqual(harness.request(url, "POST", "/v1/events", EVENT * 50).status, 413)
+        self.assertEqual(up.ask("api", "POST", "/v1/events", EVENT).status, 401, "the daemon's own port asks for the token")
+
+    def test_the_public_port_bounds_its_rate(self):
+        up = self.pipeline(api={"public_port": 0, "public_rate": 1})
+        url = self.public_port(up)
+        replies = [harness.request(url, "POST", "/v1/events", EVENT) for _ in range(20)]
+        refused = [r for r in replies if r.status == 429]
+        self.assertTrue(refused and len(refused) < 20)
+        self.assertTrue(all(r.json()["code"] == "too-many-requests" and r.header("Retry-After") for r in refused))
+        self.assertEqual(up.ask("api", "POST", "/v1/events", EVENT).status, 200, "the daemon's own port has no such bound")
 
     def test_a_unix_socket_is_out_of_a_browsers_reach(self):
         queue = self.start("simplequeue", listen="unix:" + self.path("socket"))

@@ -43,6 +43,7 @@ void http_conn_free(struct http_conn *c)
     TAILQ_REMOVE(&s->conns, c, link);
     s->n_conns--;
     s->n_over_limit -= c->over_limit;
+    s->n_public -= c->is_public;
     event_free(c->read_event);
     event_free(c->write_event);
     if (c->reset)

@@ -24,6 +24,7 @@
 #define MILLRACE_HTTP_INTERNAL_H
 
 #include "http/server/http_parse.h"
+#include "base/rate_limit.h"
 #include <event2/event.h>
 #include <sys/queue.h>
 
@@ -123,7 +124,7 @@ struct http_conn {
     usec_t since; /* the state began, or the newest byte of a body came */
     bool in_turn, scheduled;
     bool corked; /* scheduled only to send a reply that waits for others */
-    bool eof, broken, reset, first, over_limit;
+    bool eof, broken, reset, first, over_limit, is_public;
     bool read_once_more; /* draining: before an idle connection is closed */
     bool unread;         /* the client may still send bytes that are not parsed */
 
@@ -171,7 +172,8 @@ struct http_server {
     struct event *accept_again;
 
     struct http_conn_list conns, scheduled;
-    size_t n_conns, n_over_limit;
+    size_t n_conns, n_over_limit, n_public;
+    struct rate_limit public_rate;
     bool draining, in_scheduled;
     unsigned n_corked;
     usec_t corked_since;

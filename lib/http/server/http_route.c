@@ -40,8 +40,10 @@ static void add_histogram(struct http_server *s, struct http_endpoint *e)
 
 size_t http_route_max_body(const struct http_request *req)
 {
-    size_t own = req->endpoint->row->max_body;
-    return own ? own : req->conn->server->config.max_body;
+    const struct http_server_config *config = &req->conn->server->config;
+    size_t own = req->endpoint->row->max_body ? req->endpoint->row->max_body : config->max_body;
+    bool less = req->conn->is_public && config->public_max_body && config->public_max_body < own;
+    return less ? config->public_max_body : own;
 }
 
 /* FNV-1a. */
@@ -206,6 +208,9 @@ static enum http_refusal judge_access(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
     unsigned flags = req->endpoint->row->flags;
+    enum http_refusal origin = (flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
+    if (origin != HTTP_REFUSED_NOT)
+        return origin;
     if (s->auth_token) {
         bool open = (flags & HTTP_ROUTE_OPEN) || req->head.method == HTTP_OPTIONS_;
         return open || has_token(req) ? HTTP_REFUSED_NOT : HTTP_REFUSED_TOKEN;
@@ -225,9 +230,20 @@ bool http_require_admin(struct http_request *req)
     return false;
 }
 
+static enum http_refusal judge_public(const struct http_request *req)
+{
+    struct http_server *s = req->conn->server;
+    if (!(req->endpoint->row->flags & HTTP_ROUTE_PUBLIC))
+        return HTTP_REFUSED_UNKNOWN;
+    if (rate_limit_when(&s->public_rate, 1, s->now) > s->now)
+        return HTTP_REFUSED_RATE;
+    rate_limit_spend(&s->public_rate, 1, s->now);
+    return HTTP_REFUSED_NOT;
+}
+
 bool http_require_same_origin(struct http_request *req)
 {
-    req->refusal = judge_origin(req);
+    req->refusal = req->conn->is_public ? HTTP_REFUSED_PUBLIC : judge_origin(req);
     if (req->refusal == HTTP_REFUSED_NOT)
         return true;
     http_route_refuse(req);
@@ -317,9 +333,7 @@ static enum http_refusal judge(struct http_request *req)
     if (req->conn->over_limit)
         return HTTP_REFUSED_CONNECTIONS;
     unsigned flags = req->endpoint->row->flags;
-    enum http_refusal refusal = (flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
-    if (refusal == HTTP_REFUSED_NOT)
-        refusal = judge_access(req);
+    enum http_refusal refusal = req->conn->is_public ? judge_public(req) : judge_access(req);
     if (refusal != HTTP_REFUSED_NOT)
         return refusal;
     if ((flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(s))
@@ -368,6 +382,11 @@ static const struct {
         "use an address or a name without a dot, or add the name to --allowed-hosts"},
     [HTTP_REFUSED_FOREIGN_PAGE] = {403, "foreign-origin", "a web page of another origin sent this request",
         "add the page's host to --allowed-hosts if you trust all of its pages"},
+    [HTTP_REFUSED_PUBLIC] = {403, "forbidden", "the public port takes no queue, producer or mark",
+        "send such requests to the daemon's own port"},
+    [HTTP_REFUSED_RATE] = {429, "too-many-requests",
+        "the public port gets more requests than --public-rate allows",
+        "try again, or put more events into one request"},
     [HTTP_REFUSED_FORBIDDEN] = {403, "forbidden", "this operation is restricted",
         "start the daemon with --auth-token-file or --allow-exit"},
 };

@@ -28,6 +28,7 @@ struct http_listener {
     struct http_listener *next;
     struct http_server *server;
     int fd;
+    bool is_public;
     struct event *event;
 };
 
@@ -95,6 +96,8 @@ struct http_server *http_server_new(const struct http_server_config *config)
     struct http_server *s = mem_zalloc(sizeof *s);
     s->config = *config;
     s->auth_token = config->auth_token ? mem_strdup(config->auth_token) : NULL;
+    rate_limit_init(&s->public_rate, config->public_rate);
+    rate_limit_fill(&s->public_rate);
     s->allowed_hosts = config->allowed_hosts ? mem_strdup(config->allowed_hosts) : NULL;
     if (config->server_name)
         buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);
@@ -173,17 +176,25 @@ static bool is_full(const struct http_server *s)
     return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
 }
 
-/* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
-static void take_connection(struct http_server *s, int fd, const char *peer)
+/* Public connections leave half of all to the others. */
+static bool is_full_of_public(const struct http_server *s)
 {
+    return s->config.max_connections > 0 && s->n_public >= (size_t)s->config.max_connections / 2;
+}
+
+/* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
+static void take_connection(struct http_listener *l, int fd, const char *peer)
+{
+    struct http_server *s = l->server;
     int most = descriptors_most();
     int reserve = reserve_of(most);
-    if (fd >= most - reserve || is_full(s)) {
+    if (fd >= most - reserve || is_full(s) || (l->is_public && is_full_of_public(s))) {
         http_overload_accept(s, fd, peer, fd < most - reserve / 2);
         return;
     }
     http_socket_configure(fd);
-    http_conn_new(s, fd, peer);
+    http_conn_new(s, fd, peer)->is_public = l->is_public;
+    s->n_public += l->is_public;
 }
 
 /* Out of descriptors or memory: the connection stays in the backlog, so the socket stays readable; trying
@@ -229,21 +240,32 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
         }
         l->server->accept_logged = false;
         name_peer(&from, peer);
-        take_connection(l->server, fd, peer);
+        take_connection(l, fd, peer);
     }
 }
 
-int http_server_listen_fd(struct http_server *s, int fd)
+static int add_listener(struct http_server *s, int fd, bool is_public)
 {
     if (evutil_make_socket_nonblocking(fd) < 0)
         return -1;
     struct http_listener *l = mem_zalloc(sizeof *l);
     l->server = s;
+    l->is_public = is_public;
     l->fd = fd;
     l->event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
     l->next = s->listeners;
     s->listeners = l;
     return event_add(l->event, NULL);
+}
+
+int http_server_listen_fd(struct http_server *s, int fd)
+{
+    return add_listener(s, fd, false);
+}
+
+int http_server_listen_public_fd(struct http_server *s, int fd)
+{
+    return add_listener(s, fd, true);
 }
 
 static void stop_listening(struct http_server *s)

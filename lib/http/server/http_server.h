@@ -83,6 +83,9 @@ struct http_server_config {
     const char
         *auth_token;  /* NULL: none. Otherwise every route requires it, except /ping, /health and OPTIONS */
     bool allow_admin; /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
+    size_t public_max_body; /* bytes, of a public connection's request; 0: as max_body */
+    uint64_t
+        public_rate; /* requests a second of all public connections together, 429 past it; 0: unlimited */
     const char
         *allowed_hosts; /* that Host and Origin may name besides local ones (http_origin.h); NULL: no check */
     const char *server_name; /* the Server header: "millrace-simplequeue/0.1.0" */
@@ -107,6 +110,9 @@ size_t http_descriptors_with_files(size_t files);
 size_t http_descriptors_with_connections(size_t connections);
 /* Serves on a listening socket, which the server owns from then on. May be called more than once. 0 or -1. */
 int http_server_listen_fd(struct http_server *s, int fd);
+/* Listens for the public: these connections reach HTTP_ROUTE_PUBLIC routes only, without a token. They are at most half of
+ * max_connections. */
+int http_server_listen_public_fd(struct http_server *s, int fd);
 /* Stops accepting and closes idle connections. Requests in a handler end normally, with Connection: close. */
 void http_server_drain(struct http_server *s);
 /* Open connections: 0 after a drain means that every reply was delivered. */
@@ -132,7 +138,7 @@ const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "
  * replies 403. */
 bool http_require_admin(struct http_request *req);
 /* For an operation of a HTTP_ROUTE_PUBLIC route that is not public: true unless a web page of another origin sent the
- * request. Otherwise replies 403. */
+ * request, or it came by a public connection. Otherwise replies 403. */
 bool http_require_same_origin(struct http_request *req);
 void *http_request_ctx(struct http_request *req);
 /* The handler's own pointer, NULL at first. */
