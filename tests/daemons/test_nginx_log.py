@@ -10,7 +10,7 @@ import time
 
 import harness
 from harness import wait_until
-from test_file_to_queue import QueueTest
+from put_case import QueueTest
 
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
 

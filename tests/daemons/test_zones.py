@@ -1,5 +1,7 @@
 """Series and breakdowns in zones and units equal the oracle's, before, between and after compactions; and the archive's
-bytes are the oracle's for one shard and for four. Real clicks through every daemon; generated ones where there are none."""
+bytes are the oracle's for one shard and for four. Real clicks through every daemon; generated ones where there are none.
+One zone, and all of them in the long round."""
+# full: MILLRACE_ROUNDS=5
 import collections
 import datetime
 import json
@@ -11,8 +13,8 @@ import answers
 import harness
 from harness import wait_until
 
-ZONES = ({"timezone": "UTC"}, {"timezone": "America/New_York"}, {"timezone": "Asia/Tokyo"},
-         {"timezone": "Australia/Sydney"}, {"hour_offset": -5})
+ZONES = ({"timezone": "America/New_York"}, {"timezone": "UTC"}, {"timezone": "Asia/Tokyo"},
+         {"timezone": "Australia/Sydney"}, {"hour_offset": -5})[:harness.rounds(1)]
 FAR = 5995814400
 BATCH = 2000
 
