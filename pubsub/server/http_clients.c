@@ -5,11 +5,10 @@
 #include <inttypes.h>
 #include <time.h>
 
-/* In a drain subscribers go first; each response ends (with a chunked terminator) as soon as its client has taken
- * what was sent to it, and is broken off after DRAIN_PATIENCE otherwise: that client resumes from its own count. */
+/* In a drain a response ends once its client has taken what was sent, and is broken off after these seconds. */
 #define DRAIN_PATIENCE_SECONDS 2
-/* One that has shut down its sending side gets what it asked for all the same, also when it is not there so soon, unless
- * reads wait for descriptors: it may hold the one that they need. */
+/* A half-closed client gets its response all the same. But after this time, while reads wait for descriptors, it counts as
+ * gone: it may hold the one that they need. */
 #define BEGINNING_PATIENCE USEC_PER_SEC
 
 static const char *state_of(const struct http_subscriber *h)
@@ -39,7 +38,7 @@ static void add_json(const struct http_subscriber *h, struct buf *out)
         http_stream_pending(h->req));
 }
 
-/* bitly's line, and what it had no words for. */
+/* bitly's line, with more behind it. */
 static void add_text(const struct http_subscriber *h, struct buf *out)
 {
     char connected[32];
@@ -94,7 +93,6 @@ void http_clients_heartbeat(struct pubsub_server *server)
     }
 }
 
-/* The descriptor that its first read waits for, perhaps one that it holds itself, may not come as long as it is here. */
 void http_clients_notice_gone(struct pubsub_server *server)
 {
     usec_t now = clock_monotonic(), lacked = journal_set_last_shortage(streams_set(server->streams));

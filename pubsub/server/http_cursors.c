@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* /cursors. Where a cursor is to stand is judged as /sub judges, by a subscriber that only starts. */
+/* /cursors. A new position is checked as /sub checks it, by a subscriber that only starts. */
 
 enum act { MOVES, DELETES };
 
@@ -13,7 +13,7 @@ struct change {
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
-    struct subscriber *judge; /* NULL once it has */
+    struct subscriber *check; /* of the position; NULL when done */
     char name[NAME_LEN_MAX + 1];
     enum act act;
     bool backwards;
@@ -23,19 +23,19 @@ struct change {
 static void finish(struct change *c)
 {
     struct pubsub_server *server = c->server;
-    subscriber_free(&c->judge);
+    subscriber_free(&c->check);
     free(c);
     server->in_flight--;
     server_check_drained(server);
 }
 
-/* What is on its way to the disk goes on. */
+/* A change that is being written goes on. */
 static void client_gone(struct http_request *req, void *arg)
 {
     struct change *c = arg;
     (void)req;
     c->req = NULL;
-    if (c->judge)
+    if (c->check)
         finish(c);
 }
 
@@ -56,7 +56,7 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
             "the cursor is at %" PRIu64 "; backwards=1 moves it back", at);
         break;
     case CURSORS_TOO_MANY:
-        http_problem(c->req, 409, "too-many-cursors", "delete one that nobody needs, or raise max_cursors",
+        http_problem(c->req, 409, "too-many-cursors", "delete one that is not needed, or raise max_cursors",
             "there are %zu cursors already", cursors_count(c->server->cursors));
         break;
     case CURSORS_BUSY:
@@ -64,7 +64,7 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
         break;
     case CURSORS_STORAGE:
         http_problem(c->req, 503, failure ? "storage-failed" : "storage-full",
-            "look at the disk; the cursor is where it was", "%s", failure ? failure : "no space left");
+            "check the disk; the cursor has not moved", "%s", failure ? failure : "no space left");
         break;
     }
 }
@@ -115,45 +115,45 @@ static size_t nothing_pending(void *arg)
     return 0;
 }
 
-static void judged_bad(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
+static void position_refused(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
 {
     struct change *c = arg;
     server_refuse_cursor(c->server, c->req, c->stream, why, edges);
     finish(c);
 }
 
-static void judged_good(void *arg, uint64_t offset, uint64_t end)
+static void position_found(void *arg, uint64_t offset, uint64_t end)
 {
     (void)end;
     ((struct change *)arg)->offset = offset;
 }
 
-static void nothing_written(void *arg, struct bytes piece, struct window *window)
+static void write_nothing(void *arg, struct bytes piece, struct window *window)
 {
     (void)arg;
     (void)piece;
     (void)window;
 }
 
-static void judge_ended(void *arg, enum subscriber_end why, const struct journal_edges *edges)
+static void position_checked(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct change *c = arg;
     (void)why;
     (void)edges;
-    subscriber_free(&c->judge);
+    subscriber_free(&c->check);
     carry_out(c);
 }
 
-static void judge(struct change *c, const struct stream_from *from)
+static void check_position(struct change *c, const struct stream_from *from)
 {
     struct subscriber_config config = {
         .stream = c->stream,
         .from = *from,
         .start_only = true,
-        .sink = {c, nothing_pending, judged_bad, judged_good, nothing_written, judge_ended},
+        .sink = {c, nothing_pending, position_refused, position_found, write_nothing, position_checked},
     };
-    c->judge = subscriber_new(&config);
-    subscriber_begin(c->judge);
+    c->check = subscriber_new(&config);
+    subscriber_begin(c->check);
 }
 
 static struct change *begin(struct pubsub_server *server, struct http_request *req, enum act act)
@@ -182,8 +182,8 @@ static void move(struct pubsub_server *server, struct http_request *req)
     struct bytes text;
     bool backwards;
     if (!http_param(req, "from", &text)) {
-        http_problem(req, 400, "missing-parameter", "from=OFFSET: where its consumer would read on",
-            "from is required");
+        http_problem(
+            req, 400, "missing-parameter", "from=OFFSET: where its consumer continues", "from is required");
         return;
     }
     if (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
@@ -193,7 +193,7 @@ static void move(struct pubsub_server *server, struct http_request *req)
         return;
     c->backwards = backwards;
     go(c);
-    judge(c, &from);
+    check_position(c, &from);
 }
 
 static void delete (struct pubsub_server *server, struct http_request *req)
@@ -284,8 +284,8 @@ void http_cursors_add_gauges(void *arg, const struct named_cursor *c)
     stats_gauge(st, "cursor_lag_bytes", labels, "Bytes a named cursor is behind", lag_bytes, ctx);
     stats_gauge(st, "cursor_lag_lines", labels, "Lines a named cursor is behind; -1: not counted yet",
         lag_lines, ctx);
-    stats_gauge(st, "cursor_lag_seconds", labels,
-        "Age of the next line behind a named cursor; -1: not looked at yet", lag_seconds, ctx);
+    stats_gauge(st, "cursor_lag_seconds", labels, "Age of the line at a named cursor; -1: not known yet",
+        lag_seconds, ctx);
 }
 
 void http_cursors_remove_gauges(void *arg, const struct named_cursor *c)

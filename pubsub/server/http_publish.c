@@ -12,7 +12,7 @@ struct pub {
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
-    bool is_bitlys; /* named no stream: is answered in bitly's words */
+    bool is_bitlys; /* named no stream: gets bitly's reply */
 };
 
 static void answer_conflict(struct http_request *req, uint64_t mark)
@@ -27,28 +27,28 @@ static const struct {
     const char *code, *hint, *detail;
 } refusals[] = {
     [JOURNAL_TOO_MANY_PRODUCERS] = {409, "too-many-producers",
-        "marks are never forgotten: reuse producer names", "the stream knows as many producers as it may"},
-    [JOURNAL_TOO_LARGE] = {413, "too-large", "publish less at a time", "more than one publish may hold"},
-    [JOURNAL_BUSY] = {503, "overloaded", "try again", "too much is waiting to be committed"},
+        "reuse producer names: marks are never forgotten", "the stream has max_producers producers"},
+    [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines at a time", "the publish is too large"},
+    [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes wait to be committed"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
-        "look at the disk, then restart the daemon; what was refused may be there then or not: with marks a "
-        "retry is stored once",
-        "a write or a sync failed; nothing more is written"},
+        "check the disk, then restart pubsub; the lines may or may not be stored then: with marks a retry "
+        "stores them once",
+        "a write or a sync failed; the stream is read-only"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
-/* Said when it begins and when it is over, not for each publish. */
+/* Logged at the first refusal and at the next success. */
 static void note_room(struct stream *s, bool is_there, const char *why)
 {
     if (!stream_set_refusing(s, !is_there))
         return;
     if (is_there)
-        log_info("publishes are taken again", LOG_S("stream", stream_name(s)));
+        log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
     else
-        log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("why", why));
+        log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("error", why));
 }
 
-/* Likewise, though it is never over: /health says so from here on, reads go on. */
+/* Logged once. /health reports it until a restart; reads go on. */
 static void note_failure(struct pubsub_server *server, struct stream *s)
 {
     const char *why = journal_failure(stream_journal(s));
@@ -58,9 +58,9 @@ static void note_failure(struct pubsub_server *server, struct stream *s)
     daemon_set_not_ready(server->daemon, "storage failed: %s", why);
 }
 
-/* What a named cursor keeps that would go otherwise. */
+/* Bytes that retention would delete but for a named cursor. */
 struct held {
-    const char *cursor; /* NULL: none keeps anything */
+    const char *cursor; /* NULL: no cursor holds any */
     struct stream *stream;
     uint64_t bytes, from;
 };
@@ -74,7 +74,7 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
-/* Of any stream: they share the disk. */
+/* Over all streams, since they share the disk. */
 static struct held most_held(struct pubsub_server *server)
 {
     struct held most = {0};
@@ -92,14 +92,13 @@ static void answer_disk_full(struct pubsub_server *server, struct http_request *
     char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     if (h.cursor)
         snprintf(why, sizeof(why),
-            "the disk is full, and cursor %s of stream %s holds %" PRIu64
-            " bytes of files that would go otherwise",
+            "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64 " bytes",
             h.cursor, stream_name(h.stream), h.bytes);
     note_room(s, false, why);
     if (req)
         http_problem(req, 503, "storage-full",
-            h.cursor ? "make room on the disk, or move or delete the cursor; then try again"
-                     : "make room on the disk and try again",
+            h.cursor ? "free disk space, or move or delete the cursor; then try again"
+                     : "free disk space, then try again",
             "no space left: %s", why);
 }
 
@@ -141,7 +140,7 @@ static void answer_published(const struct pub *pub, const struct stream_publishe
             stream_name(s), id, p->commit.start, p->commit.end, p->lines);
 }
 
-static void pub_done(const struct stream_published *p, void *arg)
+static void publish_done(const struct stream_published *p, void *arg)
 {
     struct pub *pub = arg;
     struct pubsub_server *server = pub->server;
@@ -161,13 +160,13 @@ static void pub_done(const struct stream_published *p, void *arg)
     server_check_drained(server);
 }
 
-static void pub_gone(struct http_request *req, void *arg)
+static void publisher_gone(struct http_request *req, void *arg)
 {
     (void)req;
     ((struct pub *)arg)->req = NULL;
 }
 
-/* producer, mark and next: all three or none. False when that was answered. */
+/* False when answered. */
 static bool read_marks(struct http_request *req, struct stream_marks *marks)
 {
     char name[NAME_LEN_MAX + 1];
@@ -179,7 +178,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         return true;
     if (given != 3) {
         http_problem(req, 400, "bad-parameter", "producer=NAME&mark=A&next=B, all three or none",
-            "producer, mark and next do not go together");
+            "producer, mark and next must be given together");
         return false;
     }
     if (!http_param_name(req, "producer", NULL, name) ||
@@ -192,7 +191,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     return false;
 }
 
-/* Brings the body to lines. False when that was answered. */
+/* False when answered. */
 static bool read_lines(
     struct pubsub_server *server, struct http_request *req, bool may_be_empty, struct lines *lines)
 {
@@ -219,7 +218,7 @@ static bool read_lines(
     return false;
 }
 
-/* A stream at its disk limit takes no lines; a retry of what is there is answered as ever. True when it was refused. */
+/* True when the stream is at its disk limit, and the publish refused. A retry of stored lines is answered all the same. */
 static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
@@ -232,7 +231,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     char why[2 * NAME_LEN_MAX + 128];
     if (h.cursor)
         snprintf(why, sizeof(why),
-            "stream %s is at its disk_limit, and cursor %s holds what it has from %" PRIu64 " on",
+            "stream %s is at its disk_limit, and cursor %s holds its lines from offset %" PRIu64 " on",
             stream_name(s), h.cursor, h.from);
     else
         snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
@@ -255,10 +254,10 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     *pub = (struct pub){
         .server = server, .req = req, .stream = s, .is_bitlys = !http_param(req, "stream", &name)};
     uint64_t mark = 0;
-    enum journal_result r = stream_publish(s, lines, marks, clock_wall(), pub_done, pub, &mark);
+    enum journal_result r = stream_publish(s, lines, marks, clock_wall(), publish_done, pub, &mark);
     if (r == JOURNAL_OK) {
         server->in_flight++;
-        http_on_gone(req, pub_gone, pub);
+        http_on_gone(req, publisher_gone, pub);
         return;
     }
     free(pub);
@@ -268,7 +267,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         answer_refused(server, req, s, r);
 }
 
-/* What is wrong with the request is said before the stream it names is made. */
+/* Only a valid request may make its stream. */
 void http_publish(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;

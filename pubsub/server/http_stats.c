@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What /streams, /stats and /metrics say. */
-
 void http_stats_append_stream(struct buf *out, struct stream *s)
 {
     struct stream_numbers n = stream_numbers(s);
@@ -15,8 +13,7 @@ void http_stats_append_stream(struct buf *out, struct stream *s)
         (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
 }
 
-/* bitly's five numbers: their names in JSON and text, and the headers. Nobody is kicked for being slow; those that
- * retention passed stand there. */
+/* bitly's five numbers. Slow clients are not kicked: the last one counts those that retention passed. */
 static const struct {
     const char *member, *text, *header;
 } bitly_names[] = {
@@ -37,7 +34,7 @@ static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY
     n[4] = stats_read(server->passed);
 }
 
-/* bitly's reset puts back these two. */
+/* bitly's reset affects these two only. */
 void http_stats_reset(void *ctx)
 {
     struct pubsub_server *server = ctx;
@@ -95,14 +92,12 @@ void http_stats_register(struct pubsub_server *server)
     server->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
     server->duplicates =
         stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
-    server->refused =
-        stats_counter(st, "publish_refused_total", NULL, "Publishes refused, nothing of them stored");
+    server->refused = stats_counter(st, "publish_refused_total", NULL, "Publishes refused");
     server->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
     server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
     server->passed = stats_counter(
-        st, "subscribers_passed_total", NULL, "Subscribers that retention passed; each was told");
-    server->cursors_gone = stats_counter(
-        st, "cursors_gone_total", NULL, "Cursors that came for bytes that are gone; each was told");
+        st, "subscribers_passed_total", NULL, "Subscribers ended because retention passed them");
+    server->cursors_gone = stats_counter(st, "cursors_gone_total", NULL, "Requests for bytes that are gone");
     server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
 }
 
@@ -134,8 +129,8 @@ void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
     } gauges[] = {
         {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
         {"stream_disk_limit_bytes", "Its disk_limit; 0: none", disk_limit},
-        {"stream_full", "1: its publishes are refused for lack of room", is_full},
-        {"stream_subscribers", "Who reads it", subscribers},
+        {"stream_full", "1: publishes are refused, the disk or its disk_limit is full", is_full},
+        {"stream_subscribers", "Its subscribers", subscribers},
     };
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));

@@ -13,10 +13,10 @@
 /* /sub: a subscriber whose sink is an HTTP response. */
 
 #define SHARE_MIN                                                                                            \
-    ((size_t)16 * 1024 + 1) /* what is smaller the server copies, so that it leaves with what is beside it */
-#define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold on their way into events or parts */
+    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that they leave together with their neighbours */
+#define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold in events or parts */
 
-static void tell_gap(struct http_subscriber *h);
+static void report_gap(struct http_subscriber *h);
 
 static struct http_subscriber *link_subscriber(
     struct pubsub_server *server, struct http_request *req, struct stream *s)
@@ -56,15 +56,15 @@ static void client_gone(struct http_request *req, void *arg)
     http_subscriber_forget(arg);
 }
 
-/* Whoever asked for all there was would take a good end for all of it. */
-static bool lacks_its_end(const struct http_subscriber *h)
+/* A client of follow=0 would take a normal end for the end of the stream. */
+static bool ends_early(const struct http_subscriber *h)
 {
     return !h->follow && h->sent < h->end && !http_is_head(h->req);
 }
 
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
-    if (lacks_its_end(arg))
+    if (ends_early(arg))
         http_stream_truncate(req);
     else
         http_stream_end(req);
@@ -95,8 +95,8 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* An event stream begins with the id of `cursor`: who is cut off before he was told what is missing between that and
- * `offset` comes back for it. */
+/* An event stream begins with the id of `cursor`: a client that is cut off before the gap up to `offset` is reported asks from
+ * there again. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
     static const char *const types[] = {
@@ -125,22 +125,22 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     write_formed(h, &text);
 }
 
-/* There is room for more once all is formed. */
+/* Full until the rest of the last piece is formed. */
 static size_t sink_pending(void *arg)
 {
     const struct http_subscriber *h = arg;
     return h->rest.len ? SIZE_MAX : http_stream_pending(h->req);
 }
 
-/* What follows is not there any more: an event stream tells of it, as soon as its client has taken what was sent, and
- * goes on behind. */
-static void gap(struct http_subscriber *h, uint64_t after)
+/* The next bytes are gone: once its client has taken what was sent, an event stream reports the gap and continues after
+ * it. */
+static void wait_to_report_gap(struct http_subscriber *h, uint64_t after)
 {
     subscriber_free(&h->subscriber);
     h->gap.after = after;
     h->gap_waits = true;
     if (!h->rest.len && http_stream_pending(h->req) <= SUBSCRIBER_LOW)
-        tell_gap(h);
+        report_gap(h);
 }
 
 static void sink_refuse(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
@@ -150,7 +150,7 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
         stats_add(h->server->cursors_gone, 1);
         if (!h->begun)
             begin_response(h, edges->before, edges->after, journal_committed_end(stream_journal(h->stream)));
-        gap(h, edges->after);
+        wait_to_report_gap(h, edges->after);
         return;
     }
     if (h->begun)
@@ -174,7 +174,7 @@ static void sent(const void *data, size_t len, void *window)
     window_release(window);
 }
 
-/* A large piece of a window is not copied: it is sent from there. In parts, so that most can be taken back. */
+/* Large pieces are sent from the window without a copy; in parts, so that most of them can be rewound. */
 static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     if (piece.len < SHARE_MIN) {
@@ -214,7 +214,7 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
         http_framing_take(h, piece, window);
 }
 
-static void give_back(struct http_subscriber *h)
+static void rewind_one(struct http_subscriber *h)
 {
     h->lends = false;
     if (!h->subscriber) {
@@ -235,7 +235,7 @@ void http_sub_rewind_slow(struct pubsub_server *server)
         next = h->next;
         h->taken = taken;
         if (h->lends && taken - before < SUBSCRIBER_BURST)
-            give_back(h);
+            rewind_one(h);
     }
 }
 
@@ -262,11 +262,11 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
 static void report_damage(const struct http_subscriber *h)
 {
     const char *failure = journal_failure(stream_journal(h->stream));
-    log_error("a stream cannot be read on", LOG_S("stream", stream_name(h->stream)), LOG_U("offset", h->sent),
-        LOG_S("error", failure ? failure : "unknown"));
+    log_error("cannot read a stream further", LOG_S("stream", stream_name(h->stream)),
+        LOG_U("offset", h->sent), LOG_S("error", failure ? failure : "unknown"));
 }
 
-/* `before` and `after` are what the client is told. */
+/* The client gets the same edges. */
 static void report_passed(struct http_subscriber *h, const char *what, const struct journal_edges *edges)
 {
     log_warn(what, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
@@ -274,8 +274,8 @@ static void report_passed(struct http_subscriber *h, const char *what, const str
     h->reported = edges->after;
 }
 
-/* Cuts back to a whole line. False: the beginning of one was sent. */
-static bool gap_begins(struct http_subscriber *h, struct journal_edges *edges)
+/* Drops the beginning of a line that is not sent yet. False: some of it was sent. */
+static bool cut_to_line(struct http_subscriber *h, struct journal_edges *edges)
 {
     size_t rest = h->rest.len;
     if (!http_framing_cut_back(h))
@@ -284,8 +284,8 @@ static bool gap_begins(struct http_subscriber *h, struct journal_edges *edges)
     return true;
 }
 
-/* Of parts or lines: behind the last that is whole. */
-static uint64_t end_of_what_goes_out(const struct http_subscriber *h)
+/* Of parts and lines: the end of the last whole one. */
+static uint64_t end_of_whole_lines(const struct http_subscriber *h)
 {
     const char *lf = h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
     if (lf)
@@ -293,14 +293,14 @@ static uint64_t end_of_what_goes_out(const struct http_subscriber *h)
     return h->sent - h->rest.len - h->framing.cut.len;
 }
 
-/* Of an event that has begun the client gets no end: it drops it, comes back, and is told then. */
+/* The client drops an event without an end, comes back, and gets the gap then. */
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
     struct journal_edges missed = edges ? *edges : (struct journal_edges){0};
     if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES))
-        missed.before = end_of_what_goes_out(h);
-    bool goes_on = edges && h->form == SUB_EVENTS && gap_begins(h, &missed);
+        missed.before = end_of_whole_lines(h);
+    bool goes_on = edges && h->form == SUB_EVENTS && cut_to_line(h, &missed);
     if (why == SUBSCRIBER_PASSED) {
         stats_add(h->server->passed, 1);
         report_passed(h, "retention passed a subscriber", &missed);
@@ -310,7 +310,7 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
         http_stream_abort(h->req);
         http_subscriber_forget(h);
     } else if (goes_on) {
-        gap(h, missed.after);
+        wait_to_report_gap(h, missed.after);
     } else {
         http_subscriber_end(h);
     }
@@ -331,8 +331,8 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
     subscriber_begin(h->subscriber);
 }
 
-/* Retention may have gone on since: what is told is where the stream begins now. */
-static void tell_gap(struct http_subscriber *h)
+/* Retention may have gone on since: the gap ends where the stream begins now. */
+static void report_gap(struct http_subscriber *h)
 {
     struct buf text = {0};
     uint64_t earliest = journal_earliest(stream_journal(h->stream));
@@ -341,7 +341,7 @@ static void tell_gap(struct http_subscriber *h)
     h->gap.before = h->framing.offset; /* behind the last line that was sent */
     h->gap_waits = false;
     if (h->reported && h->reported < h->gap.after)
-        report_passed(h, "retention went on while a passed subscriber took what it had", &h->gap);
+        report_passed(h, "retention went on before a passed subscriber took the bytes sent", &h->gap);
     h->reported = 0;
     framing_add_gap(&h->framing, &h->gap, &text);
     write_formed(h, &text);
@@ -358,12 +358,12 @@ static void response_drained(struct http_request *req, void *arg)
     if (h->ending)
         end_when_taken(h);
     else if (h->gap_waits)
-        tell_gap(h);
+        report_gap(h);
     else if (h->subscriber)
         subscriber_drained(h->subscriber);
 }
 
-/* bitly's /sub, which names no stream, is in parts unless multipart=0. */
+/* A request without stream= is bitly's: in parts unless multipart=0. */
 static bool read_form(struct http_request *req, struct http_subscriber *h)
 {
     static const enum framing_form forms[] = {
@@ -377,7 +377,7 @@ static bool read_form(struct http_request *req, struct http_subscriber *h)
     return true;
 }
 
-/* A browser that comes back asks with what it asked first, and says in this header how far it got. */
+/* A reconnecting browser repeats its first request; Last-Event-ID has its cursor. */
 static bool read_cursor(struct http_request *req, const struct http_subscriber *h, struct stream_from *from)
 {
     struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
@@ -390,13 +390,13 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};
     if (framing_parse_id(last, &from->offset, &id))
         return server_check_stream_id(req, h->stream, id);
-    http_problem(req, 400, "bad-parameter", "it is the id of the last event: OFFSET:STREAM_ID",
-        "Last-Event-ID is none that was given");
+    http_problem(req, 400, "bad-parameter", "send the id of the last event: OFFSET:STREAM_ID",
+        "invalid Last-Event-ID");
     return false;
 }
 
-/* True when it was answered. */
-static bool is_not_up(struct pubsub_server *server, struct http_request *req)
+/* As server_refuse_if_down, but an EventSource is told to come back. */
+static bool refuse_if_down(struct pubsub_server *server, struct http_request *req)
 {
     bool parts;
     if (server_is_up(server))
@@ -416,7 +416,7 @@ void http_sub(struct http_request *req, void *ctx)
     struct pubsub_server *server = ctx;
     struct bytes name;
     struct stream_from from;
-    if (is_not_up(server, req))
+    if (refuse_if_down(server, req))
         return;
     bool is_bitlys = !http_param(req, "stream", &name);
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, is_bitlys);
@@ -430,7 +430,7 @@ void http_sub(struct http_request *req, void *ctx)
     }
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow) /* also while its first read waits, perhaps for a descriptor that it holds itself */
+    if (h->follow) /* its leaving is noticed also while its first read waits, perhaps for the descriptor that it holds */
         http_set_long_poll(req);
     subscribe(h, &from);
 }

@@ -1,15 +1,14 @@
-/* http_subscriber: one client of /sub, shared by http_sub.c and http_clients.c.
+/* http_subscriber: one client of /sub.
  *
- * 1. While the response lives, client and request go together: whichever ends first takes the other along.
- * 2. `subscriber` is NULL while a response that will not go on waits for what was sent to be taken, and while an
- *    event stream waits for that before it tells of a gap: so a client that takes nothing has one gap, however much
- *    retention passes meanwhile.
- * 3. What is not to go as it is (framing.h) is formed as the client takes it: of a piece the rest waits, in its window, while
- *    more than SUBSCRIBER_LOW bytes are pending. The end and a gap wait for it.
- * 4. What waits for a client may be lent from large windows while it takes much. Who takes less than SUBSCRIBER_BURST from
- *    tick to tick gives that back (http_sub_rewind_slow): then it is SUBSCRIBER_LOW and a small window again.
- * 5. A response with follow=0 ends well only at its X-Millrace-End; what stops it before (a hole, retention, a daemon
- *    that stops) breaks it off once what was sent is taken.
+ * 1. It lives as long as its request: the end of one frees the other.
+ * 2. `subscriber` is NULL while an ending response waits for the client to take what was sent, and while an event stream waits
+ *    for that before it reports a gap. So a client that takes nothing gets one gap, however much retention deletes.
+ * 3. Events, parts and lines (framing.h) are formed as the client takes them: while more than SUBSCRIBER_LOW bytes are pending,
+ *    the rest of a piece waits in its window. An end or a gap waits for it.
+ * 4. A fast client's pending bytes may pin large windows. A client that takes less than SUBSCRIBER_BURST between two ticks is
+ *    rewound (http_sub_rewind_slow), and pins SUBSCRIBER_LOW and a small window again.
+ * 5. A response with follow=0 ends normally only at its X-Millrace-End. A hole, retention or a stop breaks it off, after the
+ *    client has taken what was sent.
  */
 #ifndef MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_HTTP_SUBSCRIBER_H
@@ -18,8 +17,8 @@
 #include "pubsub/stream/framing.h"
 
 enum sub_form {
-    SUB_RAW,    /* the stream's own bytes, as they come */
-    SUB_LINES,  /* the same for bitly's clients: chunks of whole lines */
+    SUB_RAW,    /* the stream's own bytes */
+    SUB_LINES,  /* the same in chunks of whole lines, for bitly's clients */
     SUB_EVENTS, /* Server-Sent Events */
     SUB_PARTS,  /* bitly's multipart */
 };
@@ -32,33 +31,34 @@ struct http_subscriber {
     struct subscriber *subscriber;
     enum sub_form form;
     struct framing framing; /* of all but SUB_RAW */
-    struct bytes rest;      /* handed over and not formed yet */
-    struct window *window;  /* that it is in */
-    bool begun;             /* the response has */
+    struct bytes rest;      /* of the last piece, not formed yet */
+    struct window *window;  /* holds `rest` */
+    bool begun;             /* the response is */
     bool follow;
-    bool ending;              /* the response ends when what was sent is taken */
-    bool gap_waits;           /* events: to be told of when what was sent is taken */
-    struct journal_edges gap; /* what is missing there */
-    uint64_t reported;        /* of that, what the log says where the stream goes on; 0: nothing */
-    uint64_t end;             /* X-Millrace-End */
-    uint64_t sent;            /* offset of the next byte of the stream to send */
-    uint64_t counted;         /* in the numbers, up to there: what is taken back counts once */
-    uint64_t taken;           /* of the connection, at the last tick */
-    bool lends;               /* what waits may pin much memory */
-    usec_t connected;         /* wall clock */
-    usec_t wrote;             /* monotonic */
+    bool ending;    /* ends when the client has taken what was sent */
+    bool gap_waits; /* events: `gap` is reported then */
+    struct journal_edges gap;
+    uint64_t reported; /* the gap's far edge in the log; 0: not logged */
+    uint64_t end;      /* X-Millrace-End */
+    uint64_t sent;     /* offset of the next byte of the stream to send */
+    uint64_t counted;  /* statistics include bytes up to here: rewound bytes count once */
+    uint64_t taken;    /* by the connection, at the last tick */
+    bool lends;        /* pending bytes may pin large windows */
+    usec_t connected;  /* wall clock */
+    usec_t wrote;      /* monotonic */
 };
 
-/* http_framing.c: takes a piece that is to be formed; goes on with it, and is true when nothing of it is left. */
+/* http_framing.c. Takes a piece to form. */
 void http_framing_take(struct http_subscriber *h, struct bytes piece, struct window *window);
+/* Forms more of it while there is room; true when nothing is left. */
 bool http_framing_go_on(struct http_subscriber *h);
 void http_framing_free(struct http_subscriber *h);
-/* Drops the beginning of a line whose end will not come. False: some of it was sent. */
+/* Drops the beginning of a line without an end. False: some of it was sent. */
 bool http_framing_cut_back(struct http_subscriber *h);
 
-/* Frees it; the request is answered, or gone. */
+/* http_sub.c. Frees it; the request is answered, or gone. */
 void http_subscriber_forget(struct http_subscriber *h);
-/* Ends the response once the client has taken what was sent; see 3. */
+/* Ends the response once the client has taken what was sent (invariants 3 and 5). */
 void http_subscriber_end(struct http_subscriber *h);
 
 #endif

@@ -53,7 +53,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         nng_publish_tick(w->nng);
 }
 
-/* Half a heartbeat, so that none is more than half too late; but at most TICK_MAX. */
+/* Half a heartbeat, so that a heartbeat is at most half of it late; at most TICK_MAX. */
 static void start_tick(struct wiring *w)
 {
     usec_t interval = w->server.heartbeat / 2 < TICK_MAX ? w->server.heartbeat / 2 : TICK_MAX;
@@ -69,13 +69,13 @@ static void report_streams(const struct pubsub_server *server)
         struct stream *s = streams_at(server->streams, i);
         struct journal *j = stream_journal(s);
         if (journal_cut_bytes(j))
-            log_warn("cut the tail of a stream that was being written", LOG_S("stream", stream_name(s)),
+            log_warn("cut the incomplete tail of a stream", LOG_S("stream", stream_name(s)),
                 LOG_U("bytes", journal_cut_bytes(j)));
         log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
             LOG_U("end", journal_committed_end(j)));
     }
     if (cursors_dropped(server->cursors))
-        log_warn("cursors of streams that are gone, or others now, were dropped",
+        log_warn("dropped cursors of streams that are gone or have another id",
             LOG_U("cursors", cursors_dropped(server->cursors)));
 }
 
@@ -97,7 +97,7 @@ static void begin(struct wiring *w)
     report_streams(&w->server);
     for (size_t i = 0; i < streams_count(w->server.streams); i++)
         http_stats_add_stream(&w->server, streams_at(w->server.streams, i));
-    cursors_tell_all(w->server.cursors);
+    cursors_announce(w->server.cursors);
     start_tick(w);
     w->scrubber = scrubber_start(w->server.daemon, streams_set(w->server.streams));
     if (!w->server.draining)
@@ -113,7 +113,8 @@ static void take_opened(void *arg)
     enum streams_result r = stream_recovery_finish(&w->recovery, &w->server.cursors, error);
     if (r != STREAMS_OK) {
         log_error("cannot recover the streams", LOG_S("error", error));
-        daemon_fail(w->server.daemon, r == STREAMS_NO_SPACE || r == STREAMS_LACK ? EX_TEMPFAIL : EX_CONFIG);
+        daemon_fail(w->server.daemon,
+            r == STREAMS_NO_SPACE || r == STREAMS_OUT_OF_DESCRIPTORS ? EX_TEMPFAIL : EX_CONFIG);
     } else if (!open_nng_publish(w)) {
         daemon_fail(w->server.daemon, EX_CONFIG);
     } else {
@@ -159,8 +160,8 @@ static struct stream_recovery *start_recovery(struct wiring *w, const struct opt
             .max = (size_t)options_int(o, "max_cursors"),
             .notify = loop_notify_wake,
             .notify_arg = w->notify,
-            .came = http_cursors_add_gauges,
-            .goes = http_cursors_remove_gauges,
+            .made = http_cursors_add_gauges,
+            .removed = http_cursors_remove_gauges,
             .arg = &w->server},
         .names = options_string(o, "streams"),
         .done = on_opened,
@@ -209,7 +210,7 @@ static void stop(void *ctx)
         return;
     if (w->recovery)
         stream_recovery_finish(&w->recovery, &w->server.cursors, error);
-    w->server.drained = true; /* the loop has ended: nobody is to be told */
+    w->server.drained = true; /* the loop has ended */
     if (w->tick)
         event_free(w->tick);
     nng_publish_close(&w->nng);
@@ -255,7 +256,7 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_,
         .handler = http_clients,
         .params = "format",
-        .help = "who reads; ?format=json"},
+        .help = "subscribers; ?format=json"},
     {.path = "/producer",
         .methods = HTTP_GET_,
         .handler = http_producer,
@@ -273,7 +274,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "pubsub",
-        .summary = "named streams of lines: published once, read by anyone from any point",
+        .summary = "named streams of lines, read by any number of clients from any offset",
         .options = settings_rows,
         .sections = "stream",
         .default_port = PORT_PUBSUB,

@@ -15,13 +15,13 @@ struct nng_stream {
     struct nng_stream *next;
     struct nng_publish *nng;
     struct stream *stream;
-    struct subscriber *subscriber; /* NULL: to be begun again, from `from` */
+    struct subscriber *subscriber; /* NULL: begins at the next tick, from `from` */
     struct stream_from from;
-    struct buf cut;  /* the beginning of a line whose end has not come */
+    struct buf cut;  /* the beginning of an incomplete line */
     uint64_t offset; /* of that */
 };
 
-/* What is known of a peer: how many messages were sent when it was first seen, less those it had got by then. */
+/* A peer. base: messages sent when it was first seen, less those it had received by then. */
 struct peer {
     uint64_t id;
     uint64_t base, dropped;
@@ -33,7 +33,7 @@ struct nng_publish {
     nng_socket socket;
     struct nng_stream *list;
     _Atomic int n_pipes; /* counted by nng's threads */
-    bool begun;          /* the streams there were at the start are repeated */
+    bool begun;          /* the first streams are repeated */
     struct peer *peers;
     size_t n_peers, cap_peers;
     struct stats *stats;
@@ -134,7 +134,7 @@ static struct nng_stream *find(const struct nng_publish *t, const struct stream 
     return d;
 }
 
-static void look_for_streams(struct nng_publish *t)
+static void find_new_streams(struct nng_publish *t)
 {
     for (size_t i = 0; i < streams_count(t->streams); i++) {
         struct stream *s = streams_at(t->streams, i);
@@ -142,7 +142,7 @@ static void look_for_streams(struct nng_publish *t)
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
-            /* From offset 0: what is gone of it already is a gap. */
+            /* From offset 0, so that lines already gone count as a gap. */
             d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
         }
@@ -167,7 +167,7 @@ static struct peer *peer_of(struct nng_publish *t, uint64_t id, uint64_t got)
     return p;
 }
 
-/* What it was sent, less what it got, less what may still wait for it. */
+/* Sent, less received, less those that may still wait. */
 static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t got)
 {
     struct peer *p = peer_of(t, id, got);
@@ -188,7 +188,7 @@ static uint64_t number_of(nng_stat *s, const char *name)
     return 0;
 }
 
-static void forget_those_gone(struct nng_publish *t)
+static void forget_gone_peers(struct nng_publish *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->n_peers; i++)
@@ -209,7 +209,7 @@ static void look_at_peers(struct nng_publish *t)
             number_of(s, "socket") == (uint64_t)nng_socket_id(t->socket))
             count_dropped(t, number_of(s, "id"), number_of(s, "tx_msgs"));
     nng_stats_free(all);
-    forget_those_gone(t);
+    forget_gone_peers(t);
 }
 
 /* Called by nng's threads. */
@@ -238,13 +238,13 @@ static double count_peers(void *arg)
 static void register_numbers(struct nng_publish *t)
 {
     struct stats *s = t->stats;
-    t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages given to nng while it had peers");
+    t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages sent while a peer was connected");
     t->bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
-    t->dropped = stats_counter(
-        s, "tap_dropped_total", NULL, "Messages that nng dropped for a peer that did not keep up, at least");
-    t->gaps = stats_counter(s, "tap_gaps_total", NULL,
-        "Runs of lines that were gone before the tap had read them, while it had peers");
-    stats_gauge(s, "tap_peers", NULL, "Connections to the nng tap", count_peers, t);
+    t->dropped =
+        stats_counter(s, "tap_dropped_total", NULL, "Messages dropped for slow peers, a lower bound");
+    t->gaps = stats_counter(
+        s, "tap_gaps_total", NULL, "Runs of lines deleted before they were sent, while a peer was connected");
+    stats_gauge(s, "tap_peers", NULL, "Connections to the nng socket", count_peers, t);
 }
 
 struct nng_publish *nng_publish_open(
@@ -263,7 +263,7 @@ struct nng_publish *nng_publish_open(
         nng_publish_close(&t);
         return NULL;
     }
-    log_info("the nng tap is lossy: a peer that does not keep up misses lines; offsets tell which");
+    log_info("nng_publish is lossy: slow peers miss lines; offsets show which");
     nng_publish_tick(t);
     return t;
 }
@@ -290,5 +290,5 @@ void nng_publish_close(struct nng_publish **p)
 void nng_publish_tick(struct nng_publish *t)
 {
     look_at_peers(t);
-    look_for_streams(t);
+    find_new_streams(t);
 }

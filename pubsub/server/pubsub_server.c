@@ -41,25 +41,25 @@ void server_retry_events(struct http_request *req)
 
 static void answer_unknown_stream(struct http_request *req, const char *name)
 {
-    http_problem(req, 404, "unknown-stream", "publish to it first, or name it in the setting streams",
+    http_problem(req, 404, "unknown-stream", "publish to it, or add it to the setting streams",
         "there is no stream %s", name);
 }
 
-/* Each is tried again by the next publish. */
+/* The next publish tries again. */
 static void answer_not_made(
     struct http_request *req, const char *name, enum streams_result why, const char *error)
 {
     log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-    if (why == STREAMS_LACK && server_wants_events(req))
+    if (why == STREAMS_OUT_OF_DESCRIPTORS && server_wants_events(req))
         server_retry_events(req);
-    else if (why == STREAMS_LACK)
+    else if (why == STREAMS_OUT_OF_DESCRIPTORS)
         http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
             "out of file descriptors: cannot make the stream: %s", error);
     else if (why == STREAMS_NO_SPACE)
-        http_problem(req, 503, "storage-full", "make room on the disk; the next publish tries again",
+        http_problem(req, 503, "storage-full", "free disk space; the next publish tries again",
             "cannot make the stream: %s", error);
     else
-        http_problem(req, 503, "storage-failed", "look at the disk; the next publish tries again",
+        http_problem(req, 503, "storage-failed", "check the disk; the next publish tries again",
             "cannot make the stream: %s", error);
 }
 
@@ -80,7 +80,7 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
             streams_count(server->streams));
         break;
     case STREAMS_NO_SPACE:
-    case STREAMS_LACK:
+    case STREAMS_OUT_OF_DESCRIPTORS:
     case STREAMS_STORAGE:
         answer_not_made(req, name, r, error);
         break;
@@ -88,7 +88,8 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
     return s;
 }
 
-struct stream *server_find_stream(struct pubsub_server *server, struct http_request *req, const char *fallback, bool make)
+struct stream *server_find_stream(
+    struct pubsub_server *server, struct http_request *req, const char *fallback, bool make)
 {
     char name[NAME_LEN_MAX + 1];
     if (server_refuse_if_down(server, req) || !http_param_name(req, "stream", fallback, name))
@@ -121,7 +122,7 @@ static void answer_gone(struct http_request *req, const struct journal_edges *ed
     snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"", edges->before,
         edges->after);
     http_problem_with(req, 410, "cursor-gone", members,
-        "the bytes behind this cursor are gone; the stream goes on at %" PRIu64, edges->after);
+        "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
 }
 
 static void answer_beyond(struct http_request *req, struct stream *s)
@@ -141,7 +142,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         answer_beyond(req, s);
         break;
     case SUBSCRIBER_INSIDE:
-        http_problem(req, 416, "cursor-inside-line", "a cursor stands right behind an LF",
+        http_problem(req, 416, "cursor-inside-line", "a cursor is the offset right after an LF",
             "this offset is inside a line");
         break;
     case SUBSCRIBER_GONE:
@@ -162,7 +163,7 @@ bool server_check_stream_id(struct http_request *req, struct stream *s, struct b
         return true;
     char members[JOURNAL_ID_TEXT + 16];
     snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
-    http_problem_with(req, 409, "wrong-stream", members, "the stream of that name has another id");
+    http_problem_with(req, 409, "wrong-stream", members, "the stream of this name has another id");
     return false;
 }
 
@@ -173,6 +174,6 @@ bool server_read_from(struct http_request *req, const char *fallback, struct str
     if (stream_from_parse(text, from))
         return true;
     http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
-        "from is none of what it may be");
+        "invalid from");
     return false;
 }

@@ -17,7 +17,7 @@
 #define VERSION 1
 static const char magic[8] = "MRCURSOR";
 
-/* Where things stand in a copy. */
+/* The fields of a copy. */
 enum {
     AT_SEQUENCE = 0,
     AT_OFFSET = 8,
@@ -30,7 +30,7 @@ enum {
 
 struct slot {
     struct cursor_record record;
-    uint64_t sequence; /* of the newest copy there is; the next goes over the other one */
+    uint64_t sequence; /* of the newest copy; the next overwrites the other one */
     bool dirty;
 };
 
@@ -43,7 +43,7 @@ struct waiters {
     size_t n, cap;
 };
 
-/* What the thread is given: units and where each goes. */
+/* A unit for the thread to write. */
 struct write {
     size_t slot;
     off_t at;
@@ -123,7 +123,7 @@ static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX 
     return true;
 }
 
-/* False: no whole copy. A slot that was never written is zeros, which is whole and has the number 0. */
+/* False: an invalid copy. A slot that was never written is zeros: valid, with the number 0. */
 static bool decode(const char *unit, uint64_t place, struct cursor_record *r, uint64_t *sequence)
 {
     static const char zeros[UNIT];
@@ -163,7 +163,8 @@ static enum cursor_file_result read_header(struct cursor_file *f, char *error, s
         if (memcmp(unit, magic, sizeof magic) == 0 && load64(unit + CHECKSUM_AT) == checksum(unit, 0))
             return CURSOR_FILE_OK;
     }
-    return refuse(f, CURSOR_FILE_DAMAGED, error, size, "is no file of cursors");
+    return refuse(
+        f, CURSOR_FILE_DAMAGED, error, size, "is not a cursor file; delete it to start without cursors");
 }
 
 static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *error, size_t size)
@@ -171,7 +172,7 @@ static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *
     char units[2][UNIT], why[64];
     bool whole = false;
     if (io->pread(f->fd, units, sizeof units, (off_t)(place_of(i, 0) * UNIT)) != (ssize_t)sizeof units)
-        return refuse(f, CURSOR_FILE_IO, error, size, "cannot be read whole");
+        return refuse(f, CURSOR_FILE_IO, error, size, "is shorter than its header says");
     for (size_t copy = 0; copy < 2; copy++) {
         struct cursor_record r;
         uint64_t sequence;
@@ -199,7 +200,7 @@ static int extend(int fd, size_t from, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* A new file gets its own name when it is whole. */
+/* A new file gets its name once it is complete and synced. */
 static int make(struct cursor_file *f, size_t slots)
 {
     struct buf name = {0};
@@ -218,9 +219,8 @@ static int make(struct cursor_file *f, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* The life before may have been killed before what it wrote was synced, or the file's name; or one of its syncs failed, and the
- * kernel calls the bytes clean since: so they are written again. That wants no room but where a file system copies on write, and
- * there what was acknowledged is safe without it. */
+/* The previous process may have been killed before its sync. Or its sync failed, and the kernel regards the bytes as clean: so
+ * they are written again. Only a copy-on-write file system needs space for that, and there acknowledged records are safe. */
 static int settle(const struct cursor_file *f)
 {
     char unit[UNIT];
@@ -267,7 +267,7 @@ static int run_batch(const struct cursor_file *f)
     for (size_t i = 0; i < f->n_batch; i++)
         if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
             return errno;
-    /* No room to sync into is a failed sync all the same: what it left behind is unknown. */
+    /* ENOSPC at a sync is a failed sync too: what is on the disk is unknown. */
     return io->fdatasync(f->fd) == 0 ? 0 : EIO;
 }
 
@@ -355,7 +355,7 @@ static void answer(struct waiters *w, bool stored)
     free(all.list);
 }
 
-/* Every slot that was put since the last batch, each as it was put last. */
+/* The last put of every slot since the last batch. */
 static void begin_batch(struct cursor_file *f)
 {
     f->n_batch = 0;

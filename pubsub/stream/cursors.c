@@ -9,16 +9,16 @@ struct named_cursor {
     size_t slot;
     struct stream *stream;
     char name[NAME_LEN_MAX + 1];
-    bool stored;     /* some place of it is */
-    uint64_t offset; /* the last one stored */
-    uint64_t low;    /* the lowest of that and of those on their way */
-    uint64_t latest; /* the last one accepted */
+    bool stored;     /* at any offset */
+    uint64_t offset; /* stored last */
+    uint64_t low;    /* the lowest of `offset` and those being stored */
+    uint64_t latest; /* accepted last */
     size_t under_way;
     bool deleting;
     struct lag_meter *meter;
 };
 
-/* A move or a deletion on its way to the disk. */
+/* A move or a deletion that is being stored. */
 struct change {
     struct cursors *cursors;
     struct named_cursor *cursor;
@@ -61,8 +61,8 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     size_t i = 0;
     while (cs->list[i] != c)
         i++;
-    if (cs->config.goes)
-        cs->config.goes(cs->config.arg, c);
+    if (cs->config.removed)
+        cs->config.removed(cs->config.arg, c);
     cs->list[i] = cs->list[--cs->n];
     cs->taken[c->slot] = false;
     lag_meter_free(&c->meter);
@@ -106,10 +106,10 @@ bool cursors_open(const struct cursors_config *config, struct cursors **out, cha
     return true;
 }
 
-void cursors_tell_all(struct cursors *cs)
+void cursors_announce(struct cursors *cs)
 {
-    for (size_t i = 0; cs->config.came && i < cs->n; i++)
-        cs->config.came(cs->config.arg, cs->list[i]);
+    for (size_t i = 0; cs->config.made && i < cs->n; i++)
+        cs->config.made(cs->config.arg, cs->list[i]);
 }
 
 void cursors_close(struct cursors **p)
@@ -137,13 +137,6 @@ void cursors_tick(struct cursors *cs)
         lag_look(cs->list[i]->meter, cs->list[i]->offset);
 }
 
-static void settle(struct named_cursor *c)
-{
-    if (c->under_way)
-        return;
-    c->low = c->latest = c->offset;
-}
-
 static void change_stored(bool stored, void *arg)
 {
     struct change change = *(struct change *)arg;
@@ -156,7 +149,8 @@ static void change_stored(bool stored, void *arg)
     }
     if (change.deletes)
         c->deleting = stored;
-    settle(c);
+    if (!c->under_way)
+        c->low = c->latest = c->offset;
     if (!c->under_way && (c->deleting || !c->stored))
         drop(change.cursors, c);
     change.done(stored ? CURSORS_OK : CURSORS_STORAGE, change.arg);
@@ -177,7 +171,7 @@ static void put(
     cursor_file_put(cs->file, c->slot, &r, change_stored, change);
 }
 
-/* A new cursor holds its place from here on. */
+/* A new cursor holds its offset from here on. */
 static struct named_cursor *make(struct cursors *cs, struct stream *s, const char *name, uint64_t offset)
 {
     size_t slot = 0, slots = cursor_file_slots(cs->file);
@@ -187,8 +181,8 @@ static struct named_cursor *make(struct cursors *cs, struct stream *s, const cha
         return NULL;
     struct named_cursor *c = add(cs, slot, s, name);
     c->offset = c->low = c->latest = offset;
-    if (cs->config.came)
-        cs->config.came(cs->config.arg, c);
+    if (cs->config.made)
+        cs->config.made(cs->config.arg, c);
     return c;
 }
 
@@ -226,15 +220,15 @@ enum cursors_result cursors_delete(
     return CURSORS_OK;
 }
 
-uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **who)
+uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **name)
 {
     uint64_t hold = UINT64_MAX;
     for (size_t i = 0; i < cs->n; i++) {
         if (cs->list[i]->stream != s || cs->list[i]->low >= hold)
             continue;
         hold = cs->list[i]->low;
-        if (who)
-            *who = cs->list[i]->name;
+        if (name)
+            *name = cs->list[i]->name;
     }
     return hold;
 }

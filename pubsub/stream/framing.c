@@ -5,7 +5,7 @@
 
 #define RETRY_MS 1000
 #define BOUNDARY "--xXPubSubXx\r\n"
-#define EVENT_SLICE ((size_t)256) /* at worst each two bytes become an event of some sixty */
+#define EVENT_SLICE ((size_t)256) /* at worst every two bytes become an event of sixty */
 
 void framing_free(struct framing *f)
 {
@@ -21,7 +21,7 @@ static void add_id(const struct framing *f, struct buf *out)
     buf_append(out, "\n\n", 2);
 }
 
-/* A part of a line, without its LF. */
+/* Part of a line, without its LF. */
 static void add_data(struct framing *f, struct bytes part, struct buf *out)
 {
     if (!f->in_line)
@@ -44,7 +44,7 @@ static void add_cut(struct framing *f, struct buf *out)
     buf_free(&f->cut);
 }
 
-/* The beginning of a line, or more of it. */
+/* Part of a line whose end is not there. */
 static void add_beginning(struct framing *f, struct bytes part, struct buf *out)
 {
     if (!f->in_line && f->cut.len + part.len < FRAMING_STEP) {

@@ -1,22 +1,20 @@
-/* framing: a stream's lines in the forms that are not the stream's own bytes as they come.
+/* framing: a stream's lines in other forms than its bytes.
  *
  * Server-Sent Events, for browsers:                        bitly's multipart/x-mixed-replace:
  *     data: LINE\n                                             content-type, content-length: N
  *     id: OFFSET:STREAM_ID\n\n                                 LINE\r\n--xXPubSubXx\r\n
  *
- * and, for bitly's clients too, whole lines.
+ * and chunks of whole lines, for bitly's clients too.
  *
- * 1. The bytes are fed in the stream's order, cut anywhere, and formed in steps, so that who feeds them can wait for room
- *    between: short lines grow thirtyfold.
- * 2. An event's id is the cursor behind its line; whoever resumes from it gets what follows, once.
- * 3. In an event a CR within the line, which to a browser ends a field, begins a new data field. So an LF in what the
- *    browser hands out always stands for a CR. All other bytes go as they are; a browser shows U+FFFD for what is no
- *    UTF-8.
- * 4. bitly's clients take each chunk of a response for a message, or for whole lines, and drop what else is in it. So what
- *    comes of a step is to be one chunk: a part, or lines whose last is whole.
- * 5. Of an event nothing is formed before its line is whole or FRAMING_STEP bytes of it are there: a line whose end will
- *    not come leaves no half of an event, unless it is longer. Parts and whole lines are gathered up to the longest line
- *    that may be published.
+ * 1. Bytes are fed in order, cut anywhere, and formed in steps, so that the caller can wait for room in between: short lines grow
+ *    thirtyfold.
+ * 2. An event's id is the cursor after its line; a client that resumes there gets every line once.
+ * 3. A CR within a line, which would end a field, begins a new data field: an LF in the browser's text was a CR. Other bytes stay;
+ *    a browser shows U+FFFD for invalid UTF-8.
+ * 4. Clients of bitly's take each chunk for one message, or for whole lines, and drop the rest of it. So the result of a step must
+ *    be sent as one chunk: a part, or whole lines.
+ * 5. An event is formed once its line is complete or has FRAMING_STEP bytes, so an incomplete shorter line leaves nothing. Parts
+ *    and lines are gathered up to the longest line.
  */
 #ifndef MILLRACE_PUBSUB_FRAMING_H
 #define MILLRACE_PUBSUB_FRAMING_H
@@ -25,7 +23,7 @@
 
 #define FRAMING_MULTIPART_TYPE "multipart/x-mixed-replace; boundary=xXPubSubXx"
 
-#define FRAMING_STEP ((size_t)16 * 1024) /* about so much comes of a step that makes events */
+#define FRAMING_STEP ((size_t)16 * 1024) /* about the result of a step of events */
 
 enum framing_form { FRAMING_EVENTS, FRAMING_PARTS, FRAMING_LINES };
 
@@ -33,19 +31,18 @@ struct framing {
     enum framing_form form;
     const char *id;  /* the stream's; borrowed */
     uint64_t offset; /* events: of the next byte to form */
-    bool in_line;    /* events: of a line the beginning was formed, and not the end */
-    struct buf cut;  /* the beginning of a line whose end has not come, and of which nothing was formed */
+    bool in_line;    /* events: a line's beginning was formed, its end was not */
+    struct buf cut;  /* the beginning of an incomplete line, not formed yet */
 };
 void framing_free(struct framing *f);
 
-/* What the response begins with. Of events: how soon to come back, and the cursor it begins at, so that a client that is
- * cut off before the first line comes back for that line. */
+/* The response's beginning. Of events: the reconnect time and the first cursor, for a client that is cut off before the first
+ * line. */
 void framing_begin(struct framing *f, struct buf *out);
-/* A step: forms what is first of the piece, at least a byte, and cuts it off there. What comes of it, perhaps nothing, is
- * appended to `out`. */
+/* A step: takes at least a byte off the front of the piece, and appends what it forms, perhaps nothing, to `out`. */
 void framing_take(struct framing *f, struct bytes *piece, struct buf *out);
-/* A `gap` event: what is from edges->before to edges->after is gone; the lines go on at `after`. Not within a line; the
- * beginning of one is dropped. */
+/* A `gap` event: the bytes between the edges are gone, lines continue at `after`. Not within a line; drops an incomplete
+ * one. */
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out);
 void framing_add_heartbeat(struct buf *out); /* a comment; not within a line */
 

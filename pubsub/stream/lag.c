@@ -8,14 +8,14 @@
 
 struct lag_meter {
     struct stream *stream;
-    struct journal_reader *reader; /* a look is under way */
-    /* The look. */
+    struct journal_reader *reader; /* NULL: no measurement is under way */
+    /* The measurement. */
     uint64_t from, to;         /* `to` is a point of the index */
     uint64_t lines;            /* between `from` and the reader */
     usec_t time;               /* of the frame at `from` */
-    struct line_point *passed; /* places on the way, with the lines since `from` */
+    struct line_point *passed; /* points on the way, with the lines since `from` */
     size_t n_passed, cap_passed;
-    /* What the last one found. */
+    /* Results of the last one. */
     bool seen;
     uint64_t at;
     int64_t lines_at; /* the index's number */
@@ -29,7 +29,7 @@ struct lag_meter *lag_meter_new(struct stream *s)
     return m;
 }
 
-static void end_look(struct lag_meter *m)
+static void end_measurement(struct lag_meter *m)
 {
     journal_reader_close(&m->reader);
     free(m->passed);
@@ -41,12 +41,12 @@ void lag_meter_free(struct lag_meter **m)
 {
     if (!*m)
         return;
-    end_look(*m);
+    end_measurement(*m);
     free(*m);
     *m = NULL;
 }
 
-static void note_place(struct lag_meter *m, uint64_t offset)
+static void note_point(struct lag_meter *m, uint64_t offset)
 {
     if (m->n_passed && offset - m->passed[m->n_passed - 1].offset < LINE_INDEX_SPACING)
         return;
@@ -57,7 +57,7 @@ static void note_place(struct lag_meter *m, uint64_t offset)
     m->passed[m->n_passed++] = (struct line_point){offset, (int64_t)m->lines};
 }
 
-/* The reader has come to the point `to`, whose number is known: so is that of every place on the way. */
+/* The reader has reached `to`. Its line number is known, and so is that of every point on the way. */
 static void found(struct lag_meter *m)
 {
     struct line_index *index = stream_line_index(m->stream);
@@ -72,7 +72,7 @@ static void found(struct lag_meter *m)
         m->lines_at = base;
         m->time_at = m->time;
     }
-    end_look(m);
+    end_measurement(m);
 }
 
 static void read_on(struct lag_meter *m);
@@ -87,12 +87,12 @@ static void window_read(const struct journal_window *w, void *arg)
         return;
     }
     if (w->result != JOURNAL_OK) {
-        end_look(m);
+        end_measurement(m);
         return;
     }
     if (m->time == 0)
         m->time = w->time;
-    note_place(m, w->offset);
+    note_point(m, w->offset);
     m->lines += bytes_count_lines(w->data);
     read_on(m);
 }

@@ -1,9 +1,8 @@
-/* lag: how far a place in a stream is behind its end: bytes, lines, and since when the next line waits there.
+/* lag: how far an offset is behind its stream's end, in bytes, lines and seconds.
  *
- * Bytes are known at once. For lines and time one meter reads, with a reader of its own, from the place to the next
- * point of the stream's line_index: a few windows, or once after a start all that was there before, by which the
- * index learns it. So the answer is of a moment ago (lag_look is called now and then), exact for a place that stands
- * still.
+ * Bytes are known at once. For lines and seconds a meter reads from the offset to the next point of the stream's line_index,
+ * and adds points to it: a few windows, or once after a start everything before. So the answer is as old as the last
+ * lag_look, and exact for an offset that does not move.
  *
  * The loop thread only.
  */
@@ -15,15 +14,15 @@
 struct lag_meter;
 
 struct lag {
-    uint64_t bytes; /* without holes and what retention has taken */
-    bool known;     /* the rest is */
+    uint64_t bytes; /* without holes and deleted bytes */
+    bool known;     /* lines and age are */
     uint64_t lines;
-    usec_t age; /* of the first line not passed yet; 0 at the end */
+    usec_t age; /* of the line at the offset; 0 at the end */
 };
 
 struct lag_meter *lag_meter_new(struct stream *s);
 void lag_meter_free(struct lag_meter **m);
-/* Begins to look at the place, unless that was done or something is under way. */
+/* Begins to measure at the offset, unless that is done or a measurement is under way. */
 void lag_look(struct lag_meter *m, uint64_t offset);
 struct lag lag_read(const struct lag_meter *m, uint64_t offset, usec_t now);
 

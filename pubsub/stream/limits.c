@@ -29,13 +29,13 @@ static void set(struct stream_limits *l, size_t which, int64_t number)
         l->disk_limit = (uint64_t)number;
 }
 
-/* Says what is wrong with the three together. */
-static const char *judge(const struct stream_limits *l, uint64_t segment_bytes)
+/* NULL, or why the three do not fit together. */
+static const char *check(const struct stream_limits *l, uint64_t segment_bytes)
 {
     if (l->disk_limit && l->disk_limit < SEGMENTS_MIN * segment_bytes)
         return "disk_limit must be at least three times segment_bytes";
     if (l->disk_limit && l->retain_bytes > l->disk_limit)
-        return "retain_bytes must not be above disk_limit: what it keeps would stop all publishing";
+        return "retain_bytes must not exceed disk_limit, or the kept lines would stop all publishes";
     return NULL;
 }
 
@@ -48,8 +48,8 @@ static int read_entry(const struct config *c, const struct config_entry *e, cons
     while (which < N_NAMES && strcmp(names[which], e->key) != 0)
         which++;
     if (which == N_NAMES)
-        return config_fail(
-            error, c, e->line, "a stream has retain_bytes, retain_age and disk_limit, but no %s", e->key);
+        return config_fail(error, c, e->line,
+            "unknown setting %s; a stream has retain_bytes, retain_age and disk_limit", e->key);
     while (strcmp(rows->name, e->key) != 0)
         rows++;
     if (option_value_read(rows, e->value, &number, why, sizeof(why)) != 0)
@@ -67,11 +67,11 @@ static int read_section(struct limits *l, const struct config *c, const struct c
         out.name.len--;
     }
     if (!bytes_is_name(out.name) && !(out.is_prefix && out.name.len == 0))
-        return config_fail(error, c, s->line, "[stream %s] names no stream", s->name);
+        return config_fail(error, c, s->line, "[stream %s]: invalid stream name", s->name);
     for (size_t i = 0; i < s->n_entries; i++)
         if (read_entry(c, &s->entries[i], rows, &out.limits, error) != 0)
             return -1;
-    const char *why = judge(&out.limits, segment_bytes);
+    const char *why = check(&out.limits, segment_bytes);
     if (why)
         return config_fail(error, c, s->line, "%s", why);
     l->sections = mem_realloc(l->sections, (l->n + 1) * sizeof(*l->sections));
@@ -86,7 +86,7 @@ static int read_all(
     uint64_t segment_bytes = (uint64_t)options_int(o, "segment_bytes");
     for (size_t i = 0; i < N_NAMES; i++)
         set(&l->all, i, options_int(o, names[i]));
-    const char *why = judge(&l->all, segment_bytes);
+    const char *why = check(&l->all, segment_bytes);
     if (why)
         return options_refuse(o, "disk_limit", error, "%s", why);
     for (size_t i = 0; c && i < c->n_sections; i++)

@@ -3,8 +3,8 @@
  *     [pubsub]              [stream clicks]           [stream raw*]
  *     retain_age = 7d       retain_bytes = 100G       retain_age = 1d
  *
- * A section overrides the daemon's settings for the stream of that name, or with a last `*` for all whose names begin
- * so; the most exact one counts, alone. What it does not name is the daemon's.
+ * A section overrides the daemon's settings for one stream, or with a final `*` for all names with that prefix. Only the most
+ * exact section applies.
  */
 #ifndef MILLRACE_PUBSUB_LIMITS_H
 #define MILLRACE_PUBSUB_LIMITS_H

@@ -1,11 +1,10 @@
 /* line_index: how many lines lie between an offset and a stream's end, without reading them.
  *
- * A list of points (offset, number of lines before it), exact, in the order of their offsets; the stream's end is
- * always one. Lines are counted from where the index began, so those before it have negative numbers: they are put
- * in by whoever has read backwards from a point (lag.h).
+ * A list of points (offset, number of lines before it) in the order of their offsets; the stream's end is always one. Numbers
+ * count from where the index began, so points before that, which lag.h adds, have negative ones.
  *
- * 1. At most LINE_INDEX_POINTS_MAX points are kept; when there are more every second goes, and those to come lie twice as
- *    far apart. Whoever asks for an offset between two points reads from there to the next one and counts.
+ * At most LINE_INDEX_POINTS_MAX points are kept; beyond that every second one goes, and the spacing doubles. For an offset
+ * between two points, read from there to the next one and count.
  */
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
 #define MILLRACE_PUBSUB_LINE_INDEX_H
@@ -31,9 +30,9 @@ void line_index_begin(struct line_index *x, uint64_t end);
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines);
 /* The first point at or above the offset; the end when there is none. */
 struct line_point line_index_at(const struct line_index *x, uint64_t offset);
-/* Points that lie below all there are are taken in; others are known already. In the order of their offsets. */
+/* Adds the points below the first one, in the order of their offsets. */
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
-/* Nothing below the offset is asked for any more. */
+/* Drops the points below the offset. */
 void line_index_trim(struct line_index *x, uint64_t offset);
 void line_index_free(struct line_index *x);
 

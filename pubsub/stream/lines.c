@@ -4,7 +4,7 @@ const char *lines_strerror(enum lines_result r)
 {
     static const char *const text[] = {
         [LINES_OK] = "fine",
-        [LINES_EMPTY_BODY] = "there is no line",
+        [LINES_EMPTY_BODY] = "the body is empty",
         [LINES_EMPTY_LINE] = "a line is empty",
         [LINES_TOO_LARGE] = "a line is too long",
     };

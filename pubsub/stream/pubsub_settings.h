@@ -1,4 +1,4 @@
-/* settings: what pubsub can be told, and what of it cannot be. */
+/* pubsub_settings: pubsub's settings, and checks across them. */
 #ifndef MILLRACE_PUBSUB_SETTINGS_H
 #define MILLRACE_PUBSUB_SETTINGS_H
 
@@ -9,7 +9,7 @@
 
 extern const struct option_row settings_rows[];
 
-/* Of all of them, and of the file's [stream NAME] sections: 0, or -1 with the error. */
+/* Checks all of them and the file's [stream NAME] sections: 0, or -1 with the error. */
 int settings_check(struct options *o, struct config_error *error);
 
 #endif

@@ -19,8 +19,8 @@ struct stream {
     struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
-    uint64_t disk;  /* bytes of files when last looked at */
-    uint64_t since; /* bytes of text appended from then on */
+    uint64_t disk;  /* bytes of files when last measured */
+    uint64_t since; /* bytes published since */
 };
 
 /* One publish on its way. */
@@ -31,7 +31,7 @@ struct publish {
     void *arg;
 };
 
-static void committed(struct journal *j, void *arg)
+static void on_commit(struct journal *j, void *arg)
 {
     struct stream *s = arg;
     (void)j;
@@ -55,7 +55,7 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->journal = journal;
     line_index_begin(&s->index, journal_committed_end(journal));
     s->cache = block_cache_new(journal);
-    journal_on_commit(journal, committed, s);
+    journal_on_commit(journal, on_commit, s);
     *out = s;
     return JOURNAL_OK;
 }
@@ -145,8 +145,8 @@ static size_t tell_trimmed(struct stream *s, uint64_t earliest)
     return n;
 }
 
-/* What is on its way out does not count: it waits for others' reads, and publishers are not to wait for those. */
-static void look_at_disk(struct stream *s)
+/* Trimmed segments do not count, though reads under way may keep their files: publishers must not wait for those. */
+static void measure_disk(struct stream *s)
 {
     s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
     s->since = 0;
@@ -170,18 +170,18 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     struct journal_retention keep = retention(s, hold);
     if (keep.max_bytes || keep.max_age)
         journal_retain(s->journal, &keep, now);
-    look_at_disk(s);
+    measure_disk(s);
     uint64_t earliest = journal_earliest(s->journal);
     if (earliest == before)
         return 0;
     line_index_trim(&s->index, earliest);
     size_t passed = tell_trimmed(s, earliest);
     block_cache_trim(s->cache, earliest);
-    look_at_disk(s);
+    measure_disk(s);
     return passed;
 }
 
-/* The newest file alone may be over the limit, by one large publish. It goes once others have come behind it. */
+/* One large publish may put the newest file alone over the limit. */
 static bool has_newest_only(const struct stream *s)
 {
     return journal_earliest_end(s->journal) == journal_committed_end(s->journal);
@@ -196,8 +196,8 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     return s->disk > limit && !has_newest_only(s);
 }
 
-/* Without subscribers nobody is there to have it; while the stream is being closed there is no tail either. */
-static void share(struct stream *s, const struct journal_commit *commit, uint64_t lines)
+/* Without subscribers no block is needed; while the stream is being closed there is no cache. */
+static void index_and_cache(struct stream *s, const struct journal_commit *commit, uint64_t lines)
 {
     line_index_add(&s->index, commit->end, lines);
     if (s->n_subscribers > 0)
@@ -217,7 +217,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->bytes += commit->end - commit->start;
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
-            share(s, commit, p->lines);
+            index_and_cache(s, commit, p->lines);
     }
     p->done(&published, p->arg);
     free(p);

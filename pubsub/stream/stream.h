@@ -1,17 +1,16 @@
 /* stream: one named stream of lines, kept in a journal of its own.
  *
- * The stream's bytes are the journal's payload, a publish is one frame, the stream's id is the journal's. A
- * *cursor* is (id, offset): offset counts the stream's bytes, and a cursor stands before a line's first byte.
+ * The stream's bytes are the journal's payload, a publish is one frame, the stream's id is the journal's. A *cursor* is (id,
+ * offset): it counts the stream's bytes before a line.
  *
- * Invariants
- * 1. Every frame holds whole lines (lines.h), so the beginning of a frame, and of every part of the stream
- *    after a hole or a trim, is the beginning of a line.
- * 2. A publish is stored wholly or not at all, and its callback comes when it is committed.
- * 3. Subscribers (subscriber.h) are woken after each commit, after the publishers' callbacks.
- * 4. Retention takes whole segments from the earliest on, never what `hold` names, and not for the sake of a
- *    subscriber: one that it passes is ended (subscriber_passed), so that nobody's slowness fills the disk.
+ * 1. Every frame holds whole lines (lines.h). So a line begins at every frame, and wherever the stream goes on after a hole or a
+ *    trim.
+ * 2. A publish is stored as a whole or not at all; its callback comes when it is committed.
+ * 3. After the callbacks of a commit's publishers come the calls of its observers, the subscribers (subscriber.h).
+ * 4. Retention deletes whole segments from the earliest on, never at or above `hold`, and does not wait for subscribers: it ends
+ *    those that it passes, so that a slow one cannot fill the disk.
  *
- * The loop thread only. The journal's errors are passed through unchanged.
+ * The loop thread only. The journal's errors are passed through.
  */
 #ifndef MILLRACE_PUBSUB_STREAM_H
 #define MILLRACE_PUBSUB_STREAM_H
@@ -24,15 +23,15 @@ struct block_cache;
 struct line_index;
 
 struct stream_limits {
-    uint64_t retain_bytes; /* of files; more is let go from the earliest on. 0: no limit */
-    usec_t retain_age;     /* likewise what is older. 0: no limit */
-    uint64_t disk_limit;   /* of files; with more nothing is published. 0: no limit but the disk's */
+    uint64_t retain_bytes; /* of files; retention deletes what exceeds it. 0: no limit */
+    usec_t retain_age;     /* retention deletes older segments. 0: no limit */
+    uint64_t disk_limit;   /* of files; beyond it publishes are refused. 0: no limit */
 };
 
-/* Opens or makes DIR (its parent must be there). Blocks for the journal's recovery. */
+/* Opens or makes the journal (its parent must exist). Blocks for its recovery. */
 enum journal_result stream_open(struct journal_set *set, const char *name,
     const struct journal_config *config, struct stream **out, char *error, size_t error_size);
-/* Every subscriber must have been freed. What is pending is committed first. */
+/* Every subscriber must be freed. Pending publishes are committed first. */
 void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
@@ -40,20 +39,19 @@ struct journal *stream_journal(struct stream *s);
 struct line_index *stream_line_index(struct stream *s);
 struct block_cache *stream_block_cache(struct stream *s);
 
-/* At first there are none. */
+/* A new stream has no limits. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
-/* Lets go what the limits say, but nothing at or above `hold` (UINT64_MAX: no cursor), and ends the subscribers that
- * this passes. How many those were. */
+/* Applies retention below `hold` (UINT64_MAX: no cursor), and ends the subscribers that it passes. Returns their number. */
 size_t stream_retain(struct stream *s, uint64_t hold, usec_t now);
-/* Bytes of files that would go but for `hold`. */
+/* Bytes of files that retention would delete but for `hold`. */
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);
 struct stream_limits stream_limits(const struct stream *s);
-/* The disk limit is reached, although what may go has gone. */
+/* True at the disk limit, after retention. */
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
-/* Whether publishes are refused for lack of room, as was said last: true when that is another. */
+/* Notes whether publishes are refused for lack of space; true when that changes. */
 bool stream_set_refusing(struct stream *s, bool refusing);
 bool stream_is_refusing(const struct stream *s);
-/* Its storage has failed, for good: true the first time. */
+/* Notes that its storage has failed; true the first time. */
 bool stream_set_failed(struct stream *s);
 
 struct stream_marks {
@@ -79,8 +77,7 @@ struct stream_from {
 };
 /* False when the text is none of these. */
 bool stream_from_parse(struct bytes text, struct stream_from *out);
-/* The offset it stands for now; that of a time has to be looked for (journal_seek_time). Only of a STREAM_FROM_OFFSET is it
- * in doubt whether it fits the stream. */
+/* The present offset of any but a time, which journal_seek_time finds. Only a STREAM_FROM_OFFSET may not fit the stream. */
 uint64_t stream_from_offset(struct stream *s, const struct stream_from *from);
 
 struct stream_numbers {

@@ -24,7 +24,7 @@ static enum streams_result make_named(struct stream_recovery *o)
         char *text = bytes_dup(name);
         r = streams_make(o->config.cursors.streams, text, &s, o->error, sizeof(o->error));
         if (r == STREAMS_TOO_MANY)
-            snprintf(o->error, sizeof(o->error), "streams: %s would be one more than max_streams", text);
+            snprintf(o->error, sizeof(o->error), "streams: cannot make %s: max_streams is reached", text);
         free(text);
     }
     return r;

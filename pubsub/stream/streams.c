@@ -54,7 +54,7 @@ static enum streams_result why_not(enum journal_result r)
 {
     if (r == JOURNAL_NO_SPACE)
         return STREAMS_NO_SPACE;
-    return r == JOURNAL_NO_DESCRIPTORS ? STREAMS_LACK : STREAMS_STORAGE;
+    return r == JOURNAL_NO_DESCRIPTORS ? STREAMS_OUT_OF_DESCRIPTORS : STREAMS_STORAGE;
 }
 
 static enum streams_result open_one(

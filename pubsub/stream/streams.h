@@ -1,11 +1,10 @@
-/* streams: the named streams of one daemon, each in DIR/streams/NAME, behind one journal set.
+/* streams: the named streams of one daemon, each in DIR/streams/NAME, in one journal set.
  *
- * 1. A stream exists from the return of streams_obtain on, survives a crash from then on, and is never removed.
- * 2. Names are bytes_is_name; entries of DIR/streams with other names are left alone.
- * 3. streams_at gives them in byte order of their names.
+ * 1. A stream exists, also after a crash, once streams_obtain has returned it, and is never removed.
+ * 2. Names satisfy bytes_is_name; other entries of DIR/streams are ignored.
+ * 3. streams_at returns them in byte order of their names.
  *
- * One owner thread at a time: streams_recover may run on another than the loop, before the loop uses anything
- * here but streams_new.
+ * One owner thread at a time: streams_recover may run on another than the loop, before the loop uses anything but streams_new.
  */
 #ifndef MILLRACE_PUBSUB_STREAMS_H
 #define MILLRACE_PUBSUB_STREAMS_H
@@ -16,11 +15,11 @@ struct streams;
 
 enum streams_result {
     STREAMS_OK,
-    STREAMS_UNKNOWN,  /* and may not be made */
+    STREAMS_UNKNOWN,  /* and auto_create is off */
     STREAMS_TOO_MANY, /* max_streams */
-    STREAMS_NO_SPACE, /* the disk is full: as STREAMS_STORAGE and STREAMS_LACK, see the error text */
-    STREAMS_LACK,     /* out of descriptors */
-    STREAMS_STORAGE,  /* the storage refuses */
+    STREAMS_NO_SPACE, /* the disk is full. This and the next two fill the error text */
+    STREAMS_OUT_OF_DESCRIPTORS,
+    STREAMS_STORAGE,
 };
 
 struct streams_config {
@@ -29,24 +28,24 @@ struct streams_config {
     size_t max_streams;
     size_t max_producers;   /* a stream; 0: the journal's default */
     uint64_t segment_bytes; /* 0: the journal's default */
-    /* The limits of a stream of that name; may be NULL: none have any. */
+    /* The limits of the stream of a name; NULL: no limits. */
     struct stream_limits (*limits)(void *arg, const char *name);
     void *limits_arg;
     struct journal_set_config set;
 };
 
 struct streams *streams_new(const struct streams_config *config);
-/* Closes every stream; what is pending is committed and its callbacks run. */
+/* Closes every stream; pending publishes are committed and their callbacks run. */
 void streams_free(struct streams **ss);
 
-/* Opens what DIR/streams holds. Blocks. STREAMS_OK or one of those with an error text. */
+/* Opens the streams in DIR/streams. Blocks. */
 enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size);
 
 struct stream *streams_find(const struct streams *ss, const char *name); /* NULL: unknown */
-/* Finds it, or makes it when auto_create allows. */
+/* Finds it, or makes it if auto_create is on. */
 enum streams_result streams_obtain(
     struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size);
-/* Makes it, if it is not there, whatever auto_create says: for those named in the settings. */
+/* Finds or makes it whatever auto_create is: for streams named in the settings. */
 enum streams_result streams_make(
     struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size);
 

@@ -289,7 +289,7 @@ void subscriber_begin(struct subscriber *sub)
     check_cursor(sub);
 }
 
-static void on_commit(struct stream_observer *o)
+static void subscriber_committed(struct stream_observer *o)
 {
     struct subscriber *sub = (struct subscriber *)o;
     assert(sub->magic == SUBSCRIBER_MAGIC);
@@ -297,7 +297,7 @@ static void on_commit(struct stream_observer *o)
         read_on(sub);
 }
 
-static bool on_trim(struct stream_observer *o, uint64_t earliest)
+static bool subscriber_trimmed(struct stream_observer *o, uint64_t earliest)
 {
     struct subscriber *sub = (struct subscriber *)o;
     assert(sub->magic == SUBSCRIBER_MAGIC);
@@ -317,7 +317,7 @@ static bool on_trim(struct stream_observer *o, uint64_t earliest)
     return false;
 }
 
-static uint64_t on_tick(struct stream_observer *o)
+static uint64_t subscriber_ticked(struct stream_observer *o)
 {
     struct subscriber *sub = (struct subscriber *)o;
     if (sub->started) {
@@ -327,7 +327,8 @@ static uint64_t on_tick(struct stream_observer *o)
     return sub->offset;
 }
 
-static const struct stream_observer_calls calls = {on_commit, on_trim, on_tick};
+static const struct stream_observer_calls calls = {
+    subscriber_committed, subscriber_trimmed, subscriber_ticked};
 
 void subscriber_drained(struct subscriber *sub)
 {

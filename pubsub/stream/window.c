@@ -15,11 +15,11 @@ struct window {
         struct window *next_spare;
     } u;
     size_t len;
-    size_t fresh;   /* where that begins which was added since lines were asked for */
-    uint64_t lines; /* of that: most pieces asked about are just that */
-    bool asked;     /* for its lines since something was added */
+    size_t fresh;   /* where the data begin that were added since the last window_lines */
+    uint64_t lines; /* in those data */
+    bool asked;     /* window_lines was called since the last window_add */
     char *data;
-    struct buf memory; /* not a block: what `data` is in */
+    struct buf memory; /* of a large window: holds `data` */
 };
 #define BLOCK_HEAD (WINDOW_BLOCK - WINDOW_BYTES)
 _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
 static struct window *spares;
 static size_t n_spares, n_large;
 static struct buf spare_memory;
-static bool freed_large; /* which the allocator may keep, where what is pinned is in the way */
+static bool freed_large; /* the allocator may keep that memory */
 
 static struct window *take_block(void)
 {

@@ -1,11 +1,11 @@
-/* window: a short run of a stream's bytes, committed; shared by whoever sends it. It may grow at its end
- * while there is room; the bytes that are there never change or move.
+/* window: a short run of a stream's committed bytes, shared by reference count. A window may grow at its end while there is
+ * room; the bytes in it never change or move.
  *
- * 1. Whoever holds it may read it; it goes with the last release.
- * 2. Its memory is a block of its own, mapped and given back as such: slow clients pin windows for any time, and what is
- *    pinned must not keep the heap around it. Blocks let go are kept for the next windows, up to WINDOW_SPARES_MAX.
- * 3. A window of memory that was filled elsewhere (window_of) is large, and never grows. Such memory is kept too, once. While
- *    there are WINDOW_LARGE_MAX of them nobody is to make another: so much, and no more, readers pin that have just stopped.
+ * 1. A holder may read it; the last release frees it.
+ * 2. A small window is a mapped block of its own: slow clients pin windows for any time, and pinned memory must not keep the heap
+ *    around it. Up to WINDOW_SPARES_MAX freed blocks are kept.
+ * 3. A large window takes over memory that was filled elsewhere (window_of), and never grows. One such memory is kept for
+ *    reuse. At WINDOW_LARGE_MAX of them callers make small ones, which bounds what stopped clients pin.
  *
  * One thread.
  */
@@ -21,26 +21,26 @@
 
 struct window;
 
-/* Empty; its maker's to release. */
+/* Empty; the caller releases it. */
 struct window *window_new(uint64_t offset);
 /* Takes over the memory, in whose bytes `lines` lines end. */
 struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines);
-/* Memory to fill for the next such window, perhaps none yet; and back with what was not used. */
+/* Memory for the next large window, perhaps empty; return it if it is not used. */
 struct buf window_take_memory(void);
 void window_return_memory(struct buf *memory);
 bool window_is_large(const struct window *w);
-bool window_may_be_large(void);
-/* Gives the system the memory of large windows that have gone. To be called now and then. */
+bool window_may_be_large(void); /* fewer than WINDOW_LARGE_MAX are */
+/* Returns memory of freed large windows to the system; call it about once a second. */
 void window_trim(void);
 size_t window_room(const struct window *w);
-/* Copies the data, for which there is room and in which `lines` lines end. */
+/* Copies the data, in which `lines` lines end; there must be room. */
 void window_add(struct window *w, struct bytes data, uint64_t lines);
 struct window *window_hold(struct window *w);
 void window_release(struct window *w);
 uint64_t window_offset(const struct window *w);
 struct bytes window_bytes(const struct window *w);
-/* The lines that end in a piece of it. Known without a look at it for what was added since this was asked last, as those
- * who keep up ask. */
+/* The lines that end in a piece. Known without counting for what was added since the last call, which subscribers at the end
+ * ask for. */
 uint64_t window_lines(struct window *w, struct bytes piece);
 
 #endif

@@ -42,7 +42,7 @@ PUBLISHES = [
     ("stream=t&producer=p&mark=5&next=6", (409, "mark-conflict")),
 ]
 
-NOT_TOGETHER = "producer, mark and next do not go together"
+NOT_TOGETHER = "producer, mark and next must be given together"
 NO_NUMBER = " must be a number from 0 to 18446744073709551615"
 
 # what follows /pub?stream=t& -> what the refusal says

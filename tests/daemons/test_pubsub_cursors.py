@@ -162,8 +162,8 @@ class Retention(CursorTest):
         self.assertEqual(self.earliest("keep"), 0)
 
     def test_settings_are_judged(self):
-        for text, complaint in (("[pubsub]\n[stream s]\nretain = 5\n", b"p.conf:3"), ("[stream]\n", b"names no stream"),
-                                ("[stream a/b]\n", b"names no stream"), ("[stream s]\nretain_age = soon\n", b"no duration"),
+        for text, complaint in (("[pubsub]\n[stream s]\nretain = 5\n", b"p.conf:3"), ("[stream]\n", b"invalid stream name"),
+                                ("[stream a/b]\n", b"invalid stream name"), ("[stream s]\nretain_age = soon\n", b"no duration"),
                                 ("[stream s]\ndisk_limit = 1M\n", b"three times segment_bytes"),
                                 ("[pubsub]\nretain_bytes = 2G\ndisk_limit = 1G\n", b"retain_bytes must not")):
             run = self.run_program("pubsub", "--data-dir=x", "--check-config", "--config=" + self.write("p.conf", text))

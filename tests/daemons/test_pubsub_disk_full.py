@@ -60,7 +60,7 @@ class Disk(DiskFullTest):
         self.disk.give_back()
         wait_until(lambda: self.publish(n).status == 200, "publishes to be taken again")
         self.assertEqual(self.sub().body, BLOCK * (n + 1))
-        self.assertEqual((self.metric("stream_full"), p.log.count("publishes are taken again")), (0, 1), p.log)
+        self.assertEqual((self.metric("stream_full"), p.log.count("publishes are accepted again")), (0, 1), p.log)
 
     def test_it_is_said_which_cursor_keeps_what_would_go(self):
         """Also to who publishes to another stream; one that keeps nothing is not named."""
@@ -70,11 +70,11 @@ class Disk(DiskFullTest):
         self.assertEqual(self.move("earliest"), 200)
         n = self.fill_up()
         problem = self.assertProblem(self.publish(n), 503, "storage-full")
-        self.assertRegex(problem["detail"], "cursor c of stream s holds [0-9]+ bytes")
+        self.assertRegex(problem["detail"], "cursor c of stream s keeps retention from deleting [0-9]+ bytes")
         self.assertIn("move or delete the cursor", problem["hint"])
         self.disk.take_the_rest()
         problem = self.assertProblem(self.pub(BLOCK * 50, stream="other"), 503, "storage-full")
-        self.assertRegex(problem["detail"], "cursor c of stream s holds [0-9]+ bytes")
+        self.assertRegex(problem["detail"], "cursor c of stream s keeps retention from deleting [0-9]+ bytes")
         self.assertRegex(p.log, "publishes are refused.* stream=s .*cursor c of stream s")
         self.move(None, "DELETE")
         wait_until(lambda: self.publish(n).status == 200, "publishes to be taken again")

@@ -50,8 +50,8 @@ static void streams_are_names(void **state)
     (void)state;
     good("--streams=");
     good("--streams= clicks,  raw\tx.y-z ,");
-    bad("--data-dir=d", "--streams=clicks,a/b", "--streams: streams: \"a/b\" is no name");
-    bad("--data-dir=d", "--streams=..", "\"..\" is no name");
+    bad("--data-dir=d", "--streams=clicks,a/b", "--streams: streams: \"a/b\" is not a stream name");
+    bad("--data-dir=d", "--streams=..", "\"..\" is not a stream name");
 }
 
 static void the_tap_listens_somewhere(void **state)
