@@ -8,9 +8,10 @@
 struct journal_set;
 
 /* Replaceable for tests. */
-extern size_t journal_gather_max;       /* bytes from which on an append starts a commit before the next poll */
-extern size_t journal_owner_write_max;  /* pending bytes up to which the owner commits */
-extern usec_t journal_owner_slow_write; /* a commit of the owner's that took longer keeps it away for a while */
+extern size_t journal_gather_max; /* bytes from which on an append starts a commit before the next poll */
+extern size_t journal_owner_write_max; /* pending bytes up to which the owner commits */
+extern usec_t
+    journal_owner_slow_write; /* a commit of the owner's that took longer keeps it away for a while */
 
 void *committer_main(void *committer);
 

@@ -116,7 +116,8 @@ void batch_release(struct journal_set *set, struct batch *b)
         return;
     }
     buf_clear(&b->frames);
-    *b = (struct batch){.next = set->pool, .frames = b->frames, .entries = b->entries, .capacity = b->capacity};
+    *b = (struct batch){
+        .next = set->pool, .frames = b->frames, .entries = b->entries, .capacity = b->capacity};
     set->pool = b;
     set->pool_bytes += bytes;
 }

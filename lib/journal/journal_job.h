@@ -17,7 +17,7 @@ struct job {
     struct journal *journal;
     void (*run)(struct job *job);     /* reader thread; NULL: nothing to do */
     void (*deliver)(struct job *job); /* owner; the job is freed afterwards */
-    struct journal_reader *reader;    /* owner only, as `seek`; NULL: closed meanwhile, or another kind of job */
+    struct journal_reader *reader; /* owner only, as `seek`; NULL: closed meanwhile, or another kind of job */
     struct journal_seek *seek;
     struct segment *segment; /* held by a reference; of an unlink: to be freed */
     struct cursor *cursor;

@@ -110,7 +110,8 @@ int repair_note_write(const char *dir, int dir_fd, const struct repair_note *n)
     char *fresh = repair_note_path(dir, ".new"), *path = repair_note_path(dir, "");
     struct buf text = {0};
     note_encode(n, &text);
-    bool failed = write_file(fresh, buf_bytes(&text)) != 0 || io->rename(fresh, path) != 0 || io->fsync(dir_fd) != 0;
+    bool failed =
+        write_file(fresh, buf_bytes(&text)) != 0 || io->rename(fresh, path) != 0 || io->fsync(dir_fd) != 0;
     int system = errno;
     buf_free(&text);
     free(fresh);

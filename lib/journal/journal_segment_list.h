@@ -9,7 +9,8 @@
 
 void segment_list_push(struct journal *j, struct segment *s);
 struct segment *segment_list_last(const struct journal *j);
-struct segment *segment_list_after(const struct journal *j, const struct segment *s); /* NULL: s is the last */
+struct segment *segment_list_after(
+    const struct journal *j, const struct segment *s); /* NULL: s is the last */
 /* The segment that serves `offset`. OK, GONE (edges filled), BEYOND. */
 enum journal_result segment_list_find(
     const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges);

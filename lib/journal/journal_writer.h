@@ -25,9 +25,10 @@ struct writer {
     bool prepared;     /* the segment began in a spare file */
 
     uint64_t reserved; /* blocks are allocated up to this position, beyond the file's end */
-    uint64_t found;    /* what an earlier session reserved; appends without a reserve use it up. 0 after a new reserve */
-    uint64_t wanted;   /* the reserve in force: kept as far as it is not used */
-    bool no_space;     /* the last reserve failed */
+    uint64_t
+        found; /* what an earlier session reserved; appends without a reserve use it up. 0 after a new reserve */
+    uint64_t wanted; /* the reserve in force: kept as far as it is not used */
+    bool no_space;   /* the last reserve failed */
 
     uint64_t end;              /* offset behind the last frame written */
     uint64_t durable;          /* offset below which all is synced */

@@ -14,7 +14,7 @@ static bool memory_has_room(
     uint64_t limit, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
 {
     return !limit || (on_disk ? queue_shared_fixed(shared) < limit
-                             : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= limit);
+                              : queue_shared_cost(shared) - cost_of(out) + cost_of(in) <= limit);
 }
 
 static bool has_memory(const struct named_queue *q, struct amount in, struct amount out)
