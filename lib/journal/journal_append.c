@@ -1,5 +1,4 @@
-/* The owner's side of appending: deciding by marks, gathering frames into the pending batch, and applying what
- * the committer hands back. */
+/* The owner's side of appending: it judges marks, gathers frames in the pending batch, and applies finished batches. */
 #include "journal/journal_append.h"
 #include "journal/journal_commit.h"
 #include "journal/journal_frame_index.h"
@@ -43,7 +42,7 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-/* The pending batch is the owner's while it is being added to: so that the copying keeps no committer waiting. */
+/* Takes the pending batch off the journal while the payload is copied into it: the lock stays free. */
 static struct batch *take_pending(struct journal *j)
 {
     set_lock(j->set);
@@ -58,8 +57,8 @@ static struct batch *take_pending(struct journal *j)
     return b;
 }
 
-/* Small appends wait for the owner's next poll, so that a turn of its loop is one commit; a poll starts what its own
- * callbacks appended when it ends. Large ones start at once. */
+/* Small appends wait for the owner's next poll, so that a turn of its loop is one commit. A poll commits what its own
+ * callbacks appended when it ends. Large appends start a commit at once. */
 static void put_pending(struct journal *j, struct batch *b, size_t added)
 {
     struct journal_set *set = j->set;
@@ -110,7 +109,7 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
     j->unfinished++;
 }
 
-/* A duplicate of what is committed needs no commit, only a turn of journal_set_poll. */
+/* A duplicate of a committed append needs no commit; the next poll answers it. */
 static void answer_duplicate(struct journal *j, journal_append_fn *done, void *arg)
 {
     struct journal_set *set = j->set;

@@ -8,7 +8,7 @@
  *    a smaller round is not worth a thread.
  * 3. A batch that is refused in stage one halts its journal before the next batch of it is taken. One whose sync fails
  *    latches the journal, and what was written behind it fails with it (writer_sync).
- * 4. A segment begins only while nothing is being synced (writer_roll's caller waits): a sync never loses its descriptor.
+ * 4. A segment begins only while nothing is being synced: a sync never loses its descriptor.
  *
  * Under JOURNAL_SYNC_NEVER the owner runs a round itself where it is only a copy into the page cache: that costs less
  * than waking a thread. It needs both stages to be free. */
@@ -131,7 +131,8 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-/* Stage one, and on into stage two. What comes while the other committer syncs is written too, and rides the next sync. */
+/* Stage one, and on into stage two. Appends that arrive while the other committer syncs are written too, and ride the next
+ * sync; not under JOURNAL_SYNC_NEVER, where a segment may begin without a sync of the one before. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;
@@ -142,7 +143,7 @@ static struct batch *write_until_turn(struct journal_set *set)
         *tail = write_round(set);
         while (*tail)
             tail = &(*tail)->next;
-        while (set->syncing && set->dirty_bytes < journal_gather_max)
+        while (set->syncing && (set_never_syncs(set) || set->dirty_bytes < journal_gather_max))
             set_wait_while_syncing(set);
     } while (set->syncing);
     set->syncing = true;

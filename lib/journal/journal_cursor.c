@@ -68,7 +68,7 @@ void cursor_go(struct cursor *c, const struct index_entry *p)
     c->offset = p->offset;
 }
 
-/* What will be read in its stead may be something else by then. */
+/* The read-ahead is dropped, and with it the verification of its bytes. */
 void cursor_rest(struct cursor *c)
 {
     if (c->in.cap <= CURSOR_KEPT)
@@ -77,7 +77,7 @@ void cursor_rest(struct cursor *c)
     c->verified = 0;
 }
 
-/* Drops what lies before the cursor. */
+/* Drops the bytes before the cursor. */
 static void keep_from_position(struct cursor *c)
 {
     uint64_t in_end = c->in_position + c->in.len;
@@ -97,7 +97,7 @@ static struct bytes at_position(const struct cursor *c)
     return c->in.len > 0 ? bytes_of(c->in.ptr + skip, c->in.len - skip) : BYTES_NONE;
 }
 
-/* Makes `need` bytes from the position on be in memory, or fewer where the file ends. */
+/* Reads until `need` bytes from the position on are in memory, or the file ends. */
 static bool fill(struct cursor *c, size_t need)
 {
     bool inside = c->position >= c->in_position && c->position <= c->in_position + c->in.len;
@@ -122,7 +122,7 @@ static bool fill(struct cursor *c, size_t need)
     return true;
 }
 
-/* A damaged length must not make us ask for memory that the file cannot fill. */
+/* A damaged length must not allocate more memory than the file can fill. */
 static bool fits_file(const struct cursor *c, size_t size)
 {
     struct stat st;
@@ -201,7 +201,7 @@ static enum cursor_status read_whole(struct cursor *c, off_t at, size_t n, struc
     return CURSOR_FRAME;
 }
 
-/* Whole pieces, of which some is passed over: what stands in them may have changed since the frame was verified. */
+/* Reads whole pieces and checks them: the file may have changed since the frame was verified. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
 {
     size_t first = skip / CURSOR_PIECE, from = first * CURSOR_PIECE;

@@ -88,7 +88,7 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
 }
 
-/* An offset that no journal reaches is damage; so arithmetic on those that are accepted does not wrap. */
+/* Arithmetic on accepted offsets must not wrap. */
 static bool offsets_are_sane(const struct segment_header *h)
 {
     const uint64_t all[] = {h->base, h->previous_end, h->durable, h->reach};
@@ -179,7 +179,7 @@ size_t frame_seal(char *at, const struct frame_place *place)
 enum frame_status frame_measure(struct bytes at, size_t *size)
 {
     size_t there = at.len < FRAME_HEADER ? at.len : FRAME_HEADER;
-    bool has_kind = there > F_KIND && at.ptr[F_KIND] != 0; /* so it is not all zeros */
+    bool has_kind = there > F_KIND && at.ptr[F_KIND] != 0;
     if (!has_kind && (there == 0 || memcmp(at.ptr, zeros, there) == 0))
         return FRAME_NONE;
     if (there < FRAME_HEADER)
@@ -284,8 +284,8 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
     return true;
 }
 
-/* A frame whose numbers cannot be right is not worth a checksum. In what a recycled file held before, offsets are
- * lower; in other bytes a place that passes is one in billions, unless somebody made it so. */
+/* Saves computing a checksum where the numbers cannot be right. A recycled file's old frames have lower offsets;
+ * other bytes pass by a chance of one in billions, or on purpose. */
 static bool worth_trying(const char *at, uint64_t position, uint64_t offset)
 {
     uint64_t its_offset = get64(at + F_OFFSET);

@@ -7,13 +7,13 @@ uint64_t journal_index_spacing = (uint64_t)512 << 10;
 
 struct frame_index {
     struct segment *segment; /* NULL: free */
-    uint64_t used;           /* when, by the set's clock */
+    uint64_t used;           /* by the set's index_clock */
     uint64_t apart;
     size_t n;
     struct index_entry at[FRAME_INDEX_ENTRIES_MAX]; /* ascending */
 };
 
-/* Those of the segment that was used longest ago, if none are free. */
+/* A free slot, or that of the least recently used segment. */
 static struct frame_index *claim(struct journal_set *set, struct segment *s)
 {
     if (!set->index)
@@ -30,7 +30,7 @@ static struct frame_index *claim(struct journal_set *set, struct segment *s)
     return oldest;
 }
 
-/* How many of them are not behind the position. */
+/* The number of entries at or below the position. */
 static size_t count_to(const struct frame_index *p, uint64_t position)
 {
     size_t n = p->n;
@@ -45,7 +45,7 @@ static bool is_far_enough(const struct frame_index *p, size_t i, uint64_t positi
     return position >= before + p->apart && (i == p->n || p->at[i].position >= position + p->apart);
 }
 
-/* Every second goes. */
+/* Drops every second entry. */
 static void thin(struct frame_index *p)
 {
     for (size_t i = 0; 2 * i + 1 < p->n; i++)

@@ -12,17 +12,17 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define LOST_MAX 1024 /* of missing segments, those that may each have begun after a hole */
+#define LOST_MAX 1024 /* missing segments that are counted as headless; more would only raise the estimate */
 
 struct inspection {
     inspect_fn *fn;
     void *arg;
     enum journal_result result;
-    struct segment_header before; /* of the segment before, if it is known */
+    struct segment_header before; /* of the previous segment, if it is known */
     bool has_before, newest;
     char *path;
     uint64_t sequence;
-    struct stat file; /* what had the name when looking began */
+    struct stat file; /* the file as the inspection of this segment began */
 };
 
 static void report(struct inspection *n, struct inspect_event e)
@@ -38,7 +38,7 @@ static void report(struct inspection *n, struct inspect_event e)
     n->fn(&e, n->arg);
 }
 
-/* Whether the file still has its name. A trimmed segment's goes, or becomes the beginning of another, under a reader. */
+/* Whether the file still has its name. A trimmed segment loses it, and its file may become the next segment. */
 static bool is_there(const struct inspection *n)
 {
     struct stat now;
@@ -53,7 +53,7 @@ static void report_damage(struct inspection *n, uint64_t position, uint64_t offs
         (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
 }
 
-/* Whether this header follows the segment before, as far as that one is known. */
+/* Checks this header against the previous segment's, if that is known. */
 static void check_follows(struct inspection *n, const struct segment_header *h)
 {
     if (!n->has_before)
@@ -69,7 +69,7 @@ struct run_end {
     bool zeros, first_is_table;
 };
 
-/* From where `end` says on. */
+/* Verifies frames from `end` on, and moves it to where they end. */
 static enum cursor_status run_through(
     struct inspection *n, const struct segment_header *h, struct run_end *end, int *system)
 {
@@ -94,7 +94,7 @@ static enum cursor_status run_through(
     return status;
 }
 
-/* What stands behind the last frame. Not through a mapping: who uses the journal may cut the file. */
+/* Reads what follows the last frame. A mapping could fault: the journal's owner may cut the file. */
 static bool look_behind(
     struct inspection *n, const struct segment_header *h, const struct run_end *end, struct tail_scan *out)
 {
@@ -113,8 +113,8 @@ static bool more_was_there(const struct tail_scan *behind, const struct run_end 
     return behind->position > end->position || behind->durable > end->offset || behind->too_many;
 }
 
-/* To the end of its frames, and what stands behind it. Who says there that more was synced may have been written since the end
- * was met: only if that is still the end, it is damage. False: cannot read. */
+/* Finds the end of the frames and scans what follows. In a journal in use, frames may be written between the two: the
+ * end counts only when it stays the same. False: cannot read. */
 static bool find_end(
     struct inspection *n, const struct segment_header *h, struct run_end *end, struct tail_scan *behind)
 {
@@ -134,7 +134,7 @@ static bool find_end(
     return true;
 }
 
-/* `next` is the header of the segment after this one, when it is known: it says where this one must end. */
+/* `next` is the next segment's header, if known: it says where this segment must end. */
 static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
     const struct tail_scan *behind, const struct segment_header *next)
 {
@@ -143,9 +143,9 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
     if (!end->first_is_table)
         report_damage(n, end->position, end->offset, "no table of producers");
     else if (next && !whole)
-        report_damage(n, end->position, end->offset, "its frames end early");
+        report_damage(n, end->position, end->offset, "its frames end too early");
     else if (!next && more_was_there(behind, end))
-        report_damage(n, end->position, end->offset, "a later frame says that what stood here was synced");
+        report_damage(n, end->position, end->offset, "a later frame calls these bytes synced");
     else {
         bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->nonzero));
         e.kind = clean ? INSPECT_END : INSPECT_TAIL;
@@ -172,7 +172,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     report(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
     check_follows(n, &h);
     if (next_sequence && segment_read_header(dir, *next_sequence, &next, &next_status) != 0)
-        next_status = HEADER_DAMAGED; /* its own turn will tell */
+        next_status = HEADER_DAMAGED; /* reported in its own turn */
     if (!find_end(n, &h, &end, &behind))
         return false;
     bool known = next_status == HEADER_OK && next.sequence == h.sequence + 1;
@@ -182,7 +182,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     return true;
 }
 
-/* A segment that was trimmed since the names were read is passed over. */
+/* Skips a segment that was trimmed since the names were read. */
 static void visit(struct inspection *n, const char *dir, const uint64_t *next, char *error, size_t error_size)
 {
     n->path = segment_path(dir, n->sequence, "");
@@ -197,8 +197,8 @@ static void visit(struct inspection *n, const char *dir, const uint64_t *next, c
     free(n->path);
 }
 
-/* The names of the segments, and the number of the last one that is missing behind them; 0: none is. A journal in use may begin a
- * segment, and trim others, between one look and the next: what is missing is so while the same one is named. */
+/* Lists the segments. *missing is the number of the newest segment if it is not there, else 0. A journal in use may
+ * begin and trim segments between two looks, so a segment counts as missing only while the marker stays the same. */
 static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
 {
     uint64_t *sequences = NULL, named, again, newest;
@@ -242,7 +242,7 @@ enum journal_result journal_inspect(
     n.result = repair_note_check(dir, error, error_size);
     bool moved_aside = n.result == JOURNAL_DAMAGED;
     if (count == 0 && missing == 0 && n.result == JOURNAL_OK) {
-        snprintf(error, error_size, "%s: holds no journal", dir);
+        snprintf(error, error_size, "%s: no journal", dir);
         n.result = JOURNAL_IO;
     }
     for (size_t i = 0; i < count && n.result != JOURNAL_IO; i++) {

@@ -26,7 +26,7 @@ void job_submit(struct journal *j, struct job *job)
     set->jobs_tail = &job->next;
     bool wake = set->reader_waits;
     set_unlock(set);
-    if (wake) /* not before: it would wake only to wait for the lock */
+    if (wake) /* after unlocking: the reader would wake only to wait for the lock */
         pthread_cond_signal(&set->reads);
 }
 
@@ -42,7 +42,7 @@ static void retry_later(struct job *job, int system)
     if (set->shortage_logged && now - set->shortage_logged < SHORTAGE_LOG_INTERVAL)
         return;
     set->shortage_logged = now;
-    log_warn("a read waits for what the system lacks", LOG_S("file", job->segment->path),
+    log_warn("a read waits: out of descriptors or memory", LOG_S("path", job->segment->path),
         LOG_S("error", strerror(system)));
 }
 
@@ -95,7 +95,7 @@ void job_pass(struct job *job, const struct frame *f)
         job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
 }
 
-/* Under the lock: the first job whose time has come; else *due is when the next one's does, 0 when there is none. */
+/* The first job that is due. Without one, *due is when the next job will be; 0: there is none. */
 static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;

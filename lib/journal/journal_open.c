@@ -1,12 +1,9 @@
-/* Opening: what is on disk is judged first and changed only then.
+/* Opening judges what is on disk first, and changes it only then.
  *
- * Every segment's header is read; a newer version, a foreign id, a gap in the sequence is refused before
- * anything is touched. The newest segment is verified frame by frame, and with it every segment that was not
- * known to be synced when the newest was made (under JOURNAL_SYNC_NEVER only, and only unless the session that
- * wrote it ended with a frame that says that it synced them). The first place that is no frame is
- * the end, unless a later intact frame or header says that what lies there was durable: that is damage. So it is when a segment
- * behind the last that is there is named as the newest (journal_newest_marker.c).
- */
+ * It reads every segment's header and refuses a newer version, a foreign id or a gap. It verifies the newest segment frame by
+ * frame; under JOURNAL_SYNC_NEVER also all segments that were not known to be synced when the newest was created, unless the
+ * newest ends in a close frame. The first place without a valid frame is the end, unless a later intact frame or header says
+ * that this place was durable: then it is damage. So is a newest marker above the last segment. */
 #include "journal/journal_open.h"
 
 #include "base/io.h"
@@ -28,8 +25,7 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
-#define RESERVED_MIN                                                                                         \
-    ((uint64_t)32 << 10) /* less of a file's blocks than that beyond its end is its file system's doing */
+#define RESERVED_MIN ((uint64_t)32 << 10) /* fewer blocks beyond a file's end are the file system's own */
 
 struct opening {
     struct journal *j;
@@ -38,14 +34,14 @@ struct opening {
     struct segment_header *headers;
     size_t count;
     size_t first;           /* the first segment to verify */
-    size_t last;            /* the one in which the journal ends */
+    size_t last;            /* the segment in which the journal ends */
     uint64_t end, position; /* where */
-    uint64_t synced;        /* position in that segment up to which a frame says that it was synced */
-    bool ends_in_zeros;     /* what stands there is zeros, or the file's end */
+    uint64_t synced;        /* in that segment, up to which a frame says it was synced */
+    bool ends_in_zeros;     /* zeros or the file's end follow */
     usec_t last_time;
-    uint8_t boot[16]; /* of the last session that wrote */
+    uint8_t boot[16]; /* of the last session */
     bool never, clean;
-    bool repairs; /* what is missing at the end is given up */
+    bool repairs; /* missing newest segments are given up */
 };
 
 static enum journal_result refuse(
@@ -120,10 +116,10 @@ static enum journal_result remove_newest_marker(struct opening *o)
     o->j->newest_marker = 0;
     return newest_marker_remove(o->j->dir, o->j->dir_fd) == 0
                ? JOURNAL_OK
-               : refuse(o, JOURNAL_IO, o->j->dir, "cannot take the newest segment's name away", errno);
+               : refuse(o, JOURNAL_IO, o->j->dir, "cannot remove the newest marker", errno);
 }
 
-/* Whether the newest segments are there. */
+/* Refuses a journal whose newest segments are missing. */
 static enum journal_result check_newest_marker(struct opening *o)
 {
     uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
@@ -134,7 +130,7 @@ static enum journal_result check_newest_marker(struct opening *o)
     if (o->repairs)
         return remove_newest_marker(o);
     char *path = segment_path(o->j->dir, newest ? newest + 1 : o->j->newest_marker, "");
-    refuse(o, JOURNAL_DAMAGED, path, "is missing, and what the newest segments held with it", 0);
+    refuse(o, JOURNAL_DAMAGED, path, "is missing; the newest segments are lost", 0);
     free(path);
     return JOURNAL_DAMAGED;
 }
@@ -155,7 +151,7 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
     return true;
 }
 
-/* Runs through segment i; o->position and o->end are left where its valid frames end. */
+/* Verifies segment i; leaves o->position and o->end where its valid frames end. */
 static enum journal_result verify_segment(struct opening *o, size_t i)
 {
     const struct segment_header *h = &o->headers[i];
@@ -208,8 +204,8 @@ static enum journal_result look_behind(struct opening *o, size_t i, uint64_t fro
     return r;
 }
 
-/* Bytes to cut off the segment in which the end was found. In a recycled file the zeros that end a segment say that
- * nothing was torn, whatever lies behind them, unless that is an intact frame. */
+/* Bytes to cut off the segment in which the end was found. In a recycled file, zeros at the end mean that nothing was
+ * torn, unless an intact frame follows them. */
 static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
@@ -219,13 +215,13 @@ static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
     return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
-/* Whether a later segment says that segment i, which ends too early, was synced whole or beyond its end. */
+/* Whether a later segment says that segment i, which ends too early, was synced beyond its end. */
 static bool named_durable(const struct opening *o, size_t i, uint64_t durable)
 {
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
 }
 
-/* The end was found in segment i. Everything behind it may be cut only if nothing intact calls it durable. */
+/* The end was found in segment i. What follows may be cut only if nothing intact calls it durable. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;
@@ -237,7 +233,7 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
             return r;
         o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.nonzero;
         if (b.too_many)
-            return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too much in it looks like frames", 0);
+            return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too many places look like frames", 0);
         if (k == i)
             damaged = b.position > o->position || b.durable > o->end;
         else
@@ -246,7 +242,7 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
     if (!damaged)
         return JOURNAL_OK;
     char what[128];
-    snprintf(what, sizeof what, "damaged at byte %llu, where a later frame says that all was synced",
+    snprintf(what, sizeof what, "damaged at byte %llu, which a later frame calls synced",
         (unsigned long long)o->position);
     return refuse_segment(o, JOURNAL_DAMAGED, i, what, 0);
 }
@@ -274,7 +270,7 @@ static enum journal_result verify(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Newest first, so that what a crash leaves is an unbroken run. */
+/* Newest first: a crash leaves an unbroken run. */
 static enum journal_result drop_segments_behind(struct opening *o)
 {
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
@@ -292,8 +288,8 @@ static enum journal_result drop_segments_behind(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* After a sync that failed, the kernel calls the pages clean and a second sync says it is well while the disk has
- * nothing. So what is not known to be synced is written again from what was verified, and synced then. */
+/* After a failed sync the kernel calls pages clean that the disk does not have, and the next sync succeeds. So
+ * verified bytes that are not known to be synced are written again first. */
 static int write_again(int fd, uint64_t from, uint64_t end)
 {
     size_t chunk = (size_t)1 << 20;
@@ -326,8 +322,8 @@ static enum journal_result sync_segment(struct opening *o, size_t i)
     return failed ? refuse_segment(o, JOURNAL_IO, i, "cannot sync", system) : JOURNAL_OK;
 }
 
-/* What an earlier session reserved lies beyond the file's end, and the disk may be full now: it is used before a segment is begun. A cut
- * gives it back, so it is asked for again. */
+/* Keeps what an earlier session reserved beyond the file's end: the disk may be full now. A cut frees those blocks,
+ * so they are reserved again. */
 static void keep_reserved(struct journal *j, const struct stat *st)
 {
     struct writer *w = &j->writer;
@@ -342,7 +338,7 @@ static void keep_reserved(struct journal *j, const struct stat *st)
     w->no_space = false;
 }
 
-/* What is behind the end is cut even where it holds no frame: it could become one once the bytes before are written. */
+/* The tail is cut even if it holds no valid frame: it could become one once the bytes before it are written. */
 static enum journal_result enter_last(struct opening *o)
 {
     struct writer *w = &o->j->writer;
@@ -395,8 +391,8 @@ static void list_into_journal(struct opening *o)
     }
 }
 
-/* The session before may have shown bytes that a power cut took: the kernel's boot id tells that from a mere
- * kill, after which the page cache still has them. */
+/* A power cut may have taken bytes that the last session served. The kernel's boot id tells a power cut from a kill,
+ * after which the page cache still has them. */
 static bool needs_hole(const struct opening *o)
 {
     return !o->clean && o->never && memcmp(o->boot, o->j->set->boot, sizeof o->boot) != 0;
@@ -447,7 +443,7 @@ static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
 static enum journal_result make_new(struct opening *o)
 {
     if (getrandom(o->j->id, sizeof o->j->id, 0) != (ssize_t)sizeof o->j->id)
-        return refuse(o, JOURNAL_IO, o->j->dir, "no random numbers", errno);
+        return refuse(o, JOURNAL_IO, o->j->dir, "cannot get random bytes", errno);
     return begin_segment(o, 0);
 }
 
@@ -495,10 +491,10 @@ static void begin_session(struct opening *o)
     j->next = j->set->journals;
     j->set->journals = j;
     if (j->cut_bytes)
-        log_warn("cut the tail of a journal", LOG_S("dir", j->dir), LOG_U("bytes", j->cut_bytes));
+        log_warn("cut the tail of a journal", LOG_S("path", j->dir), LOG_U("bytes", j->cut_bytes));
 }
 
-/* Nothing of it is looked at before it is nobody else's, and nothing is opened that a repair was not done with. */
+/* Locks the directory before reading anything in it, and refuses an unfinished repair. */
 static enum journal_result enter_directory(struct opening *o)
 {
     struct journal *j = o->j;
@@ -506,7 +502,7 @@ static enum journal_result enter_directory(struct opening *o)
         return refuse(o, JOURNAL_IO, j->dir, "cannot make", errno);
     j->dir_fd = journal_dir_lock(j->dir);
     if (j->dir_fd < 0 && errno == EWOULDBLOCK)
-        return refuse(o, JOURNAL_IN_USE, j->dir, "another process has it open", 0);
+        return refuse(o, JOURNAL_IN_USE, j->dir, "in use by another process", 0);
     if (j->dir_fd < 0)
         return refuse(o, JOURNAL_IO, j->dir, "cannot lock", errno);
     return repair_note_check(j->dir, o->error, o->error_size);
@@ -560,7 +556,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
     return r;
 }
 
-/* A refused journal may still stand in the committer's list, with nothing pending. */
+/* A journal may still be on the dirty list with nothing pending. */
 static void leave_dirty_list(struct journal *j)
 {
     struct journal_set *set = j->set;

@@ -1,6 +1,4 @@
-/* The spare file: what the next segment will begin in. It counts for nothing until segment_create has put a header
- * with a new salt into it and given it a segment's name, so whatever it holds, and whatever of it a crash leaves,
- * can do no harm. */
+
 #include "journal/journal_prealloc.h"
 #include "journal/journal_handoff.h"
 
@@ -18,13 +16,14 @@ usec_t journal_prealloc_idle = 10 * USEC_PER_MSEC;
 
 enum leave { LEAVE_NO, LEAVE_AS_IT_IS, LEAVE_FOR_GOOD };
 
-/* Under the lock. A commit that takes long, perhaps because of the zeros before, is no pause; that one waits for its time is. */
+/* A slow commit counts as activity; appends that wait for sync_ms do not. */
 static bool is_committing(const struct journal_set *set)
 {
     return set->writing || set->syncing || (set->dirty && set->config.sync_ms == 0);
 }
 
-/* Waits until nothing is being committed: zeros written meanwhile would cost the commits as much as they save. */
+/* Waits until nothing has been committed for a while: zeros written during a commit would cost it as much as they
+ * save. */
 static enum leave wait_for_idle(struct journal *j)
 {
     struct journal_set *set = j->set;
@@ -52,7 +51,7 @@ static void set_allocated(struct journal *j)
     set_unlock(j->set);
 }
 
-/* 0, or an errno; *filled: how far it came. */
+/* 0, or an errno. *filled is how far the zeros reach. */
 static int write_zeros(struct journal *j, int fd, uint64_t *filled)
 {
     static const char zeros[FILL_STEP];
@@ -70,8 +69,8 @@ static int write_zeros(struct journal *j, int fd, uint64_t *filled)
     return 0;
 }
 
-/* Allocated first, which costs no time: a commit into allocated blocks is already cheaper than one that grows the file.
- * A file system that cannot do it gets zeros only. */
+/* Allocates first, which takes no time: a commit into allocated blocks is already cheaper than one that grows the
+ * file. A file system without fallocate gets zeros only. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     if (io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
@@ -84,8 +83,8 @@ static int fill_file(struct journal *j, int fd, uint64_t *filled)
     return failed;
 }
 
-/* What came of it: a failure that says nothing of the storage (no room, no descriptors, closing) only means that there
- * is no spare file. */
+/* A failure that says nothing about the storage (no space, no descriptors, closing) only means that there is no spare
+ * file. */
 static struct prealloc make_spare(struct journal *j)
 {
     struct prealloc made = {.state = PREALLOC_NO_SPACE};
@@ -141,7 +140,7 @@ void *filler_main(void *arg)
     return NULL;
 }
 
-/* A journal that is being trimmed will have a segment's file to use again: then zeros are a last resort. */
+/* A journal that is being trimmed will get a recycled file, so zeros are requested late. */
 void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;
@@ -222,7 +221,7 @@ static bool wants_recycled(struct journal *j, const struct segment *s)
     return j->prealloc.state == PREALLOC_NONE || j->prealloc.state == PREALLOC_NO_SPACE;
 }
 
-/* The segment's old name must be gone for good before its bytes are overwritten: hence the directory's sync. */
+/* The segment's old name must be durably gone before its bytes are overwritten: hence the directory's sync. */
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;

@@ -1,5 +1,5 @@
 /* Reading: the reader thread fills a window for one reader at a time; the owner moves readers from segment to
- * segment and lets segments go. */
+ * segment. */
 #include "journal/journal_sendfile.h"
 #include "journal/journal_segment_list.h"
 #include "journal/journal_frame_index.h"
@@ -54,7 +54,7 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* More of a frame that the window before has begun. */
+/* Continues a frame that the previous window began. */
 static enum cursor_status take_more(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -68,7 +68,7 @@ static enum cursor_status take_more(struct job *job)
     return status;
 }
 
-/* Over what lies before the wanted offset. */
+/* Passes the frames before the wanted offset. */
 static enum cursor_status approach(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -85,7 +85,7 @@ static enum cursor_status approach(struct job *job)
     return status;
 }
 
-/* What is still wanted, some of it headers; not what lies behind, which often is zeros only. */
+/* Bytes still wanted, headers included; what follows them is often only zeros. */
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - (job->offset + job->out.len);
@@ -148,7 +148,7 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
     return r->offset;
 }
 
-/* Where the reader goes on: false when a gap lies before it. */
+/* Moves the reader to the segment that continues. False: a gap lies ahead. */
 static bool enter_next_segment(struct journal_reader *r, struct journal_edges *edges)
 {
     struct segment *here = r->segment, *next;
@@ -168,7 +168,7 @@ static bool enter_next_segment(struct journal_reader *r, struct journal_edges *e
 
 static void deliver_read(struct job *job);
 
-/* Begins where a frame is known to begin: on the way there, others may have learnt a better place since. */
+/* Starts at the best index entry of this moment: other reads may have added a closer one. */
 static void submit_read(
     struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
@@ -192,8 +192,7 @@ static void submit_read(
     job_submit(r->journal, job);
 }
 
-/* A read that needs no file takes the same way, so that every callback comes from journal_set_poll and in
- * the order of the reads. */
+/* A read that needs no file is a job too: so every callback comes from journal_set_poll, in the order of the reads. */
 static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
@@ -270,7 +269,7 @@ static void submit_again(struct journal_reader *r, struct job *job)
     submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
 }
 
-/* The segment is left last: to have given out its file must be known before it goes. */
+/* Leaves the segment last: it must be marked as shared before it can be removed. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;
@@ -284,8 +283,6 @@ static void deliver_read(struct job *job)
     segment_list_leave(job->journal, job->segment);
 }
 
-/* On the owner's thread. */
-
 static enum journal_result scan_failed(
     struct journal *j, const struct segment *s, const struct cursor *c, enum cursor_status status)
 {
@@ -298,7 +295,7 @@ static enum journal_result scan_failed(
     return system ? JOURNAL_IO : JOURNAL_DAMAGED;
 }
 
-/* A frame visitor for one segment; false stops. */
+/* Visits one frame; false stops. */
 typedef bool visit_fn(const struct frame *f, void *arg);
 
 static enum journal_result visit_segment(

@@ -57,8 +57,8 @@ static void look(const struct inspect_event *e, void *arg)
         r->how->found(e, r->how->arg);
 }
 
-/* The highest offset at which a segment says that it begins, in its header or its table, though neither may be whole. What
- * cannot be true is passed over: no journal has so many holes. */
+/* The highest offset at which a segment claims to begin, in its header or its table; either may be damaged. Ignores
+ * impossible values: no journal has so many holes. */
 static uint64_t hint(const char *path, uint64_t known)
 {
     static const off_t places[] = {SEGMENT_BASE_AT, SEGMENT_HEADER + FRAME_OFFSET_AT};
@@ -77,8 +77,8 @@ static uint64_t hint(const char *path, uint64_t known)
     return best;
 }
 
-/* What was lost and is named by nothing is no longer than its files; and where a segment's header is lost, it may have
- * begun after a hole. */
+/* An estimate from above: lost bytes that nothing names are no more than the files' sizes, and a segment without a
+ * header may follow a hole. */
 static uint64_t given_out_below(const struct repair *r, const uint64_t *sequences, size_t n)
 {
     uint64_t known = r->found.end > r->note.below ? r->found.end : r->note.below;
@@ -94,7 +94,7 @@ static uint64_t given_out_below(const struct repair *r, const uint64_t *sequence
     return begins + bytes + r->found.headless * JOURNAL_HOLE + 1;
 }
 
-/* Its name is safe before anything is moved into it. */
+/* io_make_dirs makes the directory's name durable before anything moves into it. */
 static enum journal_result make_aside(struct repair *r)
 {
     char path[PATH_MAX];
@@ -244,7 +244,7 @@ static enum journal_result move_all(struct repair *r)
     return result == JOURNAL_OK ? put_note(r, REPAIR_MOVED) : result;
 }
 
-/* The lock is shared with the journal while that is open. */
+/* The journal shares the repair's lock while it is open. */
 static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 {
     struct journal *j;
@@ -271,7 +271,7 @@ static enum journal_result forget(struct repair *r)
     return result;
 }
 
-/* What was made here by the system's owner is for the directory's, as all that the daemon made there. */
+/* A repair run as root gives the files it created to the directory's owner, so that the daemon can use them. */
 static void give_to_owner(const struct repair *r)
 {
     struct stat st;
@@ -297,7 +297,7 @@ static void give_to_owner(const struct repair *r)
     free(aside);
 }
 
-/* Where all that was damaged is missing there was nothing to move. */
+/* If all damaged segments are missing, nothing was moved. */
 static void forget_empty_aside(const struct repair *r)
 {
     char *aside = aside_dir(r);
@@ -305,7 +305,7 @@ static void forget_empty_aside(const struct repair *r)
     free(aside);
 }
 
-/* A journal of which nothing is left has no offsets: what is made in its place has another id. */
+/* If nothing is kept, the next opening creates a new journal with another id. */
 static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
 {
     size_t n;
@@ -332,7 +332,7 @@ static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
     return result;
 }
 
-/* A note that is there may be of a repair that was killed before its name was safe. */
+/* An existing note may not be durable: its repair may have been killed before the directory's sync. */
 static enum journal_result run(struct repair *r, struct journal_repaired *out)
 {
     bool there;

@@ -1,6 +1,4 @@
-/* Scrubbing: the owner chooses which sealed segment is next, and has a cursor go through it in steps that the reader
- * thread makes between reads. Nothing is held between steps but the descriptor: each begins by looking whether the
- * segment is still there, so trims wait for one step at most. */
+
 #include "journal/journal_job.h"
 #include "journal/journal_segment_list.h"
 
@@ -14,8 +12,6 @@
 #define STEP_MAX ((uint64_t)2 << 20)
 
 usec_t journal_scrub_interval = 3600 * USEC_PER_SEC;
-
-/* On the reader thread. */
 
 static bool header_is_whole(struct job *job)
 {
@@ -45,8 +41,8 @@ static enum cursor_status enter(struct job *job)
     return status;
 }
 
-/* What the disk holds is asked for, not what the page cache does. Frames end in the file where the segment's payload ends;
- * marks that move without any may follow. */
+/* Reads from the disk, not from the page cache. The frames must end with the segment's payload; frames that only move
+ * marks may follow. */
 static void scrub_run(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -70,8 +66,6 @@ static void scrub_run(struct job *job)
         cursor_close(c);
     buf_free(&c->in);
 }
-
-/* On the owner's thread. */
 
 static struct segment *next_sealed(const struct journal *j, uint64_t sequence)
 {
@@ -113,7 +107,7 @@ static void found_damage(struct journal *j, const struct job *job)
         memcpy(s->damage, job->failure, sizeof s->damage);
         s->done.damage = s->damage;
     }
-    log_error("a scrub found damage", LOG_S("what", job->failure));
+    log_error("a scrub found damage", LOG_S("error", job->failure));
 }
 
 static void scrub_deliver(struct job *job)
@@ -134,7 +128,7 @@ static void scrub_deliver(struct job *job)
     segment_list_leave(j, job->segment);
 }
 
-/* Time that was not used is not saved up; a frame larger than a step is paid off later. */
+/* Unused time earns no credit; a frame larger than a step is paid for by later steps. */
 static uint64_t step_bytes(struct scrub *s, uint64_t bytes_a_second, usec_t now)
 {
     int64_t most = bytes_a_second < STEP_MAX ? (int64_t)bytes_a_second : (int64_t)STEP_MAX;

@@ -1,6 +1,6 @@
-/* Seeking by time. The headers of the segments say in which one to look: each names the time of the last frame before
- * it, and times never decrease. In it the reader thread passes frame by frame, from the last place known to be
- * early enough, a step a job, so that neither the owner nor other readers wait for a segment's length. */
+/* Seeking by time. Each segment's header names the time of the last frame before it, and times never decrease: so the
+ * headers select the segment. The reader thread goes through it from the last index entry that is early enough, one
+ * step a job, so that other reads do not wait. */
 #include "journal/journal_frame_index.h"
 #include "journal/journal_job.h"
 #include "journal/journal_segment_list.h"
@@ -12,20 +12,18 @@ struct journal_seek {
     struct segment *segment; /* held by a reference */
     struct cursor *cursor;
     usec_t time;
-    uint64_t limit;  /* committed when it began: what came later is later than what is looked for */
-    struct job *job; /* always one: under way */
+    uint64_t limit;  /* the committed end when the seek began */
+    struct job *job; /* the job under way; never NULL */
     journal_seek_fn *done;
     void *arg;
 };
-
-/* On the reader thread. */
 
 static bool is_wanted(const struct frame *f, usec_t time)
 {
     return f->kind == FRAME_DATA && f->payload.len > 0 && f->time >= time;
 }
 
-/* JOURNAL_OK: job->offset is what was looked for. END: it is not in the segment. */
+/* OK: job->offset is the frame's. END: it is not in this segment. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -46,8 +44,6 @@ static void run_seek(struct job *job)
         job_read_failed(job, status);
     cursor_rest(c);
 }
-
-/* On the owner's thread. */
 
 static void deliver_seek(struct job *job);
 
@@ -70,7 +66,7 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job_submit(seek->journal, job);
 }
 
-/* The last segment before which everything is older. */
+/* The last segment before which all frames are older. */
 static struct segment *segment_by_time(const struct journal *j, usec_t time)
 {
     size_t low = j->n_trimmed + 1, high = j->n_segments;
@@ -114,7 +110,7 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* False when nothing that was committed then is in it. */
+/* False: the next segment holds nothing that was committed when the seek began. */
 static bool enter_next(struct journal_seek *seek)
 {
     struct segment *here = seek->segment, *next = segment_list_after(seek->journal, here);

@@ -18,7 +18,7 @@ void segment_list_push(struct journal *j, struct segment *s)
     j->segments[j->n_segments++] = s;
 }
 
-/* The segment that serves `offset`: the last whose base is not above it. NULL below the earliest. */
+/* The last segment whose base is not above `offset`. NULL below the earliest. */
 static struct segment *segment_at(const struct journal *j, uint64_t offset)
 {
     size_t low = j->n_trimmed, high = j->n_segments;
@@ -32,7 +32,7 @@ static struct segment *segment_at(const struct journal *j, uint64_t offset)
     return low == j->n_trimmed ? NULL : j->segments[low - 1];
 }
 
-/* Their numbers have no gap. */
+/* Sequence numbers have no gap. */
 struct segment *segment_list_after(const struct journal *j, const struct segment *s)
 {
     uint64_t i = s->sequence + 1 - j->segments[0]->sequence;
@@ -103,9 +103,8 @@ enum journal_result segment_list_find(
     return JOURNAL_OK;
 }
 
-/* A segment is unlinked, or becomes the spare file. Each is made durable before the next: what is on disk is always an unbroken run of segments, so that a
- * missing one is damage and nothing else. After one that failed the later ones stay too, until the next opening
- * finds them and they are trimmed again. */
+/* Removes a segment, or makes its file the spare one. Each removal is durable before the next: a missing segment is
+ * always damage. After a failure the later segments stay too, until the next opening finds them. */
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
@@ -122,7 +121,7 @@ static void run_unlink(struct job *job)
         recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || journal_dir_sync(j) != 0;
     if (j->unlink_failed)
         log_warn(
-            "cannot remove a segment", LOG_S("file", job->segment->path), LOG_S("error", strerror(errno)));
+            "cannot remove a segment", LOG_S("path", job->segment->path), LOG_S("error", strerror(errno)));
     else
         job->result = JOURNAL_OK;
 }
@@ -134,7 +133,7 @@ static void deliver_unlink(struct job *job)
     segment_free(job->segment);
 }
 
-/* In order, so that what is left on disk never has a gap: a segment that a reader is in keeps those after it. */
+/* In order: a segment with readers keeps those after it. */
 static void reap(struct journal *j)
 {
     size_t n = 0;
@@ -160,7 +159,7 @@ void segment_list_leave(struct journal *j, struct segment *s)
     reap(j);
 }
 
-/* Whether a segment may go, if those before it do, without `offset` being lost. */
+/* Whether segment i lies completely below `offset` and is not the newest. */
 static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 {
     return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;
@@ -174,7 +173,7 @@ enum journal_result journal_trim(struct journal *j, uint64_t offset)
     return JOURNAL_OK;
 }
 
-/* The first segment that stays. */
+/* The first segment that retention keeps. */
 static size_t first_kept(
     const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
 {

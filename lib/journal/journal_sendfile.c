@@ -1,5 +1,4 @@
-/* Reading without copies: the reader thread verifies frames where they lie and tells where that is; the owner gives out
- * the file. */
+
 #include "journal/journal_sendfile.h"
 
 #include "base/io.h"
@@ -52,7 +51,7 @@ void segment_detach_file(struct segment *s)
     s->file = NULL;
 }
 
-/* The time of its last change, which whoever writes to it cannot help moving on. 0: it cannot be told. */
+/* The file's change time, which every write moves. 0: unknown. */
 static uint64_t stamp_of(int fd)
 {
     struct stat st;
@@ -65,8 +64,6 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp)
 {
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
-
-/* On the reader thread. */
 
 struct span_read *span_read_new(const struct journal_span_request *how)
 {
@@ -104,7 +101,7 @@ static void add_span(struct span_read *l, const struct cursor *c, const struct f
     l->bytes += payload.len;
 }
 
-/* What is still wanted: not what lies behind, which the next read begins with. */
+/* Bytes still wanted; the next read begins with what follows. */
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - job->cursor->offset;
@@ -113,7 +110,7 @@ static size_t chunk_for(const struct job *job)
     return n < CHUNK_MAX ? n : CHUNK_MAX;
 }
 
-/* The frame at the cursor, from the job's offset on. False: it is to be the first of the next read, or copied. */
+/* Adds the frame at the cursor, from the job's offset on. False: the next read begins with it, or it is copied. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
@@ -130,8 +127,8 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* The descriptor comes first: without one nothing can be given out. What is said of the file is from before its bytes were
- * read, so a change while they are read is noticed too. */
+/* Without a descriptor nothing can be given out. The stamp is taken before the bytes are read, so a change during the
+ * read is noticed too. */
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
@@ -151,15 +148,13 @@ bool spans_fill(struct job *job, enum cursor_status *status)
     return l->n > 0 || *status != CURSOR_FRAME;
 }
 
-/* On the owner's thread. */
-
-/* Reads that were begun together may lend a few more. */
+/* Reads under way may exceed the limit by a few files. */
 bool file_may_share(const struct segment *s)
 {
     return s->file || atomic_load(&shared_files) < journal_shared_files_max;
 }
 
-/* The segment has one descriptor for all who send from it. */
+/* A segment has one descriptor for all its receivers. */
 static struct journal_file *share_file(struct segment *s, int *fd)
 {
     s->shared = true;

@@ -10,8 +10,8 @@
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
 
-/* Without a boot id (not Linux, a bare chroot) all zeros: two such sessions count as one boot, which claims
- * that the page cache survived. So a random one is taken instead: at worst a hole too many. */
+/* Without a boot id (a bare chroot) takes a random one: at worst that makes an unneeded hole. A constant would claim
+ * that the page cache survived. */
 static void kernel_boot_id(uint8_t out[16])
 {
     char text[64] = "";

@@ -12,16 +12,16 @@
 #define FILL_MIN (UINT64_C(64) << 10)
 #define FILL_MAX (UINT64_C(4) << 20)
 #define FILL_WORTH                                                                                           \
-    ((size_t)128 << 10) /* bytes a commit, usually, from which on zeros cost more than they save */
-#define USUAL_OF 8      /* commits, about, that say what is usual */
+    ((size_t)128 << 10) /* mean bytes of a commit from which on zeros cost more than they save */
+#define USUAL_OF 8      /* commits in the running mean, about */
 
-#define RESERVE_STEP ((size_t)4096)     /* what is worth being reserved */
-#define RESERVE_AHEAD ((size_t)4 << 20) /* the most that is reserved beyond what was asked for */
-#define TAIL_SHARE 64                   /* of a segment: what may be left of its file behind its end */
+#define RESERVE_STEP ((size_t)4096)     /* the smallest reserve worth a system call */
+#define RESERVE_AHEAD ((size_t)4 << 20) /* reserved beyond the request, at most */
+#define TAIL_SHARE 64                   /* of a segment: unused bytes that may stay behind its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
-/* The first failure is the one that is told. */
+/* Keeps the first failure. */
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
 {
     char *path = segment_path(j->dir, j->writer.sequence, "");
@@ -62,8 +62,8 @@ static void header_for(const struct journal *j, uint64_t base, uint64_t reach, s
         abort();
 }
 
-/* Blocks beyond the file's end, so that its bytes stay what they are. Only those that are not reserved yet are asked for:
- * tmpfs, when it cannot allocate all of a range, gives up all of it that was not written. */
+/* Allocates blocks beyond the file's end, and only those not yet reserved: if tmpfs cannot allocate a whole range, it
+ * frees all of the range that was not written. */
 static int allocate(struct writer *w, uint64_t end)
 {
     uint64_t from = w->reserved > w->position ? w->reserved : w->position;
@@ -80,7 +80,7 @@ uint64_t writer_unused_reserve(const struct writer *w)
     return left < w->wanted ? left : w->wanted;
 }
 
-/* So many bytes behind the last frame, or as much of them as there is. */
+/* Reserves so many bytes behind the last frame, or as many as there are. */
 static void reserve_most(struct writer *w, uint64_t bytes)
 {
     uint64_t end = w->position + bytes, at = w->position;
@@ -93,7 +93,7 @@ static void reserve_most(struct writer *w, uint64_t bytes)
     }
 }
 
-/* To the segment that begins: before anybody else takes it. */
+/* Carries the reserve over to the segment that begins. */
 static void hand_on(struct writer *w, uint64_t had)
 {
     w->wanted = had;
@@ -117,7 +117,7 @@ static void writer_enter(struct writer *w, int fd, const struct segment_header *
         w->durable = h->base;
 }
 
-/* In the spare file if there is one (and nobody took it away), else in a new one. */
+/* In the spare file if there is one, else in a new file. ENOENT: somebody removed the spare file. */
 static int create_next(struct journal *j, struct segment_header *h, struct bytes table,
     struct prealloc *spare, uint64_t *position)
 {
@@ -174,7 +174,7 @@ void writer_reserve_again(struct journal *j, uint64_t bytes)
     reserve_most(w, bytes);
 }
 
-/* Allocates what the batch wants behind it. A file system that cannot do it gets nothing reserved. */
+/* Allocates the batch's reserve. A file system without fallocate reserves nothing. */
 static enum journal_result reserve_behind(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -185,7 +185,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     w->found = 0;
     w->wanted = b->reserve;
     uint64_t more =
-        b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not each append asks */
+        b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not every append allocates */
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
     if (!errno_is_no_space(errno))
@@ -197,8 +197,8 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     return JOURNAL_NO_SPACE;
 }
 
-/* What lies behind the end of the segment that ends here is cut off where it is worth a change of the file's length, which
- * need not be durable: it holds no frame, cut or not. */
+/* Cuts unused bytes behind the segment's end if there are enough of them. The cut need not be durable: they hold no
+ * frame. */
 static bool cut_what_is_left(struct journal *j)
 {
     struct writer *w = &j->writer;
@@ -209,8 +209,8 @@ static bool cut_what_is_left(struct journal *j)
     return io->ftruncate(w->fd, (off_t)w->position) == 0;
 }
 
-/* Unless the policy is never to sync, all of it is durable before anything stands in the next: so only the newest segment can
- * have a torn tail. Mostly the last commit's sync was that already. */
+/* Except under JOURNAL_SYNC_NEVER, a segment is durable before the next one begins: so only the newest can have a
+ * torn tail. A sync is needed only for a batch that was written during the other committer's sync. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
@@ -226,16 +226,16 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
-/* A segment that grows as it is written is left for one that was filled ahead as soon as that is ready. */
+/* A segment that was not prepared ends early, as soon as a prepared file is ready. */
 static bool better_place_ready(struct journal *j)
 {
     const struct writer *w = &j->writer;
     return !w->prepared && w->position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
-/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own, whose
- * header, synced before the commit is shown, says how far it reaches: so the hole that a power cut makes always
- * ends above every offset that was ever shown. */
+/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own. The segment's
+ * header is synced before the commit is acknowledged and states its reach, so a hole always ends above every offset
+ * that was ever read. */
 static bool passes_hole(const struct journal *j, const struct batch *b)
 {
     return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
@@ -252,13 +252,13 @@ static bool must_roll(struct journal *j, const struct batch *b)
     return j->writer.position >= j->segment_bytes || better_place_ready(j);
 }
 
-/* Without a descriptor for the next segment nothing of it was made, and this one may as well grow. */
+/* Without a descriptor for the next segment the current one grows. */
 static bool can_stay(const struct journal *j, const struct batch *b, int system)
 {
     return errno_is_no_descriptor(system) && !passes_hole(j, b);
 }
 
-/* Whether what the batch and its reserve take is to be had beside what is reserved here. */
+/* Whether the current segment's file has room for the batch and its reserve. */
 static bool finds_room(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -281,7 +281,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     if (is_latched(j))
         return JOURNAL_LATCHED;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
-        return JOURNAL_NO_SPACE; /* what is reserved here is not let go of in vain */
+        return JOURNAL_NO_SPACE; /* keep this segment's reserve: the next segment would find no room either */
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
@@ -298,7 +298,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     return JOURNAL_NO_SPACE;
 }
 
-/* A session's first frames in a segment that another session made are led by its boot id and policy. */
+/* A session's first batch in an earlier session's segment begins with a frame of its boot id and policy. */
 static void announce(struct journal *j, struct batch *b)
 {
     char payload[OPEN_PAYLOAD];
@@ -315,9 +315,9 @@ static void announce(struct journal *j, struct batch *b)
     b->frames = whole;
 }
 
-/* Seals and writes piece by piece: what was read for its checksum is still in the processor's cache when it is copied. In a
- * recycled file the frames are followed by as many zeros as end a segment, or what stood there before would look like a
- * torn frame. The next write overwrites them. */
+/* Seals and writes chunk by chunk, while the chunk is in the processor's cache. In a recycled file the frames are
+ * followed by the zeros that end a segment, or old bytes would look like a torn frame. The next write overwrites
+ * them. */
 static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
 {
     struct frame_place place = *synced;
@@ -339,8 +339,7 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     return 0;
 }
 
-/* How far zeros shall reach beyond a batch that ends at `end`. As much again as the segment holds, so that a small journal
- * stays small. */
+/* Zeros reach as far again as the segment holds: a small journal stays small. */
 static uint64_t fill_target(const struct journal *j, uint64_t end)
 {
     uint64_t more = end < FILL_MIN ? FILL_MIN : end > FILL_MAX ? FILL_MAX : end;
@@ -348,15 +347,15 @@ static uint64_t fill_target(const struct journal *j, uint64_t end)
     return target < j->segment_bytes ? target : j->segment_bytes;
 }
 
-/* The running mean of what commits write between two syncs. */
+/* The running mean of bytes between two syncs. */
 static void note_commit(struct writer *w, uint64_t bytes)
 {
     w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
 }
 
-/* Zeros beyond the batch, so that the syncs of the next commits change no metadata. That saves time a commit and costs
- * time a byte, so large commits are better off without; and a small one now and then among them is no reason for zeros that
- * they would write over. Failing for want of room is no failure: what was asked is written. */
+/* Writes zeros behind the batch, so that the next commits' syncs change no metadata. That saves time per commit and
+ * costs time per byte, so it stops when commits are usually large. Missing space is no failure here: the batch itself
+ * is written. */
 static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
@@ -374,8 +373,8 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     return JOURNAL_OK;
 }
 
-/* Takes back a write that found no room. What it left behind would be valid frames once the bytes before them are
- * written again, so the file is cut and the cut made durable before anything else is written. */
+/* Undoes a write that found no room. The bytes it left could become valid frames once the bytes before them are
+ * written again, so the file is cut and the cut synced first. */
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
@@ -390,8 +389,8 @@ static enum journal_result undo_write(struct journal *j, size_t reserve)
     return JOURNAL_NO_SPACE;
 }
 
-/* Under JOURNAL_SYNC_NEVER the first commit of a session is synced all the same, so that its announcement
- * outlives a power cut. Everything before it was synced when the journal was opened. */
+/* Under JOURNAL_SYNC_NEVER a session's first commit is synced all the same, so that its boot id and policy survive a
+ * power cut. */
 static bool must_sync(const struct journal *j)
 {
     return !set_never_syncs(j->set) || !j->writer.announced;
@@ -454,7 +453,6 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
     return j->writer.announced && !is_latched(j) && !must_roll(j, b);
 }
 
-/* Its journal takes no more batches before the owner has rolled back what relied on a refused one. */
 void writer_write(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -471,7 +469,7 @@ void writer_write(struct batch *b)
     b->size = j->writer.size;
 }
 
-/* A sync covers what was written when it began, perhaps more than this batch: the batches behind it need none then. */
+/* A sync covers all bytes written before it began, perhaps more than this batch: then the next batches need no sync. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -495,8 +493,8 @@ void writer_sync(struct batch *b)
     set_unlock(j->set);
 }
 
-/* Under JOURNAL_SYNC_NEVER the segments that this session filled were never synced. What was trimmed and could not be removed
- * is still there, and no more in the list. */
+/* Under JOURNAL_SYNC_NEVER this session's earlier segments were never synced. A trimmed segment that could not be
+ * removed is no longer in the list, so it cannot be synced. */
 static bool sync_filled_segments(struct journal *j)
 {
     if (set_never_syncs(j->set) && j->unlink_failed)
@@ -514,8 +512,7 @@ static bool sync_filled_segments(struct journal *j)
     return true;
 }
 
-/* What is written and not known to be synced is synced first: so the end-of-session frame says only what is true,
- * whatever becomes of the sync that is for itself. */
+/* Syncs everything before the close frame is written: the frame is true even if its own sync fails. */
 static bool sync_what_is_written(struct journal *j)
 {
     struct writer *w = &j->writer;

@@ -79,7 +79,7 @@ class JournalToolTest(MillraceTest):
         os.symlink(self.path("data", "streams"), self.path("other", "streams"))
         second = self.daemon("pubsub", "--data-dir=" + self.path("other"), "--streams=s", "--segment-bytes=64K")
         self.assertNotEqual(second.process.wait(harness.PATIENCE), 0)
-        self.assertIn(b"another process has it open", harness.read_file(second.log_path))
+        self.assertIn(b"in use by another process", harness.read_file(second.log_path))
         self.assertEqual(p.post("/pub?stream=s", b"well\n").status, 200)
 
     def test_a_repair_that_was_interrupted_is_finished_by_another(self):

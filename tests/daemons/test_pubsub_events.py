@@ -212,7 +212,7 @@ class ComeBack(PubsubTest):
         for s in (events, plain):
             s.sendall(b"\r\n")
         wait_until(lambda: [c["state"] for c in ask("/clients?format=json")["clients"]] == ["beginning"] * 2, "both to wait")
-        wait_until(lambda: "a read waits for what the system lacks" in d.log, lambda: d.log)
+        wait_until(lambda: "a read waits: out of descriptors or memory" in d.log, lambda: d.log)
         d.process.terminate()
         self.assertEqual(self.told(events), self.COMES_BACK)
         self.assertNotUp(self.told(plain))

@@ -119,7 +119,7 @@ class Slow(PubsubTest):
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         for c in clients:
             c.request("GET", "/sub?stream=s&from=earliest" + parameters)
-        wait_until(lambda: "a read waits for what the system lacks" in p.log, lambda: p.log)
+        wait_until(lambda: "a read waits: out of descriptors or memory" in p.log, lambda: p.log)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (max(self.used(p)) + 1, limits[1]))
         for c in clients:
             c.close()
