@@ -6,18 +6,18 @@
 #include <stdlib.h>
 
 #define CHUNK ((size_t)512 << 10)
-#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* what lies between is read over rather than jumped */
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* a longer gap is worth a new stream */
 
 struct message_loader {
     struct journal *journal;
     struct journal_reader *reader; /* NULL: no stream */
-    struct buf in;                 /* payloads from the record at hand on */
-    size_t at;                     /* in it: where the next record begins */
-    struct queue_record record;    /* at hand: its items are being given */
+    struct buf in;                 /* payloads from the current record on */
+    size_t at;                     /* in it: the next record */
+    struct queue_record record;    /* the current one */
     bool in_record;
-    uint64_t began;   /* where the stream was opened */
-    uint64_t next_id; /* of the next message of a PUT or MOVE */
-    uint64_t passed;  /* the highest id given in the order of ids */
+    uint64_t began;   /* the offset where the stream was opened */
+    uint64_t next_id; /* of the next message in a PUT or MOVE */
+    uint64_t passed;  /* the highest id of the PUTs and MOVEs so far */
     bool busy;
     struct message_loader_request ask;
 };
@@ -53,7 +53,6 @@ bool message_loader_is_busy(const struct message_loader *r)
     return r->busy;
 }
 
-/* How far into the journal the stream has got. */
 static uint64_t position(const struct message_loader *r)
 {
     return journal_reader_offset(r->reader) - (r->in.len - r->at);
@@ -73,7 +72,7 @@ static void finish(struct message_loader *r, const char *failure)
     r->ask.done(failure, r->ask.arg);
 }
 
-/* Gives the items of the record at hand; false when `each` has enough. */
+/* Passes the current record's items on. False if `each` has enough. */
 static bool give_items(struct message_loader *r)
 {
     struct queue_record_item item;
@@ -92,7 +91,7 @@ static bool give_items(struct message_loader *r)
     return true;
 }
 
-/* Takes the next whole record; false when more must be read first, with *failure when it is none. */
+/* Makes the next record the current one. False if it is incomplete, or damaged: *failure. */
 static bool next_record(struct message_loader *r, const char **failure)
 {
     struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
@@ -101,7 +100,7 @@ static bool next_record(struct message_loader *r, const char **failure)
         return false;
     const char *reason;
     if (size == SIZE_MAX || !queue_log_decode(bytes_of(rest.ptr, size), &r->record, &reason)) {
-        *failure = "a record is damaged";
+        *failure = "damaged record";
         return false;
     }
     r->at += size;
@@ -123,7 +122,7 @@ static void forget_front(struct message_loader *r)
 
 static void read_more(struct message_loader *r, size_t bytes);
 
-/* Gives what is there; reads more when that was not enough and the journal has not ended. */
+/* Passes on what was read, and reads more if that was not enough. */
 static void go_on(struct message_loader *r, bool ended)
 {
     const char *failure = NULL;
@@ -145,12 +144,12 @@ static const char *open_stream(struct message_loader *r, uint64_t offset)
     close_stream(r);
     r->began = offset;
     enum journal_result result = journal_reader_open(r->journal, offset, &r->reader, &edges);
-    if (result == JOURNAL_GONE) /* a hole: nothing is in it */
+    if (result == JOURNAL_GONE) /* a hole is empty */
         result = journal_reader_open(r->journal, edges.after, &r->reader, &edges);
     return result == JOURNAL_OK ? NULL : journal_strerror(result);
 }
 
-/* The record at hand borrows from the buffer, which may move. */
+/* The current record borrows from the buffer, which may move. */
 static void add_window(struct message_loader *r, struct bytes data)
 {
     size_t table = 0, text = 0;
@@ -188,14 +187,14 @@ static void read_more(struct message_loader *r, size_t bytes)
     journal_reader_read(r->reader, bytes, on_window, r);
 }
 
-/* What is wanted is still to come in the stream there is, and not far. */
+/* The wanted messages lie ahead in the open stream, and not far. */
 static bool can_go_on(const struct message_loader *r, const struct message_loader_request *ask)
 {
     return r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
            ask->offset <= position(r) + SKIP_BYTES_MAX;
 }
 
-/* What was read before waits for a small reading, so that `done` always comes from the journal's poll. */
+/* Even if the buffer holds messages, it reads at least a byte, so that `done` comes from the journal's poll. */
 void message_loader_start(struct message_loader *r, const struct message_loader_request *ask)
 {
     assert(!r->busy);

@@ -6,28 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lease numbers start at the wall clock's microseconds, or this far above where the last opening's did if
- * that is more. No opening gives out so many leases. */
+/* Lease numbers begin at the wall clock's microseconds, or this far above the last opening's if that is more. No opening gives out so
+ * many. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
 {
     static const char *const texts[] = {
         [QUEUE_OK] = "done",
-        [QUEUE_CONFLICT] = "the producer's mark is another",
-        [QUEUE_TOO_MANY_PRODUCERS] = "the queue knows as many producers as it may",
+        [QUEUE_CONFLICT] = "the producer's mark differs",
+        [QUEUE_TOO_MANY_PRODUCERS] = "the queue has its maximum of producers",
         [QUEUE_FULL] = "the queue is full",
-        [QUEUE_MEMORY_FULL] = "all queues together take what max_memory allows",
-        [QUEUE_NEVER_FITS] = "this is more than the queue may hold",
+        [QUEUE_MEMORY_FULL] = "all queues together are over max_memory",
+        [QUEUE_NEVER_FITS] = "the request is larger than the queue's limits",
         [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
-        [QUEUE_TOO_LARGE] = "this is more than one record holds",
-        [QUEUE_OVERLOADED] = "too much is waiting to be committed",
+        [QUEUE_TOO_LARGE] = "the request is larger than a journal record",
+        [QUEUE_OVERLOADED] = "too many bytes wait to be committed",
         [QUEUE_NO_SPACE] = "the disk is full",
         [QUEUE_LATCHED] = "storage failed",
         [QUEUE_CLOSED] = "the daemon is stopping",
-        [QUEUE_LEASE_LOST] = "none of these messages is under that lease",
-        [QUEUE_NOTHING] = "there is no such message",
-        [QUEUE_TOO_MANY_QUEUES] = "there are as many queues as there may be",
+        [QUEUE_LEASE_LOST] = "none of these messages is under this lease",
+        [QUEUE_NOTHING] = "no such message",
+        [QUEUE_TOO_MANY_QUEUES] = "max_queues is reached",
         [QUEUE_LOADING] = "the messages are being read from disk",
         [QUEUE_NO_DESCRIPTORS] = "out of file descriptors",
     };
@@ -84,13 +84,12 @@ struct recovery {
 
 static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reason)
 {
-    snprintf(r->error, r->error_size, "queue %s: the record at offset %llu is damaged: %s", r->q->name,
+    snprintf(r->error, r->error_size, "queue %s: damaged record at offset %llu: %s", r->q->name,
         (unsigned long long)offset, reason);
     r->failed = true;
     return false;
 }
 
-/* What the messages of a PUT, PUT_LATE or MOVE record were: the texts in one array, the old ids gone. */
 static bool replay_messages(struct recovery *r, struct queue_record *record, uint64_t offset)
 {
     struct queue *core = r->q->core;
@@ -98,7 +97,7 @@ static bool replay_messages(struct recovery *r, struct queue_record *record, uin
     usec_t due = r->now.monotonic + (record->time - r->now.wall);
     for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
         if (!queue_restore_add(core, id, &item.message, 1, offset))
-            return recovery_fail(r, offset, "its ids were given before");
+            return recovery_fail(r, offset, "its ids are not above those before");
         if (record->type == RECORD_MOVE) {
             queue_set_tries(core, id, item.tries);
             queue_restore_remove(core, item.ids);
@@ -179,24 +178,23 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
-/* Behind a hole in the journal messages may be lost that were given out: their ids are not given to others, so that
- * whoever remembers an id of this queue never takes a new message for an old one. The number of holes, which the
- * journal keeps, counts rather than the last id: what an opening before gave out may be lost with the record of it. */
+/* A hole in the journal may have lost messages that were given out. Their ids are skipped, so that a relay never takes a new message for
+ * one it knows. The number of holes counts, not the last id: the record of an earlier opening may be lost too. */
 static void skip_lost_ids(struct named_queue *q)
 {
     uint64_t holes = journal_committed_end(q->config.journal) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
     queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
 }
 
-/* An older version marked removals in a file of bits. They become one REMOVE record; queues.c then deletes the file. The highest marked
- * id may stand nowhere else, so it counts for the next id. */
+/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. Its highest id may be
+ * recorded nowhere else, so the next id is above it. */
 static void import_removed(struct named_queue *q, const struct id_ranges *removed)
 {
     struct id_ranges held = {0};
     for (size_t i = 0; i < removed->n; i++) {
         struct id_range range = removed->at[i];
         uint64_t id;
-        if (queue_next_held_id(q->core, range.first, &id) && id <= range.last)
+        if (store_next_held(queue_store(q->core), range.first, &id) && id <= range.last)
             id_ranges_add_range(&held, range);
         queue_restore_remove(q->core, range);
         queue_restore_next_id(q->core, range.last + 1);

@@ -11,14 +11,14 @@ static bool next_span(struct named_queue *q, struct store_span *out)
     q->had_wanted = first;
     if (first)
         q->wanted = 0;
-    if (first && queue_span_of(q->core, wanted, out))
+    if (first && store_span_of(queue_store(q->core), wanted, out))
         return true;
     if (q->demand_items && !queue_in_memory(q->core, q->demand_items, q->demand_bytes, limit, out) &&
         out->last_id)
         return true;
     if (!first && wanted) {
         q->wanted = 0;
-        return queue_span_of(q->core, wanted, out);
+        return store_span_of(queue_store(q->core), wanted, out);
     }
     return queue_read_ahead(q->core, limit, out);
 }
@@ -26,17 +26,17 @@ static bool next_span(struct named_queue *q, struct store_span *out)
 static bool load_message(uint64_t id, struct bytes text, void *arg)
 {
     struct named_queue *q = arg;
-    if (!queue_load(q->core, id, text))
+    if (!store_load(queue_store(q->core), id, text))
         snprintf(
             q->failure, sizeof q->failure, "message %llu differs in the journal", (unsigned long long)id);
-    bool more = q->span.kept ? queue_load_misses(q->core, &q->span) : id < q->span.last_id;
+    bool more = q->span.kept ? store_load_misses(queue_store(q->core), &q->span) : id < q->span.last_id;
     return more && !q->failure[0];
 }
 
 static void on_loaded(const char *failure, void *arg)
 {
     struct named_queue *q = arg;
-    bool whole = queue_load_end(q->core, &q->span);
+    bool whole = store_load_end(queue_store(q->core), &q->span);
     if (failure)
         snprintf(q->failure, sizeof q->failure, "%s", failure);
     else if (!whole && !q->failure[0])
@@ -60,7 +60,7 @@ void load_next(struct named_queue *q)
         .done = on_loaded,
         .arg = q,
     };
-    queue_load_begin(q->core, &q->span);
+    store_load_begin(queue_store(q->core), &q->span);
     message_loader_start(q->loader, &request);
 }
 
@@ -79,7 +79,7 @@ enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_
 
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id)
 {
-    if (!queue_is_spilled(q->core, id))
+    if (!store_is_spilled(queue_store(q->core), id))
         return QUEUE_OK;
     if (q->failure[0])
         return QUEUE_LATCHED;

@@ -44,7 +44,7 @@ void storage_append_open(struct named_queue *q)
  * has refused that. */
 static void trim(struct named_queue *q)
 {
-    uint64_t lowest = queue_lowest_offset(q->core);
+    uint64_t lowest = store_lowest_offset(queue_store(q->core));
     uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
     if (keep < journal_earliest_end(q->config.journal))
         return;
@@ -64,7 +64,8 @@ static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t o
     uint64_t segment = 4 * q->config.trim_step, there = journal_bytes_between(j, earliest, end);
     if (there < 2 * segment)
         return false;
-    return queue_bytes_below(q->core, oldest_end) <= journal_bytes_between(j, earliest, oldest_end) / 4 ||
+    return store_bytes_below(queue_store(q->core), oldest_end) <=
+               journal_bytes_between(j, earliest, oldest_end) / 4 ||
            there > 2 * queue_state(q->core)->bytes + 4 * segment;
 }
 
@@ -100,7 +101,7 @@ static void keep_finish(struct op *o, const struct journal_commit *c, struct que
     (void)outcome;
     o->q->keeping = false;
     if (c->result == JOURNAL_OK)
-        queue_set_kept(o->q->core, &o->page, c->start);
+        store_set_kept(queue_store(o->q->core), &o->page, c->start);
 }
 
 static bool append_keep(
@@ -131,17 +132,18 @@ static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
     uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
-    size_t changes = queue_changes(q->core);
+    size_t changes = queue_store(q->core)->changes;
     if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
         return;
     q->keep_changes = changes;
     q->keep_end = end;
     uint64_t oldest_end = journal_earliest_end(j), spilled = 0;
-    if (queue_lowest_offset(q->core) >= oldest_end || !is_sparse(q, earliest, oldest_end, end) ||
-        (q->full && queue_bytes_below(q->core, oldest_end) > KEEP_ON_FULL_DISK_MAX))
+    if (store_lowest_offset(queue_store(q->core)) >= oldest_end || !is_sparse(q, earliest, oldest_end, end) ||
+        (q->full && store_bytes_below(queue_store(q->core), oldest_end) > KEEP_ON_FULL_DISK_MAX))
         return;
     struct store_span page;
-    for (uint64_t from = 0; !q->keeping && !spilled && queue_next_below(q->core, oldest_end, from, &page);
+    for (uint64_t from = 0;
+         !q->keeping && !spilled && store_next_below(queue_store(q->core), oldest_end, from, &page);
          from = page.last_id + 1) {
         struct queue_record_item *items = NULL;
         size_t n = 0;

@@ -28,7 +28,7 @@ struct batches {
     struct batch *first, **last;
 };
 
-/* A file that was left with its name and so many bytes safe. */
+/* A file whose name and first `size` bytes are synced. */
 struct known {
     dev_t device;
     ino_t inode;
@@ -70,7 +70,7 @@ static bool is_known(const struct known *k, const struct stat *st)
            st->st_size == k->size;
 }
 
-/* Of a file that is there already its maker may have been killed before it was. */
+/* A process that created the file may have been killed before it synced the name. */
 static int sync_name(const char *path, bool made, const struct stat *st, const struct known *known)
 {
     if (made)
@@ -78,7 +78,7 @@ static int sync_name(const char *path, bool made, const struct stat *st, const s
     return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_sync_name(path);
 }
 
-/* A pipe or a socket would lose what nobody reads, and a block device has no end to append to. */
+/* A pipe or a socket loses unread lines, and a block device has no end. */
 static bool may_be_log(const struct stat *st)
 {
     if (!S_ISREG(st->st_mode) && !S_ISCHR(st->st_mode)) {
@@ -88,7 +88,7 @@ static bool may_be_log(const struct stat *st)
     return true;
 }
 
-/* The file, to be written from st->st_size on; its name is safe. -1 with errno. */
+/* Opens the file, to be written from st->st_size on, and syncs its name. -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
     int fd =
@@ -109,7 +109,7 @@ static int open_file(const char *path, const struct known *known, struct stat *s
 
 static const char *why_not(int why)
 {
-    return why == EOPNOTSUPP ? "this is neither a file nor a character device" : strerror(why);
+    return why == EOPNOTSUPP ? "neither a file nor a character device" : strerror(why);
 }
 
 static void set_error(struct batch *b, int why)
@@ -117,7 +117,7 @@ static void set_error(struct batch *b, int why)
     snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
-/* A line that a kill cut short keeps the next batch from being read as its end. */
+/* A crash may have cut the last line: a line end keeps it apart from the next batch. */
 static void end_torn_line(int fd, off_t size, struct buf *text)
 {
     char last;
@@ -130,13 +130,12 @@ static void end_torn_line(int fd, off_t size, struct buf *text)
     *text = ended;
 }
 
-/* Whether it takes something again, soon: a terminal whose output is stopped may never. */
+/* Waits a while until the device is writable: a stopped terminal may never be. */
 static bool comes_to_take(int fd)
 {
     return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_TIMEOUT_MS) > 0;
 }
 
-/* It has no offsets, nothing to sync, and takes nothing back. */
 static bool write_to_device(int fd, struct batch *b)
 {
     for (size_t at = 0; at < b->text.len;) {
@@ -165,7 +164,7 @@ static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct
     return known_content;
 }
 
-/* False when it is not known any more what lies in the file. */
+/* False if the file's content is unknown. */
 static bool write_batch(struct batch *b, struct known *known)
 {
     struct stat st;
@@ -192,7 +191,8 @@ static void *write_all(void *arg)
         bool latched = log->latched, known = true;
         pthread_mutex_unlock(&log->lock);
         if (latched)
-            snprintf(b->error, sizeof b->error, "%s failed before; SIGHUP has it tried again", b->path);
+            snprintf(b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again",
+                b->path);
         else
             known = write_batch(b, &log->known);
         pthread_mutex_lock(&log->lock);
@@ -241,14 +241,14 @@ int overflow_log_check(const char *path, char *error, size_t error_size)
     struct stat st;
     int fd = open_file(path, NULL, &st);
     if (fd < 0) {
-        snprintf(error, error_size, "the overflow log %s: %s", path, why_not(errno));
+        snprintf(error, error_size, "overflow log %s: %s", path, why_not(errno));
         return -1;
     }
     io->close(fd);
     return 0;
 }
 
-/* Where the file is, or would be made. False when that is nowhere. */
+/* The absolute path of the file, or of the one that would be created. False if there is none. */
 static bool find_place(const char *path, char place[PATH_MAX])
 {
     char parent[PATH_MAX];
@@ -278,11 +278,11 @@ int overflow_log_check_place(const char *path, const char *data_dir, char *error
     static const char *const own[] = {"lock", "queues"};
     char place[PATH_MAX];
     if (!find_place(path, place))
-        return 0; /* what opens it says so */
+        return 0; /* opening it reports the error */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!lies_at(place, data_dir, own[i]))
             continue;
-        snprintf(error, error_size, "the overflow log %s: %s/%s is the daemon's own: give another file", path,
+        snprintf(error, error_size, "overflow log %s: %s/%s is the daemon's own file; choose another", path,
             data_dir, own[i]);
         return -1;
     }

@@ -2,35 +2,27 @@
 
 #include <stdlib.h>
 
-#define KEEP 65536 /* records: what one large put needed is not kept for all that follow */
+#define RECORDS_KEPT_MAX 65536 /* a larger array is freed at the next put */
 
-const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put)
+const char *put_request_marks(const struct url_query *query, struct queue_put *put)
 {
     struct bytes mark, next;
-    if (query->n == 0) {
-        put->producer = BYTES_NONE;
+    put->producer = BYTES_NONE;
+    if (query->n == 0)
         return NULL;
-    }
     bool has_producer = url_query_get(query, "producer", &put->producer);
     bool has_mark = url_query_get(query, "mark", &mark), has_next = url_query_get(query, "next", &next);
-    if (!has_producer && !has_mark && !has_next) {
-        put->producer = BYTES_NONE;
+    if (!has_producer && !has_mark && !has_next)
         return NULL;
-    }
     if (!has_producer || !has_mark || !has_next)
-        return "of producer, mark and next not all are given";
+        return "producer, mark and next are not all given";
     if (!bytes_is_name(put->producer))
         return "producer is not a name";
     if (!bytes_to_u64(mark, &put->mark))
         return "mark is not a number";
     if (!bytes_to_u64(next, &put->next))
         return "next is not a number";
-    return put->mark < put->next ? NULL : "mark is not less than next";
-}
-
-bool put_request_marks(const struct url_query *query, struct queue_put *put)
-{
-    return put_request_marks_fault(query, put) == NULL;
+    return put->mark < put->next ? NULL : "mark is not below next";
 }
 
 struct first_put first_put_of(const struct queue_put *put)
@@ -59,7 +51,7 @@ static void add_record(struct records *r, struct bytes record)
 void records_split(struct records *r, struct bytes data, struct bytes separator)
 {
     r->n = 0;
-    if (r->cap > KEEP)
+    if (r->cap > RECORDS_KEPT_MAX)
         records_free(r);
     while (data.len) {
         const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);

@@ -1,4 +1,4 @@
-/* put_request: what a put asks for, whether it came by HTTP or by nng. Memory only. */
+/* put_request: the parameters of a put, over HTTP or nng. Memory only. */
 #ifndef SIMPLEQUEUE_PUT_REQUEST_H
 #define SIMPLEQUEUE_PUT_REQUEST_H
 
@@ -7,25 +7,22 @@
 
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
 
-/* producer=&mark=&next= of the query, all or none, into `put`; the producer's name points into the query. False when
- * they are not complete or not in order. */
-bool put_request_marks(const struct url_query *query, struct queue_put *put);
-/* NULL, or what is wrong with them. */
-const char *put_request_marks_fault(const struct url_query *query, struct queue_put *put);
+/* Reads producer=&mark=&next= of the query, all or none, into `put`. The producer's name points into the query. NULL, or the fault as a
+ * static text. */
+const char *put_request_marks(const struct url_query *query, struct queue_put *put);
 
-/* What decides whether a queue is made for it. */
+/* What decides whether the put may create a queue. */
 struct first_put first_put_of(const struct queue_put *put);
 
-/* Messages that lie in a text that is another's. A zeroed one is empty; used again, it keeps its memory
- * while that is small. */
+/* Messages in a borrowed text. A zeroed one is empty. Reuse keeps its memory while that is small. */
 struct records {
     struct bytes *at;
     size_t n, cap;
 };
 void records_free(struct records *r);
-/* What stands between the separators, without what is empty. The separator is not. */
+/* Splits the data at the separator, which is not empty. Empty records are skipped. */
 void records_split(struct records *r, struct bytes data, struct bytes separator);
-/* The longest one's length. */
+/* The length of the longest record. */
 size_t records_longest(const struct records *r);
 
 #endif

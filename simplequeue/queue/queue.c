@@ -6,7 +6,7 @@
 
 static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
                   (int)MESSAGE_READY == (int)STORE_READY,
-    "the store knows these states");
+    "the store uses these states");
 
 void id_ranges_add_range(struct id_ranges *r, struct id_range range)
 {
@@ -77,7 +77,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     return q;
 }
 
-/* What an owner takes, with its place in the heap. */
+/* An owner's memory, with its place in the heap. */
 static size_t owner_cost(const void *owner)
 {
     const struct lease *l = owner;
@@ -163,9 +163,9 @@ uint64_t queue_last_lease(const struct queue *q)
     return q->last_lease;
 }
 
-uint64_t queue_lowest_offset(const struct queue *q)
+struct store *queue_store(struct queue *q)
 {
-    return store_lowest_offset(&q->store);
+    return &q->store;
 }
 
 static void set_state(struct queue *q, uint64_t id, struct message *m, enum message_state state)
@@ -189,7 +189,6 @@ static void make_ready(struct queue *q, uint64_t id, struct message *m)
         q->frontier = id;
 }
 
-/* It is about to leave the store. */
 static void uncount(struct queue *q, const struct message *m)
 {
     q->state.n[m->state]--;
@@ -205,11 +204,6 @@ static void drop(struct queue *q, uint64_t id, const struct message *m)
 {
     uncount(q, m);
     store_drop(&q->store, id);
-}
-
-uint64_t queue_next_add(const struct queue *q)
-{
-    return q->store.next_id;
 }
 
 uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n)
@@ -259,7 +253,6 @@ struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
     return message_bytes(m);
 }
 
-/* The lowest ready message, left where it is. */
 static bool next_ready(struct queue *q, uint64_t *id)
 {
     if (!store_next_ready(&q->store, q->frontier, id))
@@ -268,10 +261,10 @@ static bool next_ready(struct queue *q, uint64_t *id)
     return true;
 }
 
-/* The same; NULL also when it is away. */
+/* NULL also if it is spilled. */
 static struct message *ready_first(struct queue *q, uint64_t *id)
 {
-    return next_ready(q, id) && !queue_is_spilled(q, *id) ? store_find(&q->store, *id) : NULL;
+    return next_ready(q, id) && !store_is_spilled(&q->store, *id) ? store_find(&q->store, *id) : NULL;
 }
 
 static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
@@ -280,7 +273,7 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     set_state(q, id, m, state);
 }
 
-/* The lowest id whose taking is not committed yet; UINT64_MAX when there is none. */
+/* The lowest id that was set aside and is not decided; UINT64_MAX if there is none. */
 static uint64_t lowest_taken(struct queue *q)
 {
     for (; q->taken.n; id_heap_take(&q->taken)) {
@@ -291,7 +284,6 @@ static uint64_t lowest_taken(struct queue *q)
     return UINT64_MAX;
 }
 
-/* Ready messages below `before`; none while the queue is paused. */
 static void take(struct queue *q, enum message_state state, size_t max_items, size_t max_bytes,
     uint64_t before, struct id_ranges *out)
 {
@@ -316,7 +308,7 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
 
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
 {
-    lowest_taken(q); /* forgets those that are committed, so that the heap holds what is under way */
+    lowest_taken(q); /* drops decided ids from the heap */
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
@@ -339,7 +331,7 @@ void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spille
     uint64_t id;
     lowest_taken(q);
     for (size_t n = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
-        if (!spilled && queue_is_spilled(q, id))
+        if (!spilled && store_is_spilled(&q->store, id))
             return;
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
         id_heap_put(&q->taken, id);
@@ -379,7 +371,7 @@ static struct lease *find_lease(const struct queue *q, uint64_t number)
     return l;
 }
 
-/* A lease is forgotten when nothing is under it. */
+/* Frees the lease if no message is under it. */
 static void settle(struct queue *q, struct lease *l)
 {
     if (l->leased || l->busy)
@@ -499,7 +491,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
     return true;
 }
 
-/* What is leased under it is back in its place; what is busy decides itself later. */
+/* Leased messages are ready again. Busy ones are decided later. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
     uint64_t count = l->leased;
@@ -541,7 +533,7 @@ void queue_lease_expire(struct queue *q, uint64_t number)
         q->state.expired++;
 }
 
-/* A busy message leaves what it was under: its lease counts one less, a delay or burial is freed. */
+/* The message leaves its lease; a delay or burial is freed. */
 static void leave_owner(struct queue *q, struct message *m)
 {
     if (m->owner && *(enum owner_kind *)m->owner == OWNER_LEASE) {

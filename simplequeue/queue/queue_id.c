@@ -34,13 +34,13 @@ int queue_id_read(
     io->close(fd);
     const char *of = text + JOURNAL_ID_TEXT;
     if (n != 2 * JOURNAL_ID_TEXT || !is_id(text) || text[DIGITS] != ' ' || !is_id(of) || of[DIGITS] != '\n')
-        return fail(error, error_size, dir, "it does not hold two ids of 32 hexadecimal digits");
+        return fail(error, error_size, dir, "it must hold two ids of 32 hexadecimal digits");
     if (memcmp(of, journal, DIGITS) == 0)
         snprintf(id, JOURNAL_ID_TEXT, "%.*s", DIGITS, text);
     return 0;
 }
 
-/* Elsewhere first, so that a crash leaves the old file or the new one. */
+/* Writes another file and renames it, so that a crash leaves the old file or the new one. */
 static int replace(const char *dir, const char *fresh, const char *path, const char *text)
 {
     int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);

@@ -1,13 +1,12 @@
-/* queue_id: what tells one queue from every other, also from the one it was copied from.
+/* queue_id: the id of a copied queue, which differs from its journal's.
  *
- * A queue's id is its journal's, but for a copy that was given its own: that stands in the file `queue-id` beside the
- * segments, `ID JOURNAL` and a line end, each 32 hex digits, and goes before the id of the journal it names.
+ * A queue's id is its journal's unless --restored gave it its own. Then the file `queue-id` beside the segments holds both:
+ * docs/formats/simplequeue.md.
  *
- * 1. The file is there whole and synced, or not at all; anything else in it is an error, not another id.
- * 2. A file that names another journal counts for nothing: when a journal was lost and a new one begins, message ids
- *    begin again, and must not do so under an id that was used.
- * 3. It is read once the journal is open, which has synced the directory by then: so no power cut takes an id that was told,
- *    also when the life that gave it was killed before it had synced the name. */
+ * 1. The file is whole and synced, or absent. Any other content is an error.
+ * 2. A file that names another journal is ignored: message ids begin again in a new journal, and must not repeat under a used id.
+ * 3. The file is read once the journal is open, which has synced the directory. So a power cut never takes back an id that was shown.
+ */
 #ifndef SIMPLEQUEUE_QUEUE_ID_H
 #define SIMPLEQUEUE_QUEUE_ID_H
 

@@ -1,4 +1,4 @@
-/* queue_internal: what the queue's own files share. Nobody else includes it. */
+/* queue_internal: what queue.c and queue_spill.c share. Only they include it. */
 #ifndef SIMPLEQUEUE_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_QUEUE_INTERNAL_H
 
@@ -7,14 +7,14 @@
 
 #include <uthash.h>
 
-/* What message.owner points to begins with this. A ready or pending message has no owner. */
+/* The first member of what message.owner points to. Ready and pending messages have no owner. */
 enum owner_kind { OWNER_LEASE, OWNER_DELAY, OWNER_BURIAL };
 
 struct lease {
     enum owner_kind kind;
     struct queue_timer timer; /* timer.id is the number */
     UT_hash_handle hh;        /* by timer.id */
-    bool ended;               /* only waits for what is busy */
+    bool ended;               /* freed once its busy messages are decided */
     size_t leased, busy;      /* messages under it, by state */
     size_t n;
     uint64_t ids[]; /* rising */
@@ -46,11 +46,11 @@ struct queue {
     struct store store;
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
-    /* Set aside by queue_take or queue_block_reserves; an id whose message is not busy any more is passed over. */
+    /* Set aside by queue_take or queue_block_reserves. Ids whose message is not busy any more are skipped. */
     struct id_heap taken;
-    uint64_t demanded; /* what demand was before something was loaded */
-    uint64_t demand;   /* no id up to here is spilled: somebody waits for what is ready before it */
-    uint64_t spill_at; /* memory at which spilling is worth another try */
+    uint64_t demand;   /* requests wait for messages up to this id: none of them is spilled */
+    uint64_t demanded; /* the same, of the load before */
+    uint64_t spill_at; /* memory from which on spilling is tried again */
     struct lease *leases;
     struct reader_fencing fencing;
     struct queue_timer pause;

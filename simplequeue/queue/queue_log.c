@@ -139,7 +139,7 @@ void queue_log_bury(
     buf_append_bytes(out, reason);
 }
 
-/* By type: bytes between the head and the items, and bytes of an item in the table. */
+/* Bytes between the head and the items, and bytes of an item. */
 static const struct {
     size_t fixed, item;
 } layouts[] = {
@@ -153,7 +153,7 @@ static const struct {
     [RECORD_KEEP] = {0, 32},
 };
 
-/* Their items end with the message's length. */
+/* Whose items end with the message's length. */
 static bool has_messages(enum queue_record_type type)
 {
     return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;
@@ -171,7 +171,7 @@ static bool read_kept(struct queue_record *r, struct bytes row, struct queue_rec
         return false;
     item->kept = kind;
     item->time = (usec_t)get_u64(row.ptr + 16);
-    item->reason = cut(&r->text, reason); /* behind the message, which is cut off already */
+    item->reason = cut(&r->text, reason); /* the message before it is cut off already */
     return true;
 }
 
@@ -200,7 +200,6 @@ bool queue_record_next(struct queue_record *r, struct queue_record_item *item)
     return r->table.len > 0 && read_item(r, item);
 }
 
-/* The items one after the other must end where the record does. */
 static bool check_items(struct queue_record r)
 {
     struct queue_record_item item;
@@ -223,19 +222,19 @@ static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *rea
 
 static bool read_head(struct bytes *rest, struct queue_record *out, const char **reason)
 {
-    *reason = "it is shorter than a record's head";
+    *reason = "shorter than a record's head";
     if (rest->len < RECORD_HEAD)
         return false;
     struct bytes head = cut(rest, RECORD_HEAD);
     unsigned type = (unsigned char)head.ptr[0];
-    *reason = "its version is not known";
+    *reason = "unknown version";
     if (head.ptr[1] != RECORD_VERSION)
         return false;
-    *reason = "its type is not known";
+    *reason = "unknown type";
     if (type < RECORD_PUT || type > RECORD_KEEP || head.ptr[2] || head.ptr[3])
         return false;
     *out = (struct queue_record){.type = type, .n = get_u32(head.ptr + 4), .id = get_u64(head.ptr + 8)};
-    *reason = "its id is not one";
+    *reason = "invalid id";
     return out->id > 0 && out->id < UINT64_MAX - UINT32_MAX;
 }
 
@@ -270,17 +269,17 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
     if (!read_head(&rest, out, reason))
         return false;
     size_t fixed = layouts[out->type].fixed, item = layouts[out->type].item;
-    *reason = "it is shorter than its items";
+    *reason = "shorter than its items";
     if (rest.len < fixed || (item ? out->n > (rest.len - fixed) / item : out->n != 0))
         return false;
     uint32_t reason_length;
     read_fixed(out, cut(&rest, fixed), &reason_length);
     out->table = cut(&rest, out->n * item);
-    *reason = "its reason does not fit";
+    *reason = "the reason is longer than the record";
     if (reason_length > rest.len)
         return false;
     out->reason = cut(&rest, reason_length);
     out->text = rest;
-    *reason = "its items do not fit";
+    *reason = "the items do not end where the record does";
     return check_items(*out);
 }

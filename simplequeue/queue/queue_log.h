@@ -1,11 +1,10 @@
-/* queue_log: the records that a queue keeps in its journal. docs/formats/simplequeue.md has the layout.
+/* queue_log: the records of a queue's journal; docs/formats/simplequeue.md has the layout. Memory only.
  *
- * A record is one journal frame's payload. Encoding appends to a buffer; decoding checks every bound
- * before it says anything, and borrows from the payload. Memory only.
+ * A record is the payload of one journal frame. Encoding appends to a buffer. Decoding checks every bound first, and borrows from the
+ * payload.
  *
- * 1. What queue_log_decode accepts, queue_record_next walks without another check failing.
- * 2. Every record names an id that the next message has at least (next_id, or its own first one), so that
- *    ids go on where they were although the frames that gave them are trimmed.
+ * 1. After queue_log_decode accepts a record, queue_record_next needs no further check.
+ * 2. Every record carries an id that is at most the next message's, so that ids continue after older frames are trimmed.
  */
 #ifndef SIMPLEQUEUE_QUEUE_LOG_H
 #define SIMPLEQUEUE_QUEUE_LOG_H
@@ -16,13 +15,13 @@
 
 enum queue_record_type {
     RECORD_PUT = 1,  /* messages; `id` is the first one's */
-    RECORD_REMOVE,   /* ranges of ids that are gone */
+    RECORD_REMOVE,   /* ranges of removed ids */
     RECORD_DELAY,    /* ids with their tries, due at `time` */
     RECORD_BURY,     /* ids with their tries, buried at `time`, with a reason */
-    RECORD_MOVE,     /* messages that became ready late, with the id each had; `id` is the first new one */
+    RECORD_MOVE,     /* messages ready under new ids, with their old ids; `id` is the first new one */
     RECORD_OPEN,     /* the daemon opened the queue: its lease numbers are above `lease_base` */
     RECORD_PUT_LATE, /* as PUT, but the messages are delayed until `time` */
-    RECORD_KEEP,     /* messages with their ids and states, said again so that older records can be trimmed */
+    RECORD_KEEP,     /* copies of messages with their ids and states, so that older records can be trimmed */
 };
 
 enum queue_kept { KEPT_READY, KEPT_DELAYED, KEPT_BURIED };
@@ -34,31 +33,31 @@ struct queue_record {
     usec_t time;         /* DELAY, BURY, PUT_LATE: wall clock */
     uint64_t lease_base; /* OPEN */
     struct bytes reason; /* BURY */
-    struct bytes table, text; /* what queue_record_next has yet to give */
+    struct bytes table, text; /* the items that queue_record_next has not returned yet */
 };
 
 struct queue_record_item {
     struct id_range ids;  /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: the (old) id, twice */
     uint32_t tries;       /* DELAY, BURY, MOVE, KEEP */
     struct bytes message; /* PUT, PUT_LATE, MOVE, KEEP */
-    enum queue_kept kept; /* KEEP, and what follows: */
-    usec_t time;          /* wall clock: delayed until, or buried at */
+    enum queue_kept kept; /* KEEP; so are the next two */
+    usec_t time;          /* wall clock: due, or buried at */
     struct bytes reason;
 };
 
-/* False when it is no such record, or one of a newer version; *reason (static text) says what is wrong. */
+/* False if it is no record, or one of a newer version; *reason is a static text. */
 bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason);
-/* The size of the record at the start of a run of payloads; 0 when not all of it is there, SIZE_MAX when it is none. */
+/* The size of the record at the start of a run of payloads; 0 if it is incomplete, SIZE_MAX if it is no record. */
 size_t queue_log_measure(struct bytes start);
-/* Whether it gives messages new ids: those from `id` on, one after the other. */
+/* Whether its messages have new ids: `id` and those that follow. */
 bool queue_record_is_dense(const struct queue_record *r);
-/* The next item; false at the end. */
+/* The next item; false after the last. */
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
 
-/* PUT, PUT_LATE and MOVE append what goes before the messages' bytes, which follow one after the other; KEEP what goes before
- * the items' bytes, the message's and its reason's in turn. */
+/* For PUT, PUT_LATE, MOVE and KEEP these append the part before the messages' bytes, which the caller adds; for KEEP each message's bytes
+ * are followed by its reason's. */
 void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n);
-/* What a PUT record of so many messages of so many bytes takes, these included; a PUT_LATE is a little longer. */
+/* The size of a PUT record with so many messages and bytes, these included; a PUT_LATE is 8 bytes longer. */
 uint64_t queue_log_put_size(size_t n, uint64_t bytes);
 void queue_log_put_late(
     struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n, usec_t due);
@@ -66,7 +65,7 @@ void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_recor
 void queue_log_keep(struct buf *out, uint64_t next_id, const struct queue_record_item *items, size_t n);
 void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids);
 void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base);
-/* `tries` are asked of the queue, in which the messages still are. */
+/* The tries come from the queue. */
 void queue_log_delay(struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_log_bury(
     struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t buried_at, struct bytes reason);

@@ -15,14 +15,13 @@
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
-#define TRIM_SHARE 4 /* a trim is worth it once a quarter of a segment is not needed */
+#define TRIM_SHARE 4 /* of a segment: a part that is worth a trim */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
 #define QUEUE_FILES 2 /* open as long as the queue is: its directory, the newest segment */
-#define OWN_FILES 24  /* the daemon's, whatever it holds */
-#define NEW_QUEUE_BYTES                                                                                      \
-    ((uint64_t)128 << 10)     /* of disk: a queue's files, and what its first put reserves whatever it puts */
-#define NEW_MESSAGE_BYTES 128 /* and for each message besides its bytes */
-#define TICK_TIMERS_MAX 1000  /* timers a turn: the rest is due at once in the next */
+#define OWN_FILES 24  /* the daemon's */
+#define NEW_QUEUE_BYTES ((uint64_t)128 << 10) /* of disk: a queue's files, and the spare reserve of a put */
+#define NEW_MESSAGE_BYTES 128                 /* of disk, for each message beside its bytes */
+#define TICK_TIMERS_MAX 1000                  /* in one turn of the loop */
 
 struct queues {
     struct queues_config config;
@@ -43,7 +42,7 @@ static char *directory_of(const struct queues *qs, const char *name)
     return dir;
 }
 
-/* An empty directory is what is left of a queue that found no room for its first file. True when there was one. */
+/* Removes an empty directory: a crash or a full disk interrupted the creation of its queue. */
 static bool drop_empty(const struct queues *qs, const char *name)
 {
     char *dir = directory_of(qs, name);
@@ -52,7 +51,7 @@ static bool drop_empty(const struct queues *qs, const char *name)
     return dropped;
 }
 
-/* A link to a directory is none. */
+/* Neither a directory nor a link to one. */
 static bool is_stray(const struct queues *qs, const char *name)
 {
     struct stat st;
@@ -95,8 +94,8 @@ int queues_check_copy(const char *data_dir, char *error, size_t error_size)
     buf_printf(&path, "%s" DIRECTORY, data_dir);
     int found = access(path.ptr, F_OK);
     if (found != 0)
-        snprintf(error, error_size, "restored: the directory is no copy of a queue's data: %s: %s", path.ptr,
-            strerror(errno));
+        snprintf(error, error_size, "restored: %s: %s; the directory must be a copy of a queue's data",
+            path.ptr, strerror(errno));
     buf_free(&path);
     return found;
 }
@@ -160,7 +159,7 @@ static enum queue_result open_journal(
     return r == JOURNAL_NO_DESCRIPTORS ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
 }
 
-/* The id that the queue has apart from its journal's, if any: a copy gets one here. */
+/* The queue's own id, if it differs from the journal's. A copy gets one here. */
 static int own_id(struct queues *qs, const char *dir, const struct journal *j, char id[JOURNAL_ID_TEXT],
     char *error, size_t error_size)
 {
@@ -248,13 +247,12 @@ struct named_queue *queues_find(const struct queues *qs, const char *name)
     return name_table_find(&qs->table, name);
 }
 
-/* With the error. */
 static bool is_moved_away(const struct queues *qs, char *error, size_t error_size)
 {
     if (!qs->dir || !qs->config.owns || qs->config.owns(qs->config.data_dir))
         return false;
     snprintf(error, error_size,
-        "%s is not the directory that was locked at the start: it was moved, or its lock removed",
+        "%s: not the directory that was locked at the start; it was moved, or its lock removed",
         qs->config.data_dir);
     return true;
 }
@@ -301,7 +299,7 @@ size_t queues_descriptors_for(size_t n)
     return n * QUEUE_FILES + OWN_FILES;
 }
 
-/* A little more is asked for than the queue would take, so that it is not made only to refuse. */
+/* Asks for a little more than the first put reserves, so that no queue is created only to refuse it. */
 static bool disk_has_room(const struct queues *qs, const struct first_put *put)
 {
     struct statvfs disk;
@@ -338,11 +336,6 @@ struct named_queue *queues_at(const struct queues *qs, size_t i)
 const struct queue_limits *queues_limits(const struct queues *qs)
 {
     return &qs->config.limits;
-}
-
-uint64_t queues_bytes(const struct queues *qs)
-{
-    return qs->shared.bytes;
 }
 
 uint64_t queues_memory(const struct queues *qs)

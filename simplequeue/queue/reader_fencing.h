@@ -1,14 +1,12 @@
-/* epochs: which release was the last under each reader's name, so that of two readers under one name the older
- * can be told that it has been replaced.
+/* reader_fencing: the latest epoch of each reader's name, to refuse a reader that another one has replaced.
  *
- * A reader begins with a release, which gives it an epoch, and shows that epoch when it reserves. Whoever released
- * later under the same name has another, so what the older one sends from then on is refused.
+ * A reader starts with a release, which gives it an epoch, and sends that epoch with each reserve. A later release under the same name
+ * gives a higher epoch, so requests with the older one are refused.
  *
- * 1. Epochs are never 0 and never given twice under one queue id, also not by another start of the daemon: they
- *    come from the sequence of the queue's lease numbers.
- * 2. The table holds FENCED_READERS_MAX names; the one that released longest ago goes. A name that is not in it has no
- *    current epoch: whoever shows one begins again, which is always safe.
- * 3. Memory only: after a restart every reader begins again, as its leases are gone too.
+ * 1. Epochs are never 0 and never repeat under one queue id, not even after a restart: they are numbers of the queue's lease sequence.
+ * 2. The table holds FENCED_READERS_MAX names and forgets the one that released longest ago. An unknown name has no epoch: a reader
+ *    that sends one starts again, which is always safe.
+ * 3. In memory only: after a restart every reader starts again, because its leases are gone too.
  */
 #ifndef SIMPLEQUEUE_READER_FENCING_H
 #define SIMPLEQUEUE_READER_FENCING_H

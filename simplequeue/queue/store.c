@@ -3,15 +3,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Pages, from which on a store is taken to go on growing; thousands of small ones stay small. */
-#define DEEP 16
+#define DEEP 16 /* pages: a deeper store will probably fill the next one, too */
 
 void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 {
     *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-/* Before a page changes, and after. */
+/* Around every change of a page. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
     bool spilled = page_is_spilled(p);
@@ -62,7 +61,7 @@ static void pages_remove(struct store *s, size_t i)
 {
     uncharge(s, s->pages[i]);
     page_free(s->pages[i]);
-    s->freed++;
+    s->changes++;
     if (i == s->head) {
         s->head++;
         return;
@@ -76,7 +75,7 @@ static struct store_page *last_page(const struct store *s)
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
 }
 
-/* The page that the next message goes to: the last one while it has room and its ids go on. */
+/* The page for the next message: the last one, if the message fits and its id follows. */
 static struct store_page *page_for(struct store *s, size_t len)
 {
     struct store_page *p = last_page(s);
@@ -94,8 +93,8 @@ static struct store_page *page_for(struct store *s, size_t len)
     return p;
 }
 
-/* The index of the last page whose first id is at or below `id`, or s->head. There must be pages. The page looked at
- * last, or the one after it, is mostly the one. */
+/* The index of the last page whose first id is at or below `id`, or s->head. There must be pages. Mostly it is the page used last, or the
+ * next. */
 static size_t page_index(struct store *s, uint64_t id)
 {
     for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
@@ -112,7 +111,7 @@ static size_t page_index(struct store *s, uint64_t id)
     return s->hint = low;
 }
 
-/* NULL when no page has the id. */
+/* NULL if no page has the id. */
 static struct store_page *page_of(struct store *s, uint64_t id)
 {
     if (s->n == s->head)
@@ -198,8 +197,8 @@ static void compact(struct store *s, size_t i)
     charge(s, p);
 }
 
-/* What is taken in order empties the first page, which is never worth a copy: it goes. What is left behind is found when
- * the next page empties; now and then, so that each drop costs little. */
+/* Messages removed in order empty the first page, which is freed without a copy. Sparse pages behind it are compacted as they empty: at
+ * each power of two of messages left, so that a drop costs little. */
 static void drop_from(struct store *s, size_t i, uint64_t id)
 {
     struct store_page *p = s->pages[i];
@@ -218,7 +217,6 @@ void store_drop(struct store *s, uint64_t id)
     drop_from(s, page_index(s, id), id);
 }
 
-/* The first message held of the page, at or after `from`. */
 static bool first_held(struct store_page *p, uint64_t from, uint64_t *id)
 {
     uint64_t other;
@@ -263,7 +261,6 @@ void store_undo(struct store *s, uint64_t floor)
     }
 }
 
-/* Those of one page, from `id` on. */
 static uint64_t commit_in_page(struct store_page *p, uint64_t id, uint64_t end)
 {
     uint64_t bytes = 0;
@@ -307,7 +304,7 @@ uint64_t store_lowest_offset(const struct store *s)
     return lowest;
 }
 
-/* The pages below are those that were kept, wherever they are now, and the first ones of the others. */
+/* Pages below an offset are rewritten ones, anywhere, and the first of the others. */
 static bool is_beyond(const struct store_page *p, uint64_t offset)
 {
     return p->held > 0 && !p->kept && p->offset >= offset;
@@ -345,7 +342,7 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
         return;
     p->offset = offset;
     p->kept = true;
-    s->freed++;
+    s->changes++;
 }
 
 static void pages_insert(struct store *s, size_t at, struct store_page *p)
@@ -357,7 +354,7 @@ static void pages_insert(struct store *s, size_t at, struct store_page *p)
     s->pages[at] = p;
 }
 
-/* The page for an id that is in none: the one before it, when that is of the same record. */
+/* The page for an id that no page has: the one before it if it is of the same record, else a new one. */
 static struct store_page *page_beside(struct store *s, uint64_t id, uint64_t offset)
 {
     size_t at = s->n > s->head ? page_index(s, id) : s->head;
@@ -413,7 +410,7 @@ uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint
 
 bool store_is_spilled(struct store *s, uint64_t id)
 {
-    const struct store_page *p = page_of(s, id);
+    const struct store_page *p = s->spilled ? page_of(s, id) : NULL;
     if (!p || p->form == PAGE_BLOCK)
         return false;
     struct message m = page_peek(p, id);
@@ -422,14 +419,14 @@ bool store_is_spilled(struct store *s, uint64_t id)
 
 bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
 {
-    const struct store_page *p = page_of(s, id);
+    const struct store_page *p = store_is_spilled(s, id) ? page_of(s, id) : NULL;
     if (!p || !page_is_spilled(p) || p->loading)
         return false;
     *out = span_of(p);
     return true;
 }
 
-/* Pages are read together as long as one way through the journal passes them. */
+/* Adds the pages that the same read through the journal passes. */
 static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
 {
     uint64_t bytes = s->pages[i]->bytes;

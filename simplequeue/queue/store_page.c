@@ -10,7 +10,7 @@ static struct message *block_record(const struct store_page *p, size_t i)
     return (struct message *)(void *)(p->memory + p->size) - (i + 1);
 }
 
-/* Has the kernel give all of it at once: a page fault for each 4 KiB costs a third more. Where it cannot, they come. */
+/* Maps the memory at once instead of by a page fault for each 4 KiB. */
 static void populate(char *memory, size_t size)
 {
     uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -94,7 +94,6 @@ static size_t slot_index(const struct store_page *p, uint64_t id)
     return low;
 }
 
-/* A BARE page says nothing of its messages but their lengths. */
 static void unfold(struct store_page *p)
 {
     p->slots = mem_alloc((p->held ? p->held : 1) * sizeof *p->slots);
@@ -108,7 +107,7 @@ static void unfold(struct store_page *p)
     p->form = PAGE_SLOTS;
 }
 
-/* The record, whatever its state; NULL when there is none. */
+/* The record in any state; NULL if there is none. */
 static struct message *record_of(const struct store_page *p, uint64_t id)
 {
     if (id < p->first_id || id - p->first_id >= p->span)
@@ -190,7 +189,7 @@ uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
-#define SPARSE 4 /* times what is needed */
+#define SPARSE 4 /* times the memory needed */
 
 bool page_is_sparse(const struct store_page *p)
 {
@@ -227,7 +226,7 @@ static bool is_bare(const struct message *m)
     return m->state == STORE_GONE || (m->state == STORE_READY && m->tries == 0);
 }
 
-/* Whether lengths say all there is to say, and in less than a slot each. */
+/* Whether lengths alone describe the messages, in less memory than slots. */
 static bool can_be_bare(const struct store_page *p)
 {
     if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)

@@ -28,7 +28,7 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
 
 static bool param_marks(struct http_request *req, struct queue_put *put)
 {
-    const char *fault = put_request_marks_fault(http_query(req), put);
+    const char *fault = put_request_marks(http_query(req), put);
     if (!fault)
         return true;
     http_problem(req, 400, "bad-parameter", PUT_MARKS_HINT, "%s", fault);

@@ -260,7 +260,7 @@ static const char *parse_header(
         return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
     if (!parse_queue(query, name))
         return "queue is not a name";
-    if (!put_request_marks(query, put))
+    if (put_request_marks(query, put) != NULL)
         return PUT_MARKS_HINT;
     return parse_delay(query, max_delay, &put->delay) ? NULL : "delay is not a number of milliseconds";
 }

@@ -188,12 +188,12 @@ class DescriptorsTest(OnDisk, QueueTest):
             self.assertEqual(q.log.count(" info simplequeue queues can be made again"), round_ + 1, q.log)
         self.assertEqual([put("c"), put("c")], [503, 503])
         self.assertEqual(q.log.count(self.LACK), 3, q.log)
-        self.assertIn("there are as many queues as there may be", q.log)
+        self.assertIn("max_queues is reached", q.log)
 
     def test_limits_that_were_asked_for_and_are_too_high(self):
-        args = ("--max-queues=20", "--max-connections=100")
+        args = ("--max-queues=25", "--max-connections=100")
         q = self.limited(128, *args)
-        said = re.search(r"no room for max_queues.* max_queues=20 room_for=13 limit_wanted=(\d+)", q.log)
+        said = re.search(r"no room for max_queues.* max_queues=25 room_for=20 limit_wanted=(\d+)", q.log)
         self.assertTrue(said, q.log)
         connections = re.search(r"fewer connections than max_connections.* max_connections=100 room_for=96 limit_wanted=(\d+)", q.log)
         self.assertTrue(connections, q.log)
@@ -234,19 +234,19 @@ class DescriptorsTest(OnDisk, QueueTest):
 
     def test_too_many_queues_for_the_descriptors_are_told_at_the_start(self):
         q = self.queue()
-        self.assertEqual(self.make_queues(q, 20), 20)
+        self.assertEqual(self.make_queues(q, 25), 25)
         q.stop()
         q = self.limited(128)
-        told = re.search(r"queues=20 room_for=(\d+) limit_needed=(\d+)", q.log)
+        told = re.search(r"queues=25 room_for=(\d+) limit_needed=(\d+)", q.log)
         self.assertTrue(told, q.log)
         self.assertIn("LimitNOFILE", q.log)
-        self.assertLess(int(told[1]), 20)
+        self.assertLess(int(told[1]), 25)
         self.expect(q.post("/put?queue=q19", b"x"), 200)
         q.stop()
         q = self.limited(int(told[2]))
         self.assertNotIn("limit_needed", q.log)
         q.stop()
-        q = self.limited(int(told[2]) - 4)
+        q = self.limited(int(told[2]) - 3)
         self.assertIn("limit_needed=" + told[2], q.log)
 
 

@@ -53,7 +53,7 @@ class StartTest(QueueTest):
                      os.path.join(queue, "new"), self.path("data", "queues", "..", "lock"), self.path("alias", "lock")):
             refused = self.run_program("simplequeue", "--port=0", "--overflow-log=" + path, *args)
             self.assertEqual(refused.returncode, 78, refused.stderr)
-            self.assertIn(b"is the daemon's own", refused.stderr)
+            self.assertIn(b"is the daemon's own file", refused.stderr)
         with open(segment, "rb") as f:
             self.assertEqual(f.read(), before)
         self.assertEqual(os.listdir(self.path("data", "queues")), ["default"])
@@ -68,7 +68,7 @@ class StartTest(QueueTest):
         for _ in range(2):
             self.expect(q.post("/put?queue=new", b"2"), 503, "storage-failed")
         self.assertFalse(os.path.exists(data))
-        self.assertEqual(q.log.count("is not the directory that was locked at the start"), 1)
+        self.assertEqual(q.log.count("not the directory that was locked at the start"), 1)
         self.expect(q.post("/put?queue=old", b"3"), 200)
         os.mkdir(data)
         with open(os.path.join(data, "lock"), "w"):

@@ -46,7 +46,7 @@ static void check_marks(struct bytes text)
     struct queue_put put = {0};
     if (url_query_parse(text, &query) != 0)
         return;
-    if (put_request_marks(&query, &put) && put.producer.len && put.mark >= put.next)
+    if (put_request_marks(&query, &put) == NULL && put.producer.len && put.mark >= put.next)
         abort();
     url_query_free(&query);
 }
