@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* After an answer for which the pool sets nobody aside (401, 404, 413). */
+/* After a reply for which the pool does not back off (401, 404, 413). */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
 
@@ -45,7 +45,7 @@ static void again_after(struct publisher *p, usec_t delay)
 static void failed(struct publisher *p, const char *why)
 {
     if (strcmp(p->trouble, why) != 0)
-        log_warn("cannot publish", LOG_S("to", p->name), LOG_S("why", why));
+        log_warn("cannot publish", LOG_S("to", p->name), LOG_S("error", why));
     snprintf(p->trouble, sizeof p->trouble, "%s", why);
     usec_t wait = http_pool_wait(p->config.destination);
     again_after(p, wait > 0 ? wait : backoff_failed(&p->backoff));
@@ -88,7 +88,7 @@ static bool has_code(const struct http_reply_view *reply, const char *code)
     return is;
 }
 
-/* False: no reply, which is dealt with here. */
+/* False: no reply; handled. */
 static bool replied(struct publisher *p, enum http_client_result result, const struct http_reply_view *reply)
 {
     p->call = NULL;
@@ -152,7 +152,7 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     }
 }
 
-/* Marks make it harmless to send it twice. */
+/* Marks make sending it twice harmless. */
 static void send_run(struct publisher *p)
 {
     char target[400];

@@ -1,16 +1,17 @@
-/* publisher: puts what comes from a stream onto another stream, or a queue, each run once, whatever fails in between.
+/* publisher: republishes a source stream onto another stream or a queue, each run of lines once, whatever fails.
  *
- * It publishes under a producer's name with the source's offsets as marks: a run that takes the source from offset A to B
- * moves the mark from A to B in the same frame as its lines. So the mark is the cursor to go on from, kept where its
- * effect is, and a run may be sent again after any trouble.
+ * It publishes as a producer with the source's offsets as marks: a run from offset A to B moves the mark from A to B in the
+ * same frame as its lines. So the mark is the cursor to continue from, stored with its effect, and any run may be sent
+ * again.
  *
- * 1. First publisher_ask; on_mark tells where the source is to be taken from.
- * 2. One run is under way at a time. It is sent again, when the pool lets it be (http_pool.h), until it is stored (on_stored) or the destination
- *    says that the mark is another (on_conflict): somebody else publishes under this name, or an answer of an earlier
- *    life came late. Then ask again.
- * 3. What the destination refuses (a line that is too long for it) is trouble and tried again: nothing is passed over.
- * 4. The destination is one: a mark tells what was stored beside it, and nothing of any other.
- * 5. The loop thread only; callbacks come from the loop. They may call publisher_ask and publisher_send. */
+ * 1. Call publisher_ask first; on_mark says where to begin in the source.
+ * 2. One run is under way at a time. It is sent again, at the pool's pace (http_pool.h), until it is stored (on_stored) or the
+ *    mark turns out to be another (on_conflict): another publisher uses the name, or a request of an earlier process arrived
+ *    late. Then ask again.
+ * 3. A run that the destination refuses (a line too long for it) is trouble and sent again: nothing is skipped.
+ * 4. There is one destination: its mark says nothing of others.
+ * 5. The loop thread only. Callbacks may call publisher_ask and publisher_send.
+ */
 #ifndef MILLRACE_PUBLISHER_H
 #define MILLRACE_PUBLISHER_H
 
@@ -23,24 +24,24 @@ struct publisher;
 struct publisher_config {
     struct event_base *base;
     struct http_pool *destination; /* one pubsub or simplequeue; borrowed, freed after the publisher */
-    const char *stream, *queue;    /* which of the two: the other is NULL; copied */
+    const char *stream, *queue;    /* one of them, the other is NULL; copied */
     void (*on_mark)(bool known, uint64_t mark, void *arg);
     void (*on_stored)(void *arg);
     void (*on_conflict)(void *arg);
-    void (*on_change)(void *arg); /* trouble came, changed or went; may be NULL */
+    void (*on_change)(void *arg); /* publisher_trouble has changed; may be NULL */
     void *arg;
 };
 
 struct publisher *publisher_new(const struct publisher_config *config);
-/* A run under way is left as it is: the next life's question finds out whether it was stored. */
+/* Drops a run under way: the next publisher_ask tells whether it was stored. */
 void publisher_free(struct publisher **p);
 
-/* The producer's name is copied and used from now on. */
+/* Asks for the mark of the producer, whose name is copied, and uses that name from now on. */
 void publisher_ask(struct publisher *p, const char *producer);
-/* Whole lines, or none to move the mark only. It takes them, and leaves an empty buffer in their place. */
+/* Sends whole lines, or none to move the mark only. Takes the buffer's memory and leaves it empty. */
 void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint64_t next);
 bool publisher_is_busy(const struct publisher *p);
-/* Of the stream that answered last; .text "": none has, or it is a queue. */
+/* Of the stream that replied last; .text "": none, or a queue. */
 const struct stream_place *publisher_place(const struct publisher *p);
 const char *publisher_trouble(const struct publisher *p); /* NULL: none */
 

@@ -14,13 +14,13 @@
 
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
-/* A stream that is not made yet: its first line is to be seen within a second. */
+/* The first line of a new stream must arrive within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
 
 struct stream_client {
     struct stream_client_config config;
-    struct stream_cursor cursor; /* behind the last line handed out */
+    struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
     char *stream, *begin;
     struct http_call *call;
@@ -28,8 +28,8 @@ struct stream_client {
     struct backoff backoff;
     struct line_splitter lines;
     bool stopped, paused, caught_up, has_target, ignoring, refused;
-    uint64_t target;     /* the end that the first answer told */
-    uint64_t asked_from; /* the cursor when asked */
+    uint64_t target;     /* the end in the first response */
+    uint64_t asked_from; /* the cursor at the last request */
     char trouble[256];
 };
 
@@ -44,7 +44,7 @@ static void changed(struct stream_client *c)
 static void set_trouble(struct stream_client *c, bool refused, const char *text)
 {
     if (strcmp(c->trouble, text) != 0)
-        log_warn("the stream does not come", LOG_S("stream", c->stream), LOG_S("reason", text));
+        log_warn("cannot follow the stream", LOG_S("stream", c->stream), LOG_S("error", text));
     c->refused = refused;
     snprintf(c->trouble, sizeof c->trouble, "%s", text);
 }
@@ -131,7 +131,7 @@ static bool header_number(const struct http_reply_view *reply, const char *name,
     return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
 }
 
-/* Such an answer could go on for ever. */
+/* Such a response might never end. */
 static void give_up(struct stream_client *c, struct http_call *call, const char *text)
 {
     set_trouble(c, true, text);
@@ -148,7 +148,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         return;
     if (strlen(id) != STREAM_ID_TEXT - 1 || !header_number(reply, "X-Millrace-Offset", &start) ||
         !header_number(reply, "X-Millrace-End", &end)) {
-        give_up(c, reply->call, "its answer does not name stream, offset and end: no pubsub of ours");
+        give_up(c, reply->call, "the response names no stream, offset and end: not a pubsub of millrace");
         return;
     }
     bool begins = c->cursor.id[0] == '\0';
@@ -157,7 +157,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         c->cursor.offset = c->asked_from = start;
     }
     if (strcmp(c->cursor.id, id) != 0 || c->cursor.offset != start) {
-        give_up(c, reply->call, "it answered with another stream or offset than asked for");
+        give_up(c, reply->call, "pubsub answered with another stream or offset");
         return;
     }
     c->ignoring = false;
@@ -184,7 +184,7 @@ static uint64_t member_number(struct bytes body, const char *pointer, uint64_t f
 static void unknown_stream(struct stream_client *c)
 {
     if (c->cursor.id[0] != '\0') {
-        refuse(c, "pubsub does not know the stream, though it was there before");
+        refuse(c, "pubsub no longer has the stream");
         return;
     }
     clear_trouble(c);
@@ -201,11 +201,11 @@ static void cross(struct stream_client *c, struct bytes body)
     uint64_t from = c->cursor.offset;
     uint64_t after = member_number(body, "/after", 0), before = member_number(body, "/before", from);
     if (after <= from) {
-        refuse(c, "pubsub says that the cursor is gone, but not where the stream goes on");
+        refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
         return;
     }
-    log_warn("crossing a hole in the stream: what was in it is gone", LOG_S("stream", c->stream),
-        LOG_U("from", from), LOG_U("before", before), LOG_U("after", after));
+    log_warn("skipping lost bytes of the stream", LOG_S("stream", c->stream), LOG_U("from", from),
+        LOG_U("before", before), LOG_U("after", after));
     c->cursor.offset = after;
     if (c->config.on_gap != NULL)
         c->config.on_gap(from, after, c->config.arg);
@@ -223,7 +223,7 @@ static void unexpected(struct stream_client *c, enum http_client_result result, 
     ask_after(c, backoff_failed(&c->backoff));
 }
 
-/* An answer that ended well, or was cut off after lines had come, is asked for again at once. */
+/* At once after a response that brought lines. */
 static void asked_again(struct stream_client *c)
 {
     if (c->refused)
@@ -250,7 +250,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     else if (status == 410)
         cross(c, reply->body);
     else if (status == 409)
-        refuse(c, "pubsub has another stream under this name than the one the cursor is of");
+        refuse(c, "pubsub has another stream of this name: its id is not the cursor's");
     else if (status == 416)
         refuse(c, "the stream is shorter than the cursor: it is an old copy");
     else

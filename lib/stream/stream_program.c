@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <sysexits.h>
 
-#define INTO_ITSELF "a stream cannot go into itself: its lines would be read again, and multiply without end"
+#define INTO_ITSELF "a stream cannot go into itself: its lines would multiply without end"
 
 static bool is_beginning(const char *text)
 {
@@ -23,7 +23,7 @@ int stream_program_check(struct options *o, struct config_error *error)
         return -1;
     if (is_beginning(options_string(o, "from")))
         return 0;
-    return options_refuse(o, "from", error, "it is neither earliest nor latest nor @UNIXTIME");
+    return options_refuse(o, "from", error, "must be earliest, latest or @UNIXTIME");
 }
 
 static const char *one_loopback(const struct url_address *a)
@@ -56,7 +56,7 @@ int stream_program_check_target(struct options *o, const char *url, struct confi
 void stream_program_fail_into_itself(struct daemon *d)
 {
     log_error(INTO_ITSELF, LOG_S("stream", options_string(daemon_options(d), "stream")),
-        LOG_S("hint", "the destination is the pubsub that is read, by another of its addresses"));
+        LOG_S("hint", "the destination is the same pubsub under another address"));
     daemon_fail(d, EX_CONFIG);
 }
 

@@ -339,7 +339,7 @@ class AggregatorTest(harness.MillraceTest):
         d.stop()
         data, own = self.pubsub.data, self.pubsub.id
         for change, reason in (({"id": "f" * 32}, "another stream"), ({"data": data[:30]}, "old copy"),
-                               ({"exists": False}, "does not know")):
+                               ({"exists": False}, "no longer has")):
             vars(self.pubsub).update(dict({"id": own, "data": data, "exists": True}, **change))
             d = self.launch(ready=False)
             harness.wait_until(lambda: reason in d.get("/health").text, lambda: d.get("/health").text)

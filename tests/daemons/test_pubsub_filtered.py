@@ -497,7 +497,7 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--filter_subject=x"), b"needs values"),
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
                             (("--to_stream=a b",), b"no name"),
-                            (("--to_stream=out", "--from=yesterday"), b"neither earliest")):
+                            (("--to_stream=out", "--from=yesterday"), b"must be earliest")):
             for check in ("--check-config",), ():
                 done = self.run_filtered(*args, *check)
                 self.assertEqual(done.returncode, 78, done)
