@@ -4,10 +4,10 @@
 
 #define SECONDS_PER_DAY 86400
 #define SECONDS_PER_HOUR 3600
-#define LATE_MAX 4 /* seconds that a line may be late */
+#define LATE_MAX 4 /* seconds */
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* What a number is drawn for, so that drawing for one thing never changes another. */
+/* The purpose of a random number: drawing for one never changes another. */
 enum purpose { FOR_USER = 1, FOR_LINK, FOR_OWNER, FOR_REFERRER, FOR_CITY, FOR_LINES };
 
 struct click_feed {
@@ -70,7 +70,7 @@ static const char *const words[] = {"news", "press", "release", "mission", "imag
 static const char *const syllables[] = {
     "ka", "ro", "mi", "te", "lu", "sa", "ne", "vo", "di", "pa", "gov", "usa", "tex", "nor"};
 
-/* Clicks per hour of the day, as shares of a day. */
+/* Relative number of clicks in each hour of a day. */
 static const unsigned char rhythm[24] = {
     30, 22, 16, 13, 12, 14, 20, 30, 42, 52, 58, 61, 62, 63, 64, 63, 60, 56, 52, 50, 50, 48, 44, 38};
 
@@ -125,7 +125,7 @@ static void append_referrer(const struct click_feed *f, struct buf *out, uint64_
         buf_printf(out, "%s?q=%u", words[(bits >> 16) % COUNT(words)], (unsigned)(bits >> 40));
 }
 
-/* The real feed's clicks rise and fall with the day; a part of a day at the end keeps an even rate. */
+/* Clicks follow the daily rhythm; a partial last day has an even rate. */
 static int64_t time_of(const struct click_feed *f, uint64_t i)
 {
     uint64_t span = (uint64_t)(f->s.end - f->s.start), total = 0, done = 0;
@@ -143,7 +143,7 @@ static int64_t time_of(const struct click_feed *f, uint64_t i)
     return f->s.start + (int64_t)(day + h * SECONDS_PER_HOUR + part);
 }
 
-/* A value that is hard to store or to carry, as JSON. */
+/* A JSON value that is hard to store. */
 static void append_hostile(struct buf *out, uint64_t bits)
 {
     static const char *const texts[] = {"\"a b:c,d.e|f\\u007f\\u0000\\u0001\\n\\t\\\\\"", "\"\\u0000\"",
@@ -176,7 +176,7 @@ static void append_field(struct buf *out, const char *name)
     buf_printf(out, ", \"%s\": ", name);
 }
 
-/* Opens `"name": "` or puts a hostile value instead; false then. */
+/* Opens `"name": "`. False: a hostile value was written instead. */
 static bool open_text(const struct click *c, struct buf *out, const char *name, unsigned which)
 {
     append_field(out, name);
@@ -188,7 +188,7 @@ static bool open_text(const struct click *c, struct buf *out, const char *name, 
     return true;
 }
 
-/* Countries past those with a name are invented: two letters, a digit where letters run out. */
+/* Countries without a name get two letters. */
 static void append_country(const struct click *c, struct buf *out)
 {
     if (c->country < COUNT(places))
@@ -298,7 +298,7 @@ static void draw(struct click_feed *f, struct click *c)
         c->time = f->s.start;
 }
 
-/* Puts `value` where the value of `, "name": ` stands in the line from `start` on. */
+/* Replaces the value of `name` in the line that starts at `start`. */
 static void replace_value(struct buf *out, size_t start, const char *name, const char *value)
 {
     char *at = memmem(out->ptr + start, out->len - start, name, strlen(name));

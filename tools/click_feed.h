@@ -1,10 +1,10 @@
-/* click_feed: made-up clicks with the fields of bitly's public feed, one JSON object a line.
+/* click_feed: generated clicks with the fields of bitly's public feed, one JSON object a line.
  *
- * 1. The same settings give the same bytes on every machine: integers only, no clock, no locale.
- * 2. A link belongs to one user and has one address; users, links, countries and referrers are Zipf-distributed.
- * 3. Times rise from `start` to before `end` with a daily rhythm, a few seconds out of order as in a real feed.
- * 4. A damaged line is one that the sample configuration (etc/clicks.conf) must reject. A hostile line is valid
- *    and has a key that is hard to store: reserved bytes, controls, long, not ASCII, at the edge of hashing.
+ * 1. The same settings produce the same bytes on every machine: integers only, no clock, no locale.
+ * 2. A link belongs to one user and has one address. Users, links, countries and referrers are Zipf-distributed.
+ * 3. Times rise from `start` to before `end` with a daily rhythm, a few seconds out of order.
+ * 4. A damaged line is one that the sample configuration (etc/clicks.conf) must reject. A hostile line is valid and has a key that is hard
+ *    to store: reserved bytes, control bytes, long, not ASCII, or at the limit of hashing.
  */
 #ifndef MILLRACE_CLICK_FEED_H
 #define MILLRACE_CLICK_FEED_H

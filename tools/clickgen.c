@@ -1,4 +1,4 @@
-/* clickgen: made-up clicks on standard output. */
+/* clickgen: generates clicks on standard output. */
 #include "tools/click_feed.h"
 #include "base/io.h"
 #include "base/progress.h"
@@ -12,7 +12,7 @@
 #define WRITE_SIZE (256 * 1024)
 #define YEAR_2000 INT64_C(946684800)
 #define YEAR_2160 INT64_C(5995814400)
-#define MANY 10000000
+#define COUNT_MAX 10000000
 
 static const struct option_row rows[] = {
     {.name = "events",
@@ -20,68 +20,65 @@ static const struct option_row rows[] = {
         .fallback = "50000",
         .min = 0,
         .max = INT64_C(1000000000000),
-        .help = "lines to make, of every kind"},
+        .help = "number of lines"},
     {.name = "seed",
         .type = OPTION_INT,
         .fallback = "1",
         .min = 0,
         .max = INT64_MAX,
-        .help = "the same seed gives the same bytes on every machine"},
+        .help = "random seed; the same seed produces the same bytes on every machine"},
     {.name = "start",
         .type = OPTION_INT,
         .fallback = "1360281600",
         .min = YEAR_2000 + 4,
         .max = YEAR_2160 - 1,
-        .help = "unix time of the first click"},
+        .help = "Unix time of the first click"},
     {.name = "end",
         .type = OPTION_INT,
         .fallback = NULL,
         .min = YEAR_2000 + 5,
         .max = YEAR_2160,
-        .help = "unix time that all clicks are before (default: start + span)"},
+        .help = "Unix time after the last click (default: start + span)"},
     {.name = "span",
         .type = OPTION_DURATION,
         .fallback = "7d",
         .min = 1000,
         .max = INT64_C(160) * 366 * 86400 * 1000,
         .unit = "s",
-        .help = "from the first click to the last"},
+        .help = "time from the first click to the last"},
     {.name = "users",
         .type = OPTION_INT,
         .fallback = "2000",
         .min = 1,
-        .max = MANY,
-        .help = "different users"},
+        .max = COUNT_MAX,
+        .help = "number of users"},
     {.name = "links",
         .type = OPTION_INT,
         .fallback = "20000",
         .min = 1,
-        .max = MANY,
-        .help = "different links; each belongs to one user"},
+        .max = COUNT_MAX,
+        .help = "number of links; each belongs to one user"},
     {.name = "countries",
         .type = OPTION_INT,
         .fallback = "150",
         .min = 1,
         .max = 676,
-        .help = "different countries"},
+        .help = "number of countries"},
     {.name = "referrers",
         .type = OPTION_INT,
         .fallback = "5000",
         .min = 1,
-        .max = MANY,
-        .help = "different referrers"},
+        .max = COUNT_MAX,
+        .help = "number of referrers"},
     {.name = "zipf",
         .type = OPTION_STRING,
         .fallback = "1.05",
         .help = "exponent of the distributions, 0 to 3"},
-    {.name = "heartbeats",
-        .type = OPTION_STRING,
-        .fallback = "0.027",
-        .help = "share of lines that are heartbeats, 0 to 1"},
+    {.name = "heartbeats", .type = OPTION_STRING, .fallback = "0.027", .help = "share of heartbeats, 0 to 1"},
     {.name = "damaged",
         .type = OPTION_STRING,
         .fallback = "0",
-        .help = "share of lines that cannot be counted, 0 to 1"},
+        .help = "share of lines that must be rejected, 0 to 1"},
     {.name = "hostile",
         .type = OPTION_STRING,
         .fallback = "0",
@@ -89,7 +86,7 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
-/* A decimal such as 0.027 in parts of 10^digits; digits past those are refused. */
+/* Parses a decimal such as 0.027 into units of 10^-digits; more digits are refused. */
 static bool parse_decimal(const char *text, int digits, uint64_t max, uint64_t *out)
 {
     const char *dot = strchr(text, '.');
@@ -112,7 +109,7 @@ static bool read_share(const struct options *o, const char *name, uint32_t *out)
 {
     uint64_t n;
     if (!parse_decimal(options_string(o, name), 6, 1, &n)) {
-        fprintf(stderr, "clickgen: %s=%s: %s is a share from 0 to 1, with up to six decimals\n",
+        fprintf(stderr, "clickgen: %s=%s: %s must be a share from 0 to 1, with up to six decimals\n",
             options_source(o, name), options_string(o, name), name);
         return false;
     }
@@ -124,13 +121,13 @@ static bool read_times(const struct options *o, struct feed_settings *s)
 {
     s->start = options_int(o, "start");
     if (options_is_set(o, "end") && options_is_set(o, "span")) {
-        fprintf(stderr, "clickgen: end and span say the same thing: give one of them\n");
+        fprintf(stderr, "clickgen: set either end or span\n");
         return false;
     }
     s->end = options_is_set(o, "end") ? options_int(o, "end") : s->start + options_int(o, "span") / 1000;
     if (s->end > s->start && s->end <= YEAR_2160)
         return true;
-    fprintf(stderr, "clickgen: the end is after the start, and not after the year 2159\n");
+    fprintf(stderr, "clickgen: end must be after start and before 2160\n");
     return false;
 }
 
@@ -144,7 +141,7 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
     s->countries = (size_t)options_int(o, "countries");
     s->referrers = (size_t)options_int(o, "referrers");
     if (!parse_decimal(options_string(o, "zipf"), 3, 3, &zipf)) {
-        fprintf(stderr, "clickgen: zipf is 0 to 3, with up to three decimals\n");
+        fprintf(stderr, "clickgen: zipf must be 0 to 3, with up to three decimals\n");
         return false;
     }
     s->zipf_milli = (unsigned)zipf;
@@ -153,7 +150,7 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
         return false;
     if (s->heartbeats + s->damaged + s->hostile <= FEED_MILLION)
         return true;
-    fprintf(stderr, "clickgen: heartbeats, damaged and hostile together are more than all lines\n");
+    fprintf(stderr, "clickgen: heartbeats, damaged and hostile add up to more than 1\n");
     return false;
 }
 
@@ -184,7 +181,7 @@ int main(int argc, char **argv)
     static const struct options_spec spec = {
         .program = "clickgen",
         .summary =
-            "makes up clicks with the fields of a real feed, one JSON object a line, on standard output",
+            "generates clicks with the fields of a real feed, one JSON object a line, on standard output",
         .rows = {rows, NULL},
     };
     struct options *o;

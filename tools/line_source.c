@@ -16,7 +16,7 @@
 
 enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
 
-/* Of the byte at `loose` only the upper half counts. What zstd and lz4 may skip pzstd begins with. */
+/* Only the upper half of the byte at `loose` counts. pzstd starts with a skippable frame of zstd. */
 static const struct magic {
     enum kind kind;
     const char *name;
@@ -46,22 +46,22 @@ static const struct magic {
 struct line_source {
     int fd;
     char *name;
-    enum kind kind; /* told by the first bytes, when they are asked for */
+    enum kind kind; /* by the first bytes, once needed */
     z_stream gzip;
     ZSTD_DCtx *zstd;
-    bool in_frame;   /* of gzip or zstd: the end here would be a truncation */
-    bool unpacked;   /* a member of gzip, to its end */
-    bool padded;     /* behind that there were zeros */
-    struct buf raw;  /* read, not unpacked; of a plain file always empty */
-    struct buf text; /* unpacked; [at, len) not given yet */
+    bool in_frame;   /* of gzip or zstd: an end here is a truncation */
+    bool unpacked;   /* a whole gzip member */
+    bool padded;     /* zeros after the last member */
+    struct buf raw;  /* read, not unpacked; empty for a plain file */
+    struct buf text; /* unpacked; [at, len) not returned yet */
     size_t at, searched;
     uint64_t offset, consumed;
-    uint64_t filled_from; /* what was done with of a packed file before it was unpacked last ... */
-    size_t filled;        /* ... to so many bytes */
-    bool passing;         /* in a line that is too long ... */
-    uint64_t passed;      /* ... of which so much is forgotten */
+    uint64_t filled_from; /* packed bytes used before the last unpacking ... */
+    size_t filled;        /* ... which gave so many bytes */
+    bool skipping;        /* in a line that is too long ... */
+    uint64_t skipped;     /* ... of which so much is dropped */
     bool at_end, given_up;
-    bool (*idle)(void *arg); /* NULL: reads wait */
+    bool (*idle)(void *arg); /* NULL: reads block */
     void *idle_arg;
 };
 
@@ -71,7 +71,7 @@ static int fail(const struct line_source *s, char *error, const char *why)
     return -1;
 }
 
-/* A signal ends the wait early, so that who sent it is heeded. */
+/* A signal ends the wait early. */
 static bool has_input(const struct line_source *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -98,7 +98,7 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     return 0;
 }
 
-/* Whether the first bytes, of which `head` is known, are or may yet be these. */
+/* Whether `head`, the first bytes so far, may be this magic. */
 static bool agrees(const struct magic *m, struct bytes head)
 {
     size_t n = head.len < m->bytes.len ? head.len : m->bytes.len;
@@ -108,7 +108,7 @@ static bool agrees(const struct magic *m, struct bytes head)
     return true;
 }
 
-/* NULL: none. *more: it takes more bytes to tell. */
+/* NULL: none. *more: more bytes are needed. */
 static const struct magic *find_magic(struct bytes head, bool *more)
 {
     const struct magic *found = NULL;
@@ -127,11 +127,11 @@ static int refuse_foreign(const struct line_source *s, const char *packer, char 
 {
     char why[120];
     snprintf(
-        why, sizeof why, "it is packed with %s: unpack it (put reads plain text, gzip and zstd)", packer);
+        why, sizeof why, "packed with %s; unpack it first (put reads plain text, gzip and zstd)", packer);
     return fail(s, error, why);
 }
 
-/* What was read to find out is the beginning of a plain file's text. */
+/* For a plain file the bytes read so far are text. */
 static int find_kind(struct line_source *s, char *error)
 {
     bool more = true;
@@ -210,13 +210,11 @@ static void drop_front(struct buf *b, size_t n)
 static int refuse_garbage(const struct line_source *s, uint64_t at, char *error)
 {
     char why[160];
-    snprintf(why, sizeof why,
-        "from byte %llu on there is something behind what is packed (gzip would warn of trailing garbage)",
-        (unsigned long long)at);
+    snprintf(why, sizeof why, "trailing garbage from byte %llu on", (unsigned long long)at);
     return fail(s, error, why);
 }
 
-/* Behind a member: nothing but zeros up to the end. */
+/* Only zeros may follow a member up to the end. */
 static int pass_zeros(struct line_source *s, char *error)
 {
     size_t n = 0;
@@ -227,7 +225,7 @@ static int pass_zeros(struct line_source *s, char *error)
     return s->raw.len == 0 ? 0 : refuse_garbage(s, s->consumed - s->raw.len, error);
 }
 
-/* Of several members, one after the other, as `cat a.gz b.gz` makes them. */
+/* Handles several members, as in `cat a.gz b.gz`. */
 static int inflate_some(struct line_source *s, char *error)
 {
     bool behind = s->unpacked && !s->in_frame;
@@ -242,7 +240,7 @@ static int inflate_some(struct line_source *s, char *error)
     s->text.len += UNPACK_STEP - s->gzip.avail_out;
     drop_front(&s->raw, s->raw.len - s->gzip.avail_in);
     if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-        return behind ? refuse_garbage(s, at, error) : fail(s, error, "damaged: no gzip from here on");
+        return behind ? refuse_garbage(s, at, error) : fail(s, error, "damaged gzip data");
     s->in_frame = rc != Z_STREAM_END;
     s->unpacked = s->unpacked || !s->in_frame;
     if (rc == Z_STREAM_END)
@@ -276,7 +274,7 @@ static int fill(struct line_source *s, char *error)
         if (s->raw.len == 0 && (read_more(s, &s->raw, error) != 0))
             return -1;
         if (s->raw.len == 0)
-            return s->in_frame && !s->given_up ? fail(s, error, "it ends in the middle: truncated") : 0;
+            return s->in_frame && !s->given_up ? fail(s, error, "truncated") : 0;
         buf_reserve(&s->text, UNPACK_STEP);
         if ((s->kind == GZIP ? inflate_some : unzstd_some)(s, error) != 0)
             return -1;
@@ -295,11 +293,11 @@ static void forget_given(struct line_source *s)
     s->at = 0;
 }
 
-/* All of the text is of a line that is too long. */
-static enum line_source_result pass(struct line_source *s)
+/* All of the text belongs to a line that is too long. */
+static enum line_source_result skip_text(struct line_source *s)
 {
-    s->passing = true;
-    s->passed += s->text.len;
+    s->skipping = true;
+    s->skipped += s->text.len;
     s->at = s->searched = 0;
     buf_clear(&s->text);
     return LINE_SOURCE_SKIPPING;
@@ -308,20 +306,20 @@ static enum line_source_result pass(struct line_source *s)
 static enum line_source_result end_line(struct line_source *s, size_t end, struct bytes *line)
 {
     *line = bytes_of(s->text.ptr + s->at, end - s->at);
-    s->offset += s->passed + line->len;
+    s->offset += s->skipped + line->len;
     s->at = s->searched = end;
-    if (!s->passing && line->len <= LINE_SOURCE_LINE_MAX)
+    if (!s->skipping && line->len <= LINE_SOURCE_LINE_MAX)
         return LINE_SOURCE_LINE;
     *line = BYTES_NONE;
-    s->passing = false;
-    s->passed = 0;
+    s->skipping = false;
+    s->skipped = 0;
     return LINE_SOURCE_SKIPPED;
 }
 
-/* No LF is in the text, and no more comes now. */
+/* The text has no LF, and there is no more input now. */
 static enum line_source_result at_end(struct line_source *s, bool more_may_come, struct bytes *line)
 {
-    bool unfinished = s->text.len > 0 || s->passing;
+    bool unfinished = s->text.len > 0 || s->skipping;
     return unfinished && !more_may_come && !s->given_up ? end_line(s, s->text.len, line) : LINE_SOURCE_END;
 }
 
@@ -336,8 +334,8 @@ enum line_source_result line_source_next(
             return end_line(s, (size_t)(lf - s->text.ptr) + 1, line);
         s->searched = s->text.len;
         forget_given(s);
-        if (s->text.len > (s->passing ? 0 : LINE_SOURCE_LINE_MAX))
-            return pass(s);
+        if (s->text.len > (s->skipping ? 0 : LINE_SOURCE_LINE_MAX))
+            return skip_text(s);
         if (fill(s, error) != 0)
             return LINE_SOURCE_FAILED;
         if (s->text.len == s->searched)
@@ -345,7 +343,7 @@ enum line_source_result line_source_next(
     }
 }
 
-/* A plain regular file can be sought; what was read to find its kind is forgotten. */
+/* Seeks in a plain regular file and drops what was read to find its kind. */
 static bool seek(struct line_source *s, uint64_t offset)
 {
     struct stat st;
@@ -361,7 +359,7 @@ static bool seek(struct line_source *s, uint64_t offset)
     return true;
 }
 
-/* The end of the input ends a line too, and one that was given without its LF may have got that since. */
+/* The end of the input ends a line too; a last line returned without LF may have got its LF since. */
 static int check_before(struct line_source *s, char last, uint64_t offset, char *error)
 {
     char why[120];
@@ -371,7 +369,8 @@ static int check_before(struct line_source *s, char last, uint64_t offset, char 
         return -1;
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
         return 0;
-    snprintf(why, sizeof why, "no line ends at byte %llu: this is not what was put under this name before",
+    snprintf(why, sizeof why,
+        "no line ends at byte %llu: this is not the input posted before under this producer",
         (unsigned long long)offset);
     return fail(s, error, why);
 }
@@ -418,7 +417,7 @@ uint64_t line_source_consumed(const struct line_source *s)
 {
     size_t left = s->text.len - s->at;
     if (s->kind == PLAIN)
-        return s->offset + s->passed;
+        return s->offset + s->skipped;
     uint64_t unpacked = s->consumed - s->raw.len;
     if (left == 0 || s->filled == 0)
         return unpacked;

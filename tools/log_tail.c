@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What stood in the file; length 0: nothing is known. */
+/* Earlier bytes of the file; length 0: unknown. */
 struct sample {
     uint64_t end, length, sum;
 };
@@ -27,15 +27,15 @@ struct place {
 
 struct log_tail {
     char *path, *state_path;
-    int lock;   /* the state's file as it is now; -1: there is none yet */
-    bool taken; /* another process holds it */
+    int lock;    /* descriptor of the state file; -1: none yet */
+    bool locked; /* by another process */
     struct place place;
-    struct line_source *source; /* NULL: the file is not there yet */
-    uint64_t given;             /* behind the last line of this file */
-    bool unsaved;               /* the state does not have place.seen */
-    bool renamed;               /* its name means another file, or none */
-    usec_t renamed_at;          /* when that was seen */
-    bool over;                  /* renamed, and nobody is going to write to it */
+    struct line_source *source; /* NULL: no file yet */
+    uint64_t given;             /* offset in this file after the last line */
+    bool unsaved;               /* place.seen is not in the state file */
+    bool renamed;               /* its name means another file or none */
+    usec_t renamed_at;          /* time it was noticed */
+    bool over;                  /* renamed and complete */
     bool cut;
 };
 
@@ -60,14 +60,14 @@ static bool names(const char *path, int fd)
 
 static int refuse_second(struct log_tail *t, char *error)
 {
-    t->taken = true;
+    t->locked = true;
     snprintf(error, LINE_SOURCE_ERROR_MAX,
-        "%.150s: another process follows this log under the same name: it holds %.150s", t->path,
+        "%.150s: another process follows this log under the same name (lock on %.150s)", t->path,
         t->state_path);
     return -1;
 }
 
-/* Whoever held the lock may have put another file under the name since it was opened: then that one is meant. */
+/* Opens again if the previous holder of the lock has replaced the file. */
 static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
 {
     for (;;) {
@@ -86,7 +86,7 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
     }
 }
 
-/* Without it nothing was seen: a state that an earlier version wrote has none. */
+/* States of an earlier version have no sample. */
 static void read_sample(const struct json_doc *doc, struct sample *out)
 {
     bool ok = number_at(doc, "/seen", &out->end) && number_at(doc, "/length", &out->length) &&
@@ -95,15 +95,14 @@ static void read_sample(const struct json_doc *doc, struct sample *out)
         *out = (struct sample){0};
 }
 
-/* 1: read, and held; 0: there is none; -1 with the reason. The life before may have been killed before its name was durable: lines
- * put from here on would be of a file that the state after a power cut does not know. */
+/* 1: read and locked; 0: none; -1 with the reason. Syncs the directory, because a killed predecessor may not have. */
 static int read_state(struct log_tail *t, char *error)
 {
     char text[1000];
     struct place *out = &t->place;
     t->lock = open_locked(t, t->state_path, O_RDWR, error);
     if (t->lock < 0)
-        return !t->taken && errno == ENOENT ? 0 : -1;
+        return !t->locked && errno == ENOENT ? 0 : -1;
     ssize_t n = io->pread(t->lock, text, sizeof text, 0);
     struct json_doc *doc = n > 0 ? json_doc_parse(bytes_of(text, (size_t)n)) : NULL;
     bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 && number_at(doc, "/base", &out->base) &&
@@ -112,7 +111,7 @@ static int read_state(struct log_tail *t, char *error)
         read_sample(doc, &out->seen);
     json_doc_free(&doc);
     if (!ok) {
-        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: this is no state of --follow", t->state_path);
+        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: not a state file of --follow", t->state_path);
         return -1;
     }
     return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
@@ -123,7 +122,7 @@ static int publish_state(struct log_tail *t, int fd, const char *fresh, char *er
     struct buf text = {0};
     struct stat st;
     const struct place *p = &t->place;
-    /* It was not there when this one looked, but then another may have been about to make it. */
+    /* Another process may have created it meanwhile. */
     if (t->lock < 0 && stat(t->state_path, &st) == 0)
         return refuse_second(t, error);
     buf_printf(&text,
@@ -140,7 +139,7 @@ static int publish_state(struct log_tail *t, int fd, const char *fresh, char *er
     return ok ? 0 : fail(error, t->state_path);
 }
 
-/* The lock goes with the file: the next one is locked before it gets the name. */
+/* Locks belong to files, so the new file is locked before it is renamed. */
 static int write_state(struct log_tail *t, char *error)
 {
     struct buf fresh = {0};
@@ -173,8 +172,8 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
-/* Logs are made in the order of their rotation, and one may be written to after the next was made: a writer that turns to it
- * late. Only where the file system does not tell when a file was made (then .made is zero), its last byte has to. */
+/* Creation times give the order of rotated logs, because a writer may still write to an old log. Modification times are used where the file
+ * system has no creation times (.made is zero). */
 struct age {
     struct timespec made, written;
 };
@@ -206,7 +205,7 @@ static char *directory_of(const char *path)
     return name > path ? bytes_dup(bytes_of(path, (size_t)(name - path))) : mem_strdup("./");
 }
 
-/* access.log.1 goes on where access.log ends. */
+/* access.log.1 starts with access.log. */
 static bool goes_on(const char *name, const char *log)
 {
     return strncmp(name, log, strlen(log)) == 0;
@@ -223,7 +222,7 @@ bool log_tail_could_read(const char *path, const char *other)
     return beside && goes_on(name_of(other), name_of(path));
 }
 
-/* Calls see() for the log and each regular file beside it whose name goes on where the log's ends. */
+/* Calls see() for each regular file in the directory whose name starts with the log's. */
 static void each_sibling(
     const char *path, void (*see)(const char *path, const struct stat *st, void *arg), void *arg)
 {
@@ -245,12 +244,11 @@ static void each_sibling(
 }
 
 struct search {
-    const struct place *place; /* the file that is wanted, or that is left */
-    struct place state[2];     /* the state file and its next, which may lie beside the log under names like a
-                                  rotated one's */
+    const struct place *place; /* the file to find, or to leave */
+    struct place state[2];     /* the state file and its successor: not logs */
     struct age left, best;
     char *found;
-    bool begun; /* something is in what was found */
+    bool begun; /* the found file has data */
 };
 
 static void see_same(const char *path, const struct stat *st, void *arg)
@@ -260,7 +258,7 @@ static void see_same(const char *path, const struct stat *st, void *arg)
         s->found = mem_strdup(path);
 }
 
-/* A compressed copy, of a file that was there already. */
+/* A packed copy of a rotated file. */
 static bool is_packed(const char *path)
 {
     static const char *const suffixes[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
@@ -273,7 +271,7 @@ static bool is_packed(const char *path)
     return false;
 }
 
-/* The oldest of those that are no older than the one that is left. */
+/* The oldest file that is not older than the one to leave. */
 static void see_next(const char *path, const struct stat *st, void *arg)
 {
     struct search *s = arg;
@@ -288,8 +286,8 @@ static void see_next(const char *path, const struct stat *st, void *arg)
     s->begun = st->st_size > 0;
 }
 
-/* The file after the one that is left; .found NULL: the log is not made again yet. Where nobody tells when files were made, one
- * that was written to when the next was begun already seems the newest: then what has the log's name is newer all the same. */
+/* The file after the current one; .found NULL: none yet. By modification times the current file may look newest if it was written to
+ * after the next was created; the file under the log's name is newer all the same. */
 static struct search find_next(const struct log_tail *t, const struct stat *left)
 {
     struct search s = {
@@ -338,7 +336,7 @@ static int begin(struct log_tail *t, const char *path, uint64_t base, char *erro
     return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
 
-/* The same file, which was cut; whatever its name is now. */
+/* Starts the same file again after a truncation. */
 static int begin_again(struct log_tail *t, char *error)
 {
     uint64_t base = log_tail_offset(t);
@@ -358,7 +356,7 @@ static bool is_hole(const char *p, size_t n)
     return i == n;
 }
 
-/* Something else stands where something was given. */
+/* The sampled bytes have changed. */
 static bool was_rewritten(const struct log_tail *t)
 {
     char text[LOG_TAIL_SAMPLE_MAX];
@@ -369,7 +367,7 @@ static bool was_rewritten(const struct log_tail *t)
     return XXH3_64bits(text, n) != s->sum && !is_hole(text, n);
 }
 
-/* Whether what was read last is of a file that was cut before. One that is shorter now was cut after it was read. */
+/* Whether the file was truncated before the last read. A file shorter than that was truncated after it. */
 static bool was_cut(const struct log_tail *t)
 {
     struct stat st;
@@ -377,8 +375,7 @@ static bool was_cut(const struct log_tail *t)
            (uint64_t)st.st_size >= line_source_fetched(t->source);
 }
 
-/* Of what was given, so that it is known whatever happens to the file meanwhile. Anew when the file has twice the length, so that the
- * state need not be written often. */
+/* Samples the last bytes returned. A new sample only at twice the length, so that the state is written rarely. */
 static void take_sample(struct log_tail *t)
 {
     struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
@@ -389,19 +386,19 @@ static void take_sample(struct log_tail *t)
     t->unsaved = true;
 }
 
-/* Not when it is shorter, when no line ends there, or something else stands in it than was given. */
+/* False: it is shorter, no line ends there, or the sample differs. */
 static bool goes_on_at(struct log_tail *t, const char *path, uint64_t at, char *error)
 {
     if (take_source(t, path, error) != 0)
         return false;
-    /* What is behind the offset is none that was given, as far as the queue knows. */
+    /* A sample after the offset was not stored by the queue. */
     if (at < t->place.seen.end)
         t->place.seen = (struct sample){0};
     return at == 0 ||
            (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at && !was_rewritten(t));
 }
 
-/* The file that the state names, at the offset. What has its inode now may be another. */
+/* Opens the file of the state at the offset; its inode may have been reused. */
 static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
 {
     struct search s = {.place = &t->place};
@@ -435,10 +432,8 @@ static int open_first(struct log_tail *t, uint64_t offset, char *error)
     if (t->given == offset)
         return 0;
     snprintf(error, LINE_SOURCE_ERROR_MAX,
-        "%.100s: it is shorter than what was put under this name before, and there is no state (%.100s) to "
-        "say which "
-        "file that was",
-        t->path, t->state_path);
+        "%.100s: shorter than the producer's mark, and no state file (%.100s) names an earlier log", t->path,
+        t->state_path);
     return -1;
 }
 
@@ -452,7 +447,7 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     *place = LOG_TAIL_FOUND;
     int found = read_state(t, error);
     int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, place, error) : open_first(t, offset, error);
-    if (t->taken)
+    if (t->locked)
         *place = LOG_TAIL_LOCKED;
     if (rc != 0)
         log_tail_close(&t);
@@ -485,8 +480,8 @@ uint64_t log_tail_offset(const struct log_tail *t)
 
 enum writer { WRITER_NONE, WRITER_THERE, WRITER_UNKNOWN };
 
-/* A read lease is refused while somebody has the file open for writing. Whoever opens it while we hold it is kept waiting for
- * as long as two calls take, and the signal that tells of him is one that nobody hears. */
+/* A read lease is refused while a process has the file open for writing. A process that opens the file during the lease waits for two
+ * system calls; the lease's signal is set to SIGURG, which is ignored. */
 static enum writer writer_of(int fd)
 {
     (void)fcntl(fd, F_SETSIG, SIGURG);
@@ -504,7 +499,7 @@ static bool next_is_begun(const struct log_tail *t, const struct stat *mine)
     return begun;
 }
 
-/* Whether the renamed file has got its last byte. Who is asked first and read to the end afterwards misses nothing. */
+/* Whether the renamed file is complete. The caller reads to the end afterwards, so nothing is missed. */
 static bool is_over(struct log_tail *t, usec_t now)
 {
     struct stat mine;
@@ -519,7 +514,7 @@ static bool is_over(struct log_tail *t, usec_t now)
     return quiet >= LOG_TAIL_TIMEOUT && next_is_begun(t, &mine);
 }
 
-/* Nothing more is in the file now. */
+/* At the end of the file so far. */
 static enum log_tail_result at_end(struct log_tail *t, usec_t now)
 {
     struct stat named, mine;
@@ -561,7 +556,7 @@ enum log_tail_result log_tail_next(
         if (t->over)
             return LOG_TAIL_FINISHED;
         enum log_tail_result r = at_end(t, now);
-        /* When it is over its last line counts also without LF. */
+        /* In a complete file the last line counts without LF too. */
         if (!t->over)
             return r;
     }
@@ -580,7 +575,6 @@ int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
     if (fstat(line_source_fd(t->source), &st) != 0)
         return fail(error, t->path);
     struct search s = find_next(t, &st);
-    /* The log is not made again yet: its name is asked for until it is. */
     if (s.found == NULL)
         return 1;
     line_source_close(&t->source);

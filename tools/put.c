@@ -1,7 +1,7 @@
 /* millrace put, also millrace file_to_queue: posts lines to the local queue.
  *
- * With --producer the marks are offsets in the inputs, counted as one run of unpacked bytes: a put that was cut off goes on
- * from the mark when it is repeated, and nothing is stored twice. put_batch.h has the rest. */
+ * With --producer the marks are offsets in the inputs, counted over all files and unpacked. A repeated put continues at the mark and
+ * stores nothing twice (put_batch.h). */
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "tools/line_source.h"
@@ -28,60 +28,60 @@
 
 #define BATCH_BYTES ((size_t)1 << 20)
 #define FOLLOW_POLL (100 * USEC_PER_MSEC)
-#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* how long a line waits for its batch to be full */
+#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* before a batch that is not full is sent */
 
 static const struct option_row rows[] = {
-    {.name = "queue_url", .type = OPTION_STRING, .help = "where simplequeue is; by default as --config says"},
-    {.name = "queue_token_file", .type = OPTION_STRING, .help = "the token that simplequeue asks for"},
+    {.name = "queue_url",
+        .type = OPTION_STRING,
+        .help = "address of simplequeue (default: [simplequeue] of the file)"},
+    {.name = "queue_token_file", .type = OPTION_STRING, .help = "file with simplequeue's token"},
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "the pipeline's directory, if not the configured one"},
-    {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "the queue to put to"},
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "a name under which this same input may be put again: it goes on where it was cut off"},
+        .help = "name that makes the put repeatable: the same input continues where it was interrupted"},
     {.name = "follow",
         .type = OPTION_BOOL,
         .fallback = "false",
         .letter = 'f',
-        .help = "go on with what is written to the file, also after it was rotated; needs --producer"},
+        .help = "follow a growing log across rotations; needs --producer"},
     {.name = "state",
         .type = OPTION_STRING,
         .help =
-            "with --follow: where it keeps which file it is in (default: .FILE.PRODUCER beside the file)"},
+            "with --follow: state file with the current log file (default: .FILE.PRODUCER beside the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "the file that lines are appended to which the queue refuses for themselves (over its "
-                "max_message), and that lets it pass over those of more than 64 MiB, which are not read; "
-                "unset: the first one ends it"},
+        .help = "file for refused lines (over max_message of the queue); lines over 64 MiB are then skipped, "
+                "not kept (default: "
+                "the first such line ends the put)"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second at most, and made up for at most a tenth of a second's and one; 0: as fast "
-                "as it goes"},
+        .help = "lines a second; unused rate is made up for at most a tenth of a second ; 0: unlimited"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
         .min = 1,
         .max = 1000000,
-        .help = "lines a request"},
+        .help = "lines in a request"},
     {.name = "timeout",
         .type = OPTION_DURATION,
         .fallback = "60s",
         .min = 100,
         .max = 86400000,
         .unit = "s",
-        .help = "give up after this long without progress; with --follow it goes on trying, unless this is "
-                "given"},
-    {.name = "quiet", .type = OPTION_BOOL, .fallback = "false", .help = "no progress, no summary"},
+        .help = "give up after this time without progress (with --follow: never, unless set)"},
+    {.name = "quiet", .type = OPTION_BOOL, .fallback = "false", .help = "print no progress and no summary"},
     {.name = NULL},
 };
 
 struct file_count {
     const char *name;
-    uint64_t base;  /* where it begins in the input */
+    uint64_t base;  /* its offset in the input */
     uint64_t lines; /* in batches, sent or not */
     bool whole;     /* read to its end */
 };
@@ -91,19 +91,19 @@ struct put {
     struct pipeline *pipeline;
     struct put_batch *batch;
     size_t batch_lines;
-    uint64_t resume;                /* the producer's mark when it began */
-    uint64_t base;                  /* of the file under way: unpacked bytes of those before it */
-    uint64_t packed_before, packed; /* for the progress: bytes of the files before, of all (0: unknown) */
+    uint64_t resume;                /* the producer's mark at the start */
+    uint64_t base;                  /* unpacked bytes of the files before the current one */
+    uint64_t packed_before, packed; /* bytes of the files before the current one, of all files (0: unknown) */
     usec_t began;
-    uint64_t taken;    /* lines since then */
-    usec_t batch_from; /* when the batch got its first line */
+    uint64_t taken;    /* lines read */
+    usec_t batch_from; /* time of the first line in the batch */
     struct rate_limit rate;
-    struct file_count *files; /* that lines were taken of, in order */
+    struct file_count *files; /* files read so far */
     size_t n_files;
-    int idle_status; /* of what was flushed while the input was idle */
+    int idle_status; /* of a flush while the input was idle */
     struct progress progress;
-    struct put_rejects *rejects; /* NULL: none are kept */
-    bool passing;                /* over a line that is too long, and that was told */
+    struct put_rejects *rejects; /* NULL: without --rejects */
+    bool skipping;               /* inside a reported line that is too long */
 };
 
 static volatile sig_atomic_t stopped;
@@ -162,7 +162,7 @@ static int add(struct put *p, struct bytes line, uint64_t end)
         p->batch_from = now;
     size_t before = put_batch_lines(p->batch);
     put_batch_add(p->batch, line, end);
-    p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* an empty one is none */
+    p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* empty lines do not count */
     return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= BATCH_DELAY_MAX ? flush(p)
                                                                                                  : 0;
 }
@@ -192,7 +192,7 @@ static int skip(struct put *p, struct line_source *s)
     return 0;
 }
 
-/* Nothing more has come down the pipe yet: what has is not kept waiting. */
+/* The pipe is idle: send what has arrived. */
 static bool on_idle(void *arg)
 {
     struct put *p = arg;
@@ -201,17 +201,17 @@ static bool on_idle(void *arg)
     return !stopped && p->idle_status == 0;
 }
 
-/* A line is what ends with LF; what an application is still writing looks like this too. */
-static void tell_unfinished(const struct put *p, const char *name)
+/* The last line may be one that an application is still writing. */
+static void warn_unfinished(const struct put *p, const char *name)
 {
     if (options_bool(p->o, "quiet"))
         return;
     progress_leave();
-    fprintf(stderr, "millrace put: %s ends without a line feed: its last line was put as it stands\n",
+    fprintf(stderr, "millrace put: %s ends without LF; posted its last line as it stands\n",
         strcmp(name, "-") == 0 ? "standard input" : name);
 }
 
-/* The file under way, or one before it that has lines in the batch. */
+/* The file that contains this offset. */
 static const struct file_count *file_at(const struct put *p, uint64_t start)
 {
     size_t i = p->n_files;
@@ -233,19 +233,19 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         .line = refusal->line, .why = refusal->why, .file = name_of(f), .offset = refusal->start - f->base};
     if (p->rejects != NULL)
         return put_rejects_add(p->rejects, &reject, clock_monotonic());
-    put_reject_tell(&reject);
-    fprintf(stderr, "millrace put: --rejects=FILE would keep it there and go on\n");
+    put_reject_print(&reject);
+    fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
     return EX_DATAERR;
 }
 
-/* While a line that is too long is read past, those before it are not kept waiting. */
-static int pass_on(struct put *p)
+/* Sends waiting lines while a long line is skipped. */
+static int flush_if_late(struct put *p)
 {
     bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= BATCH_DELAY_MAX;
     return late ? flush(p) : 0;
 }
 
-/* A line that is too long to be read ends the put, without `length` before it ends. What stands before it is stored. */
+/* Stores the lines before a line that is too long, and ends the put. length 0: the line has not ended. */
 static int end_at(struct put *p, uint64_t start, uint64_t length)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
@@ -253,41 +253,34 @@ static int end_at(struct put *p, uint64_t start, uint64_t length)
     if (status != 0)
         return status;
     if (length > 0)
-        put_passed_tell(name_of(f), start - f->base, length);
+        put_skipped_print(name_of(f), start - f->base, length);
     else
-        put_passing_tell(name_of(f), start - f->base);
-    fprintf(stderr, "millrace put: --rejects=FILE would leave it out and go on\n");
+        put_skipping_print(name_of(f), start - f->base);
+    fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
     return EX_DATAERR;
 }
 
-/* Of the file under way: a line that is too long so far. It may never end. */
-static int passing(struct put *p, uint64_t start)
+/* A line of the current file is too long; it may never end. */
+static int skip_more(struct put *p, uint64_t start)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
     if (p->rejects == NULL)
         return end_at(p, start, 0);
-    if (!p->passing)
-        put_rejects_begin_pass(p->rejects, name_of(f), start - f->base);
-    p->passing = true;
-    return pass_on(p);
+    if (!p->skipping)
+        put_rejects_skipping(p->rejects, name_of(f), start - f->base);
+    p->skipping = true;
+    return flush_if_late(p);
 }
 
-static int passed(struct put *p, uint64_t start, uint64_t end)
+static int skipped(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
-    p->passing = false;
+    p->skipping = false;
     if (p->rejects == NULL)
         return end_at(p, start, end - start);
-    put_rejects_pass(p->rejects, name_of(f), start - f->base, end - start);
+    put_rejects_skipped(p->rejects, name_of(f), start - f->base, end - start);
     put_batch_add(p->batch, BYTES_NONE, end);
-    return pass_on(p);
-}
-
-/* Damage: what stands before it is put, so that where it begins is told by how much is posted. */
-static int put_rest(struct put *p, const char *error)
-{
-    (void)flush(p);
-    return print_error(error, EX_DATAERR);
+    return flush_if_late(p);
 }
 
 static int put_lines(struct put *p, struct line_source *s, const char *name)
@@ -305,22 +298,23 @@ static int put_lines(struct put *p, struct line_source *s, const char *name)
             status = add(p, line, p->base + line_source_offset(s));
             break;
         case LINE_SOURCE_SKIPPING:
-            status = passing(p, start);
+            status = skip_more(p, start);
             break;
         case LINE_SOURCE_SKIPPED:
-            status = passed(p, start, p->base + line_source_offset(s));
+            status = skipped(p, start, p->base + line_source_offset(s));
             break;
         case LINE_SOURCE_END:
             more = false;
             break;
         case LINE_SOURCE_FAILED:
-            return put_rest(p, error);
+            (void)flush(p);
+            return print_error(error, EX_DATAERR);
         }
         if (more)
             show(p, line_source_consumed(s), false);
     }
     if (!whole)
-        tell_unfinished(p, name);
+        warn_unfinished(p, name);
     return status != 0 ? status : p->idle_status;
 }
 
@@ -369,8 +363,7 @@ static int put_files(struct put *p, char **files, size_t n)
         status = flush(p);
     if (status == 0 && !stopped && p->base < p->resume)
         return print_error(
-            "more was put under this producer's name than this input has: it is another input, or a "
-            "part of it is missing",
+            "the input is shorter than the producer's mark: it is another input, or a part of it is missing",
             EX_DATAERR);
     return stopped && status == 0 ? 128 + SIGINT : status;
 }
@@ -398,17 +391,17 @@ static int next_file(struct put *p, struct log_tail *t)
     return status;
 }
 
-static void tell_cut(const char *path)
+static void warn_truncated(const char *path)
 {
     progress_leave();
     fprintf(stderr,
-        "millrace put: %s was cut or written anew: going on from its beginning; what stood in it and was not "
-        "put "
-        "yet is missing\n",
+        "millrace put: %s was truncated or rewritten; continuing at its beginning; lines that were not "
+        "posted "
+        "before are missing\n",
         path);
 }
 
-/* What is in no batch is stored. */
+/* Once the batch is empty, everything returned is stored. */
 static int keep_place(struct put *p, struct log_tail *t)
 {
     char error[LINE_SOURCE_ERROR_MAX];
@@ -416,7 +409,7 @@ static int keep_place(struct put *p, struct log_tail *t)
     return ok ? 0 : print_error(error, EX_IOERR);
 }
 
-/* The batch goes out whenever there is nothing more to read. */
+/* Sends the batch whenever there is nothing more to read. */
 static int follow_on(struct put *p, struct log_tail *t)
 {
     char error[LINE_SOURCE_ERROR_MAX];
@@ -429,20 +422,20 @@ static int follow_on(struct put *p, struct log_tail *t)
             status = add(p, line, log_tail_offset(t));
             break;
         case LOG_TAIL_SKIPPING:
-            status = passing(p, start);
+            status = skip_more(p, start);
             break;
         case LOG_TAIL_SKIPPED:
-            status = passed(p, start, log_tail_offset(t));
+            status = skipped(p, start, log_tail_offset(t));
             break;
         case LOG_TAIL_WAIT:
             status = flush(p);
             show(p, log_tail_offset(t), false);
-            put_rejects_tell(p->rejects, clock_monotonic(), false);
+            put_rejects_report(p->rejects, clock_monotonic(), false);
             sleep_for(FOLLOW_POLL);
             break;
         case LOG_TAIL_CUT:
-            tell_cut(p->files[0].name);
-            p->passing = false;
+            warn_truncated(p->files[0].name);
+            p->skipping = false;
             status = next_file(p, t);
             break;
         case LOG_TAIL_FINISHED:
@@ -458,14 +451,14 @@ static int follow_on(struct put *p, struct log_tail *t)
     return status == 0 ? flush(p) : status;
 }
 
-/* A log that nobody has made yet is waited for: a reader may well start before the writer. */
+/* Waits for a log that does not exist yet: the reader may start before the writer. */
 static struct log_tail *open_log(
     const struct put *p, const char *path, enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
 {
     char *state = state_path(p, path);
     struct log_tail *t = log_tail_open(path, state, p->resume, place, error);
     if (t == NULL && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT)
-        fprintf(stderr, "millrace put: waiting for %s to be made\n", path);
+        fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
     while (t == NULL && !stopped && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT) {
         sleep_for(FOLLOW_POLL);
         t = log_tail_open(path, state, p->resume, place, error);
@@ -474,15 +467,16 @@ static struct log_tail *open_log(
     return t;
 }
 
-static void tell_place(enum log_tail_start place, const char *path)
+static void warn_start(enum log_tail_start place, const char *path)
 {
     if (place == LOG_TAIL_GONE)
         fprintf(stderr,
-            "millrace put: the file it was in is not there any more: what was not put of it is missing; "
-            "going on with %s from its beginning\n",
+            "millrace put: the previous log file was deleted or packed; lines of it that were not posted are "
+            "missing; "
+            "continuing at the beginning of %s\n",
             path);
     if (place == LOG_TAIL_REWRITTEN)
-        tell_cut(path);
+        warn_truncated(path);
 }
 
 static int follow(struct put *p, const char *path)
@@ -494,7 +488,7 @@ static int follow(struct put *p, const char *path)
         return print_error(error, EX_CONFIG);
     if (t == NULL)
         return stopped ? 0 : print_error(error, EX_DATAERR);
-    tell_place(place, path);
+    warn_start(place, path);
     put_batch_begin_at(p->batch, log_tail_offset(t));
     begin_file(p, path);
     p->files[0].base = log_tail_base(t);
@@ -512,14 +506,14 @@ static void summary(struct put *p)
     show(p, 0, true);
     fprintf(stderr, "millrace put: %" PRIu64 " events posted", n.posted);
     if (n.duplicates > 0)
-        fprintf(stderr, ", %" PRIu64 " were there already", n.duplicates);
+        fprintf(stderr, ", %" PRIu64 " were stored before", n.duplicates);
     if (p->resume > 0)
-        fprintf(stderr, "; the first %" PRIu64 " bytes were there already", p->resume);
+        fprintf(stderr, "; the first %" PRIu64 " bytes were stored before", p->resume);
     fprintf(stderr, ", %.2f s\n", seconds);
 }
 
-/* After an error: what of the input is stored, so that the rest can be put. */
-static void tell_posted(const struct put *p)
+/* After an error: how much is stored, so that the rest can be posted. */
+static void print_posted(const struct put *p)
 {
     struct put_batch_numbers n = put_batch_numbers(p->batch);
     uint64_t left = n.posted + n.duplicates + n.refused;
@@ -559,7 +553,7 @@ static int put_all(struct put *p)
     if (status == 0 || stopped)
         summary(p);
     else
-        tell_posted(p);
+        print_posted(p);
     return status;
 }
 
@@ -590,7 +584,7 @@ static int check_standard_input(void)
                : print_error("standard input is closed, or not open for reading", EX_NOINPUT);
 }
 
-/* Before the first line is sent: a name that is mistyped leaves nothing half done. */
+/* Before the first line is sent, so that a mistyped name posts nothing. */
 static int check_files(char **files, size_t n)
 {
     int status = n == 0 ? check_standard_input() : 0;
@@ -608,7 +602,7 @@ static bool is_input(const char *input, const struct stat *st)
     return there && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
 }
 
-/* What is added to it would be read again, refused again, and added again, without end. */
+/* Refused lines would be read, refused and added again without end. */
 static bool reads_rejects(const struct options *o, char **files, size_t n)
 {
     const char *rejects = options_string(o, "rejects");
@@ -627,12 +621,10 @@ static bool reads_rejects(const struct options *o, char **files, size_t n)
 
 static int check_rejects(const struct options *o, char **files, size_t n)
 {
-    return !reads_rejects(o, files, n)
-               ? 0
-               : print_error(
-                     "--rejects is what is put, or begins as the log's name does and would be taken for "
-                     "what that is rotated to: name another file",
-                     EX_USAGE);
+    return !reads_rejects(o, files, n) ? 0
+                                       : print_error("--rejects names an input, or a file whose name starts "
+                                                     "with the log's; name another file",
+                                             EX_USAGE);
 }
 
 static int check(const struct options *o)
@@ -641,16 +633,16 @@ static int check(const struct options *o)
     char **files;
     const char *url = options_string(o, "queue_url");
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
-        return print_error("--queue-url is no address (http://HOST:PORT or unix:PATH)", EX_USAGE);
+        return print_error("--queue-url: expected http://HOST:PORT or unix:PATH", EX_USAGE);
     size_t n = options_operands(o, &files);
     if (!options_bool(o, "follow")) {
         if (options_is_set(o, "state"))
-            return print_error("--state is for --follow", EX_USAGE);
+            return print_error("--state needs --follow", EX_USAGE);
         int status = check_files(files, n);
         return status != 0 ? status : check_rejects(o, files, n);
     }
     if (options_string(o, "producer") == NULL)
-        return print_error("--follow needs --producer: the mark is what it goes on from", EX_USAGE);
+        return print_error("--follow needs --producer, to continue at its mark", EX_USAGE);
     if (n != 1 || strcmp(files[0], "-") == 0)
         return print_error("--follow needs one file", EX_USAGE);
     return check_rejects(o, files, n);
@@ -691,7 +683,7 @@ static int put_with(const struct options *o)
     catch_signals();
     p.batch = make_batch(&p, token);
     status = put_all(&p);
-    put_rejects_tell(p.rejects, clock_monotonic(), true);
+    put_rejects_report(p.rejects, clock_monotonic(), true);
     put_rejects_free(&p.rejects);
     put_batch_free(&p.batch);
     free(p.files);

@@ -12,11 +12,10 @@
 #include <sysexits.h>
 #include <time.h>
 
-#define NO_ADDRESS_WAIT                                                                                      \
-    (200 * USEC_PER_MSEC)  /* nobody says where the queue is: a pipeline that is starting will */
-#define WATCH_EVERY 100000 /* microseconds */
+#define NO_ADDRESS_WAIT (200 * USEC_PER_MSEC) /* no address yet: the pipeline may be starting */
+#define WATCH_EVERY 100000                    /* microseconds */
 
-/* Of a line in the input. */
+/* Offsets of a line in the input. */
 struct place {
     uint64_t start, end;
 };
@@ -24,20 +23,19 @@ struct place {
 struct put_batch {
     struct put_batch_config config;
     struct event_base *base;
-    struct http_pool *pool;  /* of one: the mark is there. NULL: not yet, or the URL is none */
+    struct http_pool *pool;  /* of one connection; NULL: none yet, or an invalid URL */
     char *url;               /* the pool's */
     struct buf body, places; /* the lines, and a struct place of each */
-    size_t lines,
-        most; /* most: lines in a request, fewer than all while a line that is too long is looked for */
-    uint64_t mark, next; /* offsets of its first byte and behind its last */
-    uint64_t resume;     /* lines that end at or before this offset are stored already */
+    size_t lines, lines_max; /* lines_max: in a request; less than all while a refused line is searched */
+    uint64_t mark, next;     /* offsets of its first byte and behind its last */
+    uint64_t resume;         /* lines up to this offset are stored */
     struct put_batch_numbers numbers;
 };
 
 struct reply {
     struct put_batch *batch;
-    struct http_call *call; /* NULL: it has ended */
-    usec_t parting;         /* 0, or when it is given up because of *stopped */
+    struct http_call *call; /* NULL: done */
+    usec_t cancel_at;       /* 0, or the time to cancel because of *stopped */
     enum http_client_result result;
     int status;
     bool duplicate;
@@ -57,7 +55,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     event_base_loopbreak(r->batch->base);
 }
 
-/* Somebody who wants it to stop is not kept waiting by a queue that does not answer. */
+/* Cancels a request without a reply soon after *stopped is set. */
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
     struct reply *r = arg;
@@ -65,13 +63,13 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     if (r->call == NULL || !*r->batch->config.stopped)
         return;
-    if (r->parting == 0)
-        r->parting = now + PUT_BATCH_STOP_TIMEOUT;
-    else if (now >= r->parting)
+    if (r->cancel_at == 0)
+        r->cancel_at = now + PUT_BATCH_STOP_TIMEOUT;
+    else if (now >= r->cancel_at)
         http_call_cancel(r->call);
 }
 
-/* False when the url is no address. */
+/* False: invalid URL. */
 static bool connect_to_queue(struct put_batch *b)
 {
     const char *url = b->config.url(b->config.arg);
@@ -118,7 +116,7 @@ static const struct place *places(const struct put_batch *b)
     return (const struct place *)(const void *)b->places.ptr;
 }
 
-/* What goes into the next request: the first lines, up to `next`. */
+/* The lines of the next request, up to `next`. */
 struct part {
     struct bytes body;
     size_t lines;
@@ -127,13 +125,13 @@ struct part {
 
 static struct part next_part(const struct put_batch *b)
 {
-    if (b->lines <= b->most)
+    if (b->lines <= b->lines_max)
         return (struct part){buf_bytes(&b->body), b->lines, b->next};
     const char *end = b->body.ptr;
-    for (size_t i = 0; i < b->most; i++)
+    for (size_t i = 0; i < b->lines_max; i++)
         end = (const char *)memchr(end, '\n', (size_t)(b->body.ptr + b->body.len - end)) + 1;
     return (struct part){
-        bytes_of(b->body.ptr, (size_t)(end - b->body.ptr)), b->most, places(b)[b->most - 1].end};
+        bytes_of(b->body.ptr, (size_t)(end - b->body.ptr)), b->lines_max, places(b)[b->lines_max - 1].end};
 }
 
 static void send_once(struct put_batch *b, const struct part *part, struct reply *r)
@@ -168,7 +166,7 @@ static void wait_a_while(usec_t t)
 
 struct tries {
     usec_t end;
-    bool told;
+    bool reported;
 };
 
 static struct tries tries_of(const struct put_batch *b)
@@ -176,8 +174,8 @@ static struct tries tries_of(const struct put_batch *b)
     return (struct tries){b->config.timeout > 0 ? clock_monotonic() + b->config.timeout : INT64_MAX, false};
 }
 
-/* What the queue said, or why it said nothing. */
-static void tell(const struct put_batch *b, const struct reply *r)
+/* Prints the queue's reply, or why there is none. */
+static void print_reply(const struct put_batch *b, const struct reply *r)
 {
     progress_leave();
     if (r->status != 0)
@@ -187,7 +185,7 @@ static void tell(const struct put_batch *b, const struct reply *r)
         fprintf(stderr, "millrace put: %s: %s\n", b->url, http_client_strerror(r->result));
 }
 
-/* False when there is no time for another. The last is made when the time is over, not before. */
+/* Waits before another attempt. False: no time left. The last attempt comes at the end of the timeout. */
 static bool try_again(const struct put_batch *b, struct tries *t, const struct reply *r)
 {
     usec_t wait = b->pool != NULL ? http_pool_wait(b->pool) : NO_ADDRESS_WAIT;
@@ -195,30 +193,30 @@ static bool try_again(const struct put_batch *b, struct tries *t, const struct r
     if (*b->config.stopped || left <= 0)
         return false;
     wait = wait < left ? wait : left;
-    if (!t->told) {
-        tell(b, r);
-        fprintf(stderr, "millrace put: trying on\n");
-        t->told = true;
+    if (!t->reported) {
+        print_reply(b, r);
+        fprintf(stderr, "millrace put: retrying\n");
+        t->reported = true;
     }
     wait_a_while(wait);
     return !*b->config.stopped;
 }
 
-static const char *why_no_more(const struct put_batch *b)
+static const char *stop_reason(const struct put_batch *b)
 {
     return *b->config.stopped ? "stopped" : "no progress within --timeout";
 }
 
 static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
 {
-    tell(b, r);
+    print_reply(b, r);
     fprintf(stderr,
         "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
         b->mark, b->numbers.posted);
     return r->status != 0 && r->status != 503 && r->status != 429 ? EX_DATAERR : EX_TEMPFAIL;
 }
 
-/* What met failing storage may be found after a restart all the same: only marks make it harmless to send it again. */
+/* After storage-failed the lines may be found after a restart, so only marks make a retry harmless. */
 static bool was_not_taken(const struct put_batch *b, const struct reply *r)
 {
     static const char failed[] = "\"storage-failed\"";
@@ -242,11 +240,11 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
     buf_append_char(&target, '\0');
     for (bool again = true; again;) {
         call(b, "GET", &target, BYTES_NONE, &r);
-        bool told = r.result == HTTP_CLIENT_OK && r.status == 200 && mark_in(buf_bytes(&r.body), mark);
-        bool lasting = r.result == HTTP_CLIENT_OK && !told && r.status != 503 && r.status != 429;
-        again = !told && !lasting && try_again(b, &tries, &r);
+        bool known = r.result == HTTP_CLIENT_OK && r.status == 200 && mark_in(buf_bytes(&r.body), mark);
+        bool lasting = r.result == HTTP_CLIENT_OK && !known && r.status != 503 && r.status != 429;
+        again = !known && !lasting && try_again(b, &tries, &r);
         if (!again)
-            status = told ? 0 : give_up(b, &r, lasting ? "refused" : why_no_more(b));
+            status = known ? 0 : give_up(b, &r, lasting ? "refused" : stop_reason(b));
         buf_free(&r.body);
     }
     buf_free(&target);
@@ -307,7 +305,7 @@ static void cut(struct put_batch *b)
     b->mark = b->resume;
 }
 
-/* SENT_CUT: the mark is inside the part; what is behind it is missing. SENT_REFUSED: for what it holds. */
+/* SENT_CUT: the mark is inside the part. SENT_REFUSED: 413. */
 enum sent { SENT_DONE, SENT_CUT, SENT_AGAIN, SENT_REFUSED, SENT_FAILED };
 
 static enum sent judge(struct put_batch *b, const struct part *part, const struct reply *r)
@@ -328,14 +326,14 @@ static void part_is_stored(struct put_batch *b, const struct part *part, const s
     *(r->duplicate ? &b->numbers.duplicates : &b->numbers.posted) += part->lines;
     drop(b, part->lines, part->body.len);
     b->mark = part->next;
-    b->most *= b->most <= b->lines ? 2 : 1;
+    b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
 }
 
-/* A part is halved; of one line it is told, and the mark passes it with what comes next. */
+/* Halves the part, or reports its single line; the mark passes that line with the next part. */
 static int part_is_refused(struct put_batch *b, const struct part *part, const struct reply *r)
 {
     if (part->lines > 1) {
-        b->most = part->lines / 2;
+        b->lines_max = part->lines / 2;
         return 0;
     }
     const struct put_batch_refusal refusal = {.line = bytes_of(part->body.ptr, part->body.len - 1),
@@ -352,11 +350,13 @@ static int part_is_refused(struct put_batch *b, const struct part *part, const s
 static int give_up_part(struct put_batch *b, enum sent sent, const struct reply *r)
 {
     if (sent == SENT_AGAIN)
-        return give_up(b, r, why_no_more(b));
-    return give_up(b, r, r->status != 0 ? "refused" : "perhaps stored; with --producer it could be repeated");
+        return give_up(b, r, stop_reason(b));
+    return give_up(b, r,
+        r->status != 0 ? "refused"
+                       : "the last batch may or may not be stored; use --producer to make a put repeatable");
 }
 
-/* Once. 0: done, or to be tried again. */
+/* One attempt. 0: stored, or retry. */
 static int send_part(struct put_batch *b, struct tries *tries)
 {
     const struct part part = next_part(b);
@@ -382,7 +382,7 @@ int put_batch_flush(struct put_batch *b)
 {
     struct tries tries = tries_of(b);
     int status = 0;
-    b->most = SIZE_MAX / 2;
+    b->lines_max = SIZE_MAX / 2;
     while (status == 0 && (b->lines > 0 || (b->config.producer != NULL && b->next > b->mark)))
         status = send_part(b, &tries);
     if (status == 0)

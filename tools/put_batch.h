@@ -1,14 +1,13 @@
-/* put_batch: lines on their way to a queue, a request at a time.
+/* put_batch: posts lines to a queue, one request at a time.
  *
- * With a producer's name a batch moves its mark from the offset of the batch's first byte to that behind its last. So a
- * batch can be sent again after any trouble, and what was cut off can go on from the mark. Without one only what was surely
- * not taken is tried again.
+ * With a producer each batch moves the mark from the offset of its first byte to the offset after its last. So a batch can be
+ * sent again after any failure, and an interrupted input continues at the mark. Without a producer only a batch that was surely not stored
+ * is sent again.
  *
- * What the queue refuses with 413 is sent again in ever smaller parts, until what it refuses is one line: that one is refused
- * for itself. refused() says what becomes of it; the mark has not passed it then.
+ * A batch refused with 413 is halved until one line remains; refused() decides about that line before the mark passes it.
  *
- * It blocks: for programs that do nothing else. What waits for a queue that is away says so once, and ends soon after *stopped is
- * set: what is under way then has PUT_BATCH_STOP_TIMEOUT to be answered. */
+ * Calls block. A wait for the queue is reported once, and ends soon after *stopped is set: a request in progress then has
+ * PUT_BATCH_STOP_TIMEOUT left. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
@@ -21,39 +20,36 @@
 
 struct put_batch;
 
-/* A line that the queue refuses for itself, without its LF; it begins at `start` in the input. `why`: what the queue answered. All is
- * borrowed. */
+/* A refused line without its LF, its offset in the input, and the reply of the queue. Borrowed. */
 struct put_batch_refusal {
     struct bytes line, why;
     uint64_t start;
 };
 
 struct put_batch_config {
-    /* Where the queue is, asked again before each try: a pipeline that was started again may have other ports. The text
-     * lives until the next call. */
+    /* The queue's address, valid until the next call. Called before each attempt, because a restarted pipeline may have other ports. */
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
     const char *auth_token;       /* NULL: none */
-    /* 0: it is kept elsewhere, durably, and the rest goes on; else an exit status, after saying why. */
+    /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);
-    usec_t timeout; /* without progress; 0: it goes on trying */
+    usec_t timeout; /* without progress; 0: none */
     const volatile sig_atomic_t *stopped;
 };
 
 struct put_batch *put_batch_new(const struct put_batch_config *config);
 void put_batch_free(struct put_batch **b);
 
-/* The producer's mark, 0 without one. 0, or an exit status after saying why on standard error. */
+/* Asks for the producer's mark; 0 without a producer. Returns 0, or an exit status after printing the error. */
 int put_batch_ask_mark(struct put_batch *b, uint64_t *mark);
-/* Where the input is: what is added next begins at this offset. Only while the batch is empty. */
+/* Sets the offset of the next line. Only while the batch is empty. */
 void put_batch_begin_at(struct put_batch *b, uint64_t offset);
-/* A line with or without LF, and where it ends in the input. One CR before the LF is dropped; an empty line moves the
- * offset only. */
+/* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end);
 size_t put_batch_lines(const struct put_batch *b);
 size_t put_batch_bytes(const struct put_batch *b);
-/* Sends until it is stored. 0, or an exit status after saying why and how much is stored. */
+/* Sends until all is stored. 0, or an exit status after printing the error and how much is stored. */
 int put_batch_flush(struct put_batch *b);
 
 struct put_batch_numbers {

@@ -13,9 +13,9 @@
 
 struct put_rejects {
     char *path;
-    uint64_t n, told;
-    uint64_t passed; /* lines that were not read */
-    usec_t told_at;
+    uint64_t n, reported;
+    uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
+    usec_t reported_at;
 };
 
 static void fail(const struct put_rejects *r)
@@ -45,7 +45,7 @@ void put_rejects_free(struct put_rejects **rp)
     *rp = NULL;
 }
 
-void put_reject_tell(const struct put_reject *reject)
+void put_reject_print(const struct put_reject *reject)
 {
     progress_leave();
     fprintf(stderr, "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
@@ -60,16 +60,16 @@ int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec
         return EX_IOERR;
     }
     if (r->n++ == 0) {
-        put_reject_tell(reject);
-        fprintf(stderr, "millrace put: it is in %s; how many there are is said once a minute\n", r->path);
-        r->told = 1;
-        r->told_at = now;
+        put_reject_print(reject);
+        fprintf(stderr, "millrace put: kept in %s; further lines are reported once a minute\n", r->path);
+        r->reported = 1;
+        r->reported_at = now;
     }
-    put_rejects_tell(r, now, false);
+    put_rejects_report(r, now, false);
     return 0;
 }
 
-void put_passing_tell(const char *file, uint64_t offset)
+void put_skipping_print(const char *file, uint64_t offset)
 {
     progress_leave();
     fprintf(stderr,
@@ -78,13 +78,13 @@ void put_passing_tell(const char *file, uint64_t offset)
         offset, file, LINE_SOURCE_LINE_MAX);
 }
 
-void put_rejects_begin_pass(const struct put_rejects *r, const char *file, uint64_t offset)
+void put_rejects_skipping(const struct put_rejects *r, const char *file, uint64_t offset)
 {
-    put_passing_tell(file, offset);
-    fprintf(stderr, "millrace put: it is read past until it ends, and not kept in %s\n", r->path);
+    put_skipping_print(file, offset);
+    fprintf(stderr, "millrace put: skipping it to its end; it is not kept in %s\n", r->path);
 }
 
-void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
+void put_skipped_print(const char *file, uint64_t offset, uint64_t length)
 {
     progress_leave();
     fprintf(stderr,
@@ -93,24 +93,24 @@ void put_passed_tell(const char *file, uint64_t offset, uint64_t length)
         offset, file, length, LINE_SOURCE_LINE_MAX);
 }
 
-void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
+void put_rejects_skipped(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
 {
-    r->passed++;
-    put_passed_tell(file, offset, length);
-    fprintf(stderr, "millrace put: it is passed over, and not in %s\n", r->path);
+    r->skipped++;
+    put_skipped_print(file, offset, length);
+    fprintf(stderr, "millrace put: skipped it; it is not in %s\n", r->path);
 }
 
-void put_rejects_tell(struct put_rejects *r, usec_t now, bool last)
+void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
 {
-    if (r != NULL && last && r->passed > 0) {
+    if (r != NULL && last && r->skipped > 0) {
         progress_leave();
-        fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were passed over\n",
-            r->passed);
+        fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were skipped\n",
+            r->skipped);
     }
-    if (r == NULL || r->n == r->told || (!last && now - r->told_at < PUT_REJECTS_REPORT_EVERY))
+    if (r == NULL || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
-    fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refuses are in %s\n", r->n, r->path);
-    r->told = r->n;
-    r->told_at = now;
+    fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refused are in %s\n", r->n, r->path);
+    r->reported = r->n;
+    r->reported_at = now;
 }

@@ -1,9 +1,8 @@
-/* put_rejects: the lines that the queue refuses for themselves, kept in a file (lib/base/reject_file.h).
+/* put_rejects: keeps the lines that the queue refuses in a file (lib/base/reject_file.h), and reports them on standard error: the
+ * first at once, then their number at most once a minute.
  *
- * Told on standard error: the first at once, the others as a number, at most once a minute.
- *
- * A line that is too long to be read (line_source.h) is not kept: each is told with its place, by which it can be looked at where it stands:
- * when that is found, for it may never end, and when it has ended, with its length. */
+ * A line that is too long to be read (line_source.h) is not kept. It is reported with its place when it is found, since it may never end,
+ * and with its length when it has ended. */
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
@@ -15,24 +14,24 @@
 struct put_rejects;
 
 struct put_reject {
-    struct bytes line, why; /* without LF; what the queue answered */
-    const char *file;       /* where it stands */
+    struct bytes line, why; /* without LF; the reply of the queue */
+    const char *file;       /* that contains the line */
     uint64_t offset;        /* in that file's unpacked bytes */
 };
 
-/* The file is made if there is none. NULL after saying why on standard error. */
+/* Creates the file if needed. NULL after printing the error. */
 struct put_rejects *put_rejects_open(const char *path);
 void put_rejects_free(struct put_rejects **r);
-/* 0, or an exit status after saying why. */
+/* 0, or an exit status after printing the error. */
 int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now);
-/* One that is too long so far; then a line that was passed over, `length` bytes with its LF. */
-void put_rejects_begin_pass(const struct put_rejects *r, const char *file, uint64_t offset);
-void put_rejects_pass(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
-/* What was not told yet, when it is time, or in any case with `last`. NULL: there are none. */
-void put_rejects_tell(struct put_rejects *r, usec_t now, bool last);
-/* One line, which file, where, and why. */
-void put_reject_tell(const struct put_reject *reject);
-void put_passing_tell(const char *file, uint64_t offset);
-void put_passed_tell(const char *file, uint64_t offset, uint64_t length);
+/* A line that is too long, before and after its end; `length` includes its LF. */
+void put_rejects_skipping(const struct put_rejects *r, const char *file, uint64_t offset);
+void put_rejects_skipped(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
+/* Prints the number of new lines, at most once a minute, or at once with `last`. r may be NULL. */
+void put_rejects_report(struct put_rejects *r, usec_t now, bool last);
+/* Print one line with file, place and reason. */
+void put_reject_print(const struct put_reject *reject);
+void put_skipping_print(const char *file, uint64_t offset);
+void put_skipped_print(const char *file, uint64_t offset, uint64_t length);
 
 #endif

@@ -1,5 +1,5 @@
-/* millrace query: asks the API and prints a table. Options that are not the tool's own are the question's parameters, so
- * that a counter's label is an option: `millrace query series --user bitly --unit day`. */
+/* millrace query: asks the API and prints a table. Unknown options become parameters of the request, so a counter's label is an option:
+ * `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
@@ -14,16 +14,16 @@
 #include <sysexits.h>
 
 static const char usage[] =
-    "asks the API how often, and prints a table, JSON or CSV\n\n"
+    "asks the API for counts and prints a table, JSON or CSV\n\n"
     "usage: millrace query series --LABEL KEY [--unit day] [--units N | --from T --to T] [--timezone ZONE]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query counters\n\n"
-    "Any --name value is passed on as a parameter of the API (docs/guide/api.md); besides:\n"
-    "  --config FILE     the pipeline's configuration (also $MILLRACE_CONFIG)\n"
-    "  --data-dir DIR    the pipeline's directory, if not the configured one\n"
-    "  --api-url URL     where the API is\n"
+    "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md). Options:\n"
+    "  --config FILE     configuration of the pipeline (also $MILLRACE_CONFIG)\n"
+    "  --data-dir DIR    directory of the pipeline (default: [millrace] data_dir)\n"
+    "  --api-url URL     address of the API\n"
     "  --format F        table (default), json or csv\n"
-    "  --show-curl       print the curl command that asks the same\n";
+    "  --show-curl       also print the request as a curl command\n";
 
 struct ask {
     const char *what, *config, *data_dir, *api_url, *format;
@@ -42,7 +42,7 @@ static const char **own_value(struct ask *a, struct bytes name)
     return NULL;
 }
 
-/* The API's own parameters have underscores, which may be typed as dashes; labels are passed on as they are. */
+/* Underscores in the API's parameters may be typed as dashes; labels are passed on unchanged. */
 static void add_param(struct ask *a, struct bytes name, const char *value)
 {
     static const char *const dashed[][2] = {{"hour-offset", "hour_offset"}, {"week-start", "week_start"},
@@ -56,7 +56,7 @@ static void add_param(struct ask *a, struct bytes name, const char *value)
     url_encode(bytes_str(value), &a->target);
 }
 
-/* One option; how many words it took, or 0. */
+/* Parses one option; the number of words used, or 0. */
 static int take_option(struct ask *a, int argc, char **argv)
 {
     const char *text = argv[0] + 2, *equals = strchr(text, '=');
@@ -155,7 +155,7 @@ static void print_counters(const struct json_doc *d)
     }
 }
 
-/* A label as one field of CSV. */
+/* A CSV field. */
 static void print_field(struct bytes text, char end)
 {
     bool plain =
@@ -172,7 +172,7 @@ static void print_field(struct bytes text, char end)
     putchar(end);
 }
 
-/* A row for each total, and one for each way it is broken down. */
+/* A row for each total and each of its subtotals. */
 static void print_counters_csv(const struct json_doc *d)
 {
     puts("ns,counter,by");
@@ -201,7 +201,7 @@ static int print_answer(const struct ask *a, const struct buf *body)
     }
     struct json_doc *d = json_doc_parse(buf_bytes(body));
     if (!d) {
-        fputs("millrace query: the API's answer is no JSON\n", stderr);
+        fputs("millrace query: the reply of the API is not JSON\n", stderr);
         return EX_TEMPFAIL;
     }
     if (strcmp(a->what, "series") == 0)

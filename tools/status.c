@@ -1,8 +1,8 @@
-/* millrace status: every daemon of a pipeline, and whether all that was posted is counted.
+/* millrace status: shows every daemon of a pipeline, and whether every posted event is counted.
  *
- * --wait asks in the order of the flow: the queues are empty (an acknowledged event left them only for a committed place
- * in a stream), then where the streams end, then how far the aggregator answers. So when each aggregator offset is at the end
- * that was asked before it, everything posted before the first question is counted. */
+ * --wait asks in the order of the flow: first the queues (an acknowledged event leaves a queue only for a committed place in a stream), then
+ * the ends of the streams, then the offsets of the aggregator. If every offset has reached the end asked before, every event posted before
+ * the first request is counted. */
 #include "base/clock.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
@@ -17,24 +17,24 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define ANSWER_WITHIN (2 * USEC_PER_SEC)
-#define POLL_EVERY (50 * USEC_PER_MSEC)
+#define REPLY_TIMEOUT (2 * USEC_PER_SEC)
+#define POLL_INTERVAL (50 * USEC_PER_MSEC)
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "the pipeline's directory, if not the configured one"},
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
     {.name = "wait",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "until every daemon is ready and everything posted is counted"},
+        .help = "wait until every daemon is ready and every posted event is counted"},
     {.name = "timeout",
         .type = OPTION_DURATION,
         .fallback = "120s",
         .min = 100,
         .max = 86400000,
         .unit = "s",
-        .help = "the longest such wait"},
+        .help = "longest wait"},
     {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
     {.name = NULL},
 };
@@ -42,7 +42,7 @@ static const struct option_row rows[] = {
 struct report {
     const char *name, *url;
     const char
-        *state; /* "ready", "not ready", "failed", "stopped", "unreachable"; without HTTP what `up` says */
+        *state; /* "ready", "not ready", "failed", "stopped", "unreachable"; without HTTP that of run.json */
     bool ready;
     struct buf detail; /* depth, lag */
 };
@@ -51,16 +51,16 @@ struct status {
     const struct options *o;
     struct event_base *base;
     struct report reports[PEERS];
-    struct json_doc *streams; /* of pubsub, while the aggregator is compared with it */
+    struct json_doc *streams; /* of pubsub, to compare the aggregator with */
     uint64_t depth, lag;
-    bool known; /* depth and lag were both answered */
+    bool known; /* depth and lag are valid */
 };
 
 static int fetch(struct status *s, const char *url, const char *target, struct buf *body)
 {
     int status = 0;
     struct http_client *c =
-        http_client_new(&(struct http_client_config){.base = s->base, .url = url, .timeout = ANSWER_WITHIN});
+        http_client_new(&(struct http_client_config){.base = s->base, .url = url, .timeout = REPLY_TIMEOUT});
     if (!c)
         return 0;
     enum http_client_result r =
@@ -87,7 +87,7 @@ static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *o
     return v.type == JSON_I64 && v.v.i64 >= 0;
 }
 
-/* The queue that queue_to_pubsub empties. */
+/* The queue that queue_to_pubsub reads. */
 static const char *relayed_queue(const struct status *s)
 {
     const struct config_section *relay = config_section(options_config(s->o), "queue_to_pubsub", "");
@@ -95,8 +95,8 @@ static const char *relayed_queue(const struct status *s)
     return queue ? queue : "default";
 }
 
-/* What an operator wants to be told of a queue, when it is not zero. */
-static void tell_troubles(const struct json_doc *d, struct bytes name, struct buf *out)
+/* Appends the counters of a queue that need attention. */
+static void add_warnings(const struct json_doc *d, struct bytes name, struct buf *out)
 {
     static const char *const members[] = {"paused", "buried", "overflow", "rejected"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
@@ -113,8 +113,8 @@ static void tell_troubles(const struct json_doc *d, struct bytes name, struct bu
     }
 }
 
-/* Messages on other queues are for other readers: they do not flow into the streams that are counted. */
-static bool look_at_queue(struct status *s, struct report *r)
+/* Other queues have other readers and do not flow into the counted streams. */
+static bool query_queue(struct status *s, struct report *r)
 {
     struct json_doc *d = fetch_json(s, r->url, "/stats?format=json");
     char pointer[128];
@@ -132,12 +132,12 @@ static bool look_at_queue(struct status *s, struct report *r)
     if (others > 0)
         buf_printf(&r->detail, ", %" PRIu64 " in other queues", others);
     for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++)
-        tell_troubles(d, json_doc_name(d, "/queues", i), &r->detail);
+        add_warnings(d, json_doc_name(d, "/queues", i), &r->detail);
     json_doc_free(&d);
     return ok;
 }
 
-static bool look_at_streams(struct status *s, struct report *r)
+static bool query_streams(struct status *s, struct report *r)
 {
     s->streams = fetch_json(s, r->url, "/streams");
     if (!s->streams)
@@ -146,8 +146,8 @@ static bool look_at_streams(struct status *s, struct report *r)
     return true;
 }
 
-/* A stream that the aggregator does not read is none of its business. */
-static bool look_at_counts(struct status *s, struct report *r)
+/* Streams that the aggregator does not read have no lag. */
+static bool query_counts(struct status *s, struct report *r)
 {
     struct json_doc *d = s->streams ? fetch_json(s, r->url, "/stats?format=json") : NULL;
     char pointer[192];
@@ -172,9 +172,9 @@ static bool look_at_counts(struct status *s, struct report *r)
 static const struct {
     const char *name;
     bool (*look)(struct status *s, struct report *r);
-} looks[] = {{"simplequeue", look_at_queue}, {"pubsub", look_at_streams}, {"aggregator", look_at_counts}};
+} looks[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
 
-/* What /health gives as the reason. */
+/* Appends the reason of /health. */
 static void add_reason(struct report *r, struct bytes body)
 {
     struct json_doc *d = json_doc_parse(body);
@@ -184,7 +184,7 @@ static void add_reason(struct report *r, struct bytes body)
     json_doc_free(&d);
 }
 
-static void look_at(struct status *s, struct report *r)
+static void query_daemon(struct status *s, struct report *r)
 {
     struct buf body = {0};
     int status = fetch(s, r->url, "/health", &body);
@@ -198,8 +198,8 @@ static void look_at(struct status *s, struct report *r)
             s->known = false;
 }
 
-/* Of a daemon without HTTP: what it told `up`. */
-static void take_word(struct pipeline *p, struct report *r)
+/* A daemon without HTTP: as in run.json. */
+static void take_run_state(struct pipeline *p, struct report *r)
 {
     const char *state = pipeline_state(p, r->name), *said = pipeline_status_text(p, r->name);
     r->ready = !state || strcmp(state, "ready") == 0;
@@ -211,7 +211,7 @@ static void take_word(struct pipeline *p, struct report *r)
     }
 }
 
-/* It has ended for good: its socket, which `up` keeps, would take connections and never answer. */
+/* A failed daemon is not asked: its socket accepts connections but never answers. */
 static void take_failure(struct status *s, struct report *r, const char *said)
 {
     s->known = false;
@@ -220,14 +220,14 @@ static void take_failure(struct status *s, struct report *r, const char *said)
         buf_append_str(&r->detail, said);
 }
 
-/* The ports of a pipeline that has ended may be somebody else's by now: they are not asked. */
+/* A stopped pipeline is not asked: other processes may use its ports. */
 static void take_end(struct status *s, struct report *r)
 {
     s->known = false;
     r->state = "stopped";
 }
 
-/* Asks every daemon, in the order of the flow. */
+/* Asks every daemon in the order of the flow. */
 static void take(struct status *s)
 {
     struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
@@ -244,9 +244,9 @@ static void take(struct status *s)
         else if (state && strcmp(state, "failed") == 0)
             take_failure(s, r, pipeline_status_text(p, name));
         else if (url)
-            look_at(s, r);
+            query_daemon(s, r);
         else
-            take_word(p, r);
+            take_run_state(p, r);
     }
     json_doc_free(&s->streams);
     pipeline_close(&p);
@@ -308,13 +308,13 @@ static void wait_until_settled(struct status *s)
 {
     usec_t end = clock_monotonic() + options_int(s->o, "timeout") * USEC_PER_MSEC;
     while (!is_settled(s) && clock_monotonic() < end) {
-        nanosleep(&(struct timespec){.tv_nsec = POLL_EVERY * 1000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_INTERVAL * 1000}, NULL);
         forget(s);
         take(s);
     }
 }
 
-static void say_what_is_missing(const struct status *s)
+static void print_missing(const struct status *s)
 {
     for (size_t i = 0; i < PEERS; i++)
         if (!s->reports[i].ready)
@@ -324,8 +324,8 @@ static void say_what_is_missing(const struct status *s)
         fprintf(stderr, "millrace status: still waiting for %" PRIu64 " messages on queue %s\n", s->depth,
             relayed_queue(s));
     if (s->lag > 0)
-        fprintf(stderr, "millrace status: still waiting for %" PRIu64 " bytes of streams to be counted\n",
-            s->lag);
+        fprintf(
+            stderr, "millrace status: still waiting for %" PRIu64 " uncounted bytes of streams\n", s->lag);
 }
 
 static int status_with(const struct options *o)
@@ -337,7 +337,7 @@ static int status_with(const struct options *o)
     if (options_bool(o, "wait"))
         wait_until_settled(&s);
     if (options_bool(o, "wait") && !is_settled(&s))
-        say_what_is_missing(&s);
+        print_missing(&s);
     (options_bool(o, "json") ? print_json : print_table)(&s);
     int status = (options_bool(o, "wait") ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
     forget(&s);

@@ -9,7 +9,7 @@
 
 struct zipf {
     size_t n;
-    uint64_t *up_to; /* the weights of ranks 0..i together */
+    uint64_t *up_to; /* sum of the weights of ranks 0..i */
 };
 
 static uint64_t mix(uint64_t z)
@@ -39,8 +39,7 @@ uint64_t random_below(uint64_t *state, uint64_t bound)
     return scale(random_next(state), bound);
 }
 
-/* log2(x) with FRACTION_BITS bits: squaring a number in [1, 2) doubles its logarithm, and whether that passes 2
- * is the next bit. */
+/* log2(x) with FRACTION_BITS bits: squaring a number in [1, 2) doubles its logarithm; reaching 2 is the next bit. */
 static uint64_t log2_fixed(uint64_t x)
 {
     unsigned whole = 63 - (unsigned)__builtin_clzll(x);
@@ -71,7 +70,7 @@ static void make_roots(uint64_t roots[FRACTION_BITS])
         roots[i] = root = square_root(root << ONE_BITS);
 }
 
-/* 2^-e, where e has FRACTION_BITS bits; never 0, so that every rank can come. */
+/* 2^-e, where e has FRACTION_BITS bits; never 0, so that every rank can occur. */
 static uint64_t exp2_minus(uint64_t e, const uint64_t roots[FRACTION_BITS])
 {
     uint64_t whole = e >> FRACTION_BITS, value = ONE;

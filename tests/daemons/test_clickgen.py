@@ -112,7 +112,7 @@ class Clickgen(harness.MillraceTest):
         self.refused(b"share", "--damaged=1.5")
         self.refused(b"share", "--heartbeats=-1")
         self.refused(b"share", "--hostile=0.0000001")
-        self.refused(b"more than all", "--damaged=0.6", "--hostile=0.6")
+        self.refused(b"more than 1", "--damaged=0.6", "--hostile=0.6")
         self.refused(b"zipf", "--zipf=3.5")
         self.refused(b"end", "--start=1360281600", "--end=1360281600")
         self.refused(b"users", "--users=0")

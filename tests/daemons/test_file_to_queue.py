@@ -58,7 +58,7 @@ class Files(QueueTest):
             for args, stdin in (([good, name], b""), ([], content), (["--follow", "--producer=f", name], b"")):
                 done = self.put(*args, input=stdin)
                 self.assertEqual((done.returncode, self.depth()), (65, 0), done)
-                self.assertIn(b"it is packed with %s: unpack it" % packer.encode(), done.stderr)
+                self.assertIn(b"packed with %s; unpack it first" % packer.encode(), done.stderr)
 
     def test_text_that_begins_as_something_packed_does(self):
         lines = [b"BZh9 is how bzip2 begins", b"PK", b"7z"]
@@ -75,7 +75,7 @@ class Files(QueueTest):
             before = self.depth()
             done = self.put(self.write("garbage.gz", packed + behind))
             self.assertEqual((done.returncode, self.depth()), (65, before + 50), done)
-            self.assertIn(b"from byte %d on there is something behind what is packed" % (len(packed) + at), done.stderr)
+            self.assertIn(b"trailing garbage from byte %d on" % (len(packed) + at), done.stderr)
             self.assertIn(b"posted by this run: the first 50 lines of %s\n" % self.path("garbage.gz").encode(), done.stderr)
 
     def test_all_names_are_looked_at_before_the_first_line(self):
@@ -138,7 +138,7 @@ class Files(QueueTest):
         name = self.write("a", "one\ntwo")
         done = self.put("--producer=p", name)
         self.assertEqual((done.returncode, self.stored()), (0, [b"one", b"two"]))
-        self.assertIn(b"a ends without a line feed: its last line was put as it stands", done.stderr)
+        self.assertIn(b"a ends without LF; posted its last line as it stands", done.stderr)
         self.assertNotIn(b"line feed", self.put("--producer=p", "--quiet", name).stderr)
         with open(name, "ab") as f:
             f.write(b"\nthree\n")
@@ -274,7 +274,7 @@ class Waiting(QueueTest):
         wait_until(lambda: select.select([p.stderr], [], [], 0)[0], "it to say what it waits for")
         said = self.stop(p, 75)
         self.assertIn(b"no connection", said)
-        self.assertIn(b"trying on", said)
+        self.assertIn(b"retrying", said)
 
     def test_it_gives_up_when_told_to(self):
         name = self.write("a", numbered(10))
@@ -300,7 +300,7 @@ class Waiting(QueueTest):
         self.assertEqual(self.put("--queue-url=nonsense://", self.write("a", "x\n")).returncode, 64)
         done = self.put("--state", self.path("state"), "--producer=p", self.write("a", "x\n"))
         self.assertEqual((done.returncode, self.depth()), (64, 0), done)
-        self.assertIn(b"--state is for --follow", done.stderr)
+        self.assertIn(b"--state needs --follow", done.stderr)
 
     def test_a_standard_input_that_is_closed(self):
         for args in ([], ["-"], [self.write("a", "x\n"), "-"]):

@@ -211,7 +211,7 @@ class Follow(QueueTest):
         os.truncate(self.log, 0)
         self.log_lines(3)
         self.wait_stored()
-        self.assertIn(self.log.encode() + b" was cut", self.interrupt(p))
+        self.assertIn(self.log.encode() + b" was truncated", self.interrupt(p))
 
     def test_a_file_that_was_cut_and_has_grown_longer_again(self):
         """Between two looks, and while nobody looks: the copy of logrotate's copytruncate has what was cut off."""
@@ -228,7 +228,7 @@ class Follow(QueueTest):
             self.wait_stored()
             self.log_lines(10)
             self.wait_stored()
-            self.assertIn(self.log.encode() + b" was cut", self.interrupt(p))
+            self.assertIn(self.log.encode() + b" was truncated", self.interrupt(p))
 
     def test_a_log_that_is_followed_already(self):
         p = self.follow()
@@ -264,7 +264,7 @@ class Follow(QueueTest):
         self.log_lines(5)
         p = self.follow()
         self.wait_stored()
-        self.assertIn(b"is missing", self.interrupt(p))
+        self.assertIn(b"are missing", self.interrupt(p))
 
     def test_usage(self):
         self.assertEqual(self.put("--follow", self.log).returncode, 64)
