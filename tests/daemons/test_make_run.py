@@ -86,7 +86,7 @@ class MakeRun(harness.MillraceTest):
             nonlocal seen
             if select.select([terminal], [], [], 0)[0]:
                 seen += os.read(terminal, 65536)
-            return b"stays up until Ctrl-C" in seen
+            return b"Running until Ctrl-C" in seen
         wait_until(stays_up, lambda: "the run to stay up: %r" % seen)
         api = re.search(rb"API: +curl '(http://[^/]*)", seen).group(1).decode()
         self.assertEqual(harness.request(api, "GET", "/ping").body, b"OK")
