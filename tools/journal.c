@@ -1,5 +1,5 @@
-/* millrace journal check|dump|repair DIR: looks into a journal's directory by hand. Whoever only looks may do so while a daemon
- * uses it; repair may not. */
+/* millrace journal check|dump|repair DIR: inspects or repairs a journal by hand. check and dump work on a journal in use; repair
+ * needs the daemon stopped. */
 #include "journal/journal_repair.h"
 #include "tools/tool.h"
 
@@ -11,17 +11,16 @@
 #include <sysexits.h>
 
 static const char help[] =
-    "looks into a journal's directory, and repairs one that no daemon uses\n\n"
+    "inspects a journal, or repairs one that no daemon uses\n\n"
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
-    "  check   verify every frame of every segment; 0: intact, 65: damaged, 78: not readable,\n"
-    "          or written by a newer version\n"
-    "  dump    one line for each segment and frame: place, offset, time, producer and mark, size; --payload "
-    "adds the bytes\n"
-    "  repair  move what is damaged into DIR~damaged-TIME, keep the intact run before it, say what is lost;\n"
-    "          stop the daemon first; after an interruption, run it again\n"
+    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: not readable, or a newer version\n"
+    "  dump    print a line per segment and frame: position, offset, time, producer, mark, size; --payload\n"
+    "          adds the bytes\n"
+    "  repair  keep the intact run before the first damage, move the rest into DIR~damaged-TIME, and report\n"
+    "          the loss; stop the daemon first; run it again after an interruption\n"
     "\n"
-    "DIR is the directory that holds the .seg files.\n";
+    "DIR is the directory with the .seg files.\n";
 
 static void describe(const struct inspect_event *e)
 {
@@ -31,17 +30,16 @@ static void describe(const struct inspect_event *e)
     else if (e->kind == INSPECT_MISSING)
         printf("%s: the segment before it is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
     else if (e->kind == INSPECT_LOST)
-        printf("%s: missing, and so is all behind it: the newest segment was number %" PRIu64 "\n", e->path,
-            e->last);
+        printf("%s: missing, with all segments up to number %" PRIu64 "\n", e->path, e->last);
     else if (e->kind == INSPECT_NEWER)
         printf("%s: written by a newer version of millrace\n", e->path);
     else if (e->kind == INSPECT_TAIL)
-        printf("%s: torn at byte %" PRIu64 " (offset %" PRIu64 "): the next opening cuts what follows, "
-               "unless it is being written now\n",
+        printf("%s: torn at byte %" PRIu64 " (offset %" PRIu64 "): a write in progress, or a tail that the "
+               "next opening cuts\n",
             e->path, e->position, e->offset);
 }
 
-static bool is_worth_telling(const struct inspect_event *e)
+static bool is_finding(const struct inspect_event *e)
 {
     return e->kind != INSPECT_HEADER && e->kind != INSPECT_FRAME && e->kind != INSPECT_END;
 }
@@ -49,7 +47,7 @@ static bool is_worth_telling(const struct inspect_event *e)
 static void check_event(const struct inspect_event *e, void *arg)
 {
     inspect_summarize(arg, e);
-    if (is_worth_telling(e))
+    if (is_finding(e))
         describe(e);
 }
 
@@ -63,8 +61,8 @@ static int exit_status(enum journal_result r, const char *error)
 static const char *verdict(enum journal_result r, const struct inspect_summary *sum)
 {
     if (r == JOURNAL_NEWER)
-        return "not all of it can be read by this version";
-    return sum->problems ? "DAMAGED" : r == JOURNAL_OK ? "intact" : "half repaired";
+        return "written in part by a newer version";
+    return sum->problems ? "DAMAGED" : r == JOURNAL_OK ? "intact" : "a repair is unfinished";
 }
 
 static int check(const char *dir, bool payload)
@@ -142,28 +140,27 @@ static int dump(const char *dir, bool payload)
 static void found_event(const struct inspect_event *e, void *arg)
 {
     (void)arg;
-    if (is_worth_telling(e))
+    if (is_finding(e))
         describe(e);
 }
 
 static void moved(const char *from, const char *to, bool beginning_stays, void *arg)
 {
     (void)arg;
-    printf("moved %s to %s%s\n", from, to, beginning_stays ? "; its intact beginning stays" : "");
+    printf("moved %s to %s%s\n", from, to, beginning_stays ? "; its intact beginning is kept" : "");
 }
 
-static void tell_repaired(const struct journal_repaired *done)
+static void print_repaired(const struct journal_repaired *done)
 {
     if (!done->repaired)
         printf("nothing to repair\n");
     else if (!done->kept)
-        printf("lost: everything; a daemon makes a new journal, with another id, here\n");
+        printf("lost: everything; the daemon will create a new journal with another id\n");
     else
         printf("kept: offsets %" PRIu64 " to %" PRIu64 "\n"
-               "lost: what stands above, up to offset %" PRIu64 "%s, with the marks that were set there\n"
-               "it goes on at offset %" PRIu64 "\n",
-            done->first, done->end, done->lost, done->lost > done->end ? "" : " and perhaps more",
-            done->goes_on);
+               "lost: the offsets above, up to %" PRIu64 "%s, and the marks set there\n"
+               "the journal goes on at offset %" PRIu64 "\n",
+            done->first, done->end, done->lost, done->lost > done->end ? "" : " or more", done->goes_on);
 }
 
 static int repair(const char *dir, bool payload)
@@ -174,7 +171,7 @@ static int repair(const char *dir, bool payload)
     char error[PATH_MAX + 128];
     enum journal_result r = journal_repair(&how, &done, error, sizeof error);
     if (r == JOURNAL_OK)
-        tell_repaired(&done);
+        print_repaired(&done);
     int status = exit_status(r, error);
     return r == JOURNAL_NO_SPACE ? EX_TEMPFAIL : status;
 }
@@ -185,7 +182,7 @@ static const struct {
     bool takes_payload;
 } acts[] = {{"check", check, false}, {"dump", dump, true}, {"repair", repair, false}};
 
-/* What was asked for must also have arrived. */
+/* Output that could not be written is a failure. */
 static int flushed(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -209,7 +206,7 @@ static int act_on(const char *act, const char *word, bool payload)
     return EX_USAGE;
 }
 
-/* The options may stand anywhere. */
+/* Options and words may come in any order. */
 int tool_journal(int argc, char **argv)
 {
     const char *words[2] = {"", ""};

@@ -39,9 +39,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static void show_numbers(struct scrubber *s)
 {
     struct stats *st = daemon_stats(s->daemon);
-    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments read again", bytes, s);
-    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments found whole", segments, s);
-    stats_counter_read(st, "scrub_passes_total", NULL, "Times all old segments were gone through", passes, s);
+    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments re-read", bytes, s);
+    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments verified", segments, s);
+    stats_counter_read(st, "scrub_passes_total", NULL, "Passes over all old segments", passes, s);
     stats_counter_read(st, "scrub_damaged_total", NULL, "Segments found damaged", damaged, s);
 }
 

@@ -1,24 +1,23 @@
-/* scrubber: has a daemon's journals scrubbed (journal_set_scrub) from its event loop, some times a second, and tells what
- * came of it: the counters scrub_bytes_total, scrub_segments_total, scrub_passes_total and scrub_damaged_total, and
- * /health, which is no longer well once damage was found and names file and byte. Nothing else stops. */
+/* scrubber: runs journal_set_scrub from a daemon's event loop and reports the results: the counters scrub_bytes_total,
+ * scrub_segments_total, scrub_passes_total and scrub_damaged_total, and /health, which names the first damage by file and byte.
+ * Damage stops nothing else. */
 #ifndef MILLRACE_SCRUBBER_H
 #define MILLRACE_SCRUBBER_H
 
 #include "daemon/daemon.h"
 #include "journal/journal.h"
 
-/* The setting, for a daemon's table of options. */
+/* The row of a daemon's table of options. */
 #define SCRUBBER_SETTING                                                                                     \
     {                                                                                                        \
         .name = "scrub_rate", .type = OPTION_SIZE, .fallback = "1M", .min = 0, .max = 8 << 20,               \
         .unit = "bytes a second",                                                                            \
-        .help = "of old segments are read again in the background, to find what the disk has damaged; 0: "   \
-                "none"                                                                                       \
+        .help = "re-read old segments at this rate, to find damage on the disk; 0: do not"                   \
     }
 
 struct scrubber;
 
-/* In the loop's thread, once the daemon owns the set. By scrub_rate; NULL when that is 0. */
+/* Loop thread. NULL if scrub_rate is 0. */
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set);
 void scrubber_stop(struct scrubber **s); /* before the set is freed */
 

@@ -72,7 +72,7 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(self.tool("repair", directory), (0, "nothing to repair\n"))
 
     def test_a_directory_that_is_in_use_is_refused_to_another_daemon(self):
-        """The lock of the data directory is the daemon's, the journal's own is there when that was gone round."""
+        """The journal's own lock holds where a link leads around the lock of the data directory."""
         self.filled()
         p = self.pubsub()
         os.mkdir(self.path("other"))
@@ -144,11 +144,11 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % 2**40).body, b"after\n")
 
     def goes_on_above(self, directory, given_out):
-        """Repairs; what is kept is told rightly, and the next offset is above all that were given out."""
+        """Repairs. The report of what is kept is right, and the next offset is above all that were used."""
         status, text = self.tool("repair", directory)
         self.assertEqual(status, 0, text)
         kept = int(re.search(r"kept: offsets 0 to (\d+)", text).group(1))
-        at = int(re.search(r"it goes on at offset (\d+)", text).group(1))
+        at = int(re.search(r"the journal goes on at offset (\d+)", text).group(1))
         self.assertGreaterEqual(at, given_out, text)
         self.assertEqual(at % 2**40, 0)
         p = self.pubsub()

@@ -1,4 +1,4 @@
-/* Appending, reading and letting go, as the owner sees it. */
+/* Appends, reads and trims, as the owner sees them. */
 #include "support/journal_fixture.h"
 
 #include <malloc.h>
@@ -138,7 +138,7 @@ static bool nothing(uint64_t offset, usec_t time, struct bytes payload, void *ar
     return true;
 }
 
-/* Heap in use of a journal of so many small segments that has been opened, read to its end by a reader and scanned. */
+/* Heap in use after a journal of so many small segments was opened, read to its end and scanned. */
 static size_t heap_at(struct fixture *f, size_t segments)
 {
     struct journal_edges edges;
@@ -163,9 +163,10 @@ static size_t heap_at(struct fixture *f, size_t segments)
     return used;
 }
 
-#define MOST_A_SEGMENT 256 /* its name, where it begins and ends: 4 MB for a tebibyte in segments of 64 MiB */
+#define MOST_A_SEGMENT                                                                                       \
+    256 /* a segment costs its name and bounds: 4 MB for a tebibyte in segments of 64 MiB */
 
-static void test_memory_does_not_grow_with_what_is_kept(void **state)
+static void test_memory_does_not_grow_with_the_journal(void **state)
 {
     struct fixture *f = *state;
     unsynced = io_system;
@@ -188,7 +189,7 @@ int main(void)
         T(test_readers_follow),
         T(test_retention_by_age_bytes_and_cursor),
         T(test_a_reader_holds_its_segment),
-        T(test_memory_does_not_grow_with_what_is_kept),
+        T(test_memory_does_not_grow_with_the_journal),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

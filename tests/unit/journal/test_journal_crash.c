@@ -1,10 +1,9 @@
-/* Crash points: an operation, a fault and a policy. A fixed piece of work is done once to count its changing operations;
- * then again and again, and each time another operation meets the fault. After it the journal is opened and held
- * against the model, written to, and the power goes: what was ever shown must still be there. Or the program is killed at the
- * operation, and started again before anything is lost: what that life finds it shows, and the power goes at one of its
- * operations, be it while it opens.
+/* Crash points: each is an operation, a fault and a policy. A fixed piece of work runs once to count its changing operations. It
+ * then runs again for each operation, which meets the fault. Afterwards the journal is opened, compared with the model, written
+ * to, and the power is cut: everything ever acknowledged must be there. Or the program is killed at the operation and started
+ * again, and the power is cut during that second life: everything it served must be there.
  *
- * MILLRACE_POINTS points (default 700, of which each piece of work gives some), from MILLRACE_SEED (default 1). */
+ * MILLRACE_POINTS points (default 700) from MILLRACE_SEED (default 1). */
 #include "support/cm.h"
 #include "support/journal_model.h"
 #include "base/log.h"
@@ -17,7 +16,7 @@
 static const int64_t policies[] = {0, 1, JOURNAL_SYNC_NEVER};
 #define POLICIES (sizeof policies / sizeof *policies)
 
-/* Settled after each step, so that the operations come in the same order each time. */
+/* Settles after each step, so that every run has the same order of operations. */
 static void work(unsigned steps)
 {
     while (steps-- > 0 && !power_is_cut()) {
@@ -32,7 +31,7 @@ static void open_and_check(bool may_lose)
     model_check(may_lose);
 }
 
-/* The operations that the work came to. */
+/* Returns the number of operations. */
 static unsigned crash_at(unsigned seed, int64_t policy, enum power_fault fault, unsigned at)
 {
     bool never = policy == JOURNAL_SYNC_NEVER;
@@ -62,7 +61,7 @@ static unsigned crash_at(unsigned seed, int64_t policy, enum power_fault fault, 
     return operations;
 }
 
-/* Killed, opened again, cut: in the `then`-th operation from the opening on (0: after some work). */
+/* Killed, opened again, and the power is cut at the `then`-th operation from the opening on (0: after some work). */
 static void kill_at(unsigned seed, int64_t policy, unsigned at, unsigned then)
 {
     static const enum power_fault cuts[] = {POWER_CUT, POWER_CUT_ALL, POWER_CUT_TORN};
@@ -110,9 +109,9 @@ static void test_crash_points(void **state)
     print_message("%u distinct crash points\n", points);
 }
 
-/* A segment that was trimmed, could not be removed and was never synced, and a close frame that vouched for it: all faults
- * of the work in which that was found. */
-static void test_where_a_segment_could_not_be_removed(void **state)
+/* All faults of the work that once failed: a close frame vouched for a trimmed segment that was neither removed nor
+ * synced. */
+static void test_a_segment_that_could_not_be_removed(void **state)
 {
     (void)state;
     for (unsigned at = 1; at <= 40; at++)
@@ -122,7 +121,7 @@ static void test_where_a_segment_could_not_be_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_a_segment_could_not_be_removed), cmocka_unit_test(test_crash_points)};
+        cmocka_unit_test(test_a_segment_that_could_not_be_removed), cmocka_unit_test(test_crash_points)};
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What an opening cuts, what it refuses, and what readers never serve. */
+/* What opening cuts, what it refuses, and what reads never serve. */
 #include "support/journal_fixture.h"
 #include "journal/journal_inspect.h"
 #include "support/power.h"
@@ -135,7 +135,7 @@ static void test_a_newer_version_is_left_untouched(void **state)
     char *path = last_segment_path(f), tail[128];
     off_t torn = (off_t)f->j->writer.position - 20;
     journal_set_free(&f->set);
-    assert_int_equal(truncate(path, torn), 0); /* it would be cut, were it ours */
+    assert_int_equal(truncate(path, torn), 0); /* a tail that this version would cut */
     FILE *file = fopen(path, "r+");
     fseek(file, 8, SEEK_SET);
     fputc(2, file);
@@ -255,8 +255,8 @@ static void test_a_flipped_bit_is_found_and_never_served(void **state)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
-/* A window that has room for one frame has seen the next one; what it saw is not what the next window reads. */
-static void test_what_is_read_again_is_verified_again(void **state)
+/* A window with room for one frame has read the next frame too. The next window must verify that one again. */
+static void test_bytes_read_again_are_verified_again(void **state)
 {
     struct fixture *f = *state;
     struct journal_reader *r;
@@ -281,9 +281,8 @@ static void test_what_is_read_again_is_verified_again(void **state)
     buf_free(&s.data);
 }
 
-/* Header and table were synced before anything could be shown: there is no tear that explains damage to them, though nothing
- * stands behind that says so. */
-static void test_a_segments_beginning_is_never_a_tear(void **state)
+/* Header and table are synced before the segment gets its name, so damage to them is never a torn tail. */
+static void test_a_damaged_segment_start_is_no_torn_tail(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -335,7 +334,7 @@ static void assert_missing_from(struct fixture *f, uint64_t from, uint64_t last)
     free(first);
 }
 
-/* Whether it has the same end as before. */
+/* Whether the journal opens with the same end as before. */
 static bool opens_whole(struct fixture *f, uint64_t end)
 {
     bool whole = try_open(f) == JOURNAL_OK && journal_committed_end(f->j) == end;
@@ -343,8 +342,8 @@ static bool opens_whole(struct fixture *f, uint64_t end)
     return whole;
 }
 
-/* What is left looks like a shorter journal, and would give out offsets again. */
-static void test_newest_segments_that_were_deleted_are_missed(void **state)
+/* The rest looks like a shorter journal, and would use offsets twice. */
+static void test_deleted_newest_segments_are_damage(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
@@ -379,8 +378,8 @@ static void leave_a_torn_segment(struct fixture *f)
     shell("rm -rf %s.torn && cp -r %s %s.torn", f->dir, f->dir, f->dir);
 }
 
-/* A power cut at any operation of an opening that leaves segments off makes no journal of which some seem to be missing. */
-static void test_segments_that_are_left_off_are_not_missed(void **state)
+/* A power cut at any operation of an opening that drops segments must not make them look missing. */
+static void test_dropped_segments_are_not_damage(void **state)
 {
     struct fixture *f = *state;
     unsigned seed = 1;
@@ -400,8 +399,8 @@ static void test_segments_that_are_left_off_are_not_missed(void **state)
     shell("rm -r %s.torn", f->dir);
 }
 
-/* One of before they were named, and a copy of the segments alone. */
-static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state)
+/* A journal from before there were markers, and a copy of the segments alone. */
+static void test_a_journal_without_a_marker_opens_and_gets_one(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
@@ -419,9 +418,9 @@ static void test_a_journal_without_a_newest_name_opens_and_gets_one(void **state
     assert_int_equal(try_open(f), JOURNAL_OK); /* a limit: nothing tells of it */
 }
 
-/* One commit of three frames, of which a tear took the first: the others are intact, and would follow upon what comes to
- * stand in its place. */
-static void test_what_was_cut_is_told_and_does_not_come_back(void **state)
+/* A commit of three frames whose first is torn. The other two are intact, and would follow a frame written in the
+ * first one's place. */
+static void test_a_cut_tail_is_reported_and_never_comes_back(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3];
@@ -462,7 +461,7 @@ static ssize_t counting_pread(int fd, void *p, size_t n, off_t at)
     return got;
 }
 
-/* Under `never` all that may not be synced is verified, unless the newest segment ends in a close frame. */
+/* Under `never` an opening verifies all segments that may not be synced, unless the newest ends in a close frame. */
 static void test_a_clean_end_vouches_for_all_before_it(void **state)
 {
     struct fixture *f = *state;
@@ -498,8 +497,8 @@ static int no_unlink(const char *path)
     return -1;
 }
 
-/* Nobody synced it, so what a power cut took of it was promised by nobody, and is no damage. */
-static void test_a_clean_end_vouches_for_nothing_that_could_not_be_removed(void **state)
+/* The segment was never synced or promised, so what a power cut took of it is no damage. */
+static void test_no_close_frame_after_a_failed_removal(void **state)
 {
     struct fixture *f = *state;
     sync_ms = JOURNAL_SYNC_NEVER;
@@ -537,7 +536,7 @@ static struct seen until_damage(struct fixture *f, size_t window, off_t flip_at,
     return s;
 }
 
-/* It does not fit the window: verified whole, then read again piece by piece, while the disk may change. */
+/* The frame exceeds the window: it is verified once, then read piece by piece while the disk may change. */
 static void test_a_large_frame_is_verified_to_its_last_byte(void **state)
 {
     struct fixture *f = *state;
@@ -568,11 +567,11 @@ static void test_a_large_frame_is_verified_to_its_last_byte(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_what_is_read_again_is_verified_again),
-        T(test_a_segments_beginning_is_never_a_tear),
-        T(test_what_was_cut_is_told_and_does_not_come_back),
+        T(test_bytes_read_again_are_verified_again),
+        T(test_a_damaged_segment_start_is_no_torn_tail),
+        T(test_a_cut_tail_is_reported_and_never_comes_back),
         T(test_a_clean_end_vouches_for_all_before_it),
-        T(test_a_clean_end_vouches_for_nothing_that_could_not_be_removed),
+        T(test_no_close_frame_after_a_failed_removal),
         T(test_a_large_frame_is_verified_to_its_last_byte),
         T(test_a_tail_is_cut_anywhere),
         T(test_never_makes_a_hole_only_after_a_reboot),
@@ -580,9 +579,9 @@ int main(void)
         T(test_a_newer_version_is_left_untouched),
         T(test_a_missing_segment_and_a_strange_one_are_refused),
         T(test_a_flipped_bit_is_found_and_never_served),
-        T(test_newest_segments_that_were_deleted_are_missed),
-        T(test_segments_that_are_left_off_are_not_missed),
-        T(test_a_journal_without_a_newest_name_opens_and_gets_one),
+        T(test_deleted_newest_segments_are_damage),
+        T(test_dropped_segments_are_not_damage),
+        T(test_a_journal_without_a_marker_opens_and_gets_one),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* One opener at a time, in whatever process; whoever only looks may. */
+/* One opener at a time, in any process; inspection needs no lock. */
 #include "support/journal_fixture.h"
 #include "journal/journal_repair.h"
 #include "support/shell.h"
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Another process that opens the journal, appends and goes on holding it until it is killed. */
+/* Another process that opens the journal, appends, and holds the lock until it is killed. */
 static pid_t start_holder(struct fixture *f)
 {
     int ready[2];
@@ -74,7 +74,7 @@ static void test_a_second_process_is_refused(void **state)
     put(f, "ours");
 }
 
-static void test_and_so_is_a_second_opening_by_the_same(void **state)
+static void test_a_second_opening_by_one_process_is_refused(void **state)
 {
     struct fixture *f = *state, second = *f;
     journal_lock_timeout = 0;
@@ -104,8 +104,8 @@ static int ending_open(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* What the kernel closes for a process that was killed comes a moment after its other locks are free. */
-static void test_one_that_is_ending_is_waited_for(void **state)
+/* The kernel closes a killed process's files a moment after its death. */
+static void test_opening_waits_for_a_killed_process(void **state)
 {
     struct fixture *f = *state;
     int status;
@@ -121,7 +121,7 @@ static void test_one_that_is_ending_is_waited_for(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Looking while its owner works: what comes between two looks of one call. */
+/* Inspection while the owner works: changes between two reads of one call. */
 
 struct onlooker {
     struct fixture *f;
@@ -153,8 +153,8 @@ static void append_two(struct fixture *f)
     put(f, "third");
 }
 
-/* The end has been met already, and then there is a frame behind it that says that more was synced. */
-static void test_what_is_appended_behind_the_end_is_no_damage(void **state)
+/* The inspection has met the end; then a frame appears behind it that calls more bytes synced. */
+static void test_appends_during_an_inspection_are_no_damage(void **state)
 {
     struct fixture *f = *state;
     int frames;
@@ -163,7 +163,7 @@ static void test_what_is_appended_behind_the_end_is_no_damage(void **state)
     assert_int_equal(frames, 4);
 }
 
-/* As a trim does that makes it the spare file, and what then begins in it. */
+/* As a trim does that makes the file the spare one, and the segment that then begins in it. */
 static void use_first_again(struct fixture *f)
 {
     char *spare = prealloc_path(f->dir, "");
@@ -176,7 +176,7 @@ static void use_first_again(struct fixture *f)
 static struct fixture *used_first;
 static struct io_ops using;
 
-/* The file is open by its name, and nothing of it is read yet. */
+/* The file was opened by its name, and nothing is read yet. */
 static ssize_t using_pread(int fd, void *p, size_t n, off_t at)
 {
     if (used_first)
@@ -210,7 +210,7 @@ static void put_first_back(struct fixture *f)
     free(spare);
 }
 
-static void test_a_file_that_is_used_again_meanwhile_is_no_damage(void **state)
+static void test_a_file_recycled_during_an_inspection_is_no_damage(void **state)
 {
     struct fixture *f = *state;
     char *text = mem_zalloc(100001);
@@ -218,8 +218,7 @@ static void test_a_file_that_is_used_again_meanwhile_is_no_damage(void **state)
     memset(text, 'x', 100000);
     segment_bytes = 700000;
     using = io_system;
-    using.open =
-        open_no_spare; /* one of the filler's would come under the name for which the first is used again */
+    using.open = open_no_spare; /* the filler's file would take the name of the recycled one */
     io = &using;
     reopen(f);
     while (f->j->n_segments < 2)
@@ -241,7 +240,7 @@ static void test_a_file_that_is_used_again_meanwhile_is_no_damage(void **state)
     put_first_back(f);
 }
 
-/* In another process until *stop; whether anything was seen that should not be. */
+/* Inspects in another process until *stop. Returns whether it reported damage. */
 static int look_on(const char *dir, const int *stop)
 {
     char error[512];
@@ -256,14 +255,14 @@ static int look_on(const char *dir, const int *stop)
     return wrong;
 }
 
-/* Nothing is taken for damage while its owner appends, rolls, trims and uses files again. */
-static void test_who_looks_meanwhile_sees_no_damage(void **state)
+/* Nothing counts as damage while the owner appends, rolls, trims and recycles files. */
+static void test_inspection_of_a_journal_in_use_reports_no_damage(void **state)
 {
     struct fixture *f = *state;
     int status, *stop = mmap(NULL, sizeof *stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(stop != MAP_FAILED);
     segment_bytes = 20000;
-    journal_set_free(&f->set); /* a child of threads might find what they had locked locked for ever */
+    journal_set_free(&f->set); /* a fork of a threaded process could inherit a held lock */
     pid_t child = fork();
     if (child == 0)
         _exit(look_on(f->dir, stop));
@@ -285,11 +284,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_a_second_process_is_refused),
-        T(test_and_so_is_a_second_opening_by_the_same),
-        T(test_one_that_is_ending_is_waited_for),
-        T(test_what_is_appended_behind_the_end_is_no_damage),
-        T(test_a_file_that_is_used_again_meanwhile_is_no_damage),
-        T(test_who_looks_meanwhile_sees_no_damage),
+        T(test_a_second_opening_by_one_process_is_refused),
+        T(test_opening_waits_for_a_killed_process),
+        T(test_appends_during_an_inspection_are_no_damage),
+        T(test_a_file_recycled_during_an_inspection_is_no_damage),
+        T(test_inspection_of_a_journal_in_use_reports_no_damage),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

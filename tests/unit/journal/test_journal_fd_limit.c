@@ -1,4 +1,5 @@
-/* A lack of descriptors or memory says nothing of the storage: reads wait, nothing latches, nothing is called damaged. */
+/* A shortage of descriptors or memory says nothing about the storage: reads wait, nothing latches, nothing counts as
+ * damaged. */
 #include "support/journal_fixture.h"
 
 #include <errno.h>
@@ -81,8 +82,8 @@ static void test_a_read_waits_and_goes_on(void **state)
     put(f, "goes on");
 }
 
-/* One that is closed while it waits is let go of, and trying again is no haste. */
-static void test_who_waits_is_served_or_let_go(void **state)
+/* A reader may be closed while it waits, and retries keep their pause. */
+static void test_a_waiting_reader_is_served_or_closed(void **state)
 {
     struct fixture *f = *state;
     struct journal_reader *waiting, *closed;
@@ -119,7 +120,7 @@ static bool is_counted[DESCRIPTORS];
 static _Atomic int n_open;
 static int most_open, open_limit;
 
-/* Files that are open for reading, and no more of them than the limit. */
+/* Counts files open for reading, and refuses more than the limit. */
 static int counting_open(const char *path, int flags, mode_t mode)
 {
     bool is_read = (flags & O_ACCMODE) == O_RDONLY && !(flags & O_DIRECTORY);
@@ -154,7 +155,7 @@ static void begin_counting(int limit)
     io = &lacking;
 }
 
-/* Readers in many segments, one read of each after the other, so that none stays where it was. */
+/* Readers in many segments take turns, so that each read needs another segment. */
 static void read_crosswise(struct fixture *f, uint64_t end)
 {
     struct journal_reader *r[READERS];
@@ -174,13 +175,13 @@ static void read_crosswise(struct fixture *f, uint64_t end)
     }
 }
 
-/* However many readers there are, and though only one may be had. */
+/* Any number of readers, down to a limit of one descriptor. */
 static void test_readers_share_descriptors(void **state)
 {
     static const int limits[] = {1, 3, DESCRIPTORS};
     struct fixture *f = *state;
     segment_bytes = 4096;
-    sync_ms = JOURNAL_SYNC_NEVER; /* no other thread has files then */
+    sync_ms = JOURNAL_SYNC_NEVER; /* then no other thread opens files */
     journal_retry_pause = USEC_PER_MSEC;
     reopen(f);
     for (int i = 0; i < 90; i++) {
@@ -202,8 +203,8 @@ static void test_readers_share_descriptors(void **state)
     }
 }
 
-/* An open file keeps the space of what has no name any more. */
-static void test_what_is_trimmed_is_not_kept_open(void **state)
+/* An open descriptor would keep the space of a removed file. */
+static void test_trimmed_files_are_not_kept_open(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
@@ -262,8 +263,8 @@ static void test_a_scrub_calls_nothing_damaged(void **state)
     assert_null(done.damage);
 }
 
-/* The disk that cannot be read is something else: it is told by name, and by then nothing more is given. */
-static void test_what_the_disk_refuses_is_told(void **state)
+/* A read error of the disk is reported by file, and the read ends there. */
+static void test_a_read_error_is_reported(void **state)
 {
     struct fixture *f = *state;
     struct journal_reader *r;
@@ -278,7 +279,7 @@ static void test_what_the_disk_refuses_is_told(void **state)
     journal_reader_close(&r);
 }
 
-/* Without one for the next segment the one there is grows; without one at all its directory is synced, trims go on. */
+/* Without a descriptor for the next segment the current one grows; directory syncs and trims need none. */
 static void test_commits_and_trims_need_no_descriptor(void **state)
 {
     static const int64_t policies[] = {0, JOURNAL_SYNC_NEVER};
@@ -314,12 +315,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_a_read_waits_and_goes_on),
-        T(test_who_waits_is_served_or_let_go),
+        T(test_a_waiting_reader_is_served_or_closed),
         T(test_readers_share_descriptors),
-        T(test_what_is_trimmed_is_not_kept_open),
+        T(test_trimmed_files_are_not_kept_open),
         T(test_a_seek_waits),
         T(test_a_scrub_calls_nothing_damaged),
-        T(test_what_the_disk_refuses_is_told),
+        T(test_a_read_error_is_reported),
         T(test_commits_and_trims_need_no_descriptor),
     };
     log_init("test", LOG_LEVEL_ERROR + 1, LOG_FORMAT_TEXT);

@@ -1,4 +1,4 @@
-/* Frames and headers as bytes: what is written is read back, and whatever else is there is none. */
+/* Frames and headers as bytes: they decode as they were encoded, and anything else is refused. */
 #include "support/cm.h"
 #include "journal/journal.h"
 #include "journal/journal_format.h"
@@ -39,7 +39,7 @@ static void test_a_header_is_read_back(void **state)
     assert_memory_equal(back.boot, h.boot, sizeof h.boot);
 }
 
-/* An intact checksum does not make an offset believable: adding to it would wrap. */
+/* Even with a valid checksum an offset is refused if adding to it would wrap. */
 static void test_an_offset_that_no_journal_reaches_is_damage(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_intact_frames_are_found_behind_garbage(void **state)
     buf_free(&b);
 }
 
-/* Every eight bytes a header that could be one of a frame as long as all the rest: work stays bounded. */
+/* Every eight bytes a plausible header of a frame as long as the rest of the file: the work stays bounded. */
 static void test_bytes_made_to_look_like_frames_end_the_search(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* When a commit begins under a policy that syncs: small appends wait for what comes with them, large ones do not. What is
- * one batch, and who waits for it awake. */
+/* When a commit begins under a policy that syncs: small appends gather until the owner polls, large ones start a
+ * commit. */
 #include "support/journal_fixture.h"
 
 #include <errno.h>
@@ -39,8 +39,7 @@ static unsigned so_far(const unsigned *count)
     return __atomic_load_n(count, __ATOMIC_SEQ_CST);
 }
 
-/* Zeros ahead of the commits that follow are written before, and no committer looks for work without being called: none
- * waits awake. */
+/* The first commit writes zeros ahead, so that the next ones do not. The committers are idle. */
 static void watch(struct fixture *f)
 {
     sync_ms = 0;
@@ -71,7 +70,7 @@ static void poll_until(struct fixture *f, const struct answer *a)
     assert_int_equal(a->commit.result, JOURNAL_OK);
 }
 
-/* As many as come in a turn of the loop: its owner is told once that it is to poll, and they are one commit. */
+/* The appends of one turn of the loop cost one notification and are one commit. */
 static void test_a_turns_appends_are_one_commit(void **state)
 {
     struct fixture *f = *state;
@@ -101,15 +100,15 @@ static void append_next(const struct journal_commit *c, void *arg)
     assert_int_equal(append(appends, "", 0, 0, "3", &next), JOURNAL_OK);
 }
 
-/* Whoever appends when he hears of a commit is in a poll, which begins what he appended: he is told nothing. */
-static void test_what_is_appended_in_a_poll_needs_no_other(void **state)
+/* A poll starts the commit of what its callbacks append, without another notification. */
+static void test_appends_in_a_callback_need_no_other_poll(void **state)
 {
     struct fixture *f = appends = *state;
     struct answer a = {0};
     unsigned calls = 0;
     struct bytes piece = bytes_str("2");
     watch(f);
-    /* Or the first poll might hear of the commit that it began. */
+    /* Or the first poll could deliver the commit that it started. */
     __atomic_store_n(&syncs_wait, true, __ATOMIC_SEQ_CST);
     assert_int_equal(journal_append(f->j, &(struct journal_append){.pieces = &piece, .n_pieces = 1}, 1000,
                          append_next, &a, NULL),
@@ -123,14 +122,14 @@ static void test_what_is_appended_in_a_poll_needs_no_other(void **state)
     f->set->config.notify_arg = &calls;
     journal_set_poll(f->set);
     assert_int_equal(a.calls, 1);
-    wait_for_syncs(2); /* nobody polls again */
+    wait_for_syncs(2); /* without another poll */
     settle_committers(f);
-    assert_int_equal(so_far(&calls), 1); /* of its commit */
+    assert_int_equal(so_far(&calls), 1); /* for the commit */
     poll_until(f, &next);
     assert_content(f, "123");
 }
 
-static void test_what_is_large_waits_for_nobody(void **state)
+static void test_large_appends_start_a_commit_at_once(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b;
@@ -141,13 +140,13 @@ static void test_what_is_large_waits_for_nobody(void **state)
     memset(line, 'x', 300);
     line[300] = 0;
     assert_int_equal(append(f, "", 0, 0, line, &b), JOURNAL_OK);
-    wait_for_syncs(1); /* nobody polls */
+    wait_for_syncs(1); /* without a poll */
     poll_until(f, &b);
     assert_int_equal(a.calls, 1);
 }
 
-/* Nobody is woken to write it; whoever syncs goes on with it, without being told. */
-static void test_what_comes_during_a_sync_is_the_next_commit(void **state)
+/* No thread is woken: the committer that syncs goes on with the new appends. */
+static void test_appends_during_a_sync_are_the_next_commit(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b, c;
@@ -170,8 +169,8 @@ static void test_what_comes_during_a_sync_is_the_next_commit(void **state)
     assert_content(f, "1234");
 }
 
-/* Enough of it is written meanwhile, so that the next sync can begin at once. */
-static void test_what_is_large_is_written_during_a_sync(void **state)
+/* Enough bytes are written during the sync, so that the next sync can begin at once. */
+static void test_large_appends_are_written_during_a_sync(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b;
@@ -191,7 +190,7 @@ static void test_what_is_large_is_written_during_a_sync(void **state)
     assert_content(f, "123");
 }
 
-/* While "-" is being synced. */
+/* Appends three frames while "-" is being synced. */
 static void fill_a_batch(struct fixture *f, struct answer a[3])
 {
     static struct answer before;
@@ -216,7 +215,7 @@ static size_t kept_batches(const struct fixture *f)
 
 #define POOLED_MAX ((size_t)8 << 20)
 
-/* The batch that is being synced and the one that gathers meanwhile: fresh memory for each would cost more than the copying. */
+/* The batch under sync and the one that gathers keep their memory for later ones. */
 static void test_batches_use_their_memory_again(void **state)
 {
     struct fixture *f = *state;
@@ -237,15 +236,15 @@ static void test_batches_use_their_memory_again(void **state)
     assert_in_range(f->set->pool_bytes, 1, POOLED_MAX);
 }
 
-/* With time between syncs, what came in that time is one commit however much it is. */
-static void test_spaced_syncs_take_all_there_is(void **state)
+/* With an interval between syncs, all appends of the interval are one commit. */
+static void test_a_sync_interval_is_one_commit(void **state)
 {
     static const char *const text[] = {"1", "2", "3"};
     struct fixture *f = *state;
     struct answer a[3];
     sync_ms = 1;
     reopen(f);
-    set_lock(f->set); /* no committer takes what is pending */
+    set_lock(f->set); /* keeps the committers from taking the batch */
     f->set->not_before = INT64_MAX / 2;
     set_unlock(f->set);
     for (unsigned i = 0; i < 3; i++)
@@ -264,8 +263,8 @@ static ssize_t no_room(int fd, const void *p, size_t n, off_t at)
     return -1;
 }
 
-/* All that is behind relied on it, whatever batch it is in. */
-static void test_what_is_behind_a_refused_batch_is_refused(void **state)
+/* Appends behind a refused one relied on its offsets and marks. */
+static void test_appends_behind_a_refused_batch_are_refused(void **state)
 {
     struct fixture *f = *state;
     struct answer a[3], again;
@@ -291,13 +290,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_a_turns_appends_are_one_commit),
-        T(test_what_is_appended_in_a_poll_needs_no_other),
-        T(test_what_is_large_waits_for_nobody),
-        T(test_what_comes_during_a_sync_is_the_next_commit),
-        T(test_what_is_large_is_written_during_a_sync),
+        T(test_appends_in_a_callback_need_no_other_poll),
+        T(test_large_appends_start_a_commit_at_once),
+        T(test_appends_during_a_sync_are_the_next_commit),
+        T(test_large_appends_are_written_during_a_sync),
         T(test_batches_use_their_memory_again),
-        T(test_spaced_syncs_take_all_there_is),
-        T(test_what_is_behind_a_refused_batch_is_refused),
+        T(test_a_sync_interval_is_one_commit),
+        T(test_appends_behind_a_refused_batch_are_refused),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

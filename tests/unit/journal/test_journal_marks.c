@@ -1,4 +1,4 @@
-/* Producers and their marks: decided rightly or refused, never guessed. */
+/* Producers and their marks. */
 #include "support/journal_fixture.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static int held_fdatasync(int fd)
     return sync_error ? -1 : fdatasync(fd);
 }
 
-/* A retry that was answered earlier would tell its producer that the bytes are safe while they are not. */
+/* An earlier answer would call bytes safe that are not. */
 static void retry_during_the_sync(struct fixture *f, int error, struct answer *first, struct answer *again)
 {
     put(f, "what a session begins with");
@@ -65,7 +65,7 @@ static void retry_during_the_sync(struct fixture *f, int error, struct answer *f
     assert_true(first->calls == 1 && again->calls == 1);
 }
 
-static void test_a_retry_waits_for_what_it_repeats(void **state)
+static void test_a_retry_waits_for_its_original(void **state)
 {
     struct answer first, again;
     retry_during_the_sync(*state, 0, &first, &again);
@@ -73,7 +73,7 @@ static void test_a_retry_waits_for_what_it_repeats(void **state)
     assert_true(again.commit.result == JOURNAL_OK && again.commit.duplicate);
 }
 
-static void test_a_retry_fails_with_what_it_repeats(void **state)
+static void test_a_retry_fails_with_its_original(void **state)
 {
     struct answer first, again;
     retry_during_the_sync(*state, EIO, &first, &again);
@@ -109,7 +109,7 @@ static ssize_t refusing_pwrite(int fd, const void *p, size_t n, off_t at)
     return -1;
 }
 
-/* Who was never stored is not counted, or names that were only tried would fill the bound. */
+/* A producer whose append was refused does not count towards the bound. */
 static void test_refused_producers_are_forgotten(void **state)
 {
     struct fixture *f = *state;
@@ -136,7 +136,7 @@ static void test_refused_producers_are_forgotten(void **state)
     journal_set_flush(f->set);
 }
 
-/* Its numbers are behind: what it sends again is known, what straddles the mark is nobody's guess. */
+/* A producer with old numbers: its repeats are duplicates, and an append across the mark is a conflict. */
 static void test_a_producer_back_from_a_backup(void **state)
 {
     struct fixture *f = *state;
@@ -193,8 +193,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_marks_make_retries_harmless),
-        T(test_a_retry_waits_for_what_it_repeats),
-        T(test_a_retry_fails_with_what_it_repeats),
+        T(test_a_retry_waits_for_its_original),
+        T(test_a_retry_fails_with_its_original),
         T(test_more_producers_than_the_bound_are_refused),
         T(test_refused_producers_are_forgotten),
         T(test_a_producer_back_from_a_backup),

@@ -1,4 +1,4 @@
-/* Random sessions against a model in memory, with storage that fails, fills up or loses its power at a random operation.
+/* Random sessions against a model in memory, with storage that fails, fills up or loses power at a random operation.
  *
  * MILLRACE_ROUNDS rounds (default 300) from MILLRACE_SEED (default 1), and on until MILLRACE_STEPS; the seed of a
  * failure is printed. */

@@ -1,4 +1,4 @@
-/* Who writes under JOURNAL_SYNC_NEVER: the owner, what is a mere copy into the page cache; else the committers. */
+/* Under JOURNAL_SYNC_NEVER the owner commits what is only a copy into the page cache; the committers do the rest. */
 #include "support/journal_fixture.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void count_call(void *arg)
     ++*(unsigned *)arg;
 }
 
-/* A session under `never` whose announcement is written, and from there on who writes is counted. */
+/* Begins a session under `never`, and counts writes by thread after its first commit. */
 static void watch(struct fixture *f)
 {
     sync_ms = JOURNAL_SYNC_NEVER;
@@ -78,8 +78,8 @@ static void poll_until(struct fixture *f, const struct answer *a)
     }
 }
 
-/* All that came in a turn of the loop is one write, and the loop is woken for it once. */
-static void test_the_owner_writes_what_needs_no_sync(void **state)
+/* The appends of one turn of the loop cost one notification and one write. */
+static void test_the_owner_commits_without_a_sync(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b;
@@ -102,8 +102,8 @@ static void test_the_owner_writes_what_needs_no_sync(void **state)
     assert_content(f, "1234");
 }
 
-/* What a session begins with is synced, and so is what a segment begins with: never by the owner. */
-static void test_beginnings_are_the_committers(void **state)
+/* The first commit of a session and of a segment is synced, never by the owner. */
+static void test_committers_begin_sessions_and_segments(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -115,7 +115,7 @@ static void test_beginnings_are_the_committers(void **state)
     for (int i = 0; i < 40; i++) {
         assert_int_equal(append(f, "", 0, 0, "0123456789012345678901234567890123456789", &a), JOURNAL_OK);
         poll_until(f, &a);
-        settle_committers(f); /* one that looks for more may find the next */
+        settle_committers(f); /* or a committer that looks for more work could take the next append */
         assert_int_equal(a.commit.result, JOURNAL_OK);
         assert_true(synced_by_others > 0);
     }
@@ -124,7 +124,7 @@ static void test_beginnings_are_the_committers(void **state)
     assert_true(by_owner > 20 && by_others >= f->j->n_segments);
 }
 
-static void test_much_at_once_is_the_committers(void **state)
+static void test_committers_write_large_commits(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b;
@@ -141,7 +141,7 @@ static void test_much_at_once_is_the_committers(void **state)
     assert_true(by_owner == 1 && by_others == 1);
 }
 
-/* A disk that cannot keep up makes whoever writes wait: only once in a while the owner. */
+/* A disk that cannot keep up makes writers wait; the owner tries only once in a while. */
 static void test_a_slow_write_keeps_the_owner_away(void **state)
 {
     struct fixture *f = *state;
@@ -164,8 +164,8 @@ static void test_a_slow_write_keeps_the_owner_away(void **state)
     assert_content(f, "1234");
 }
 
-/* Or what came later would stand before what came first. */
-static void test_a_committer_at_work_is_left_alone(void **state)
+/* Or later appends would be written before earlier ones. */
+static void test_the_owner_waits_for_a_committer_at_work(void **state)
 {
     struct fixture *f = *state;
     struct answer a, b;
@@ -217,11 +217,11 @@ static void test_the_owners_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_the_owner_writes_what_needs_no_sync),
-        T(test_beginnings_are_the_committers),
-        T(test_much_at_once_is_the_committers),
+        T(test_the_owner_commits_without_a_sync),
+        T(test_committers_begin_sessions_and_segments),
+        T(test_committers_write_large_commits),
         T(test_a_slow_write_keeps_the_owner_away),
-        T(test_a_committer_at_work_is_left_alone),
+        T(test_the_owner_waits_for_a_committer_at_work),
         T(test_the_owners_failures),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

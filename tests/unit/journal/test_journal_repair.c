@@ -1,9 +1,8 @@
-/* Crash points of a repair. A damaged journal is repaired once to count the operations; then again and again, and each time
- * another of them meets a fault, and now and then one of the repair that follows too. What it leaves is refused, or whole; run
- * again it is finished: what was intact below the damage is there, what was taken out lies beside it, byte for byte,
- * and no offset is given out again.
+/* Crash points of a repair. A damaged journal is repaired once to count the operations. Then each of them meets a fault in turn,
+ * sometimes together with one of the next repair. The result is refused or intact. Another repair finishes it: everything intact
+ * below the damage is there, what was taken out lies beside the journal byte for byte, and no offset is used twice.
  *
- * MILLRACE_STRIDE (default 5): every so many operations; MILLRACE_SEED (default 1). */
+ * MILLRACE_STRIDE (default 5): try every so many operations. MILLRACE_SEED (default 1). */
 #include "support/journal_fixture.h"
 #include "journal/journal_repair.h"
 #include "support/power.h"
@@ -21,7 +20,7 @@
 #define LINES 200
 #define LINE ((size_t)120)
 
-/* A line as it was committed: where it begins, and where its frame ends. */
+/* A committed line: its offset, and the end of its frame. */
 struct line {
     uint64_t start, sequence, frame_end;
     int number;
@@ -31,9 +30,9 @@ struct world {
     char damaged[96]; /* a copy of the damaged directory */
     struct line lines[LINES];
     int n,
-        next; /* lines that the journal holds, and must after a repair: the first n; the next one's number */
-    uint64_t given;     /* offsets below were given out, some to lines that are lost */
-    uint64_t first_bad; /* the segments from here on are taken out */
+        next; /* the journal holds the first n lines and must hold them after a repair; the next line's number */
+    uint64_t given;     /* offsets below were used, some by lines that are lost */
+    uint64_t first_bad; /* the segments from here on are moved out */
     unsigned points, seed;
 };
 static struct world w;
@@ -67,7 +66,7 @@ static void begin(struct fixture *f)
     w = (struct world){.f = f, .points = w.points, .seed = w.seed};
     segment_bytes = 1000;
     reopen(f);
-    f->j->prealloc.abandon = true; /* where segments end must not depend on when one is ready */
+    f->j->prealloc.abandon = true; /* or the end of a segment would depend on when the filler is ready */
     add_lines(40);
 }
 
@@ -81,7 +80,7 @@ static uint64_t last_sequence(void)
     return w.lines[w.n - 1].sequence;
 }
 
-/* From the frame in which a segment's byte `at` is on nothing is kept; the journal is closed. */
+/* Closes the journal; nothing is kept from the frame at byte `at` of a segment on. */
 static void damaged_at(uint64_t sequence, uint64_t at)
 {
     journal_set_free(&w.f->set);
@@ -203,7 +202,7 @@ static unsigned repair_with(enum power_fault fault, unsigned at)
     return operations;
 }
 
-/* Whether the journal is still as it was: damage to a sealed segment is met by readers first. */
+/* Whether the journal is unchanged. In a sealed segment readers meet the damage first. */
 static bool is_untouched(void)
 {
     struct scanned s = {0};
@@ -213,7 +212,7 @@ static bool is_untouched(void)
     return true;
 }
 
-/* As after an interruption: nobody gets to see half of it. */
+/* After an interruption the journal does not open. */
 static void check_half(void)
 {
     enum journal_result r = try_open(w.f);
@@ -240,7 +239,7 @@ static void check_finished(void)
     w.given = given;
 }
 
-/* The journal as it is damaged now, kept for many repairs. */
+/* A copy of the damaged journal, for many repairs. */
 static void set_aside(void)
 {
     snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", fixture_root, strrchr(w.f->dir, '-'));
@@ -274,7 +273,7 @@ static unsigned crash_at(enum power_fault fault, unsigned at)
     return operations;
 }
 
-/* Killed, begun again on what that left, and the power goes on the way or at its end. */
+/* A killed repair, then another one, with a power cut during it or at its end. */
 static void kill_at(unsigned at)
 {
     restore();
@@ -321,7 +320,7 @@ static void test_in_the_middle(void **state)
     all_points();
 }
 
-/* Without the segment behind it this would look like a torn tail. */
+/* Without the next segment this would look like a torn tail. */
 static void test_the_last_frame_of_a_segment(void **state)
 {
     begin(*state);
@@ -355,7 +354,7 @@ static void test_a_segment_that_is_missing(void **state)
     all_points();
 }
 
-/* They may have begun after holes: nothing is known of their offsets. */
+/* The missing segments may follow holes: their offsets are unknown. */
 static void test_the_newest_are_missing(void **state)
 {
     begin(*state);
@@ -396,7 +395,7 @@ static void repair_and_go_on(int lines)
     add_lines(lines);
 }
 
-/* What is moved first has the highest offsets, far above what is left when the rest is judged. */
+/* The segments that move first have the highest offsets, far above the rest. */
 static void test_before_a_hole(void **state)
 {
     begin(*state);
@@ -408,8 +407,8 @@ static void test_before_a_hole(void **state)
     all_points();
 }
 
-/* Nothing in the journal says any more where that began, nor that there was one before in its place. */
-static void test_what_began_after_a_hole_is_emptied_again_and_again(void **state)
+/* The journal no longer shows where the segment began. */
+static void test_a_segment_after_a_hole_is_emptied_repeatedly(void **state)
 {
     begin(*state);
     flip_in(last_sequence(), 50);
@@ -428,8 +427,8 @@ static void forget_note(void)
     shell("rm %s/repair", w.f->dir);
 }
 
-/* As in a copy of the segments alone: what is left says nothing of the hole, but that there can have been one. */
-static void test_what_began_after_a_hole_is_emptied_and_no_note_is_there(void **state)
+/* A copy of the segments alone: nothing shows the hole, but there may have been one. */
+static void test_a_segment_after_a_hole_is_emptied_without_a_note(void **state)
 {
     begin(*state);
     flip_in(last_sequence(), end_of(last_sequence(), 20));
@@ -439,8 +438,8 @@ static void test_what_began_after_a_hole_is_emptied_and_no_note_is_there(void **
     all_points();
 }
 
-/* Several holes lie before it, and of the header only where it begins can be read. */
-static void test_a_header_after_holes_and_no_note_is_there(void **state)
+/* The segment follows several holes, and only the base of its header is intact. */
+static void test_a_header_after_holes_without_a_note(void **state)
 {
     begin(*state);
     flip_in(last_sequence(), 50);
@@ -502,7 +501,7 @@ static int noting_fsync(int fd)
     return fsync(fd);
 }
 
-/* A file system may keep the names of one directory and lose those of another. */
+/* A power cut may keep the names of one directory and lose those of another. */
 static void test_names_are_synced_before_what_relies_on_them(void **state)
 {
     begin(*state);
@@ -522,8 +521,8 @@ static void test_names_are_synced_before_what_relies_on_them(void **state)
     shell("rm -r %s~*", w.f->dir);
 }
 
-/* Nor does a repair go on with what one that was killed before it did and did not sync. */
-static void test_the_names_of_a_killed_one_are_synced_too(void **state)
+/* A repair syncs what a killed one before it did. */
+static void test_names_left_by_a_killed_repair_are_synced(void **state)
 {
     enum journal_result r = JOURNAL_IO;
     begin(*state);
@@ -550,7 +549,7 @@ static void test_the_names_of_a_killed_one_are_synced_too(void **state)
     forget_copies();
 }
 
-/* A note that is damaged is no licence to judge half a journal. */
+/* With a damaged note the journal is refused, not judged anew. */
 static void test_a_damaged_note(void **state)
 {
     struct fixture *f = *state;
@@ -590,11 +589,11 @@ int main(void)
         T(test_all_are_missing),
         T(test_nothing_is_kept),
         T(test_before_a_hole),
-        T(test_what_began_after_a_hole_is_emptied_again_and_again),
-        T(test_what_began_after_a_hole_is_emptied_and_no_note_is_there),
-        T(test_a_header_after_holes_and_no_note_is_there),
+        T(test_a_segment_after_a_hole_is_emptied_repeatedly),
+        T(test_a_segment_after_a_hole_is_emptied_without_a_note),
+        T(test_a_header_after_holes_without_a_note),
         T(test_names_are_synced_before_what_relies_on_them),
-        T(test_the_names_of_a_killed_one_are_synced_too),
+        T(test_names_left_by_a_killed_repair_are_synced),
         T(test_a_damaged_note),
     };
     if (access("/dev/shm", W_OK) == 0)

@@ -1,4 +1,4 @@
-/* The scrub: finds what nobody reads, in its own time, and is in nobody's way. */
+/* The scrub finds damage in data that is not read, at its rate, without delaying others. */
 #include "support/journal_fixture.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void test_a_pass_reads_every_sealed_segment(void **state)
     assert_int_equal(journal_set_scrubbed(f->set).passes, 2);
 }
 
-/* Each time: told once, by file and byte; the other segments are gone through; appends go on, and reads up to it. */
+/* Damage is reported once, by file and byte. The pass goes on, and so do appends, and reads up to the damage. */
 static void test_any_flipped_bit_is_found_and_named(void **state)
 {
     struct fixture *f = *state;
@@ -98,7 +98,7 @@ static void test_no_more_is_read_than_the_rate(void **state)
     assert_int_equal(journal_set_scrubbed(f->set).bytes, bytes);
 }
 
-/* A segment it is in the middle of may go, and its file be used again. */
+/* A segment may be trimmed and its file recycled while the scrub is inside. */
 static void test_it_holds_no_segment(void **state)
 {
     struct fixture *f = *state;

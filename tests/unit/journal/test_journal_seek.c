@@ -1,4 +1,4 @@
-/* Finding a place in a journal, by time and by offset: what is found, and that nobody waits for a segment's length. */
+/* Seeks by time and offset: what they find, and that other reads do not wait for them. */
 #include "support/journal_fixture.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void count_reads(void)
     bytes_read = 0;
 }
 
-/* Steps of a few frames and places every few, so that small files have many. */
+/* Short steps and a dense index, so that small files have many of each. */
 static int setup_small(void **state)
 {
     journal_step_max = 10 * LINE;
@@ -102,7 +102,7 @@ static void test_the_first_frame_at_or_after_a_time(void **state)
     }
 }
 
-/* Marks that move without a payload are no place to begin at, even when they are all that a segment holds. */
+/* A seek finds no frame that only moves a mark, even in a segment of only such frames. */
 static void test_marks_alone_are_passed(void **state)
 {
     struct fixture *f = *state;
@@ -129,8 +129,8 @@ static void test_marks_alone_are_passed(void **state)
     }
 }
 
-/* Whatever is known of where frames begin: from appending, nothing, or from those who looked before. */
-static void test_what_is_known_does_not_change_what_is_found(void **state)
+/* With any index: from appends, empty, or from earlier seeks. */
+static void test_the_index_does_not_change_results(void **state)
 {
     struct fixture *f = *state;
     open_with(f, 100 * LINE);
@@ -159,7 +159,7 @@ static void test_damage_on_the_way_is_named(void **state)
     assert_int_equal(f->j->n_segments, 4);
     flip(f->j->segments[1]->path, 50 * (off_t)LINE);
     uint64_t last =
-        f->j->segments[2]->base / LINE - 1; /* how appends fell into frames decides where segments end */
+        f->j->segments[2]->base / LINE - 1; /* or the end of segments would depend on the batches */
     assert_int_equal(seek_time(f, 1000 + (usec_t)last, &offset), JOURNAL_DAMAGED);
     assert_non_null(strstr(journal_failure(f->j), f->j->segments[1]->path));
     assert_non_null(strstr(journal_failure(f->j), "damaged at byte"));
@@ -179,7 +179,7 @@ static void no_window(const struct journal_window *w, void *arg)
     fail_msg("a reader that was closed has answered");
 }
 
-static void test_one_that_is_given_up_says_nothing(void **state)
+static void test_a_cancelled_seek_is_not_answered(void **state)
 {
     struct fixture *f = *state;
     struct journal_reader *r;
@@ -207,7 +207,7 @@ static void on_found(enum journal_result r, uint64_t offset, void *arg)
     *(uint64_t *)arg = offset;
 }
 
-static void test_what_is_trimmed_meanwhile_is_not_found(void **state)
+static void test_trimmed_frames_are_not_found(void **state)
 {
     struct fixture *f = *state;
     uint64_t offset = UINT64_MAX;
@@ -230,7 +230,7 @@ static void test_what_is_trimmed_meanwhile_is_not_found(void **state)
 #define LONG_LINES ((size_t)16000)
 #define STEP ((size_t)1 << 20)
 
-/* A segment of 16 MB of which nothing is known. */
+/* A segment of 16 MB without an index. */
 static void open_a_long_segment(struct fixture *f)
 {
     open_with(f, 2 * LONG_LINES * LINE);
@@ -246,7 +246,7 @@ static void on_flag(const struct journal_window *w, void *arg)
     *(bool *)arg = true;
 }
 
-/* The most that was read, for anybody, from when one asked for the journal's first bytes until it had them. */
+/* Bytes read, for any reader, between a request for the journal's first bytes and its answer. */
 static size_t most_waited_for(struct fixture *f, const volatile bool *over)
 {
     size_t most = 0;
@@ -274,7 +274,7 @@ static void on_time(enum journal_result r, uint64_t offset, void *arg)
     time_is_found = true;
 }
 
-static void test_others_read_while_one_looks_for_a_time(void **state)
+static void test_others_read_during_a_seek(void **state)
 {
     struct fixture *f = *state;
     uint64_t offset;
@@ -288,7 +288,7 @@ static void test_others_read_while_one_looks_for_a_time(void **state)
     assert_true(most <= 4 * STEP);
 }
 
-static void test_others_read_while_one_opens_far_inside(void **state)
+static void test_others_read_while_a_reader_starts_inside_a_segment(void **state)
 {
     struct fixture *f = *state;
     struct journal_reader *r;
@@ -304,8 +304,8 @@ static void test_others_read_while_one_opens_far_inside(void **state)
     journal_reader_close(&r);
 }
 
-/* Who comes second, or after the appends of this session, passes a step's worth at most. */
-static void test_what_was_passed_once_is_known(void **state)
+/* A second reader, or one behind this session's appends, passes one step at most. */
+static void test_passed_frames_are_indexed(void **state)
 {
     struct fixture *f = *state;
     uint64_t offset;
@@ -332,8 +332,8 @@ static void test_what_was_passed_once_is_known(void **state)
     buf_free(&s.data);
 }
 
-/* Places are kept of so many segments, and so many of each. */
-static void test_what_is_known_is_bounded(void **state)
+/* The index is bounded in segments, and in entries per segment. */
+static void test_the_index_is_bounded(void **state)
 {
     struct fixture *f = *state;
     size_t segments = 0, places = 0, most = 0;
@@ -362,14 +362,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_the_first_frame_at_or_after_a_time),
         SMALL(test_marks_alone_are_passed),
-        SMALL(test_what_is_known_does_not_change_what_is_found),
+        SMALL(test_the_index_does_not_change_results),
         SMALL(test_damage_on_the_way_is_named),
-        SMALL(test_one_that_is_given_up_says_nothing),
-        SMALL(test_what_is_trimmed_meanwhile_is_not_found),
-        T(test_others_read_while_one_looks_for_a_time),
-        T(test_others_read_while_one_opens_far_inside),
-        T(test_what_was_passed_once_is_known),
-        SMALL(test_what_is_known_is_bounded),
+        SMALL(test_a_cancelled_seek_is_not_answered),
+        SMALL(test_trimmed_frames_are_not_found),
+        T(test_others_read_during_a_seek),
+        T(test_others_read_while_a_reader_starts_inside_a_segment),
+        T(test_passed_frames_are_indexed),
+        SMALL(test_the_index_is_bounded),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Reading without copies: spans are the payload where it lies, verified, and the files they are in are never used again. */
+/* Reads without copies: spans are verified payload in the file, and files that were given out are never reused. */
 #include "support/journal_fixture.h"
 
 #include <sched.h>
@@ -53,7 +53,7 @@ static size_t random_size(void)
     }
 }
 
-/* What was seen; of spans what the file holds there. */
+/* The bytes of a window; for spans, those in the file. */
 struct found {
     int calls;
     enum journal_result result;
@@ -154,7 +154,7 @@ static void test_spans_are_the_payload_from_any_offset(void **state)
     buf_free(&all);
 }
 
-static void test_large_frames_are_located_and_small_ones_copied(void **state)
+static void test_large_frames_are_spans_and_small_ones_copied(void **state)
 {
     struct fixture *f = *state;
     struct buf all = {0};
@@ -172,7 +172,7 @@ static void test_large_frames_are_located_and_small_ones_copied(void **state)
     buf_free(&all);
 }
 
-static void test_a_flipped_bit_is_never_located(void **state)
+static void test_a_flipped_bit_is_never_in_a_span(void **state)
 {
     struct fixture *f = *state;
     struct buf all = {0};
@@ -192,7 +192,7 @@ static void test_a_flipped_bit_is_never_located(void **state)
     buf_free(&all);
 }
 
-/* Of the kernel's clock that files are stamped by. */
+/* Waits for a tick of the kernel's clock for file times. */
 static void wait_for_tick(void)
 {
     struct timespec began, now;
@@ -203,8 +203,8 @@ static void wait_for_tick(void)
     } while (now.tv_sec == began.tv_sec && now.tv_nsec == began.tv_nsec);
 }
 
-/* Each who writes to the file makes what was found in it be looked at again. */
-static void test_a_stamp_tells_of_writes(void **state)
+/* Every write to the file changes the stamp. */
+static void test_a_write_changes_the_stamp(void **state)
 {
     struct fixture *f = *state;
     struct buf all = {0};
@@ -223,7 +223,7 @@ static void test_a_stamp_tells_of_writes(void **state)
     buf_free(&all);
 }
 
-/* The file is there for whoever holds it, whatever became of the segment and the journal. */
+/* A held file stays readable after its segment and journal are gone. */
 static void test_a_file_outlives_its_segment(void **state)
 {
     struct fixture *f = *state;
@@ -261,7 +261,7 @@ static bool is_recycled(struct fixture *f, bool locate_them)
             locate(f, r, &s);
         let_go(&r, &s);
         fill_segments(f, 1, 2000);
-        settle_filler(f); /* as long as it is at it no other file is wanted */
+        settle_filler(f); /* so that no file is prepared meanwhile */
         journal_trim(f->j, journal_committed_end(f->j));
         settle(f);
     }
@@ -269,8 +269,8 @@ static bool is_recycled(struct fixture *f, bool locate_them)
     return f->j->writer.recycled;
 }
 
-/* Sockets may hold pages of it for any time. */
-static void test_a_file_that_was_given_out_is_not_used_again(void **state)
+/* Sockets may hold pages of the file for any time. */
+static void test_a_file_that_was_given_out_is_not_reused(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -278,7 +278,7 @@ static void test_a_file_that_was_given_out_is_not_used_again(void **state)
     assert_false(is_recycled(f, true));
 }
 
-static void test_others_are(void **state)
+static void test_files_that_were_not_given_out_are_reused(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -286,8 +286,8 @@ static void test_others_are(void **state)
     assert_true(is_recycled(f, false));
 }
 
-/* A session before may have given out any of them; whoever holds them still may have outlived it. */
-static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
+/* An earlier session may have given out any of them, to receivers that outlived it. */
+static void test_files_an_earlier_session_may_have_given_out_are_not_reused(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -304,7 +304,7 @@ static void test_nor_one_that_may_have_been_by_a_session_before(void **state)
     }
 }
 
-/* Whoever stops while he is sent a file holds it: those of many segments are copied past a few. */
+/* A stalled receiver holds its file. Past the limit bytes are copied. */
 static void test_few_files_are_given_out_at_a_time(void **state)
 {
     struct fixture *f = *state;
@@ -325,7 +325,7 @@ static void test_few_files_are_given_out_at_a_time(void **state)
         assert_memory_equal(s[i].data.ptr, all.ptr + f->j->segments[i]->base, s[i].data.len);
     }
     let_go(&r[1], &s[1]);
-    while (s[4].result == JOURNAL_OK && !s[4].file) /* the frame that was begun is copied to its end */
+    while (s[4].result == JOURNAL_OK && !s[4].file) /* a begun frame is copied to its end */
         locate(f, r[4], &s[4]);
     assert_non_null(s[4].file);
     for (size_t i = 0; i < 6; i++)
@@ -339,14 +339,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_spans_are_the_payload_from_any_offset),
-        T(test_large_frames_are_located_and_small_ones_copied),
-        T(test_a_flipped_bit_is_never_located),
-        T(test_a_stamp_tells_of_writes),
+        T(test_large_frames_are_spans_and_small_ones_copied),
+        T(test_a_flipped_bit_is_never_in_a_span),
+        T(test_a_write_changes_the_stamp),
         T(test_a_file_outlives_its_segment),
-        T(test_a_file_that_was_given_out_is_not_used_again),
-        T(test_nor_one_that_may_have_been_by_a_session_before),
+        T(test_a_file_that_was_given_out_is_not_reused),
+        T(test_files_an_earlier_session_may_have_given_out_are_not_reused),
         T(test_few_files_are_given_out_at_a_time),
-        T(test_others_are),
+        T(test_files_that_were_not_given_out_are_reused),
     };
     const char *seed = getenv("MILLRACE_SEED");
     srand(seed ? (unsigned)strtoul(seed, NULL, 10) : 1);

@@ -24,7 +24,7 @@ static int failing_fdatasync(int fd)
     return fdatasync(fd);
 }
 
-/* The first write waits until the test has appended more; the second leaves all its bytes and says there is no room. */
+/* The first write waits until the test has appended more. The second writes all its bytes and fails with ENOSPC. */
 static sem_t appended;
 
 static ssize_t failing_pwrite(int fd, const void *p, size_t n, off_t at)
@@ -43,7 +43,7 @@ static void test_no_space_heals(void **state)
     struct fixture *f = *state;
     struct answer first, a, b, c;
     sync_ms = JOURNAL_SYNC_NEVER;
-    journal_owner_write_max = 0; /* a committer writes, so that there can be appends behind */
+    journal_owner_write_max = 0; /* a committer writes, so that appends can queue behind */
     reopen(f);
     sem_init(&appended, 0, 0);
     faulty = io_system;
@@ -95,7 +95,7 @@ static void test_a_failed_sync_latches(void **state)
 static sem_t sync_begun, sync_may_end;
 static unsigned syncs;
 
-/* The first sync takes until it is told to end, and then fails if there is a fault. */
+/* The first sync waits for the test, then fails if there is a fault. */
 static int slow_fdatasync(int fd)
 {
     if (__atomic_add_fetch(&syncs, 1, __ATOMIC_SEQ_CST) > 1)
@@ -114,7 +114,7 @@ static uint64_t written_position(struct fixture *f)
     return position;
 }
 
-/* Two appends: the second is in the file while the first is being synced, and neither is told yet. */
+/* Two appends: the second is written while the first is being synced, and neither is acknowledged yet. */
 static void write_behind_a_sync(struct fixture *f, int fault, struct answer *first, struct answer *second)
 {
     put(f, "kept");
@@ -139,8 +139,8 @@ static void write_behind_a_sync(struct fixture *f, int fault, struct answer *fir
     journal_set_flush(f->set);
 }
 
-/* The sync that was under way when it was written says nothing of it. */
-static void test_what_is_written_during_a_sync_waits_for_the_next(void **state)
+/* A sync vouches only for bytes written before it began. */
+static void test_frames_written_during_a_sync_wait_for_the_next(void **state)
 {
     struct fixture *f = *state;
     struct answer first, second;
@@ -154,8 +154,8 @@ static void test_what_is_written_during_a_sync_waits_for_the_next(void **state)
     assert_content(f, "keptfirstsecond");
 }
 
-/* Nothing behind a failed sync is told to be well, though its own sync would say so. */
-static void test_a_failed_sync_takes_what_was_written_behind_it(void **state)
+/* Nothing behind a failed sync is acknowledged, even if its own sync would succeed. */
+static void test_a_failed_sync_fails_frames_written_behind_it(void **state)
 {
     struct fixture *f = *state;
     struct answer first, second, third;
@@ -168,7 +168,7 @@ static void test_a_failed_sync_takes_what_was_written_behind_it(void **state)
     assert_content(f, "kept");
 }
 
-/* Whether the one who writes waits for the sync under way; false when it has begun the next segment instead. */
+/* Whether the writer waits for the sync under way. False: it has begun the next segment instead. */
 static bool writer_comes_to_wait(struct fixture *f, uint64_t sequence)
 {
     for (;; sched_yield()) {
@@ -180,7 +180,7 @@ static bool writer_comes_to_wait(struct fixture *f, uint64_t sequence)
     }
 }
 
-/* What that sync covers lies in the segment before, and what it says of places holds for that one only. */
+/* The sync's positions belong to the previous segment's file. */
 static void test_no_segment_begins_during_a_sync(void **state)
 {
     struct fixture *f = *state;
@@ -245,8 +245,8 @@ static int maybe_rename(const char *from, const char *to)
     return fails_now(FAIL_RENAME) ? -1 : rename(from, to);
 }
 
-/* The nth such operation from now fails so. What then comes of three appends, each of which fills a segment. One of the filler
- * tells at the append after it. */
+/* The nth such operation from now fails. Returns the worst result of three appends that each fill a segment. A
+ * failure of the filler shows at the next append. */
 static enum journal_result after_failure(struct fixture *f, enum failing what, int nth, int system)
 {
     enum journal_result worst = JOURNAL_OK;
@@ -276,8 +276,8 @@ static enum journal_result after_failure(struct fixture *f, enum failing what, i
     return worst;
 }
 
-/* Whichever of a commit's and a roll's operations it is: with no room a write is refused and the next one works; a sync
- * never heals, not even one that says that there is no room. */
+/* For each operation of a commit and a roll: a write without space is refused and the next one succeeds; a failed
+ * sync latches, even with ENOSPC. */
 static void test_what_latches_and_what_heals(void **state)
 {
     struct fixture *f = *state;
@@ -297,7 +297,7 @@ static void test_what_latches_and_what_heals(void **state)
     put(f, "well again");
 }
 
-/* The real thing, where a file system may be mounted. */
+/* On a real small file system, where one may be mounted. */
 static void test_a_full_file_system_heals(void **state)
 {
     struct fixture *f = *state;
@@ -341,9 +341,9 @@ static void test_a_full_file_system_heals(void **state)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
-/* What lies behind the end goes with the cut, and the room that was reserved there would too: on a full disk nothing could be
- * said any more. */
-static void test_a_cut_gives_nothing_of_the_reserve_away(void **state)
+/* A cut frees the blocks behind the end. The reserve among them must be allocated again, or a full disk takes no more
+ * appends. */
+static void test_a_cut_keeps_the_reserve(void **state)
 {
     struct fixture *f = *state;
     struct stat st;
@@ -366,8 +366,8 @@ static void test_a_cut_gives_nothing_of_the_reserve_away(void **state)
     free(path);
 }
 
-/* Also when it is one that asks for nothing which begins the segment: by then somebody else may have filled the disk. */
-static void test_what_is_reserved_goes_along_to_the_next_segment(void **state)
+/* Also when an append without a reserve begins the segment: the disk may be full by then. */
+static void test_the_reserve_moves_to_the_next_segment(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -389,7 +389,7 @@ static void test_what_is_reserved_goes_along_to_the_next_segment(void **state)
     assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
 }
 
-static void test_a_trimmed_segment_is_used_again(void **state)
+static void test_a_trimmed_segment_is_recycled(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -411,7 +411,7 @@ static void test_a_trimmed_segment_is_used_again(void **state)
     assert_int_equal(journal_committed_end(f->j), end + 7);
 }
 
-static void test_a_torn_write_in_a_used_file_is_cut(void **state)
+static void test_a_torn_write_in_a_recycled_file_is_cut(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -433,8 +433,8 @@ static void test_a_torn_write_in_a_used_file_is_cut(void **state)
     free(path);
 }
 
-/* What a segment in a used file begins with ends in zeros too: nothing was torn when nothing was committed to it yet. */
-static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
+/* A recycled segment's table is followed by zeros too: before its first commit nothing is torn. */
+static void test_the_start_of_a_recycled_file_is_no_torn_tail(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -462,8 +462,7 @@ static void test_a_beginning_in_a_used_file_is_no_tear(void **state)
     assert_int_equal(journal_cut_bytes(f->j), 0);
 }
 
-static ino_t
-    waiting_inode; /* of a file that lost its segment's name, which no sync has made sure of; 0: none */
+static ino_t waiting_inode; /* inode of a file whose segment name is gone, not yet durably; 0: none */
 static int used_early, used_again;
 
 static ino_t inode_of(int fd)
@@ -500,8 +499,8 @@ static ssize_t noting_pwrite(int fd, const void *p, size_t n, off_t at)
     return pwrite(fd, p, n, at);
 }
 
-/* Or a power cut leaves the old name with new bytes. Whoever takes the spare file is kept waiting as long as it is not. */
-static void test_a_file_is_used_again_once_its_name_is_gone_for_good(void **state)
+/* Or a power cut would leave the old name with new bytes. A committer that takes the spare file waits for that. */
+static void test_a_file_is_recycled_once_its_name_is_durably_gone(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -537,9 +536,9 @@ static void no_event(const struct inspect_event *e, void *arg)
     (void)e, (void)arg;
 }
 
-/* The first commit of a segment waits for its header's sync and its own, for nothing of the segment before: what that one's
- * file holds behind its end stays there. */
-static void test_a_used_file_is_left_as_it_is(void **state)
+/* A segment's first commit costs two syncs, the header's and its own. The previous file is left as it is behind its
+ * end. */
+static void test_a_recycled_file_is_not_cut(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 20000;
@@ -569,7 +568,7 @@ static void test_a_used_file_is_left_as_it_is(void **state)
     assert_int_equal(journal_cut_bytes(f->j), 0);
 }
 
-/* And is not good enough yet to be taken. */
+/* Whether the spare file is requested and cannot be taken yet. */
 static bool is_asked_for(struct fixture *f)
 {
     set_lock(f->set);
@@ -589,8 +588,8 @@ static ssize_t count_zero_writes(int fd, const void *p, size_t n, off_t at)
     return pwrite(fd, p, n, at);
 }
 
-/* Or the zeros would keep it from ending, and what comes after it. */
-static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
+/* Or the zeros would delay the sync and the commits behind it. */
+static void test_no_zeros_during_a_long_sync(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -627,10 +626,10 @@ static void test_a_sync_that_takes_long_is_no_pause_for_zeros(void **state)
     assert_true(zero_writes > before);
 }
 
-static void test_while_a_commit_waits_for_its_time_zeros_are_written(void **state)
+static void test_zeros_are_written_during_a_sync_interval(void **state)
 {
     struct fixture *f = *state;
-    static struct answer a; /* told of when the journal is closed */
+    static struct answer a; /* answered when the journal is closed */
     segment_bytes = 40000;
     sync_ms = 3600 * 1000; /* longer than a test may take */
     reopen(f);
@@ -649,8 +648,8 @@ static bool has_zeros_ahead(const struct fixture *f)
     return f->j->writer.filled > f->j->writer.position + FRAME_HEADER;
 }
 
-/* Zeros that the next large commit would write over cost and save nothing. */
-static void test_zeros_are_for_commits_that_are_small_as_a_rule(void **state)
+/* A large commit would overwrite the zeros, so they would save nothing. */
+static void test_zeros_are_written_for_small_commits_only(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
@@ -694,22 +693,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_no_space_heals),
         T(test_a_failed_sync_latches),
-        T(test_what_is_written_during_a_sync_waits_for_the_next),
-        T(test_a_failed_sync_takes_what_was_written_behind_it),
+        T(test_frames_written_during_a_sync_wait_for_the_next),
+        T(test_a_failed_sync_fails_frames_written_behind_it),
         T(test_no_segment_begins_during_a_sync),
         T(test_what_latches_and_what_heals),
         T(test_a_full_file_system_heals),
-        T(test_a_cut_gives_nothing_of_the_reserve_away),
-        T(test_what_is_reserved_goes_along_to_the_next_segment),
-        T(test_a_trimmed_segment_is_used_again),
-        T(test_a_torn_write_in_a_used_file_is_cut),
-        T(test_a_beginning_in_a_used_file_is_no_tear),
-        T(test_a_file_is_used_again_once_its_name_is_gone_for_good),
-        T(test_a_used_file_is_left_as_it_is),
-        T(test_zeros_are_for_commits_that_are_small_as_a_rule),
+        T(test_a_cut_keeps_the_reserve),
+        T(test_the_reserve_moves_to_the_next_segment),
+        T(test_a_trimmed_segment_is_recycled),
+        T(test_a_torn_write_in_a_recycled_file_is_cut),
+        T(test_the_start_of_a_recycled_file_is_no_torn_tail),
+        T(test_a_file_is_recycled_once_its_name_is_durably_gone),
+        T(test_a_recycled_file_is_not_cut),
+        T(test_zeros_are_written_for_small_commits_only),
         T(test_the_filler_works_ahead),
-        T(test_a_sync_that_takes_long_is_no_pause_for_zeros),
-        T(test_while_a_commit_waits_for_its_time_zeros_are_written),
+        T(test_no_zeros_during_a_long_sync),
+        T(test_zeros_are_written_during_a_sync_interval),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
