@@ -2,6 +2,7 @@
 
 #include "aggregator/batch_writer.h"
 #include "aggregator/chain.h"
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "aggregator/tally.h"
@@ -68,7 +69,7 @@ static enum slice_result fail_errno(const char *what, const char *path, char *er
     int e = errno;
     snprintf(error, SLICE_ERROR_TEXT, "%s %s: %s", what, path,
         e == ERANGE ? "shorter than recorded" : strerror(e));
-    return e == ENOSPC || e == EDQUOT ? SLICE_FULL : SLICE_FAILED;
+    return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
 /* Opens the slice that begins there, or makes it, to read and to write. */

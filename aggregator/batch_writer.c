@@ -1,4 +1,5 @@
 #include "aggregator/batch_writer.h"
+#include "base/errno_class.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ static enum slice_result write_rejects(struct batch_writer *w, struct batch_job 
         return SLICE_OK;
     int e = errno;
     snprintf(job->error, sizeof(job->error), "write to the rejects file: %s", strerror(e));
-    return e == ENOSPC || e == EDQUOT ? SLICE_FULL : SLICE_FAILED;
+    return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
 static void run_job(struct batch_writer *w, struct batch_job *job)

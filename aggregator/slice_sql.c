@@ -1,4 +1,5 @@
 #include "aggregator/slice_sql.h"
+#include "base/errno_class.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +12,7 @@ enum slice_result slice_sql_result(sqlite3 *db, int code)
     if (primary == SQLITE_OK || primary == SQLITE_DONE || primary == SQLITE_ROW)
         return SLICE_OK;
     int system = db ? sqlite3_system_errno(db) : 0;
-    bool no_room =
-        (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system == ENOSPC || system == EDQUOT);
+    bool no_room = (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && errno_is_full(system);
     if (primary == SQLITE_FULL || no_room)
         return SLICE_FULL;
     return primary == SQLITE_NOTADB ? SLICE_FOREIGN : SLICE_FAILED;

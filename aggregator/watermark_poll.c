@@ -34,17 +34,6 @@ uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
     return end > offset ? end - offset : 0;
 }
 
-static uint64_t number_at(const struct json_doc *doc, const char *pointer)
-{
-    struct json_value v = json_doc_at(doc, pointer);
-    uint64_t n = 0;
-    if (v.type == JSON_STRING && !bytes_to_u64(v.v.string, &n))
-        n = 0;
-    else if (v.type == JSON_I64 && v.v.i64 > 0)
-        n = (uint64_t)v.v.i64;
-    return n;
-}
-
 /* False when the stream listed is not the one that is counted. */
 static bool read_end(const struct watermark_poll *p, const struct json_doc *doc, size_t at, uint64_t *ends)
 {
@@ -60,7 +49,7 @@ static bool read_end(const struct watermark_poll *p, const struct json_doc *doc,
         if (id[0] && !(found.type == JSON_STRING && bytes_equal_str(found.v.string, id)))
             return false;
         snprintf(pointer, sizeof(pointer), "/streams/%zu/end", at);
-        ends[i] = number_at(doc, pointer);
+        json_doc_u64(doc, pointer, &ends[i]);
     }
     return true;
 }

@@ -73,30 +73,11 @@ static double share(const struct breakdown *b, uint64_t n)
     return b->total ? (double)n / (double)b->total : 0;
 }
 
-/* RFC 4180: a field with a comma, a quote or a line end is quoted, with quotes doubled. */
-static void csv_field(struct bytes text, struct buf *out)
-{
-    bool quote = false;
-    for (size_t i = 0; i < text.len; i++)
-        quote = quote || memchr(",\"\r\n", text.ptr[i], 4);
-    if (!quote) {
-        buf_append_bytes(out, text);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] == '"')
-            buf_append_char(out, '"');
-        buf_append_char(out, text.ptr[i]);
-    }
-    buf_append_char(out, '"');
-}
-
 static void breakdown_csv(const struct breakdown *b, struct buf *out)
 {
     buf_append_str(out, "key,n,share\n");
     for (size_t i = 0; i < b->n_rows; i++) {
-        csv_field(breakdown_text(&b->rows[i]), out);
+        buf_append_csv(out, breakdown_text(&b->rows[i]));
         buf_printf(out, ",%" PRIu64 ",%.6f\n", b->rows[i].n, share(b, b->rows[i].n));
     }
 }

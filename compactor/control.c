@@ -65,20 +65,11 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     return r;
 }
 
-static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    if (v.type == JSON_STRING)
-        return bytes_to_u64(v.v.string, out);
-    *out = v.type == JSON_I64 && v.v.i64 >= 0 ? (uint64_t)v.v.i64 : 0;
-    return v.type == JSON_I64 && v.v.i64 >= 0;
-}
-
 /* Reads a required number. */
 static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
     uint64_t *out, char error[COMPACT_ERROR_TEXT])
 {
-    if (number_at(d, pointer, out))
+    if (json_doc_u64(d, pointer, out))
         return COMPACT_OK;
     return compact_fail(error, COMPACT_REFUSED, "%s: the reply has no %s", peer->url, pointer + 1);
 }

@@ -1,4 +1,5 @@
 #include "readers/command.h"
+#include "base/errno_class.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -69,7 +70,7 @@ static bool read_output(struct command *c)
     ssize_t n = c->out >= 0 ? read(c->out, piece, sizeof(piece)) : 0;
     if (n > 0)
         take_output(c, piece, (size_t)n);
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    return n > 0 || (n < 0 && errno_is_retry(errno));
 }
 
 static void on_output(evutil_socket_t fd, short what, void *arg)
@@ -88,7 +89,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     ssize_t n = write(fd, c->input.ptr + c->written, c->input.len - c->written);
     if (n > 0)
         c->written += (size_t)n;
-    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->written == c->input.len)
+    if ((n < 0 && !errno_is_retry(errno)) || c->written == c->input.len)
         close_end(&c->in, &c->in_event);
 }
 

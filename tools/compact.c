@@ -39,12 +39,6 @@ struct command {
     size_t n;
 };
 
-static const char *setting(const struct config *config, const char *section, const char *key)
-{
-    const struct config_section *s = config ? config_section(config, section, "") : NULL;
-    return s ? config_value(s, key) : NULL;
-}
-
 static void add_arg(struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void add_arg(struct command *c, const char *fmt, ...)
 {
@@ -60,15 +54,15 @@ static void add_arg(struct command *c, const char *fmt, ...)
 /* The directories of the daemons that own them, as configured or as `millrace up` names them. */
 static void add_directories(struct command *c)
 {
-    const char *archive = setting(c->config, "sortdb", "archive");
-    const char *aggregator = setting(c->config, "aggregator", "data_dir");
+    const char *archive = config_setting(c->config, "sortdb", "archive");
+    const char *aggregator = config_setting(c->config, "aggregator", "data_dir");
     if (archive)
         add_arg(c, "--archive=%s", archive);
-    else if (!setting(c->config, "compactor", "archive"))
+    else if (!config_setting(c->config, "compactor", "archive"))
         add_arg(c, "--archive=%s/archive", c->data_dir);
     if (aggregator)
         add_arg(c, "--slices=%s/slices", aggregator);
-    else if (!setting(c->config, "compactor", "slices"))
+    else if (!config_setting(c->config, "compactor", "slices"))
         add_arg(c, "--slices=%s/aggregator/slices", c->data_dir);
 }
 
@@ -77,7 +71,7 @@ static void add_address(struct command *c, struct pipeline *p, const char *daemo
     char key[64];
     const char *url = pipeline_url(p, daemon);
     snprintf(key, sizeof key, "%s_url", daemon);
-    if (url && !setting(c->config, "compactor", key))
+    if (url && !config_setting(c->config, "compactor", key))
         add_arg(c, "--%s=%s", key, url);
 }
 
@@ -91,7 +85,7 @@ static int exec_compactor(const struct options *o)
 {
     const struct config *config = options_config(o);
     const char *data_dir = options_string(o, "data_dir"),
-               *configured = setting(config, "millrace", "data_dir");
+               *configured = config_setting(config, "millrace", "data_dir");
     struct command c = {.o = o,
         .config = config,
         .data_dir = data_dir     ? data_dir

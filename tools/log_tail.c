@@ -45,12 +45,6 @@ static int fail(char *error, const char *path)
     return -1;
 }
 
-static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t *out)
-{
-    struct json_value v = json_doc_at(doc, pointer);
-    return v.type == JSON_STRING && bytes_to_u64(v.v.string, out);
-}
-
 static bool names(const char *path, int fd)
 {
     struct stat named, opened;
@@ -89,8 +83,8 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
 /* States of an earlier version have no sample. */
 static void read_sample(const struct json_doc *doc, struct sample *out)
 {
-    bool ok = number_at(doc, "/seen", &out->end) && number_at(doc, "/length", &out->length) &&
-              number_at(doc, "/xxh3", &out->sum);
+    bool ok = json_doc_u64(doc, "/seen", &out->end) && json_doc_u64(doc, "/length", &out->length) &&
+              json_doc_u64(doc, "/xxh3", &out->sum);
     if (!ok || out->length > LOG_TAIL_SAMPLE_MAX || out->length > out->end)
         *out = (struct sample){0};
 }
@@ -105,8 +99,9 @@ static int read_state(struct log_tail *t, char *error)
         return !t->locked && errno == ENOENT ? 0 : -1;
     ssize_t n = io->pread(t->lock, text, sizeof text, 0);
     struct json_doc *doc = n > 0 ? json_doc_parse(bytes_of(text, (size_t)n)) : NULL;
-    bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 && number_at(doc, "/base", &out->base) &&
-              number_at(doc, "/device", &out->device) && number_at(doc, "/inode", &out->inode);
+    bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 &&
+              json_doc_u64(doc, "/base", &out->base) && json_doc_u64(doc, "/device", &out->device) &&
+              json_doc_u64(doc, "/inode", &out->inode);
     if (ok)
         read_sample(doc, &out->seen);
     json_doc_free(&doc);

@@ -16,12 +16,6 @@ struct pipeline {
     size_t n_texts;
 };
 
-static const char *setting(const struct config *config, const char *section, const char *key)
-{
-    const struct config_section *s = config ? config_section(config, section, "") : NULL;
-    return s ? config_value(s, key) : NULL;
-}
-
 static struct json_doc *read_run_file(const char *dir)
 {
     struct buf path = {0}, text = {0};
@@ -41,7 +35,7 @@ static struct json_doc *read_run_file(const char *dir)
 struct pipeline *pipeline_open(const struct config *config, const char *data_dir)
 {
     struct pipeline *p = mem_zalloc(sizeof *p);
-    const char *configured = setting(config, "millrace", "data_dir");
+    const char *configured = config_setting(config, "millrace", "data_dir");
     p->config = config;
     p->run = read_run_file(data_dir ? data_dir : configured ? configured : "millrace-data");
     return p;

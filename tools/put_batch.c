@@ -152,8 +152,7 @@ static bool mark_in(struct bytes body, uint64_t *mark)
     struct json_doc *doc = json_doc_parse(body);
     if (doc == NULL)
         return false;
-    struct json_value v = json_doc_at(doc, "/mark");
-    bool ok = v.type == JSON_STRING && bytes_to_u64(v.v.string, mark);
+    bool ok = json_doc_u64(doc, "/mark", mark);
     json_doc_free(&doc);
     return ok;
 }

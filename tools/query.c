@@ -155,40 +155,31 @@ static void print_counters(const struct json_doc *d)
     }
 }
 
-/* A CSV field. */
-static void print_field(struct bytes text, char end)
+static void append_row(struct buf *out, struct bytes ns, struct bytes counter, struct bytes by)
 {
-    bool plain =
-        text.len == 0 || (memchr(text.ptr, ',', text.len) == NULL && memchr(text.ptr, '"', text.len) == NULL);
-    if (!plain)
-        putchar('"');
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] == '"')
-            putchar('"');
-        putchar(text.ptr[i]);
-    }
-    if (!plain)
-        putchar('"');
-    putchar(end);
+    buf_append_csv(out, ns);
+    buf_append_char(out, ',');
+    buf_append_csv(out, counter);
+    buf_append_char(out, ',');
+    buf_append_csv(out, by);
+    buf_append_char(out, '\n');
 }
 
-/* A row for each total and each of its subtotals. */
+/* A row for each total, and one for each of its subtotals. */
 static void print_counters_csv(const struct json_doc *d)
 {
-    puts("ns,counter,by");
+    struct buf out = {0};
+    buf_append_str(&out, "ns,counter,by\n");
     for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
         struct bytes label = text_at(d, "/totals", i, "label");
         char subs[64];
-        print_field(text_at(d, "/totals", i, "ns"), ',');
-        print_field(label, ',');
-        putchar('\n');
+        append_row(&out, text_at(d, "/totals", i, "ns"), label, BYTES_NONE);
         snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
-        for (size_t j = 0; j < json_doc_length(d, subs); j++) {
-            print_field(text_at(d, subs, j, "ns"), ',');
-            print_field(label, ',');
-            print_field(text_at(d, subs, j, "label"), '\n');
-        }
+        for (size_t j = 0; j < json_doc_length(d, subs); j++)
+            append_row(&out, text_at(d, subs, j, "ns"), label, text_at(d, subs, j, "label"));
     }
+    fwrite(out.ptr, 1, out.len, stdout);
+    buf_free(&out);
 }
 
 static int print_answer(const struct ask *a, const struct buf *body)

@@ -77,16 +77,6 @@ static struct json_doc *fetch_json(struct status *s, const char *url, const char
     return doc;
 }
 
-/* Offsets are strings in JSON, depths numbers. */
-static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    if (v.type == JSON_STRING)
-        return bytes_to_u64(v.v.string, out);
-    *out = v.type == JSON_I64 && v.v.i64 >= 0 ? (uint64_t)v.v.i64 : 0;
-    return v.type == JSON_I64 && v.v.i64 >= 0;
-}
-
 /* The queue that queue_to_pubsub reads. */
 static const char *relayed_queue(const struct status *s)
 {
@@ -103,7 +93,7 @@ static void add_warnings(const struct json_doc *d, struct bytes name, struct buf
         char pointer[128];
         uint64_t n;
         snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[i]);
-        if (!number_at(d, pointer, &n) || n == 0)
+        if (!json_doc_u64(d, pointer, &n) || n == 0)
             continue;
         buf_printf(out, ", %.*s: ", (int)name.len, name.ptr);
         if (i == 0)
@@ -125,7 +115,7 @@ static bool query_queue(struct status *s, struct report *r)
         struct bytes name = json_doc_name(d, "/queues", i);
         uint64_t depth;
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
-        ok = number_at(d, pointer, &depth);
+        ok = json_doc_u64(d, pointer, &depth);
         *(bytes_equal_str(name, relayed_queue(s)) ? &s->depth : &others) += depth;
     }
     buf_printf(&r->detail, "depth %" PRIu64, s->depth);
@@ -158,10 +148,10 @@ static bool query_counts(struct status *s, struct report *r)
         snprintf(pointer, sizeof pointer, "/streams/%zu/name", i);
         struct json_value name = json_doc_at(s->streams, pointer);
         snprintf(pointer, sizeof pointer, "/streams/%zu/end", i);
-        ok = name.type == JSON_STRING && number_at(s->streams, pointer, &end);
+        ok = name.type == JSON_STRING && json_doc_u64(s->streams, pointer, &end);
         snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", ok ? (int)name.v.string.len : 0,
             name.v.string.ptr);
-        if (ok && number_at(d, pointer, &offset) && offset < end)
+        if (ok && json_doc_u64(d, pointer, &offset) && offset < end)
             s->lag += end - offset;
     }
     buf_printf(&r->detail, "lag %" PRIu64 " bytes", s->lag);

@@ -29,12 +29,6 @@ static const struct row rows[] = {
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
-static const char *setting_of(const struct config *config, const char *daemon, const char *key)
-{
-    const struct config_section *s = config_section(config, daemon, "");
-    return s != NULL ? config_value(s, key) : NULL;
-}
-
 static void add_arg(struct up_daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void add_arg(struct up_daemon *d, const char *fmt, ...)
 {
@@ -54,8 +48,8 @@ static void add_arg(struct up_daemon *d, const char *fmt, ...)
 static int open_socket(
     const struct up_plan_spec *spec, const struct row *row, struct up_daemon *d, struct config_error *error)
 {
-    const char *address = setting_of(spec->config, row->name, "address");
-    const char *port_text = setting_of(spec->config, row->name, "port");
+    const char *address = config_setting(spec->config, row->name, "address");
+    const char *port_text = config_setting(spec->config, row->name, "port");
     char reason[400], url[300];
     uint64_t port = (uint64_t)peer_named(row->name)->port;
     struct listen_name name;
@@ -81,7 +75,7 @@ static void add_peers(
     for (const char *const *name = row->peers; *name != NULL; name++) {
         const char *setting = peer_named(*name)->setting;
         const struct up_daemon *peer = up_plan_find(plan, *name);
-        if (peer != NULL && peer->url != NULL && setting_of(spec->config, row->name, setting) == NULL)
+        if (peer != NULL && peer->url != NULL && config_setting(spec->config, row->name, setting) == NULL)
             add_arg(d, "--%s=%s", setting, peer->url);
     }
 }
@@ -94,10 +88,10 @@ static int add_daemon(
     d->argv = mem_zalloc((ARGS_MAX + 1) * sizeof *d->argv);
     add_arg(d, "%s/%s", spec->libexec, row->name);
     add_arg(d, "--config=%s", spec->config_path);
-    if (row->keeps_data && setting_of(spec->config, row->name, "data_dir") == NULL)
+    if (row->keeps_data && config_setting(spec->config, row->name, "data_dir") == NULL)
         add_arg(d, "--data_dir=%s/%s", spec->data_dir, row->name);
-    if (row->uses_archive && setting_of(spec->config, row->name, "archive") == NULL &&
-        setting_of(spec->config, row->name, "db_file") == NULL)
+    if (row->uses_archive && config_setting(spec->config, row->name, "archive") == NULL &&
+        config_setting(spec->config, row->name, "db_file") == NULL)
         add_arg(d, "--archive=%s", plan->archive);
     if (spec->check_only)
         add_arg(d, "--check-config");
@@ -138,7 +132,7 @@ static int check_names(const struct up_plan_spec *spec, struct config_error *err
 /* As configured for the compactor, else below the pipeline's directory. */
 static char *archive_of(const struct up_plan_spec *spec)
 {
-    const char *configured = setting_of(spec->config, "compactor", "archive");
+    const char *configured = config_setting(spec->config, "compactor", "archive");
     struct buf path = {0};
     if (configured != NULL)
         return mem_strdup(configured);

@@ -282,6 +282,22 @@ void buf_append_json(struct buf *b, struct bytes s)
     buf_append_char(b, '"');
 }
 
+void buf_append_csv(struct buf *b, struct bytes s)
+{
+    bool quote = false;
+    for (size_t i = 0; i < s.len; i++)
+        quote = quote || memchr(",\"\r\n", s.ptr[i], 4);
+    if (quote)
+        buf_append_char(b, '"');
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] == '"')
+            buf_append_char(b, '"');
+        buf_append_char(b, s.ptr[i]);
+    }
+    if (quote)
+        buf_append_char(b, '"');
+}
+
 static void *or_abort(void *p, size_t size)
 {
     if (p == NULL && size > 0) {

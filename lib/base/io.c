@@ -48,11 +48,6 @@ const struct io_ops io_system = {
 
 const struct io_ops *io = &io_system;
 
-bool io_is_shortage(int error)
-{
-    return error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
 /* What a write did: 1: try again; 0: some of it; -1 with errno. */
 static int judge_write(ssize_t did)
 {

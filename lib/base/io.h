@@ -39,8 +39,6 @@ struct io_ops {
 extern const struct io_ops io_system;
 extern const struct io_ops *io;
 
-/* True when this errno says that space, descriptors or memory are short: the operation may succeed once others release some. */
-bool io_is_shortage(int error);
 /* The whole span, or -1 with errno (ENOSPC when a write stopped short for want of room). */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
 /* Likewise these parts, none of them empty, one behind the other. */

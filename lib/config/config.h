@@ -54,8 +54,13 @@ void config_free(struct config **c);
 
 /* NULL when there is none. `name` "" is the unnamed one. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
-/* The entry's value, or NULL. */
+/* The entry's value; NULL if it or the section is missing. */
 const char *config_value(const struct config_section *s, const char *key);
+/* The same from the unnamed section of that kind; c may be NULL. */
+static inline const char *config_setting(const struct config *c, const char *kind, const char *key)
+{
+    return config_value(config_section(c, kind, ""), key);
+}
 
 /* "FILE:LINE: " and the message, into *error; returns -1, for `return config_fail(...)`. */
 int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)

@@ -32,8 +32,8 @@ static const char *host_of(const char *address)
 
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out)
 {
-    const struct config_section *s = config ? config_section(config, peer->name, "") : NULL;
-    const char *address = s ? config_value(s, "address") : NULL, *port = s ? config_value(s, "port") : NULL;
+    const char *address = config_setting(config, peer->name, "address");
+    const char *port = config_setting(config, peer->name, "port");
     if (address && strncmp(address, "unix:", 5) == 0) {
         buf_append_str(out, address);
         return;
@@ -49,8 +49,7 @@ void peer_configured_url(const struct peer *peer, const struct config *config, s
 
 static bool is_configured(const struct peer *peer, const struct config *config)
 {
-    const struct config_section *s = config ? config_section(config, peer->name, "") : NULL;
-    return s && (config_value(s, "address") || config_value(s, "port"));
+    return config_setting(config, peer->name, "address") || config_setting(config, peer->name, "port");
 }
 
 static const char *section_of(struct options *o, const struct peer *peer)

@@ -56,6 +56,17 @@ struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
 /* By JSON pointer ("/rows/0/n"); type JSON_MISSING when there is none. Strings live as long as the doc. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
+/* An integer of at least 0, also as a string of digits (offsets, which may pass 2^53). False leaves *out alone. */
+static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type == JSON_STRING)
+        return bytes_to_u64(v.v.string, out);
+    if (v.type != JSON_U64 && (v.type != JSON_I64 || v.v.i64 < 0))
+        return false;
+    *out = v.type == JSON_U64 ? v.v.u64 : (uint64_t)v.v.i64;
+    return true;
+}
 size_t json_doc_length(
     const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
 /* The name of an object's i-th member, as long-lived as the doc; BYTES_NONE when there is none. */

@@ -60,21 +60,6 @@ static enum manifest_result system_failed(char error[MANIFEST_ERROR_TEXT], const
     return r;
 }
 
-/* A number, or a string of digits (offsets, which may pass 2^53). */
-static bool number_at(const struct json_doc *d, const char *pointer, uint64_t *out)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    if (v.type == JSON_STRING)
-        return bytes_to_u64(v.v.string, out);
-    if (v.type == JSON_U64)
-        *out = v.v.u64;
-    else if (v.type == JSON_I64 && v.v.i64 >= 0)
-        *out = (uint64_t)v.v.i64;
-    else
-        return false;
-    return true;
-}
-
 static bool text_at(const struct json_doc *d, const char *pointer, char *out, size_t room)
 {
     struct json_value v = json_doc_at(d, pointer);
@@ -101,7 +86,7 @@ static bool parse_file(const struct json_doc *d, uint32_t shard, uint32_t shards
     char pointer[POINTER_TEXT], name[MANIFEST_NAME_TEXT], hash[HASH_DIGITS + 1];
     for (int i = 0; i < 2; i++) {
         snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/%s", shard, numbers[i]);
-        if (!number_at(d, pointer, places[i]))
+        if (!json_doc_u64(d, pointer, places[i]))
             return false;
     }
     manifest_file_name(shard, shards, name);
@@ -124,7 +109,7 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
     if (!text_at(d, pointer, s->id, sizeof(s->id)))
         return false;
     snprintf(pointer, sizeof(pointer), "/streams/%s/end", s->name);
-    return number_at(d, pointer, &s->end);
+    return json_doc_u64(d, pointer, &s->end);
 }
 
 static const char *parse_lists(const struct json_doc *d, struct manifest *m)
@@ -148,11 +133,11 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
     uint64_t made, shards;
     struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
-    if (!number_at(d, "/generation", &m->generation) || !number_at(d, "/through", &m->through))
+    if (!json_doc_u64(d, "/generation", &m->generation) || !json_doc_u64(d, "/through", &m->through))
         return "generation or through is missing";
-    if (!number_at(d, "/made", &made) || made > INT64_MAX)
+    if (!json_doc_u64(d, "/made", &made) || made > INT64_MAX)
         return "made is missing";
-    if (!number_at(d, "/shards", &shards) || shards < 1 || shards > MANIFEST_SHARDS_MAX)
+    if (!json_doc_u64(d, "/shards", &shards) || shards < 1 || shards > MANIFEST_SHARDS_MAX)
         return "shards is missing or out of bounds";
     if (counters.type != JSON_STRING)
         return "counters is missing";
@@ -169,7 +154,7 @@ static enum manifest_result parse_doc(
     const struct json_doc *d, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
 {
     uint64_t format;
-    if (!number_at(d, "/format", &format) || format == 0)
+    if (!json_doc_u64(d, "/format", &format) || format == 0)
         return bad(error, "its format is missing");
     if (format > MANIFEST_FORMAT) {
         snprintf(error, MANIFEST_ERROR_TEXT, "manifest: format %" PRIu64 "; this version knows %d", format,

@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 #include "daemon/daemon_internal.h"
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "http/server/http_origin.h"
@@ -333,8 +334,7 @@ static int take_lock(int fd)
 
 int daemon_start_status(int why)
 {
-    bool passes = why == ENOSPC || why == EDQUOT || why == EMFILE || why == ENFILE || why == ENOMEM;
-    return passes ? EX_TEMPFAIL : EX_CONFIG;
+    return errno_is_shortage(why) ? EX_TEMPFAIL : EX_CONFIG;
 }
 
 /* Not by io.h, as the file was not opened by it: nobody reads it again after a crash. */

@@ -1,4 +1,5 @@
 #include "journal/journal_error.h"
+#include "base/errno_class.h"
 
 #include "journal/journal.h"
 
@@ -28,24 +29,9 @@ const char *journal_strerror(enum journal_result r)
     return (size_t)r < sizeof text / sizeof *text ? text[r] : "unknown error";
 }
 
-bool errno_is_no_space(int system)
-{
-    return system == ENOSPC || system == EDQUOT;
-}
-
-bool errno_is_no_descriptor(int system)
-{
-    return system == EMFILE || system == ENFILE;
-}
-
-bool errno_is_shortage(int system)
-{
-    return errno_is_no_descriptor(system) || system == ENOMEM;
-}
-
 int sync_or_eio(int failed)
 {
-    if (failed && errno_is_no_space(errno))
+    if (failed && errno_is_full(errno))
         errno = EIO;
     return failed;
 }

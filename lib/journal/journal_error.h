@@ -1,16 +1,14 @@
-/* journal_error: what an errno means for a journal, and the text of a failure. */
+/* journal_error: the text of a failure in the journal, and syncs that fail for want of space. */
 #ifndef MILLRACE_JOURNAL_ERROR_H
 #define MILLRACE_JOURNAL_ERROR_H
+
+#include "base/errno_class.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define JOURNAL_ERROR_TEXT 512
 
-bool errno_is_no_space(int system); /* ENOSPC, EDQUOT: heals once there is room */
-bool errno_is_no_descriptor(int system);
-/* Out of descriptors or memory: says nothing about the storage; try again. */
-bool errno_is_shortage(int system);
 /* Turns a sync's ENOSPC and EDQUOT into EIO: what a failed sync left on the disk is unknown, so it must latch. */
 int sync_or_eio(int failed);
 

@@ -45,7 +45,7 @@ static int open_path(const char *path)
 static int open_file(struct fd_cache *cache, const char *path)
 {
     int fd = open_path(path);
-    struct fd_cache_entry *oldest = fd < 0 && errno_is_no_descriptor(errno) ? least_used(cache) : NULL;
+    struct fd_cache_entry *oldest = fd < 0 && errno_is_fd_limit(errno) ? least_used(cache) : NULL;
     if (!oldest)
         return fd;
     close_file(oldest);

@@ -50,7 +50,7 @@ static enum journal_result refuse(
     char text[JOURNAL_ERROR_TEXT];
     failure_set(text, path, what, system);
     snprintf(o->error, o->error_size, "%s", text);
-    return r == JOURNAL_IO && errno_is_no_descriptor(system) ? JOURNAL_NO_DESCRIPTORS : r;
+    return r == JOURNAL_IO && errno_is_fd_limit(system) ? JOURNAL_NO_DESCRIPTORS : r;
 }
 
 static enum journal_result refuse_segment(
@@ -402,7 +402,7 @@ static enum journal_result begin_segment(struct opening *o, uint64_t base)
 {
     struct segment *s;
     if (writer_roll(o->j, base, base, &s) != 0) {
-        bool full = errno_is_no_space(errno);
+        bool full = errno_is_full(errno);
         return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot begin a segment", errno);
     }
     segment_list_push(o->j, s);

@@ -2,6 +2,7 @@
 #include "journal/journal_prealloc.h"
 #include "journal/journal_handoff.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     if (io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
         set_allocated(j);
-    else if (errno == ENOSPC || errno == EDQUOT)
+    else if (errno_is_full(errno))
         return errno;
     int failed = write_zeros(j, fd, filled);
     if (failed == 0 && sync_or_eio(io->fsync(fd)) != 0)
@@ -98,7 +99,7 @@ static struct prealloc make_spare(struct journal *j)
             made = (struct prealloc){.state = PREALLOC_READY, .size = j->segment_bytes, .filled = filled};
         else
             io->unlink(fresh);
-        if (failed && failed != ENOSPC && failed != EDQUOT && failed != ECANCELED)
+        if (failed && !errno_is_full(failed) && failed != ECANCELED)
             made.failed = failed;
     }
     free(fresh);

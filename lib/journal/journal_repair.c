@@ -33,7 +33,7 @@ struct repair {
 
 static enum journal_result failed(struct repair *r, const char *path, const char *what)
 {
-    bool full = errno_is_no_space(errno);
+    bool full = errno_is_full(errno);
     snprintf(r->error, r->error_size, "%s: %s: %s", path, what, strerror(errno));
     return full ? JOURNAL_NO_SPACE : JOURNAL_IO;
 }

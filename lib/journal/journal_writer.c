@@ -188,7 +188,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
         b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not every append allocates */
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
-    if (!errno_is_no_space(errno))
+    if (!errno_is_full(errno))
         return JOURNAL_OK;
     prealloc_discard(j);
     if (allocate(w, end) == 0)
@@ -255,7 +255,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
 /* Without a descriptor for the next segment the current one grows. */
 static bool can_stay(const struct journal *j, const struct batch *b, int system)
 {
-    return errno_is_no_descriptor(system) && !passes_hole(j, b);
+    return errno_is_fd_limit(system) && !passes_hole(j, b);
 }
 
 /* Whether the current segment's file has room for the batch and its reserve. */
@@ -263,7 +263,7 @@ static bool finds_room(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
     uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
-    if (w->reserved >= end || allocate(w, end) == 0 || !errno_is_no_space(errno))
+    if (w->reserved >= end || allocate(w, end) == 0 || !errno_is_full(errno))
         return true;
     prealloc_discard(j);
     return allocate(w, end) == 0;
@@ -292,7 +292,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
         hand_on(w, w->wanted);
         return JOURNAL_OK;
     }
-    if (!errno_is_no_space(errno))
+    if (!errno_is_full(errno))
         return writer_latch(j, "begin a segment after", errno);
     writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
     return JOURNAL_NO_SPACE;
@@ -366,7 +366,7 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     while (w->filled < target) {
         uint64_t step = target - w->filled < sizeof zeros ? target - w->filled : sizeof zeros;
         if (io_write_all(w->fd, zeros, step, (off_t)w->filled) != 0)
-            return errno_is_no_space(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
+            return errno_is_full(errno) ? JOURNAL_OK : writer_latch(j, "write", errno);
         w->filled += step;
         w->size = w->size < w->filled ? w->filled : w->size;
     }
@@ -436,7 +436,7 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
         return r;
     struct frame_place synced = what_is_synced(j);
     if (write_sealed(w, &b->frames, &synced) != 0)
-        return errno_is_no_space(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
+        return errno_is_full(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
     uint64_t end = w->position + b->frames.len;
     note_commit(w, end - synced.durable_position);
     r = fill_ahead(j, end);

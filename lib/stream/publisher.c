@@ -111,9 +111,8 @@ static void asked(enum http_client_result result, const struct http_reply_view *
         return;
     struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
     if (doc != NULL) {
-        struct json_value v = json_doc_at(doc, "/mark"), k = json_doc_at(doc, "/known");
-        known =
-            k.type == JSON_BOOL && k.v.boolean && v.type == JSON_STRING && bytes_to_u64(v.v.string, &mark);
+        struct json_value k = json_doc_at(doc, "/known");
+        known = k.type == JSON_BOOL && k.v.boolean && json_doc_u64(doc, "/mark", &mark);
         json_doc_free(&doc);
     } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
         describe(reply, why, sizeof why);

@@ -174,9 +174,7 @@ static uint64_t member_number(struct bytes body, const char *pointer, uint64_t f
     uint64_t n = fallback;
     if (doc == NULL)
         return fallback;
-    struct json_value v = json_doc_at(doc, pointer);
-    if (v.type == JSON_STRING && !bytes_to_u64(v.v.string, &n))
-        n = fallback;
+    json_doc_u64(doc, pointer, &n);
     json_doc_free(&doc);
     return n;
 }

@@ -1,5 +1,6 @@
 #include "pubsub/stream/cursor_file.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/xxh3.h"
 
@@ -230,7 +231,7 @@ static int settle(const struct cursor_file *f)
             continue;
         encode(&s->record, s->sequence, i, unit);
         if (io_write_all(f->fd, unit, UNIT, (off_t)(place_of(i, s->sequence) * UNIT)) != 0 &&
-            errno != ENOSPC && errno != EDQUOT)
+            !errno_is_full(errno))
             return -1;
     }
     return io->fsync(f->fd) == 0 ? io_sync_parent(f->path) : -1;
@@ -414,7 +415,7 @@ static void end_batch(struct cursor_file *f)
     f->under_way = false;
     for (size_t i = 0; stored && i < f->n_batch; i++)
         f->slots[f->batch[i].slot].sequence++;
-    if (!stored && f->error != ENOSPC && f->error != EDQUOT)
+    if (!stored && !errno_is_full(f->error))
         snprintf(f->failure, sizeof f->failure, "%s: %s", f->path, strerror(f->error));
     answer(&f->written, stored);
 }

@@ -1,5 +1,6 @@
 #include "simplequeue/queue/queues.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/name_table.h"
 #include "simplequeue/queue/queue_id.h"
@@ -178,7 +179,7 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     if (r == QUEUE_OK &&
         (own_id(qs, dir, config->journal, id, error, error_size) != 0 ||
             removed_bits_read(dir, journal_id(config->journal), removed, error, error_size) != 0)) {
-        r = errno == EMFILE || errno == ENFILE ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
+        r = errno_is_fd_limit(errno) ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
         journal_close(&config->journal);
     }
     config->id = id;

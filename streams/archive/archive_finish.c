@@ -1,5 +1,6 @@
 #include "streams/archive/archive_finish.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/xxh3.h"
@@ -288,7 +289,7 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
         rc = resume(&f);
     else
         rc = finish_staged(&f);
-    *shortage = rc != 0 && io_is_shortage(errno);
+    *shortage = rc != 0 && errno_is_shortage(errno);
     buf_free(&f.packed);
     buf_free(&f.summary_path);
     buf_free(&f.identity);

@@ -77,12 +77,6 @@ static int fail_file(char *error, const struct archive_file_state *f)
     return -1;
 }
 
-static bool number_at(const struct json_doc *doc, const char *pointer, uint64_t *out)
-{
-    struct json_value v = json_doc_at(doc, pointer);
-    return v.type == JSON_STRING && bytes_to_u64(v.v.string, out);
-}
-
 static bool text_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
 {
     struct json_value v = json_doc_at(doc, pointer);
@@ -202,7 +196,7 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         return fail(error, "written by another version of ps_to_file");
     if (!text_at(doc, "/stream", out->stream, sizeof out->stream) ||
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
-        !number_at(doc, "/offset", &out->cursor.offset))
+        !json_doc_u64(doc, "/offset", &out->cursor.offset))
         return fail(error, "stream, id or offset is missing");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);

@@ -1,5 +1,6 @@
 #include "streams/archive/file_archive.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "streams/archive/archive_commit.h"
@@ -130,16 +131,6 @@ static struct archive_part *find_part(struct file_archive *a, const char *name)
     return begin_part(a, name);
 }
 
-static bool is_short_of_space(int error)
-{
-    return error == ENOSPC || error == EDQUOT;
-}
-
-static bool is_short_of_descriptors(int error)
-{
-    return error == EMFILE || error == ENFILE;
-}
-
 /* Closes a complete file, after a sync. False: there is none, or the sync failed. */
 static bool free_descriptor(struct file_archive *a)
 {
@@ -170,10 +161,10 @@ static int write_part(struct file_archive *a, struct archive_part *p)
     int rc, failed = 0;
     do
         rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
-    while (rc != 0 && is_short_of_descriptors(failed) && free_descriptor(a));
-    a->was_full = a->was_full || (rc != 0 && is_short_of_space(failed));
+    while (rc != 0 && errno_is_fd_limit(failed) && free_descriptor(a));
+    a->was_full = a->was_full || (rc != 0 && errno_is_full(failed));
     if (rc != 0 && !a->failed)
-        set_trouble(a, SHORTAGE_TO_WRITE, io_is_shortage(failed), error);
+        set_trouble(a, SHORTAGE_TO_WRITE, errno_is_shortage(failed), error);
     a->numbers.pending -= before - archive_part_unwritten(p);
     return rc;
 }
@@ -314,14 +305,14 @@ static void commit_failed(struct file_archive *a)
     const struct archive_commit *c = &a->commit;
     char text[ARCHIVE_ERROR_TEXT];
     /* EMFILE from a sync means that a directory could not be opened: no sync has failed. */
-    bool passes = c->sync_failed ? is_short_of_descriptors(c->error) : io_is_shortage(c->error);
+    bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
     snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
         c->sync_failed ? a->staging : a->state_path, strerror(c->error));
     note_change(a);
-    a->was_full = a->was_full || is_short_of_space(c->error);
+    a->was_full = a->was_full || errno_is_full(c->error);
     a->commit_at = a->now + COMMIT_RETRY;
     set_trouble(a, SHORTAGE_TO_WRITE, passes, text);
-    while (is_short_of_descriptors(c->error) && free_descriptor(a))
+    while (errno_is_fd_limit(c->error) && free_descriptor(a))
         continue;
 }
 

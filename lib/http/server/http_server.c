@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/errno_class.h"
 #include "base/log.h"
 
 #define ACCEPT_BATCH_MAX 64
@@ -219,11 +220,6 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
         event_add(l->event, NULL);
 }
 
-static bool is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
 {
     (void)what;
@@ -234,7 +230,7 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
         char peer[80];
         int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (is_shortage(errno))
+            if (errno_is_shortage(errno))
                 pause_accepting(l->server);
             return;
         }
