@@ -15,13 +15,6 @@ struct pub {
     bool is_bitlys; /* named no stream: gets bitly's reply */
 };
 
-static void answer_conflict(struct http_request *req, uint64_t mark)
-{
-    char members[64];
-    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
-    http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
-}
-
 static const struct {
     int status;
     const char *code, *hint, *detail;
@@ -46,16 +39,6 @@ static void note_room(struct stream *s, bool is_there, const char *why)
         log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
     else
         log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("error", why));
-}
-
-/* Logged once. /health reports it until a restart; reads go on. */
-static void note_failure(struct pubsub_server *server, struct stream *s)
-{
-    const char *why = journal_failure(stream_journal(s));
-    if (!stream_set_failed(s))
-        return;
-    log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why));
-    daemon_set_not_ready(server->daemon, "storage failed: %s", why);
 }
 
 /* Bytes that retention would delete but for a named cursor. */
@@ -110,8 +93,11 @@ static void answer_refused(
         answer_disk_full(server, req, s);
         return;
     }
-    if (r == JOURNAL_LATCHED)
-        note_failure(server, s);
+    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* /health reports it until a restart; reads go on */
+        const char *why = journal_failure(stream_journal(s));
+        log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why));
+        daemon_set_not_ready(server->daemon, "storage failed: %s", why);
+    }
     if (!req)
         return;
     if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
@@ -261,10 +247,13 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         return;
     }
     free(pub);
-    if (r == JOURNAL_CONFLICT)
-        answer_conflict(req, mark);
-    else
+    if (r != JOURNAL_CONFLICT) {
         answer_refused(server, req, s, r);
+        return;
+    }
+    char members[64];
+    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
+    http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
 /* Only a valid request may make its stream. */

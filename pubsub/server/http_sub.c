@@ -57,14 +57,10 @@ static void client_gone(struct http_request *req, void *arg)
 }
 
 /* A client of follow=0 would take a normal end for the end of the stream. */
-static bool ends_early(const struct http_subscriber *h)
-{
-    return !h->follow && h->sent < h->end && !http_is_head(h->req);
-}
-
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
-    if (ends_early(arg))
+    const struct http_subscriber *h = arg;
+    if (!h->follow && h->sent < h->end && !http_is_head(req))
         http_stream_truncate(req);
     else
         http_stream_end(req);
@@ -214,19 +210,6 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
         http_framing_take(h, piece, window);
 }
 
-static void rewind_one(struct http_subscriber *h)
-{
-    h->lends = false;
-    if (!h->subscriber) {
-        http_stream_copy_pending(h->req);
-        return;
-    }
-    if (h->counted < h->sent)
-        h->counted = h->sent;
-    h->sent -= http_stream_rewind(h->req);
-    subscriber_go_back(h->subscriber, h->sent);
-}
-
 void http_sub_rewind_slow(struct pubsub_server *server)
 {
     struct http_subscriber *next;
@@ -234,8 +217,17 @@ void http_sub_rewind_slow(struct pubsub_server *server)
         uint64_t taken = http_stream_taken(h->req), before = h->taken;
         next = h->next;
         h->taken = taken;
-        if (h->lends && taken - before < SUBSCRIBER_BURST)
-            rewind_one(h);
+        if (!h->lends || taken - before >= SUBSCRIBER_BURST)
+            continue;
+        h->lends = false;
+        if (!h->subscriber) {
+            http_stream_copy_pending(h->req);
+            continue;
+        }
+        if (h->counted < h->sent)
+            h->counted = h->sent;
+        h->sent -= http_stream_rewind(h->req);
+        subscriber_go_back(h->subscriber, h->sent);
     }
 }
 
@@ -257,13 +249,6 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
     }
     struct http_file from = {journal_file_fd(file), file_sent, journal_file_hold(file)};
     http_stream_write_file(h->req, &from, places, n);
-}
-
-static void report_damage(const struct http_subscriber *h)
-{
-    const char *failure = journal_failure(stream_journal(h->stream));
-    log_error("cannot read a stream further", LOG_S("stream", stream_name(h->stream)),
-        LOG_U("offset", h->sent), LOG_S("error", failure ? failure : "unknown"));
 }
 
 /* The client gets the same edges. */
@@ -306,7 +291,9 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
         report_passed(h, "retention passed a subscriber", &missed);
     }
     if (why == SUBSCRIBER_DAMAGED) {
-        report_damage(h);
+        const char *failure = journal_failure(stream_journal(h->stream));
+        log_error("cannot read a stream further", LOG_S("stream", stream_name(h->stream)),
+            LOG_U("offset", h->sent), LOG_S("error", failure ? failure : "unknown"));
         http_stream_abort(h->req);
         http_subscriber_forget(h);
     } else if (goes_on) {

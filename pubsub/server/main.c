@@ -29,21 +29,15 @@ struct wiring {
     struct nng_publish *nng; /* NULL: none */
 };
 
-static void retain(struct pubsub_server *server)
-{
-    usec_t now = clock_wall();
-    for (size_t i = 0; i < streams_count(server->streams); i++) {
-        struct stream *s = streams_at(server->streams, i);
-        stream_retain(s, cursors_hold(server->cursors, s, NULL), now);
-        stream_tidy(s, clock_monotonic());
-    }
-}
-
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
-    retain(&w->server);
+    for (size_t i = 0; i < streams_count(w->server.streams); i++) {
+        struct stream *s = streams_at(w->server.streams, i);
+        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), clock_wall());
+        stream_tidy(s, clock_monotonic());
+    }
     cursors_tick(w->server.cursors);
     http_clients_heartbeat(&w->server);
     http_clients_notice_gone(&w->server);

@@ -126,19 +126,13 @@ static void subscribe(struct nng_stream *d)
     subscriber_begin(d->subscriber);
 }
 
-static struct nng_stream *find(const struct nng_publish *t, const struct stream *s)
-{
-    struct nng_stream *d = t->list;
-    while (d && d->stream != s)
-        d = d->next;
-    return d;
-}
-
 static void find_new_streams(struct nng_publish *t)
 {
     for (size_t i = 0; i < streams_count(t->streams); i++) {
         struct stream *s = streams_at(t->streams, i);
-        struct nng_stream *d = find(t, s);
+        struct nng_stream *d = t->list;
+        while (d && d->stream != s)
+            d = d->next;
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
@@ -188,17 +182,6 @@ static uint64_t number_of(nng_stat *s, const char *name)
     return 0;
 }
 
-static void forget_gone_peers(struct nng_publish *t)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < t->n_peers; i++)
-        if (t->peers[i].is_there) {
-            t->peers[kept] = t->peers[i];
-            t->peers[kept++].is_there = false;
-        }
-    t->n_peers = kept;
-}
-
 static void look_at_peers(struct nng_publish *t)
 {
     nng_stat *all;
@@ -209,7 +192,13 @@ static void look_at_peers(struct nng_publish *t)
             number_of(s, "socket") == (uint64_t)nng_socket_id(t->socket))
             count_dropped(t, number_of(s, "id"), number_of(s, "tx_msgs"));
     nng_stats_free(all);
-    forget_gone_peers(t);
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n_peers; i++)
+        if (t->peers[i].is_there) {
+            t->peers[kept] = t->peers[i];
+            t->peers[kept++].is_there = false;
+        }
+    t->n_peers = kept;
 }
 
 /* Called by nng's threads. */

@@ -116,30 +116,16 @@ void server_check_drained(struct pubsub_server *server)
     daemon_drained(server->daemon);
 }
 
-static void answer_gone(struct http_request *req, const struct journal_edges *edges)
-{
-    char members[128];
-    snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"", edges->before,
-        edges->after);
-    http_problem_with(req, 410, "cursor-gone", members,
-        "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
-}
-
-static void answer_beyond(struct http_request *req, struct stream *s)
-{
-    char members[64];
-    uint64_t end = journal_committed_end(stream_journal(s));
-    snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
-    http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
-}
-
 void server_refuse_cursor(struct pubsub_server *server, struct http_request *req, struct stream *s,
     enum subscriber_refusal why, const struct journal_edges *edges)
 {
     const char *failure = journal_failure(stream_journal(s));
+    uint64_t end = journal_committed_end(stream_journal(s));
+    char members[128];
     switch (why) {
     case SUBSCRIBER_BEYOND:
-        answer_beyond(req, s);
+        snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
+        http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
         break;
     case SUBSCRIBER_INSIDE:
         http_problem(req, 416, "cursor-inside-line", "a cursor is the offset right after an LF",
@@ -147,7 +133,10 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         break;
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
-        answer_gone(req, edges);
+        snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"",
+            edges->before, edges->after);
+        http_problem_with(req, 410, "cursor-gone", members,
+            "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
         break;
     case SUBSCRIBER_UNREADABLE:
         http_problem(req, 503, "storage-failed", NULL, "cannot read the stream there: %s",

@@ -202,9 +202,9 @@ static struct block *block_of(const struct block_cache *c, const struct journal_
     b = block_new(c, w->data.len > WINDOW_BYTES ? BLOCK_LARGE : BLOCK_SMALL, w->offset);
     b->end += w->data.len;
     if (b->kind == BLOCK_LARGE) {
-        b->window = window_of(w->memory, w->offset, lines);
+        b->window = window_of(w->memory, lines);
     } else {
-        b->window = window_new(w->offset);
+        b->window = window_new();
         window_add(b->window, w->data, lines);
     }
     return b;
@@ -387,7 +387,7 @@ void block_cache_add(struct block_cache *c, uint64_t offset, struct bytes data, 
     while (data.len) {
         if (!b || window_room(b->window) == 0) {
             b = block_new(c, BLOCK_SMALL, offset);
-            b->window = window_new(offset);
+            b->window = window_new();
             insert(c, b);
         }
         size_t room = window_room(b->window);

@@ -14,7 +14,7 @@ struct stream {
     struct journal *journal;
     struct stream_observer *observers; /* newest first */
     size_t n_subscribers, n_internal;  /* of them */
-    uint64_t lines, bytes, publishes, duplicates;
+    uint64_t lines;                    /* published since the start */
     struct line_index index;
     struct block_cache *cache;
     struct stream_limits limits;
@@ -134,17 +134,6 @@ bool stream_set_failed(struct stream *s)
     return is_first;
 }
 
-/* A trimmed observer may put another (which starts where the stream begins now) at the list's head. */
-static size_t tell_trimmed(struct stream *s, uint64_t earliest)
-{
-    size_t n = 0;
-    for (struct stream_observer *o = s->observers, *next; o; o = next) {
-        next = o->next;
-        n += o->calls->trimmed(o, earliest);
-    }
-    return n;
-}
-
 /* Trimmed segments do not count, though reads under way may keep their files: publishers must not wait for those. */
 static void measure_disk(struct stream *s)
 {
@@ -175,16 +164,14 @@ size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
     if (earliest == before)
         return 0;
     line_index_trim(&s->index, earliest);
-    size_t passed = tell_trimmed(s, earliest);
+    size_t passed = 0;
+    for (struct stream_observer *o = s->observers, *next; o; o = next) {
+        next = o->next; /* an observer may put another one at the head */
+        passed += o->calls->trimmed(o, earliest);
+    }
     block_cache_trim(s->cache, earliest);
     measure_disk(s);
     return passed;
-}
-
-/* One large publish may put the newest file alone over the limit. */
-static bool has_newest_only(const struct stream *s)
-{
-    return journal_earliest_end(s->journal) == journal_committed_end(s->journal);
 }
 
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
@@ -193,15 +180,8 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     if (!limit || s->disk + s->since <= limit)
         return false;
     stream_retain(s, hold, now);
-    return s->disk > limit && !has_newest_only(s);
-}
-
-/* Without subscribers no block is needed; while the stream is being closed there is no cache. */
-static void index_and_cache(struct stream *s, const struct journal_commit *commit, uint64_t lines)
-{
-    line_index_add(&s->index, commit->end, lines);
-    if (s->n_subscribers > 0)
-        block_cache_add(s->cache, commit->start, commit->payload, lines);
+    /* One large publish may put the newest file alone over the limit. */
+    return s->disk > limit && journal_earliest_end(s->journal) != journal_committed_end(s->journal);
 }
 
 static void publish_committed(const struct journal_commit *commit, void *arg)
@@ -211,13 +191,13 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
     assert(s->magic == STREAM_MAGIC);
     struct stream_published published = {.commit = *commit, .lines = commit->duplicate ? 0 : p->lines};
     if (commit->result == JOURNAL_OK) {
-        s->publishes++;
-        s->duplicates += commit->duplicate;
         s->lines += published.lines;
-        s->bytes += commit->end - commit->start;
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
-            index_and_cache(s, commit, p->lines);
+            line_index_add(&s->index, commit->end, p->lines);
+        if (commit->end > commit->start &&
+            s->n_subscribers > 0) /* there is no cache while the stream closes */
+            block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
     p->done(&published, p->arg);
     free(p);
@@ -279,9 +259,6 @@ struct stream_numbers stream_numbers(const struct stream *s)
         .end = journal_committed_end(s->journal),
         .disk_bytes = journal_disk_bytes(s->journal),
         .lines = s->lines,
-        .bytes = s->bytes,
-        .publishes = s->publishes,
-        .duplicates = s->duplicates,
         .subscribers = s->n_subscribers - s->n_internal,
         .last_time = journal_last_time(s->journal),
     };

@@ -82,7 +82,7 @@ uint64_t stream_from_offset(struct stream *s, const struct stream_from *from);
 
 struct stream_numbers {
     uint64_t earliest, end, disk_bytes;
-    uint64_t lines, bytes, publishes, duplicates; /* committed since the daemon started */
+    uint64_t lines; /* committed since the daemon started */
     size_t subscribers;
     usec_t last_time;
 };

@@ -30,20 +30,15 @@ static enum streams_result make_named(struct stream_recovery *o)
     return r;
 }
 
-static enum streams_result open_all(struct stream_recovery *o)
+static void *run(void *arg)
 {
+    struct stream_recovery *o = arg;
     enum streams_result r = streams_recover(o->config.cursors.streams, o->error, sizeof(o->error));
     if (r == STREAMS_OK)
         r = make_named(o);
     if (r == STREAMS_OK && !cursors_open(&o->config.cursors, &o->cursors, o->error, sizeof(o->error)))
         r = STREAMS_STORAGE;
-    return r;
-}
-
-static void *run(void *arg)
-{
-    struct stream_recovery *o = arg;
-    o->result = open_all(o);
+    o->result = r;
     o->config.done(o->config.arg);
     return NULL;
 }

@@ -81,19 +81,9 @@ static enum streams_result open_one(
     return STREAMS_OK;
 }
 
-static int make_dir(struct streams *ss, char *error, size_t error_size)
-{
-    if (io_make_dirs(ss->dir) == 0)
-        return 0;
-    snprintf(error, error_size, "%s: %s", ss->dir, strerror(errno));
-    return -1;
-}
-
 enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size)
 {
-    if (make_dir(ss, error, error_size) != 0)
-        return STREAMS_STORAGE;
-    DIR *d = opendir(ss->dir);
+    DIR *d = io_make_dirs(ss->dir) == 0 ? opendir(ss->dir) : NULL;
     if (!d) {
         snprintf(error, error_size, "%s: %s", ss->dir, strerror(errno));
         return STREAMS_STORAGE;

@@ -141,7 +141,7 @@ static void write_bytes(struct subscriber *sub, struct bytes bytes, struct windo
         bytes.len = sub->config.piece_max;
     if (copies) {
         bytes.len = bytes.len < WINDOW_BYTES ? bytes.len : WINDOW_BYTES;
-        copy = window_new(sub->offset);
+        copy = window_new();
         window_add(copy, bytes, bytes_count_lines(bytes));
         bytes = window_bytes(copy);
     }
@@ -350,9 +350,4 @@ void subscriber_go_back(struct subscriber *sub, uint64_t offset)
     sub->state = SUBSCRIBER_FULL;
     if (!is_full(sub))
         read_on(sub);
-}
-
-uint64_t subscriber_offset(const struct subscriber *sub)
-{
-    return sub->offset;
 }

@@ -81,6 +81,5 @@ void subscriber_begin(struct subscriber *sub);
 void subscriber_drained(struct subscriber *sub);
 /* The sink has taken back what was written from `offset` on; after start only. */
 void subscriber_go_back(struct subscriber *sub, uint64_t offset);
-uint64_t subscriber_offset(const struct subscriber *sub); /* of the next byte to write */
 
 #endif

@@ -10,10 +10,7 @@
 
 struct window {
     size_t refs; /* 0: a spare block */
-    union {
-        uint64_t offset;
-        struct window *next_spare;
-    } u;
+    struct window *next_spare;
     size_t len;
     size_t fresh;   /* where the data begin that were added since the last window_lines */
     uint64_t lines; /* in those data */
@@ -33,7 +30,7 @@ static struct window *take_block(void)
 {
     struct window *w = spares;
     if (w) {
-        spares = w->u.next_spare;
+        spares = w->next_spare;
         n_spares--;
         return w;
     }
@@ -44,18 +41,17 @@ static struct window *take_block(void)
     abort();
 }
 
-struct window *window_new(uint64_t offset)
+struct window *window_new(void)
 {
     struct window *w = take_block();
-    *w = (struct window){.refs = 1, .u.offset = offset, .data = (char *)w + BLOCK_HEAD};
+    *w = (struct window){.refs = 1, .data = (char *)w + BLOCK_HEAD};
     return w;
 }
 
-struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines)
+struct window *window_of(struct buf *memory, uint64_t lines)
 {
     struct window *w = mem_alloc(sizeof *w);
-    *w = (struct window){
-        .refs = 1, .u.offset = offset, .len = memory->len, .lines = lines, .data = memory->ptr};
+    *w = (struct window){.refs = 1, .len = memory->len, .lines = lines, .data = memory->ptr};
     w->memory = *memory;
     *memory = (struct buf){0};
     n_large++;
@@ -138,14 +134,9 @@ void window_release(struct window *w)
         munmap(w, WINDOW_BLOCK);
         return;
     }
-    w->u.next_spare = spares;
+    w->next_spare = spares;
     spares = w;
     n_spares++;
-}
-
-uint64_t window_offset(const struct window *w)
-{
-    return w->u.offset;
 }
 
 struct bytes window_bytes(const struct window *w)

@@ -22,9 +22,9 @@
 struct window;
 
 /* Empty; the caller releases it. */
-struct window *window_new(uint64_t offset);
+struct window *window_new(void);
 /* Takes over the memory, in whose bytes `lines` lines end. */
-struct window *window_of(struct buf *memory, uint64_t offset, uint64_t lines);
+struct window *window_of(struct buf *memory, uint64_t lines);
 /* Memory for the next large window, perhaps empty; return it if it is not used. */
 struct buf window_take_memory(void);
 void window_return_memory(struct buf *memory);
@@ -37,7 +37,6 @@ size_t window_room(const struct window *w);
 void window_add(struct window *w, struct bytes data, uint64_t lines);
 struct window *window_hold(struct window *w);
 void window_release(struct window *w);
-uint64_t window_offset(const struct window *w);
 struct bytes window_bytes(const struct window *w);
 /* The lines that end in a piece. Known without counting for what was added since the last call, which subscribers at the end
  * ask for. */

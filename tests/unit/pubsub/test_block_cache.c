@@ -565,7 +565,7 @@ static void what_is_being_read_is_not_taken_twice(void **state)
 /* The numbers given are wrong, so that a count shows. */
 static void lines_are_known_without_a_look(void **state)
 {
-    struct window *w = window_new(0);
+    struct window *w = window_new();
     struct bytes all;
     (void)state;
     window_add(w, BYTES_LITERAL("aaa"), 5);
