@@ -1,7 +1,6 @@
-/* batch: the messages of one lease, as a reply of /reserve framed them, and what became of each.
+/* batch: the messages of one lease, as /reserve framed them, and what became of each.
  *
- * Ids rise within a batch. Messages are worked on in their order: everything before the first that is WAITING or
- * POISON is settled. */
+ * Ids rise within a batch, and messages are processed in order: everything before the first WAITING or POISON message is settled. */
 #ifndef MILLRACE_BATCH_H
 #define MILLRACE_BATCH_H
 
@@ -9,11 +8,11 @@
 
 enum message_state {
     MESSAGE_WAITING,
-    MESSAGE_DONE,   /* delivered, now or earlier: to be acknowledged */
-    MESSAGE_TAKEN,  /* it was done, and batch_take_done has listed it */
-    MESSAGE_POISON, /* can never be delivered: to be buried */
+    MESSAGE_DONE,   /* delivered: to be acknowledged */
+    MESSAGE_TAKEN,  /* done, and listed by batch_take_done */
+    MESSAGE_POISON, /* cannot be delivered: to be buried */
     MESSAGE_BURIED,
-    MESSAGE_GIVEN_BACK, /* not begun when the reader was stopped */
+    MESSAGE_GIVEN_BACK, /* not begun when the reader stopped */
 };
 
 #define MESSAGE_REASON_MAX 200
@@ -32,16 +31,16 @@ struct batch {
     struct buf memory;
 };
 
-/* Reads `ID TRIES LENGTH\n` bytes `\n`, again and again. The body is copied. False, and an empty batch, when it is
- * framed otherwise or ids do not rise. */
+/* Parses a sequence of `ID TRIES LENGTH\n` bytes `\n`; copies the body. False, and an empty batch, if the framing is invalid or the
+ * ids do not rise. */
 bool batch_parse(struct bytes body, uint64_t lease, struct batch *out);
-void batch_free(struct batch *b); /* back to zeroed */
+void batch_free(struct batch *b); /* and zeroes it */
 
-/* The first message that is WAITING or POISON; n when all are settled. */
+/* The first WAITING or POISON message; n when all are settled. */
 size_t batch_unsettled(const struct batch *b);
-void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* cut at MESSAGE_REASON_MAX */
-/* Appends `LEASE:A-B,C` of what is DONE. Nothing, and false, when nothing is. */
+void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* truncated to MESSAGE_REASON_MAX */
+/* Appends `LEASE:A-B,C`, the ids that are DONE. False if there are none. */
 bool batch_append_done(const struct batch *b, struct buf *out);
-void batch_take_done(struct batch *b, struct buf *out); /* likewise; they are not listed again */
+void batch_take_done(struct batch *b, struct buf *out); /* likewise, and makes them TAKEN */
 
 #endif

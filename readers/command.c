@@ -13,9 +13,9 @@
 
 struct command {
     struct command_config config;
-    pid_t pid; /* 0: none runs */
+    pid_t pid; /* 0: none */
     bool timed_out;
-    int in, out; /* the ends of its pipes; -1: closed */
+    int in, out; /* our ends of its pipes; -1: closed */
     struct buf input, line;
     size_t written;
     uint64_t shown, hidden;
@@ -23,7 +23,7 @@ struct command {
     struct event *child_event, *in_event, *out_event, *timer;
 };
 
-/* `lf` is 1 when one ends it: it counts as the line's bytes do. */
+/* `lf`: 1 if an LF ends the line; it counts as a byte. */
 static void show_line(struct command *c, size_t lf)
 {
     struct bytes line = buf_bytes(&c->line);
@@ -63,7 +63,7 @@ static void close_end(int *fd, struct event **event)
     *fd = -1;
 }
 
-/* At most a pipe's worth, so that a flood does not keep the loop. False at its end. */
+/* Reads one pipe buffer at most, so that a flood does not block the loop. False at the end. */
 static bool read_output(struct command *c)
 {
     char piece[65536];
@@ -115,7 +115,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (!c->pid || waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
     if (c->timed_out)
-        kill(-c->pid, SIGKILL); /* whoever of its group heeded no SIGTERM */
+        kill(-c->pid, SIGKILL); /* what ignored SIGTERM in its group */
     struct command_result result = {.end = WIFSIGNALED(status) ? COMMAND_SIGNALLED : COMMAND_EXITED,
         .signalled = WIFSIGNALED(status),
         .code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};
@@ -142,7 +142,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     set_timer(c, COMMAND_GRACE);
 }
 
-/* Between fork and exec, in a process with one thread. */
+/* Runs in the child. This process has one thread. */
 static void become(const struct command *c, int in, int out, pid_t parent)
 {
     sigset_t none;
@@ -162,7 +162,7 @@ static void become(const struct command *c, int in, int out, pid_t parent)
     _exit(127);
 }
 
-/* Both pipes, close-on-exec; our own ends do not block. */
+/* Both close-on-exec; our ends do not block. */
 static bool open_pipes(int in[2], int out[2])
 {
     if (pipe2(in, O_CLOEXEC) != 0)
@@ -194,7 +194,7 @@ static bool start(struct command *c)
     errno = error;
     if (c->pid < 0)
         return false;
-    setpgid(c->pid, c->pid); /* here too: whoever of the two comes first */
+    setpgid(c->pid, c->pid); /* parent and child race to do this */
     c->in_event = event_new(c->config.base, c->in, EV_WRITE | EV_PERSIST, on_writable, c);
     c->out_event = event_new(c->config.base, c->out, EV_READ | EV_PERSIST, on_output, c);
     event_add(c->in_event, NULL);

@@ -1,4 +1,4 @@
-/* A reader by the library, whole: prints each message of the queue `default`. See queuereader.h. */
+/* A complete reader: prints each message of the queue `default`. See queuereader.h. */
 #include "readers/queuereader.h"
 
 #include <event2/event.h>

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define INPUT_MAX ((size_t)16 << 20) /* of one run with several messages */
+#define INPUT_MAX ((size_t)16 << 20) /* bytes of a run with several messages */
 
 struct executor {
     struct daemon *daemon;
     struct reader_program *program;
     struct command *command;
     bool framed;
-    char *shell[4]; /* argv, when the command is a setting */
+    char *shell[4]; /* argv if the command is a setting */
     struct buf input;
     struct stats_counter *hidden;
 };
@@ -23,33 +23,33 @@ static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_exec", "500"),
     {.name = "command",
         .type = OPTION_STRING,
-        .help = "run by /bin/sh -c for each batch; or put program and arguments behind the options"},
+        .help =
+            "command to run with /bin/sh -c for each batch; or give program and arguments after the options"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "100",
         .min = 1,
         .max = 100000,
-        .help = "messages a run; with rate at most rate / 20 + 1"},
+        .help = "maximum messages per run; with rate at most rate / 20 + 1"},
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
         .choices = "lines|framed",
-        .help = "on standard input: a line each (those that hold a LF are buried), or ID TRIES LENGTH, LF, "
-                "the bytes, LF"},
-    READER_MS("timeout", "60s", 10, 86400000, "of a run; then its process group is killed"),
+        .help = "format of standard input: lines (messages that contain an LF are buried), or framed: ID "
+                "TRIES LENGTH, LF, the bytes, LF"},
+    READER_MS("timeout", "60s", 10, 86400000, "maximum duration of a run; then its process group is killed"),
     {.name = "output_max",
         .type = OPTION_SIZE,
         .fallback = "4K",
         .max = 1 << 20,
         .unit = "bytes",
-        .help = "of a run's output that are logged"},
+        .help = "output of a run to log"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
         .max = 1000000000,
         .unit = "messages/s",
-        .help =
-            "at most, tries included, and made up for at most a tenth of a second's and one; 0: no bound"},
+        .help = "maximum rate, failed attempts included, with bursts of rate / 10 + 1 (0: unlimited)"},
     READER_POISON_LIMIT,
     {.name = NULL},
 };
@@ -64,8 +64,8 @@ static int check(struct options *o, struct config_error *error)
     if (given != (command && *command))
         return 0;
     return options_refuse(o, "command", error, "%s",
-        given ? "there is a command among the settings and one behind the options"
-              : "what is to be run? --command='...', or -- PROGRAM ARGUMENT...");
+        given ? "give one command, as a setting or after the options"
+              : "required: --command='...', or -- PROGRAM ARGUMENT...");
 }
 
 static void on_line(struct bytes line, void *arg)
@@ -79,11 +79,11 @@ static void describe(const struct command_result *r, char *out, size_t size)
     static const char *const ways[] = {
         [COMMAND_EXITED] = "exit status",
         [COMMAND_SIGNALLED] = "killed by signal",
-        [COMMAND_TIMED_OUT] = "took too long: exit status",
-        [COMMAND_NOT_STARTED] = "cannot be started: errno",
+        [COMMAND_TIMED_OUT] = "timeout: exit status",
+        [COMMAND_NOT_STARTED] = "cannot start: errno",
     };
     bool too_long = r->end == COMMAND_TIMED_OUT && r->signalled;
-    const char *way = too_long ? "took too long: killed by signal" : ways[r->end];
+    const char *way = too_long ? "timeout: killed by signal" : ways[r->end];
     snprintf(out, size, "%s %d%s%.150s", way, r->code, *r->last_line ? ": " : "", r->last_line);
 }
 
@@ -95,7 +95,7 @@ static void on_end(const struct command_result *result, void *arg)
     describe(result, why, sizeof(why));
     if (result->hidden) {
         stats_add(x->hidden, result->hidden);
-        log_info("more output was not logged", LOG_U("bytes", result->hidden));
+        log_info("output not logged", LOG_U("bytes", result->hidden));
     }
     if (result->end == COMMAND_EXITED && result->code == EX_OK)
         queuereader_delivered(reader);
@@ -161,7 +161,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
     x->program = reader_program_new(d, &destination, error);
-    return x->program ? 0 : 78;
+    return x->program ? 0 : EX_CONFIG;
 }
 
 static void drain(void *ctx)
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "queue_exec",
-        .summary = "runs a command for what is on a queue, a batch on its standard input",
+        .summary = "runs a command for each batch of messages of a queue",
         .operands = "[-- PROGRAM ARGUMENT...]",
         .options = option_rows,
         .default_port = -1,

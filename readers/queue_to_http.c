@@ -5,19 +5,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sysexits.h>
 
-#define BODY_MAX ((size_t)4 << 20) /* of one request with several messages */
+#define BODY_MAX ((size_t)4 << 20) /* bytes of a request with several messages */
 
 struct sender {
     struct reader_program *program;
     struct http_pool *pool;
-    bool post, lines; /* lines: each message is followed by a LF */
+    bool post, lines; /* lines: an LF follows each message */
     const char *content_type;
-    /* The run that is on its way. */
+    /* The run under way. */
     struct queuereader_run run;
     struct buf body, target, headers;
     struct http_pool_host *host;
-    struct http_call *call; /* NULL: it was answered */
+    struct http_call *call; /* NULL: none */
     uint64_t refused_id;    /* a message alone, refused by ... */
     uint64_t refusers;      /* ... these (http_pool_host_bit) */
 };
@@ -26,34 +27,33 @@ static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_http", "500"),
     {.name = "destination",
         .type = OPTION_STRING,
-        .help = HTTP_POOL_URLS_HELP "a %s in the target stands for the message, escaped"},
+        .help = HTTP_POOL_URLS_HELP "%s in the target stands for the escaped message"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
-        .help = "sent as Authorization: Bearer to each"},
+        .help = "file with the token that each destination gets as Authorization: Bearer"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
         .choices = "POST|GET",
-        .help = "of the requests"},
+        .help = "method of the requests"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "1",
         .min = 1,
         .max = 100000,
-        .help = "messages in a POST, each followed by a LF; 1: the message alone, as it is; with rate at "
-                "most rate / 20 + 1"},
+        .help = "maximum messages per POST, each followed by an LF (1: the message alone, without LF); with "
+                "rate at most rate / 20 + 1"},
     {.name = "content_type",
         .type = OPTION_STRING,
         .fallback = "application/octet-stream",
-        .help = "of a POST"},
+        .help = "content type of a POST"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
         .max = 1000000000,
         .unit = "messages/s",
-        .help =
-            "at most, tries included, and made up for at most a tenth of a second's and one; 0: no bound"},
-    READER_MS("timeout", "3s", 10, 600000, "for a destination's answer"),
+        .help = "maximum rate, failed attempts included, with bursts of rate / 10 + 1 (0: unlimited)"},
+    READER_MS("timeout", "3s", 10, 600000, "timeout of a request"),
     READER_POISON_LIMIT,
     {.name = NULL},
 };
@@ -84,9 +84,9 @@ static int check_targets(struct options *o, const struct http_pool *pool, struct
         const char *wrong = NULL;
         bool place = http_pool_host_has_placeholder(h);
         if (!post && !place)
-            wrong = "a GET needs a %s in its target: where the message goes";
+            wrong = "method GET requires %s in the target";
         else if (place && options_int(o, "batch") > 1)
-            wrong = "a %s in the target takes one message: batch must be 1";
+            wrong = "a target with %s takes one message: batch must be 1";
         if (!wrong)
             continue;
         return options_refuse(o, "destination", error, "%s: %s", http_pool_host_url(h), wrong);
@@ -101,7 +101,7 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))
-        return options_refuse(o, "content_type", error, "it is no header");
+        return options_refuse(o, "content_type", error, "not a valid header value");
     struct http_pool *pool = make_pool(o, NULL, NULL, why, sizeof(why));
     if (!pool)
         return options_refuse(o, "destination", error, "%s", why);
@@ -110,7 +110,7 @@ static int check(struct options *o, struct config_error *error)
     return rc;
 }
 
-/* Another host may take it at once; the same one only after a while. */
+/* Another host may take it at once; this one is tried again after a wait. */
 static void failed(struct sender *s, const char *why)
 {
     char text[300];
@@ -122,11 +122,11 @@ static void failed(struct sender *s, const char *why)
     queuereader_faulted(reader_program_reader(s->program), text, http_pool_wait(s->pool));
 }
 
-/* Another may know a message better, or have a larger limit: none is buried that one takes. */
+/* Another host may accept a message, for example with a larger limit. */
 static void refused(struct sender *s, const char *why)
 {
     struct queuereader *reader = reader_program_reader(s->program);
-    if (s->run.n == 1) { /* who refuses several may still take each alone */
+    if (s->run.n == 1) { /* a host that refuses several may accept each alone */
         s->refused_id = s->run.messages[0].id;
         s->refusers |= http_pool_host_bit(s->host);
         if (http_pool_next_except(s->pool, s->refusers)) {
@@ -153,7 +153,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     else if (http_pool_is_poison(reply->status))
         refused(s, why);
     else
-        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: an engineer mends it */
+        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: for an operator to fix */
 }
 
 static void compose_body(struct sender *s)
@@ -166,7 +166,7 @@ static void compose_body(struct sender *s)
     }
 }
 
-/* What a destination needs to know a message again that comes twice. */
+/* They let a destination recognize a message that comes twice. */
 static void compose_headers(struct sender *s)
 {
     buf_clear(&s->headers);
@@ -219,11 +219,11 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     s->lines = batch > 1;
     s->content_type = options_string(o, "content_type");
     if (daemon_read_token(options_string(o, "destination_token_file"), &token, error) != 0)
-        return 78;
+        return EX_CONFIG;
     s->pool = make_pool(o, daemon_base(d), token, error->text, sizeof(error->text));
     free(token);
     if (!s->pool)
-        return 78;
+        return EX_CONFIG;
     http_pool_register_stats(s->pool, daemon_stats(d));
     struct queuereader_destination destination = {
         .deliver = deliver,
@@ -235,7 +235,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
     s->program = reader_program_new(d, &destination, error);
-    return s->program ? 0 : 78;
+    return s->program ? 0 : EX_CONFIG;
 }
 
 static void drain(void *ctx)
@@ -250,7 +250,7 @@ static bool abort_drain(void *ctx)
     if (sending) {
         http_call_cancel(s->call);
         queuereader_faulted(
-            reader_program_reader(s->program), "did not answer before the stop", QUEUEREADER_BACKOFF);
+            reader_program_reader(s->program), "no answer before the stop", QUEUEREADER_BACKOFF);
     }
     return reader_program_cut_short(s->program, sending);
 }
@@ -272,7 +272,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "queue_to_http",
-        .summary = "sends what is on a queue to an HTTP server, or to several in turn",
+        .summary = "sends the messages of a queue to an HTTP server, or to several in turn",
         .options = option_rows,
         .default_port = -1,
         .check = check,

@@ -5,15 +5,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sysexits.h>
 
-/* One publish; far under pubsub's default max_body. */
+/* Bytes of one publish: well below pubsub's default max_body. */
 #define PUBLISH_MAX ((size_t)4 << 20)
 
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub; /* of one: the marks are there */
-    const char *stream;       /* a name: needs no encoding */
+    struct http_pool *pubsub; /* one server: it keeps the marks */
+    const char *stream;       /* needs no encoding */
     struct buf body;
 };
 
@@ -21,13 +22,10 @@ static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_pubsub", "2000"),
     {.name = "pubsub_url",
         .type = OPTION_STRING,
-        .help = "where pubsub is (default: the configuration's); one, for it keeps how far it has got"},
-    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "the token that pubsub asks for"},
-    {.name = "stream",
-        .type = OPTION_STRING,
-        .fallback = "clicks",
-        .help = "the stream that is published to"},
-    READER_MS("publish_timeout", "3s", 10, 600000, "for pubsub's answer"),
+        .help = "address of pubsub (default: from the configuration)"},
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with the token for pubsub"},
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "stream to publish to"},
+    READER_MS("publish_timeout", "3s", 10, 600000, "timeout of a publish"),
     {.name = NULL},
 };
 
@@ -48,7 +46,7 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         detail.len ? detail.ptr : "");
 }
 
-/* Until the pool tries it again, where the failure has set it aside; what else it answers (401, 404) is not the pool's. */
+/* Waits until the pool tries pubsub again, if it set it aside. It does not for 401 and 404. */
 static void faulted(struct relay *r, const char *why)
 {
     usec_t wait = http_pool_wait(r->pubsub);
@@ -59,7 +57,7 @@ static bool no_reply(struct relay *r, enum http_client_result result)
 {
     if (result == HTTP_CLIENT_OK)
         return false;
-    if (result != HTTP_CLIENT_CANCELLED) /* that is http_pool_free: the reader goes too */
+    if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free, when the reader is freed too */
         faulted(r, http_client_strerror(result));
     return true;
 }
@@ -93,8 +91,8 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     http_pool_request(http_pool_single(r->pubsub), &spec);
 }
 
-/* Only what pubsub says of the lines themselves makes a message poison. Any other refusal (a proxy's, another version's)
- * is a fault that passes, or that an engineer mends; burying for it would empty the queue. */
+/* Only an answer about the lines themselves makes a message poison. For any other refusal, such as a proxy's, burying would empty the
+ * queue. */
 static bool blames_messages(const struct http_reply_view *reply)
 {
     static const char *const codes[] = {"empty-line", "line-too-large", "too-large"};
@@ -105,7 +103,7 @@ static bool blames_messages(const struct http_reply_view *reply)
     return false;
 }
 
-/* A duplicate says that the mark is past, not that this publish moved it (reader_plan.h, rule 1). */
+/* `duplicate` does not mean that this publish moved the mark (reader_plan.h, rule 1). */
 static void answered_200(struct relay *r, struct bytes body)
 {
     static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
@@ -133,7 +131,7 @@ static void published(enum http_client_result result, const struct http_reply_vi
         faulted(r, why);
 }
 
-/* Marks make it harmless to send a publish twice. */
+/* May be sent twice: the mark rejects the second. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;
@@ -169,7 +167,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     r->daemon = d;
     r->stream = options_string(o, "stream");
     if (daemon_read_token(options_string(o, "pubsub_token_file"), &token, error) != 0)
-        return 78;
+        return EX_CONFIG;
     struct http_pool_config pool = {
         .base = daemon_base(d),
         .url = peer_url(o, "pubsub"),
@@ -182,10 +180,10 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     r->pubsub = http_pool_new(&pool, error->text, sizeof(error->text));
     free(token);
     if (!r->pubsub)
-        return 78;
+        return EX_CONFIG;
     http_pool_register_stats(r->pubsub, daemon_stats(d));
     r->program = reader_program_new(d, &pubsub, error);
-    return r->program ? 0 : 78;
+    return r->program ? 0 : EX_CONFIG;
 }
 
 static void drain(void *ctx)
@@ -208,7 +206,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "queue_to_pubsub",
-        .summary = "publishes what is on a queue to a stream, each message exactly once and in order",
+        .summary = "publishes the messages of a queue to a stream, exactly once and in order",
         .options = option_rows,
         .default_port = -1,
         .check = check,

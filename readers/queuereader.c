@@ -25,19 +25,18 @@ struct queuereader {
     char *queue, *reader; /* percent-encoded */
     struct plan *plan;
     struct http_client *client;
-    struct http_call *call; /* to the queue; NULL: none under way */
-    bool carries_acks;      /* the call, or the last one */
-    bool acks_doubtful;     /* plan_acks were sent before, and the queue may have taken them */
-    bool with_destination;  /* asked, or a run is there */
+    struct http_call *call; /* to the queue; NULL: none */
+    bool carries_acks;      /* the call carries acks, or the last one did */
+    bool acks_doubtful;     /* an earlier request may have delivered plan_acks */
+    bool with_destination;  /* it has been asked, or has a run */
     size_t run_length;      /* of that run */
-    size_t burying;         /* of plan_batch, while the queue is told to */
+    size_t burying;         /* message of plan_batch, during PLAN_BURY */
     uint64_t poison_in_row;
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
-    usec_t superseded_at,
-        rival_until; /* 0: never; while others take over again and again that is the trouble */
+    usec_t superseded_at, rival_until; /* 0: never. Until then repeated takeovers are the trouble. */
     struct queuereader_numbers numbers;
 };
 
@@ -55,9 +54,10 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-/* Two that take turns for good are a mistake, and to be seen while it is this one's turn too. */
-#define RIVAL_TEXT "another process takes over this reader's name again and again: two run under one name"
-#define RIVAL_TURNS 4 /* as long as this many of the longest waits for a turn */
+/* Two processes that keep taking over are a mistake, shown on /health of both. */
+#define RIVAL_TEXT                                                                                           \
+    "another process takes over this reader's name again and again: two processes share one name"
+#define RIVAL_TURNS 4 /* remembered for this many times backoff_max */
 
 static void answered(struct queuereader *qr, enum plan_lane side)
 {
@@ -117,7 +117,7 @@ struct bytes queuereader_reply_member(struct bytes json, const char *name)
     return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
 }
 
-/* The call has ended, with a reply that its maker understands or with a fault, which is dealt with here: false. */
+/* The call has ended. False: with a fault, which is handled here. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -169,18 +169,18 @@ static void released(enum http_client_result result, const struct http_reply_vie
     plan_released(qr->plan, id, next_id, epoch);
 }
 
-/* Of "LEASE:IDS". */
+/* The IDS of "LEASE:IDS". */
 static struct bytes ids_of(struct bytes acks)
 {
     const char *colon = memchr(acks.ptr, ':', acks.len);
     return bytes_of(colon + 1, acks.len - (size_t)(colon + 1 - acks.ptr));
 }
 
-/* plan_acks, which the call carried, are taken, or their lease is lost. */
+/* The queue has taken plan_acks, or their lease is lost. */
 static void acks_are_through(struct queuereader *qr, bool lost)
 {
-    bool tell = lost && qr->carries_acks && !qr->acks_doubtful && !qr->config.destination.ask;
-    if (tell && qr->config.on_ack_lost)
+    bool report = lost && qr->carries_acks && !qr->acks_doubtful && !qr->config.destination.ask;
+    if (report && qr->config.on_ack_lost)
         qr->config.on_ack_lost(ids_of(plan_acks(qr->plan)), qr->config.arg);
     if (qr->carries_acks)
         qr->acks_doubtful = false;
@@ -202,8 +202,7 @@ static void reserved_messages(struct queuereader *qr, const struct http_reply_vi
     plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
 
-/* Another process reads under the same name: it may be its turn (a takeover), or a mistake; /health shows it. A queue that
- * names no epoch was started anew. */
+/* Another process of this name has taken over, or the queue was restarted: then it names no epoch. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
     usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
@@ -216,7 +215,7 @@ static void superseded(struct queuereader *qr, bool by_another)
     set_trouble(qr, "queue",
         now < qr->rival_until ? RIVAL_TEXT
         : by_another          ? "another process has taken over this reader's name"
-                              : "was started anew");
+                              : "was restarted");
     plan_superseded(qr->plan, now);
 }
 
@@ -237,7 +236,7 @@ static void not_reserved(struct queuereader *qr, const struct http_reply_view *r
     }
 }
 
-/* Refused for what it is: it would be refused for ever. */
+/* A status that a retry would not change. */
 static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
 {
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
@@ -298,8 +297,7 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     }
 }
 
-/* Nothing depends on an acknowledgement that is refused for ever: the messages are ready again when their lease ends,
- * which is not hurried, so that others come first; and then the mark tells that they were delivered. */
+/* If an acknowledgement is refused for good the messages become ready when their lease expires. With marks they are recognized then. */
 static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
@@ -420,7 +418,7 @@ static void ask(struct queuereader *qr, const struct plan_step *step)
     qr->config.destination.ask(qr, plan_queue_id(qr->plan), qr->config.destination.arg);
 }
 
-/* The answer may come while deliver is still on the stack: what follows waits for the loop's next turn. */
+/* deliver may still be on the stack: go on with the loop's next iteration. */
 static void destination_answers(struct queuereader *qr)
 {
     assert(qr->magic == QUEUEREADER_MAGIC && qr->with_destination);
@@ -493,13 +491,14 @@ const char *queuereader_end_text(enum queuereader_end end)
     case QUEUEREADER_STOPPED:
         return "stopped";
     case QUEUEREADER_OLD_COPY:
-        return "the queue is an old copy: the destination holds more of it than it ever held. Nothing was "
+        return "the queue is an old copy: the destination has messages that it never had. Nothing was "
                "delivered; run the right copy, or give this one a new id (simplequeue --restored)";
     case QUEUEREADER_FOREIGN_MARK:
-        return "the destination's mark of this queue was not made by a reader with fences. Nothing was "
+        return "the destination's mark of this queue is not a reader's. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
     case QUEUEREADER_MARKS_USED_UP:
-        return "no marks are left for this queue: 2^44 messages, or a million takeovers without a message. "
+        return "no marks are left for this queue after 2^44 messages, or a million takeovers without a "
+               "message. "
                "Empty it and give it a new id (simplequeue --restored)";
     }
     return "unknown end";
@@ -520,7 +519,7 @@ static void end(struct queuereader *qr, enum plan_action action)
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 
-/* Gives the lane its next thing to do, if there is one; else when to ask again is lowered to that time. */
+/* Starts the lane's next step. If that has to wait, lowers *again to its time. */
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
@@ -624,7 +623,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* A long poll is not waited for. What it may have leased meanwhile goes back with the release that follows. */
+/* Cancels a long poll. The release that follows gives back what it may have leased. */
 void queuereader_stop(struct queuereader *qr)
 {
     usec_t now = clock_monotonic();

@@ -1,4 +1,4 @@
-/* queuereader: takes what is on a queue to a destination, and does not give up.
+/* queuereader: delivers the messages of a queue to a destination, and retries until they are accepted.
  *
  *     #include <event2/event.h>
  *     #include <millrace/queuereader.h>
@@ -25,34 +25,31 @@
  *         event_base_free(base);
  *     }
  *
- * It reserves messages under a lease, hands them to the destination in order, acknowledges what was delivered (the
- * acknowledgement rides on the next reserve), extends the lease while the destination takes its time, backs off
- * exponentially while queue or destination fail, halves what is refused until the poison message is found, and buries
- * that with the reason. A destination with marks, which stores run->next in the same step as the run's messages and takes
- * no run whose mark is not what it has stored, gets each message exactly once.
- * readers/example_reader.c does the same and can be stopped.
+ * It reserves messages under a lease and hands them to the destination in order. Acknowledgements ride on the next reserve. Leases are
+ * extended while the destination works. If queue or destination fail it backs off exponentially. A refused run is halved until
+ * the poison message is found, which is buried with the reason. A destination with marks stores run->next together with the
+ * run's messages, and only while its mark is run->mark; it gets each message exactly once.
+ * readers/example_reader.c is a program that can be stopped.
  *
- * What the destination answers decides what becomes of the run's messages:
+ * The destination's answer decides what happens to the messages of a run:
  *
- *     delivered   they are acknowledged, and gone from the queue
- *     refused     this run can never be delivered as it is: it is halved; a single message is buried with the reason
- *     faulted     the trouble is not theirs (no connection, 500, a full disk): the same run again after a wait
- *     conflict    only with marks: the destination stands elsewhere; all starts again from where it stands
+ *     delivered   they are acknowledged, and deleted from the queue
+ *     refused     this run can never be delivered: it is halved; a single message is buried with the reason
+ *     faulted     the messages are not to blame (no connection, 500, a full disk): the same run follows after a wait
+ *     conflict    with marks only: the destination's mark is another; reading restarts from that mark
  *
- * 1. One run is with the destination at a time. It may be answered at once or later, but exactly once.
- * 2. run->messages are borrowed until the answer. Their order is the queue's; a run that was faulted or refused is
- *    followed by one that starts with the same message.
- * 3. A run that is with the destination keeps its lease, however long that takes, as long as this process and the
- *    queue run. Messages that a dead process leased are ready again when their lease ends, or when a reader of the
- *    same name starts.
- * 4. The destination sees at most `rate` messages a second, tries that fail included: in no stretch of time t more than
- *    rate * t + rate / 10 + 1. What late timers and answers left unused is made up for within that bound, never what was left
- *    unused for longer; a run is at most rate / 20 + 1.
- * 5. The loop thread only. Nothing blocks.
- * 6. queuereader_stop acknowledges what was delivered, lets the run that is with the destination be answered (without marks it gives
- *    back at once what is not in it), acknowledges that, releases, and calls on_stopped. Without marks an acknowledgement that the queue
- *    does not take is tried again for `drain`, for without it messages that were delivered come again. on_stopped is also called
- *    when going on would lose or repeat messages.
+ * 1. One run is with the destination at a time. It is answered exactly once, immediately or later.
+ * 2. run->messages are borrowed until the answer, in the queue's order. After a run was faulted or refused, the next one starts with
+ *    the same message.
+ * 3. A run keeps its lease while it is with the destination, as long as this process and the queue are running. Messages leased by a
+ *    process that died become ready when their lease expires, or when a reader of the same name starts.
+ * 4. In any period t the destination sees at most rate * t + rate / 10 + 1 messages, failed attempts included. Time lost to late timers
+ *    is made up within that bound. A run has at most rate / 20 + 1 messages.
+ * 5. On the loop's thread only. Nothing blocks.
+ * 6. queuereader_stop acknowledges what was delivered, waits for the answer to the run under way, acknowledges that, releases the
+ *    leases and calls on_stopped. Without marks it gives back the messages behind that run at once, and retries an acknowledgement
+ *    that fails for `drain`, since those messages would be delivered again. on_stopped is also called when going on would
+ *    lose or repeat messages.
  */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
@@ -66,89 +63,88 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n; /* with marks perhaps 0: then only the mark is to be moved */
+    size_t n; /* may be 0 with marks: then only the mark moves */
     const char *queue_id;
-    uint64_t mark, next; /* of a destination with marks: where it must stand, and where it will */
+    uint64_t mark, next; /* with marks: the required mark, and the new one */
 };
 
 struct queuereader_destination {
-    /* How far this destination has got with the queue of that id: queuereader_asked, or _faulted. NULL when it keeps
-     * no marks: then it gets every message at least once. */
+    /* Asks for the destination's mark of that queue. Answer with queuereader_asked or _faulted. NULL: it keeps no marks, and gets every
+     * message at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
-    bool lines;       /* empty messages and those that hold an LF are buried, never delivered */
-    size_t max_items; /* in one run; 0: as many as are leased together */
-    size_t max_bytes; /* in one run, unless one message has more; 0: no bound */
-    uint64_t rate;    /* messages a second, at most 1000000000; 0: no bound */
-    /* So many single messages refused in a row, with nothing delivered between, are taken for a fault of the destination:
-     * it would be a pity to bury a whole queue for a mistyped address. 0: no bound. */
+    bool lines;       /* empty messages and those that contain an LF are buried */
+    size_t max_items; /* in one run; 0: all of a lease */
+    size_t max_bytes; /* in one run, unless one message has more; 0: unlimited */
+    uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
+    /* After this many single messages refused in a row, the next refusal counts as a fault. A mistyped address must not bury a whole
+     * queue. 0: unlimited. */
     uint64_t poison_limit;
 };
 
 enum queuereader_end {
     QUEUEREADER_STOPPED,
-    QUEUEREADER_OLD_COPY,      /* the queue is an older state of the one that was relayed */
-    QUEUEREADER_FOREIGN_MARK,  /* the destination's mark of this queue was made by something else */
-    QUEUEREADER_MARKS_USED_UP, /* numbers have come to their end */
+    QUEUEREADER_OLD_COPY,      /* the queue is an older copy of the one that was relayed */
+    QUEUEREADER_FOREIGN_MARK,  /* the destination's mark of this queue is not a reader's */
+    QUEUEREADER_MARKS_USED_UP, /* no higher mark is possible */
 };
-const char *queuereader_end_text(enum queuereader_end end); /* what it means and what to do, in a sentence */
+const char *queuereader_end_text(enum queuereader_end end); /* what it means and what to do */
 
 struct queuereader_config {
     struct event_base *base;
     const char *queue_url, *queue, *reader; /* copied */
     const char *auth_token;                 /* NULL: none; copied */
-    uint64_t items;                         /* a lease */
-    usec_t lease;                           /* how long; extended while it is needed */
-    usec_t wait;                            /* for messages, in one request; 0: 20 s */
-    usec_t timeout;                         /* for the queue's answers, beside that wait; 0: 10 s */
+    uint64_t items;                         /* in a lease */
+    usec_t lease;                           /* duration; extended while needed */
+    usec_t wait;                            /* for messages, per request; 0: 20 s */
+    usec_t timeout;                         /* for the queue's answers, plus that wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
-    usec_t
-        drain; /* from queuereader_stop on, tries to acknowledge; the last request may outlast it. 0: 10 s */
+    usec_t drain; /* how long queuereader_stop retries acknowledgements; the last may end later. 0: 10 s */
     struct queuereader_destination destination;
     void (*on_stopped)(enum queuereader_end end, void *arg); /* may be NULL */
-    /* The trouble has begun, changed or ended (see queuereader_trouble); may be NULL. */
+    /* queuereader_trouble has changed; may be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
-    void (*on_buried)(const struct message *m, void *arg); /* it is, for its reason; may be NULL */
-    /* Without marks: what was delivered comes again, for its lease was lost before it was acknowledged. Not said where an earlier
-     * request may have done that. ids: "A-B,C", borrowed; may be NULL. */
+    void (*on_buried)(const struct message *m, void *arg); /* may be NULL */
+    /* Without marks: these messages are delivered again, since their lease expired before they were acknowledged. Not called if an
+     * earlier request may have acknowledged them. ids: "A-B,C", borrowed; may be NULL. */
     void (*on_ack_lost)(struct bytes ids, void *arg);
     void *arg;
 };
 
-/* Starts from the loop's next turn. NULL when queue_url is no address. */
+/* Starts with the loop's next iteration. NULL if queue_url is invalid. */
 struct queuereader *queuereader_new(const struct queuereader_config *config);
-/* At once. A run with the destination must not be answered any more. */
+/* Immediately. A run with the destination must not be answered afterwards. */
 void queuereader_free(struct queuereader **qr);
-/* Again: what is to be acknowledged is tried once more, at once, and then given up. */
+/* A second call tries each pending acknowledgement once more, at once. */
 void queuereader_stop(struct queuereader *qr);
-/* The ids "A-B,C" of what was delivered and not acknowledged: at the end they come again. Nothing with marks, which tell. */
+/* The ids "A-B,C" that were delivered and not acknowledged, and so are delivered again. None with marks. */
 void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark);
 void queuereader_delivered(struct queuereader *qr);
-/* Its mark is not run->mark, whatever it is: also when it says `duplicate`. */
+/* Its mark is not run->mark. `duplicate` is a conflict too. */
 void queuereader_conflict(struct queuereader *qr);
-void queuereader_refused(struct queuereader *qr, const char *reason); /* these messages, whatever is tried */
-/* Try again later: after `wait`, or when that is negative after the reader's own backoff. */
+void queuereader_refused(struct queuereader *qr, const char *reason); /* for ever */
+/* Retries after `wait`, or after the reader's own backoff if that is negative. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
-/* The same run at once, for another server that may take it: no trouble, but a try that `rate` counts. */
+/* Delivers the same run again at once, to another server. Counts for `rate`, but not as trouble. */
 void queuereader_again(struct queuereader *qr);
 
-/* NULL: all goes well and both sides have answered at least once; else what does not go. Valid until the next call. */
+/* NULL: it works, and both sides have answered at least once. Otherwise the problem, valid until the next call. */
 const char *queuereader_trouble(const struct queuereader *qr);
 
 struct queuereader_numbers {
     uint64_t reserved, delivered, buried; /* messages */
-    uint64_t runs, refused, conflicts;    /* runs delivered, refused (and halved), met by another mark */
-    uint64_t superseded;                  /* times that another process of this name took over */
-    uint64_t acks_refused;                /* requests to acknowledge that the queue would never take */
+    uint64_t runs, refused, conflicts;    /* runs delivered, refused, in conflict */
+    uint64_t superseded;                  /* takeovers by another process of this name */
+    uint64_t acks_refused;                /* acknowledgements refused for good */
     uint64_t queue_faults, deliveries_failed;
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);
 
-/* A text member `"name":"value"` of one of our own daemons' JSON replies, as it stands; BYTES_NONE without it. */
+/* The member `"name":"value"` of a millrace daemon's JSON reply, not unescaped; BYTES_NONE without it. */
 struct bytes queuereader_reply_member(struct bytes json, const char *name);
 
 #endif

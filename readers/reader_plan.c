@@ -8,7 +8,7 @@
 #define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
 #define BATCHES_MAX 2
 #define ACKS_MAX (BATCHES_MAX + 1)
-#define PIGGYBACK_MAX 8000 /* bytes of acks in a request's target; longer ones go by themselves */
+#define PIGGYBACK_MAX 8000 /* bytes of acks that a reserve may carry */
 
 enum plan_phase {
     PHASE_ACK,
@@ -32,37 +32,37 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    usec_t give_up;      /* of what is to be acknowledged, when stopping */
-    bool over;           /* the work is to be left as soon as both lanes are free */
-    enum plan_phase end; /* where to then, when nothing is to be acknowledged */
+    usec_t give_up;      /* when stopping: no acknowledgement is retried later */
+    bool over;           /* leave the work once both lanes are idle */
+    enum plan_phase end; /* the phase after that */
     bool busy[PLAN_LANES];
-    bool acks_piggyback; /* on the reserve that is under way */
-    bool no_piggyback;   /* until the next release: the queue refuses reserves that carry some */
+    bool acks_piggyback; /* on the reserve under way */
+    bool no_piggyback;   /* the queue refuses reserves with acks; until the next release */
     bool lease_lost;     /* since the last release */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
-    usec_t pause[PLAN_LANES]; /* no try before */
+    usec_t pause[PLAN_LANES]; /* no step before */
     struct backoff rival;     /* rule 10 */
-    usec_t works_since;       /* 0: nothing was reserved since the release */
-    unsigned conflicts;       /* in a row, with nothing delivered between */
+    usec_t works_since;       /* 0: nothing reserved since the release */
+    unsigned conflicts;       /* since the last delivery */
 
     char queue_id[NAME_LEN_MAX + 1];
-    uint64_t next_id; /* of the queue, when last released */
+    uint64_t next_id; /* the queue's, at the last release */
     uint64_t epoch, mark;
-    uint64_t doubted; /* a mark's id that was above next_id: looked at twice before it counts */
+    uint64_t doubted; /* a mark's id above next_id: checked twice before it counts */
 
-    bool fresh;        /* nothing was reserved since the release */
-    uint64_t expected; /* the id with which the next batch goes on, when not fresh */
+    bool fresh;        /* nothing reserved since the release */
+    uint64_t expected; /* the first id of the next batch, when not fresh */
 
-    struct leased leased[BATCHES_MAX]; /* the first is worked on */
+    struct leased leased[BATCHES_MAX]; /* the first is being delivered */
     size_t n_leased;
-    bool dry;                     /* nothing is there to reserve ahead, as far as is known */
-    bool unresolved;              /* a delivery was left without an answer: it may still arrive */
-    size_t limit;                 /* messages delivered at once */
-    size_t suspect_end;           /* behind the run that was refused: up to here `limit` stays halved */
+    bool dry;                     /* the queue had nothing more to reserve */
+    bool unresolved;              /* an unanswered delivery may still arrive */
+    size_t limit;                 /* messages per delivery */
+    size_t suspect_end;           /* end of the refused run: `limit` stays halved up to here */
     struct rate_limit rate_limit; /* of config.rate */
-    struct buf acks[ACKS_MAX];    /* each of one lease; the first goes first */
+    struct buf acks[ACKS_MAX];    /* one lease each, oldest first */
 };
 
 struct plan *plan_new(const struct plan_config *config)
@@ -94,7 +94,7 @@ static struct batch *front(struct plan *p)
     return &p->leased[0].batch;
 }
 
-/* Of the first batch; SIZE_MAX when it has nothing unsettled, or there is none. */
+/* Of the first batch; SIZE_MAX: none. */
 static size_t first_unsettled(const struct plan *p)
 {
     size_t first = batch_unsettled(&p->leased[0].batch);
@@ -106,13 +106,13 @@ static bool is_poison(const struct plan *p, size_t i)
     return i != SIZE_MAX && p->leased[0].batch.messages[i].state == MESSAGE_POISON;
 }
 
-static void look_at_front(struct plan *p)
+static void reset_limit(struct plan *p)
 {
     p->limit = front(p)->n;
     p->suspect_end = 0;
 }
 
-/* Leaves the first batch. What of it is delivered is kept to be acknowledged. */
+/* Leaves the first batch, and keeps what is delivered of it to be acknowledged. */
 static void pop_front(struct plan *p)
 {
     struct buf *acks = p->acks;
@@ -124,10 +124,10 @@ static void pop_front(struct plan *p)
     p->leased[1] = (struct leased){0};
     p->n_leased--;
     p->dry = false;
-    look_at_front(p);
+    reset_limit(p);
 }
 
-/* The last place for acks is kept for what is left unfinished. */
+/* The last place for acks is reserved for an unfinished batch. */
 static void pop_settled(struct plan *p)
 {
     while (p->n_leased && first_unsettled(p) == SIZE_MAX && !p->acks[1].len)
@@ -149,7 +149,7 @@ static void drop_acks(struct plan *p)
         buf_clear(&p->acks[i]);
 }
 
-/* Both lanes are free. A second batch was reserved and not touched: the release puts it back. */
+/* Both lanes are idle. The release puts back a second batch, of which nothing was delivered. */
 static void leave_work(struct plan *p)
 {
     if (p->n_leased)
@@ -187,7 +187,7 @@ static void begin_again_if_due(struct plan *p, usec_t now)
     leave_work(p);
 }
 
-/* The messages from the first unsettled one on that go out together. */
+/* How many messages, from the first unsettled one on, make a run. */
 static size_t run_length(const struct plan *p, size_t first)
 {
     const struct batch *b = &p->leased[0].batch;
@@ -261,8 +261,7 @@ static struct plan_step touch_step(const struct plan *p, usec_t now)
     return step;
 }
 
-/* Acknowledgements ride on a reserve when there is one to make soon; a reserve that waits is made only with nothing in
- * hand, so that it holds nothing up. */
+/* Acks are sent with the next reserve if that is due. A reserve that waits for messages is made only with no batch in hand. */
 static struct plan_step work_queue_step(const struct plan *p, usec_t now)
 {
     size_t first = first_unsettled(p);
@@ -279,7 +278,7 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
-/* From behind the run that the destination has. */
+/* Messages behind the run that the destination has. */
 static struct plan_step nack_step(const struct plan *p)
 {
     for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
@@ -295,9 +294,8 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* The work is to be left, and the destination still has a run: its lease is kept. In a stop, which may last, what was taken before is
- * acknowledged now, lest it be done again when the wait is cut short, and what is behind the run is given back (with marks by the
- * release: nothing is moved that a delivery may hold, rule 5). */
+/* The work is being left while the destination has a run, whose lease is kept. A stop may last and be cut short, so what was delivered
+ * before is acknowledged now, and what is behind the run is given back (with marks by the release, rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
@@ -343,7 +341,7 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
         rate_limit_spend(&p->rate_limit, step->count, now);
 }
 
-/* A stop is not held up by pauses but those of what it tries again. */
+/* A stop ignores pauses, except before its retries. */
 static bool heeds_pause(const struct plan *p, enum plan_lane lane, enum plan_action action)
 {
     return !p->stopping || (lane == PLAN_QUEUE && action != PLAN_RELEASE);
@@ -362,7 +360,6 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     return step;
 }
 
-/* The outcome of what the lane was doing is told. */
 static void end_step(struct plan *p, enum plan_lane lane, enum plan_action action)
 {
     assert(p->busy[lane] && p->doing[lane].action == action);
@@ -398,8 +395,8 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->doubted = 0;
 }
 
-/* The mark was asked after the next id was told. Another process of this reader may have moved both in between, so a
- * mark above it is compared with a next id told later. */
+/* The mark is newer than next_id, and another process may have moved both in between. So a mark above it is compared again, with a
+ * later next_id. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
@@ -448,20 +445,20 @@ static void add_batch(struct plan *p, struct batch *batch, usec_t now)
     p->dry = batch->n < p->config.items;
     *batch = (struct batch){0};
     if (p->n_leased == 1)
-        look_at_front(p);
+        reset_limit(p);
     pop_settled(p);
 }
 
 static void nothing_came(struct plan *p)
 {
-    /* The next message will be one that had no id yet. */
+    /* The next message will be a new one. */
     if (p->fresh)
         p->expected = p->next_id;
     p->fresh = false;
     p->dry = p->n_leased > 0;
 }
 
-static void note_steadiness(struct plan *p, usec_t now)
+static void note_progress(struct plan *p, usec_t now)
 {
     if (!p->works_since)
         p->works_since = now;
@@ -474,7 +471,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
     if (p->acks_piggyback)
         acks_went(p);
-    note_steadiness(p, now);
+    note_progress(p, now);
     bool same = bytes_equal_str(queue_id, p->queue_id);
     if (!same || (p->config.marks && !p->fresh && !goes_on(p, batch))) {
         p->over = true;
@@ -492,7 +489,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
 void plan_superseded(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
-    drop_acks(p); /* their leases ended with the other's release */
+    drop_acks(p); /* the other's release ended their leases */
     p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
     p->over = true;
 }
@@ -534,7 +531,7 @@ void plan_delivered(struct plan *p)
     }
 }
 
-/* The mark is past what any delivery of ours needs, so none of them can be stored any more. */
+/* The mark has moved, so no delivery of ours can be stored any more. */
 void plan_conflict(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
@@ -563,7 +560,7 @@ void plan_refused(struct plan *p, const char *reason)
 void plan_buried(struct plan *p)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_BURY);
-    p->suspect_end = 0; /* what was suspected has been found */
+    p->suspect_end = 0; /* the poison is found */
     run_is_settled(p, p->doing[PLAN_QUEUE].first, 1, MESSAGE_BURIED);
 }
 
@@ -611,9 +608,9 @@ static void destination_faulted(struct plan *p)
     if (step->action == PLAN_DELIVER && step->count && p->config.marks)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)
-        p->phase = PHASE_ASK; /* who knows where the mark is now */
+        p->phase = PHASE_ASK; /* the mark is unknown now */
     if (p->phase == PHASE_LAST_FENCE) {
-        p->unresolved = false; /* what could be done was */
+        p->unresolved = false; /* the last attempt */
         p->over = true;
     }
 }

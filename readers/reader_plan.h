@@ -1,48 +1,41 @@
-/* reader_plan: what a queue reader has to do next, given all that happened so far. Pure: no clock, no sockets.
+/* reader_plan: decides what a queue reader does next, given what has happened so far. Pure: no clock, no sockets.
  *
  *     RELEASE ─▶ ASK ─▶ FENCE ─▶ work, in two lanes at once:
- *        ▲                          queue        RESERVE (acks ride along), TOUCH, BURY
+ *        ▲                          queue        RESERVE (with acks), TOUCH, BURY
  *        │                          destination  DELIVER, FENCE
  *        └── conflict, lost lease, another reader of this name, any failure of the queue ── ACK, if any are due
  *
- * Whoever drives it asks plan_next for each lane that has nothing under way, does that one thing, and tells the
- * outcome; then asks again. While one batch is delivered the next is reserved.
+ * The caller asks plan_next for each lane that is idle, does that one thing, reports the outcome, and asks again. While one batch is
+ * being delivered the next is reserved.
  *
- * A destination with marks keeps, in the same step as what was delivered to it, how far it has got with the queue of
- * that id: the *mark*, message id * 2^20 + fence. The id M says that everything under M is done with. The *fence* counts
- * takeovers: moving it by an empty delivery makes every delivery that was prepared before it fail. The queue gives out
- * an *epoch* with each release, and leases only to the latest epoch of a reader's name. Each message reaches the
- * destination exactly once, whatever dies, pauses or arrives late, and however many processes use one name:
+ * A destination with marks stores, together with the messages, its *mark* of the queue: message id * 2^20 + fence. The id M says that
+ * all messages below M are settled. The *fence* counts takeovers: moving it by an empty delivery makes every delivery prepared
+ * earlier fail. The queue issues an *epoch* with each release, and leases only to the latest epoch of a reader's name. Each message
+ * reaches the destination exactly once, whatever dies, pauses or arrives late, and however many processes share a name:
  *
- * 1. A delivery goes from the mark that the destination was known to have to last id + 1. It is stored only at that
- *    mark, and marks only rise, so no id is ever stored twice. An answer `duplicate` tells that the mark is past, not
- *    who moved it: it is a conflict like any other, and all starts again with RELEASE.
- * 2. What has an id under M is only acknowledged. So whatever was neither delivered nor given up for good must not
- *    fall under M: 3, 4, 5.
- * 3. What is behind a poison message is delivered once that is buried.
- * 4. A reader skips ids only when it knows that nobody can bring them back: in the first batch after RELEASE. That
- *    ended all leases of the name, and under a newer epoch nobody has reserved since, or this reserve would have been
- *    refused; under another name the queue refuses it while that one holds leases. A later batch that does not go on
- *    where the last one ended may leave out what a client of the same name that shows no epoch holds: all starts again.
- * 5. Messages that were buried or delayed come back under new ids. So before a message is moved no delivery that holds
- *    it may still be under way, or it would be stored twice: a reader fences after RELEASE, before its first reserve,
- *    against all readers before it, and fences again before it buries, and before it stops, when a delivery of its own
- *    was left without an answer. Those after it fence against it before they reserve; its leases ended with their
- *    release, so it can move nothing any more. A fence counts only when it was stored, never when it was a duplicate:
- *    a second reader may have moved the same fence and be delivering under it.
- * 6. When M is above the queue's next id, the queue is an old copy whose ids stand for other messages now:
- *    PLAN_OLD_COPY, nothing is touched. That is all that numbers can tell: an old copy that has taken as many new
- *    messages as it lost looks whole. The queue has to notice that its directory was copied, before it takes them.
- * 7. After any failure of the queue it may have been restarted, or be another: all starts again.
- * 8. A failure of the destination is waited out with the same messages under the same marks, in order; their leases are
- *    extended meanwhile. A refusal of the messages halves what is delivered at once, until one message is left alone: it
- *    is the poison.
- * 9. Acknowledgements are only an economy: lost ones come again under rule 2.
- * 10. Of two that use one name, each takes over from the other. The one that finds itself superseded waits longer each
- *    time, so that the other gets on with its work.
+ * 1. A delivery moves the destination's mark from its known value to the last id + 1. It is stored only at that mark, and marks only
+ *    rise, so no id is stored twice. The answer `duplicate` says that the mark is higher, not who moved it. It is a
+ *    conflict: start again with RELEASE.
+ * 2. A message below M is only acknowledged. So no message may fall below M before it is delivered or given up: rules 3 to 5.
+ * 3. Messages behind a poison message are delivered after that is buried.
+ * 4. A reader may skip ids only in the first batch after RELEASE, which ended all leases of the name. No other reader has reserved since:
+ *    a newer epoch would make this reserve fail, and so would leases of another name. A gap between later batches may hide messages
+ *    that a client without an epoch has leased: start again.
+ * 5. Buried and delayed messages come back under new ids. So no delivery that contains a message may be under way when that is moved. A
+ *    reader fences after RELEASE, before its first reserve, against all readers before it. It fences again before it buries and
+ *    before it stops, if a delivery of its own was never answered. Its successors fence against it before they reserve, and
+ *    their release has ended its leases. A fence counts only when stored: a `duplicate` may be another reader's.
+ * 6. If M is above the queue's next id, the queue is an old copy, and its ids mean other messages: PLAN_OLD_COPY, nothing is touched.
+ *    An old copy that has since taken as many messages as it lost goes unnoticed; the queue itself must notice that its directory
+ *    was copied.
+ * 7. After any failure of the queue it may have been restarted or replaced: start again.
+ * 8. After a failure of the destination the same messages are delivered again, under the same marks, in order, and their leases are
+ *    extended meanwhile. A refusal halves the number delivered together until one message is left: the poison.
+ * 9. Acknowledgements are an optimization: a lost one is repeated under rule 2.
+ * 10. Two processes of one name take over from each other. A superseded one waits longer each time, so that the other makes progress.
  *
- * For destinations without marks (`marks` false) rules 1, 2, 4, 5, 6 and 10 do not apply: at least once, and several
- * processes may share a name and the work.
+ * Without marks rules 1, 2, 4, 5, 6 and 10 do not apply: messages are delivered at least once, and several processes may share a
+ * name and the work.
  */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
@@ -61,7 +54,7 @@ enum plan_lane { PLAN_QUEUE, PLAN_DESTINATION, PLAN_LANES };
 enum plan_action {
     /* the queue's lane */
     PLAN_RELEASE, /* end this reader's leases: plan_released */
-    PLAN_RESERVE, /* with plan_acks riding along; waits for messages when step.wait: plan_reserved */
+    PLAN_RESERVE, /* with plan_acks; step.wait: waits for messages: plan_reserved */
     PLAN_TOUCH,   /* extend step.lease: plan_touched */
     PLAN_BURY,    /* step.first, with its reason: plan_buried */
     PLAN_ACK,     /* plan_acks: plan_acknowledged */
@@ -70,12 +63,12 @@ enum plan_action {
     PLAN_ASK, /* the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.first, .count (0: only the mark moves), .mark, .next: plan_delivered, _conflict, _refused */
     /* either */
-    PLAN_WAIT,         /* nothing, until the other lane has told something */
-    PLAN_PAUSE,        /* nothing before step.until, unless the other lane has told something */
-    PLAN_STOPPED,      /* after plan_stop: all that could be tidied is */
+    PLAN_WAIT,         /* nothing, until the other lane reports */
+    PLAN_PAUSE,        /* nothing before step.until, unless the other lane reports */
+    PLAN_STOPPED,      /* after plan_stop: everything is settled */
     PLAN_OLD_COPY,     /* rule 6 */
-    PLAN_FOREIGN_MARK, /* the mark is none of a reader's with fences */
-    PLAN_MARKS_USED_UP /* 2^44 messages, or 2^20 takeovers without one delivery */
+    PLAN_FOREIGN_MARK, /* the mark is not a reader's */
+    PLAN_MARKS_USED_UP /* 2^44 messages, or 2^20 takeovers without a delivery */
 };
 
 struct plan_step {
@@ -90,13 +83,12 @@ struct plan_step {
 
 struct plan_config {
     bool marks;       /* the destination keeps marks */
-    bool lines;       /* messages go as lines: an empty one and one that holds an LF are poison */
-    bool ahead;       /* reserve the next batch while one is delivered */
-    uint64_t items;   /* asked for in a reserve: one that brings fewer has emptied the queue */
-    size_t max_items; /* delivered at once; 0: no bound */
-    size_t max_bytes; /* delivered at once, unless one message alone has more; 0: no bound */
-    uint64_t
-        rate; /* messages a second that the destination sees at most, kept as pace.h has it; 0: no bound */
+    bool lines;       /* messages are lines: an empty one, or one with an LF, is poison */
+    bool ahead;       /* reserve the next batch during a delivery */
+    uint64_t items;   /* per reserve: if fewer come, the queue is empty */
+    size_t max_items; /* in one delivery; 0: unlimited */
+    size_t max_bytes; /* in one delivery, unless one message has more; 0: unlimited */
+    uint64_t rate;    /* messages a second (rate_limit.h); 0: unlimited */
     usec_t lease;
     usec_t backoff_min, backoff_max;
     uint64_t seed;
@@ -105,42 +97,40 @@ struct plan_config {
 struct plan *plan_new(const struct plan_config *config);
 void plan_free(struct plan **p);
 
-/* Times are monotonic. A step handed out (not PLAN_WAIT, PLAN_PAUSE or an end) occupies its lane until an outcome is
- * told; only lanes that are free are asked. */
+/* Times are monotonic. A step (except PLAN_WAIT, PLAN_PAUSE and the ends) occupies its lane until an outcome is reported. Ask only
+ * idle lanes. */
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 
-/* `epoch` 0: the queue gives none. */
+/* `epoch` 0: the queue issues none. */
 void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch);
-void plan_asked(struct plan *p, uint64_t mark); /* 0: it knows nothing of this queue */
-/* The queue answered. The batch is taken over (and zeroed), perhaps empty. */
+void plan_asked(struct plan *p, uint64_t mark); /* 0: it has no mark of this queue */
+/* Takes over the batch, which may be empty, and zeroes it. */
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now);
-void plan_superseded(struct plan *p, usec_t now); /* said to RESERVE: another process has released since */
+void plan_superseded(struct plan *p, usec_t now); /* answer to RESERVE: another process has released since */
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
-void plan_conflict(
-    struct plan *p, usec_t now); /* the mark is another, or past: nothing was stored by this delivery */
+void plan_conflict(struct plan *p, usec_t now); /* the mark differs: this delivery stored nothing */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
-void plan_acknowledged(struct plan *p); /* or nothing was left to acknowledge, or it is refused for good */
-/* RESERVE was refused for what it is, as it would be for ever. True: the acks that rode may be the reason, they go by
- * themselves from now on. False: none did, it is a fault. */
+void plan_acknowledged(struct plan *p); /* or refused for good */
+/* RESERVE was refused, and would be again. True: its acks may be the reason, and are sent separately from now on. False: it had
+ * none, so this is a fault. */
 bool plan_piggyback_refused(struct plan *p);
 void plan_nacked(struct plan *p);
-void plan_lease_lost(struct plan *p); /* said to BURY, TOUCH, NACK, or to the acks that rode on RESERVE */
-/* What plan_next said could not be done: no connection, no reply, 5xx, 429. Waits for `wait`, or for what backoff says
- * when that is negative. */
+void plan_lease_lost(struct plan *p); /* answer to BURY, TOUCH, NACK, or to the acks of a RESERVE */
+/* The step failed: no connection, no reply, 5xx, 429. Retries after `wait`, or after a backoff if that is negative. */
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
-/* What plan_next said was given up by plan_stop's caller: a long poll. */
+/* The caller of plan_stop has cancelled the step: a long poll. */
 void plan_cancelled(struct plan *p, enum plan_lane lane);
-/* Finish: acknowledge what is delivered, wait for what the destination has, acknowledge that, release the rest. Meanwhile that lease
- * is extended, and without marks what the destination has not got is given back. What the queue does not answer well of this is tried
- * again as long as the destination works; then acknowledgements until `give_up` (with marks not: rule 9), the release once. Again,
- * with an earlier `give_up`: the next try is made at once. */
+/* Stops: acknowledges what is delivered, waits for the run under way, acknowledges that, releases the rest. Meanwhile that run's lease is
+ * extended; without marks, messages behind it are given back. Requests that fail are retried while the destination works. After that
+ * acknowledgements are retried until `give_up` (without marks only, rule 9), and the release is tried once. Calling it again with
+ * an earlier `give_up` retries at once. */
 void plan_stop(struct plan *p, usec_t give_up);
-/* The ids "A-B,C" of what was delivered and is not acknowledged. Nothing when there is none. */
+/* Appends the ids "A-B,C" that were delivered and not acknowledged. */
 void plan_unacknowledged(const struct plan *p, struct buf *ids);
 
-const struct batch *plan_batch(const struct plan *p); /* the one that is delivered */
+const struct batch *plan_batch(const struct plan *p); /* the one being delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */
 uint64_t plan_epoch(const struct plan *p);
 struct bytes plan_acks(const struct plan *p); /* "LEASE:A-B,C", or empty */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Of them in a minute; the others as a number. */
+/* Per minute; the others are counted. */
 #define BURIALS_LOGGED_MAX 100
 #define MINUTE (60 * USEC_PER_SEC)
 #define IDS_LOGGED_MAX ((size_t)1000) /* bytes */
@@ -16,8 +16,8 @@ struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
-    bool redelivers;                      /* something that was done or under way, because of the stop */
-    usec_t minute;                        /* began then */
+    bool redelivers;                      /* the stop makes some messages be delivered again */
+    usec_t minute;                        /* when it began */
     uint64_t burials, burials_not_logged; /* in it */
 };
 
@@ -28,15 +28,14 @@ int reader_program_check(struct options *o, struct config_error *error)
         return -1;
     if (options_int(o, "backoff_min") <= options_int(o, "backoff_max"))
         return 0;
-    return options_refuse(o, "backoff_min", error, "it is over backoff_max");
+    return options_refuse(o, "backoff_min", error, "greater than backoff_max");
 }
 
 int reader_program_check_batch(struct options *o, struct config_error *error)
 {
     if (!options_is_set(o, "items") || options_int(o, "batch") <= options_int(o, "items"))
         return 0;
-    return options_refuse(o, "batch", error,
-        "a delivery is of one lease, and items says that it has %lld at most",
+    return options_refuse(o, "batch", error, "greater than items (%lld): a batch is of one lease",
         (long long)options_int(o, "items"));
 }
 
@@ -70,15 +69,15 @@ static void register_stats(struct reader_program *p)
         stats_gauge_fn *read;
     } rows[] = {
         {"messages_reserved_total", "Messages leased from the queue", read_reserved},
-        {"messages_delivered_total", "Messages that the destination took", read_delivered},
-        {"messages_buried_total", "Messages that the destination can never take", read_buried},
-        {"deliveries_total", "Deliveries of one message or several that went well", read_runs},
-        {"deliveries_refused_total", "Deliveries refused for what they hold, and halved", read_refused},
-        {"mark_conflicts_total", "Deliveries that met another mark", read_conflicts},
-        {"superseded_total", "Times that another process took over this reader's name", read_superseded},
-        {"acks_refused_total", "Acknowledgements that the queue would never take", read_acks_refused},
-        {"queue_faults_total", "Requests that the queue did not answer well", read_queue_faults},
-        {"deliveries_failed_total", "Deliveries that failed for now", read_deliveries_failed},
+        {"messages_delivered_total", "Messages delivered", read_delivered},
+        {"messages_buried_total", "Messages buried", read_buried},
+        {"deliveries_total", "Successful deliveries of one or more messages", read_runs},
+        {"deliveries_refused_total", "Deliveries refused and halved", read_refused},
+        {"mark_conflicts_total", "Deliveries in conflict with the mark", read_conflicts},
+        {"superseded_total", "Takeovers by another process of this reader's name", read_superseded},
+        {"acks_refused_total", "Acknowledgements refused for good", read_acks_refused},
+        {"queue_faults_total", "Failed requests to the queue", read_queue_faults},
+        {"deliveries_failed_total", "Deliveries that failed and are retried", read_deliveries_failed},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         stats_counter_read(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
@@ -89,7 +88,7 @@ static void on_trouble(const char *trouble, void *arg)
     struct reader_program *p = arg;
     if (trouble) {
         daemon_set_not_ready(p->daemon, "%s", trouble);
-        log_warn("waiting", LOG_S("for", trouble));
+        log_warn("waiting", LOG_S("error", trouble));
         daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
         daemon_set_ready(p->daemon);
@@ -99,8 +98,7 @@ static void on_trouble(const char *trouble, void *arg)
 static void report_burials_not_logged(struct reader_program *p)
 {
     if (p->burials_not_logged)
-        log_warn("buried more than is logged",
-            LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
+        log_warn("more messages buried", LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
             LOG_U("messages", p->burials_not_logged));
     p->burials_not_logged = 0;
 }
@@ -123,7 +121,7 @@ static void on_buried(const struct message *m, void *arg)
 
 static void warn_redelivery(const struct reader_program *p, const char *why, struct bytes ids)
 {
-    log_warn("messages that are done come again", LOG_S("why", why),
+    log_warn("delivered messages will be delivered again", LOG_S("error", why),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
         LOG_B("ids", bytes_of(ids.ptr, ids.len < IDS_LOGGED_MAX ? ids.len : IDS_LOGGED_MAX)));
 }
@@ -131,7 +129,7 @@ static void warn_redelivery(const struct reader_program *p, const char *why, str
 static void on_ack_lost(struct bytes ids, void *arg)
 {
     struct reader_program *p = arg;
-    warn_redelivery(p, "their lease had ended before they were acknowledged", ids);
+    warn_redelivery(p, "their lease expired before they were acknowledged", ids);
     p->redelivers = p->redelivers || daemon_is_draining(p->daemon);
 }
 
@@ -140,7 +138,7 @@ static void warn_unacknowledged(struct reader_program *p)
     struct buf ids = {0};
     queuereader_unacknowledged(p->reader, &ids);
     if (ids.len > 0) {
-        warn_redelivery(p, "the queue has not taken their acknowledgement", buf_bytes(&ids));
+        warn_redelivery(p, "the queue did not take their acknowledgement", buf_bytes(&ids));
         p->redelivers = true;
     }
     buf_free(&ids);
@@ -156,10 +154,10 @@ static void on_stopped(enum queuereader_end end, void *arg)
         daemon_drained(p->daemon);
         return;
     }
-    log_error("cannot go on", LOG_S("why", queuereader_end_text(end)),
+    log_error("cannot go on", LOG_S("error", queuereader_end_text(end)),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
     daemon_set_not_ready(p->daemon, "%s", queuereader_end_text(end));
-    daemon_fail(p->daemon, EX_DATAERR); /* trying again cannot help: an operator has to say what is right */
+    daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: an operator must decide */
 }
 
 struct reader_program *reader_program_new(

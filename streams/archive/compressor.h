@@ -1,4 +1,4 @@
-/* compressor: gzip and zstd behind one face: bytes in, packed bytes out. */
+/* compressor: gzip or zstd, one piece at a time. */
 #ifndef MILLRACE_COMPRESSOR_H
 #define MILLRACE_COMPRESSOR_H
 
@@ -7,7 +7,7 @@
 struct compressor;
 struct compressor *compressor_new(enum archive_compression c);
 void compressor_free(struct compressor **p);
-/* Appends what is ready to *out; with `last` everything, and the end. 0, or -1: the library failed. */
+/* Appends the compressed bytes that are ready; with `last` all of them. 0, or -1: the library failed. */
 int compressor_add(struct compressor *p, struct bytes piece, bool last, struct buf *out);
 
 #endif

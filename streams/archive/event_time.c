@@ -6,26 +6,26 @@
 #include <endian.h>
 #include <stdlib.h>
 
-/* What is beyond is no time. */
+/* Larger numbers are not times. */
 #define TIME_MAX INT64_C(1000000000000000)
-/* So many digits, a point among them or not, are an int64_t, and a double holds all of them. */
+/* A double represents this many digits exactly, with or without a point. */
 #define PLAIN_DIGITS 15
-/* Of ten digits so many are compared with those of the line before. */
+/* Of ten digits, those compared with the previous line. */
 #define REPEAT_DIGITS 8
-#define REPEAT_REST 3 /* two more, and what ends the number */
+#define REPEAT_REST 3 /* two more digits, and the byte behind the number */
 #define REPEAT_MIN INT64_C(1000000000)
 #define REPEAT_MAX INT64_C(9999999999)
 #define INLINED static inline __attribute__((always_inline))
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 
-/* How the member stood in the last line that told its time in ten digits: from the comma or brace before it to the eighth digit.
- * Lines of one log spell it alike, and for a hundred seconds these digits are the same. */
+/* The member's text in the last line with a time of ten digits: from the comma or brace before it to the eighth digit. Lines of one log
+ * usually spell it alike, and these digits stay the same for a hundred seconds. */
 struct repeat {
     char text[64];
-    size_t length;   /* 0: no such line yet */
-    size_t lead;     /* of it before the name's first quote */
-    int64_t hundred; /* what the eight digits tell, times 100 */
+    size_t length;   /* 0: none yet */
+    size_t lead;     /* bytes before the name's first quote */
+    int64_t hundred; /* the eight digits, times 100 */
 };
 
 enum scan_result { FOUND, ABSENT, UNSURE };
@@ -36,15 +36,15 @@ struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain;        /* the name can stand in a line in one way only, but for \u */
-    lanes last_letter; /* of a plain name, in each of them */
-    scan_fn *scan;     /* by the processor's widest vectors */
+    bool plain;        /* the name has one spelling, apart from \u */
+    lanes last_letter; /* of a plain name, in every lane */
+    scan_fn *scan;     /* with the widest vectors available */
     struct repeat repeat;
     int64_t divisor;
-    bool divides; /* told apart from a divisor of 1, whose division the compiler would do as well */
+    bool divides; /* divisor != 1: saves a division */
 };
 
-/* A name of ASCII whose bytes need no escape, and have none but \u: a slash may also be written \/. */
+/* ASCII whose bytes have no escape but \u. (A slash may be written \/.) */
 static bool is_plain(const char *name)
 {
     for (const char *at = name; *at != '\0'; at++)
@@ -53,14 +53,13 @@ static bool is_plain(const char *name)
     return *name != '\0';
 }
 
-/* Scan from the end.
+/* Parsing the whole line would cost more than everything else that is done with it. The scan looks for the member from the line's
+ * end, since the last one of a name counts; what precedes it does not matter.
  *
- * Parsing all of a line costs more than all else that is done with it. Of the members of one name the last counts, so it is
- * looked for from the line's end on, and what stands before it does not matter. In a JSON object the bytes "NAME" with a brace
- * or a comma before them and a colon behind are a member's name: in a string a quote has a backslash before it, and behind a
- * string no letter follows. When only the line's last brace is behind it, it is a member of the line's own object; when no \u
- * that could spell the name is behind it, it is the last one. A line in which neither these bytes nor such a \u nor another
- * brace stands has no such member. Whatever is less plain is left to the parser. */
+ * In a JSON object the bytes "NAME" between a brace or comma and a colon are a member's name: within a string each quote is preceded
+ * by a backslash. It is a member of the outermost object if only the line's last brace follows, and the last of its name if no \u
+ * that could spell the name follows. A line without these bytes, such a \u or another brace has no such member. Everything else
+ * is left to the parser. */
 
 static inline lanes lanes_at(const char *at)
 {
@@ -74,8 +73,8 @@ static inline lanes equal(lanes v, char c)
     return (lanes)(v == (lanes){0} + (unsigned char)c);
 }
 
-/* Where in 16 bytes something to look at ends: a brace, \u, or perhaps the name, of which the last letter and the quotes are
- * compared. Looks at what stands before them, and at nothing behind. */
+/* Marks among 16 bytes: a brace, the u of \u, or the quote behind what may be the name (its last letter and both quotes are compared).
+ * Reads bytes before them, but none behind. */
 static inline lanes marks_at(const struct event_time *e, const char *at)
 {
     lanes here = lanes_at(at), before = lanes_at(at - 1);
@@ -94,13 +93,13 @@ static bool is_mark(const struct event_time *e, const char *begin, const char *a
            at[-(ptrdiff_t)e->name_length - 1] == '"';
 }
 
-/* Where in 8 of them, of which one at least is set, the last one is. */
+/* The last lane that is set in these 8, of which at least one is. */
 static inline int last_set(uint64_t eight)
 {
     return 7 - __builtin_clzll(le64toh(eight)) / 8;
 }
 
-/* -1: none is set. */
+/* -1: none. */
 static inline int last_lane(lanes v)
 {
     uint64_t halves[2];
@@ -108,7 +107,7 @@ static inline int last_lane(lanes v)
     return halves[1] != 0 ? 8 + last_set(halves[1]) : halves[0] != 0 ? last_set(halves[0]) : -1;
 }
 
-/* The last one in [begin, end), of which the byte before is there too; NULL: none. */
+/* The last mark in [begin, end); begin[-1] must be readable. NULL: none. */
 static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = sizeof(lanes) + e->name_length + 1;
@@ -124,7 +123,7 @@ static const char *last_mark(const struct event_time *e, const char *begin, cons
 }
 
 #ifdef __x86_64__
-/* As marks_at, of 32 bytes. */
+/* Like marks_at, for 32 bytes. */
 SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
@@ -135,7 +134,7 @@ SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char 
     return brace | escape | name;
 }
 
-/* As last_mark, which looks through what is left at the beginning. */
+/* Like last_mark, which searches the rest at the beginning. */
 SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = SIMD_STEP + e->name_length + 1;
@@ -148,7 +147,7 @@ SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *
 }
 #endif
 
-/* \u0074 may be a letter of the name; `at` is the u. */
+/* \u0074 may be a letter of the name. `at` is the u. */
 static inline bool spells_ascii(const char *at, const char *end)
 {
     return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
@@ -171,7 +170,7 @@ static inline bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* All eight are told to be digits, and added up, at once: in pairs, in fours, both fours. */
+/* Checks eight digits and adds them up in parallel: pairs, fours, eight. */
 static bool read_eight_digits(const char *at, int64_t *out)
 {
     uint64_t v;
@@ -186,8 +185,8 @@ static bool read_eight_digits(const char *at, int64_t *out)
     return true;
 }
 
-/* A number without sign and exponent, and what ends a member. With no more digits than a double tells apart, cutting the
- * fraction off is what the parser's number comes to as well. */
+/* A number without sign and exponent, and the end of its member. With this few digits, cutting the fraction off gives the same result
+ * as the parser's double. */
 static bool read_number(const char *begin, const char *end, int64_t *out)
 {
     const char *at = begin;
@@ -225,11 +224,11 @@ static void remember(
     repeat->hundred = seconds - seconds % 100;
 }
 
-/* The whole of the member is looked at; `name` is its first quote, `behind` is behind its second. */
+/* Parses the member. `name` is the first quote of its name, `behind` follows the second. */
 static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
-    const char *before = name - 1, *end = line.ptr + line.len; /* the line's first byte is a brace */
+    const char *before = name - 1, *end = line.ptr + line.len; /* the line starts with a brace */
     while (is_space(*before))
         before--;
     const char *at = skip_space(behind, end);
@@ -242,7 +241,7 @@ static enum scan_result read_member(
     return FOUND;
 }
 
-/* Where the same bytes stand as in that line, they mean the same: but for the last two digits, and that the number ends there. */
+/* The same bytes as in that line have the same meaning. Only the last two digits, and the end of the number, are checked. */
 INLINED bool repeats_last_member(
     const struct event_time *e, struct bytes line, const char *name, int64_t *out)
 {
@@ -258,14 +257,14 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* Of a mark the last letter is compared. */
+/* The last letter of a mark is compared already. */
 static inline bool is_name(const struct event_time *e, const char *mark)
 {
     size_t n = e->name_length;
     return *mark == '"' && (n == 1 || memcmp(mark - n, e->name, n - 1) == 0);
 }
 
-/* One body for each way to look for marks. */
+/* Inlined with each search for marks. */
 INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')

@@ -1,9 +1,9 @@
-/* event_time: the time that an event tells, read with as little of its line as is sure.
+/* event_time: extracts an event's time from a line, reading as little of it as is safe.
  *
- * 1. Of a line that is a JSON object the answer is what its field says: the last one of that name, at the top level, a number
- *    from 0 to 10^15; fractions are cut.
- * 2. A line that is no strict JSON may still tell a time, when the field stands in it plainly ("t": 1331923247), the last one if
- *    there are several: such a line is not judged here. One that tells none has none. */
+ * 1. For a JSON object the result is the field's value: the last top-level member of that name, a number from 0 to 10^15,
+ *    truncated to an integer.
+ * 2. A line that is not strict JSON has a time if the field stands in it plainly ("t": 1331923247); the last one counts. The line is
+ *    not validated. */
 #ifndef MILLRACE_EVENT_TIME_H
 #define MILLRACE_EVENT_TIME_H
 
@@ -11,10 +11,10 @@
 
 struct event_time;
 
-/* `divisor` is how many of the field's units are a second. The name is copied. */
+/* `divisor`: the field's units per second. The name is copied. */
 struct event_time *event_time_new(const char *field, int64_t divisor);
 void event_time_free(struct event_time **e);
-/* Of a line without its LF. False: it tells no usable time, and *seconds is as it was. */
+/* `line` is without its LF. False: no usable time, and *seconds is unchanged. */
 bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds);
 
 #endif

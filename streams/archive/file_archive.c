@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@
 struct file_archive {
     struct file_archive_config config;
     char *state_path, *format, *directory, *staging, *stream;
-    struct stream_cursor cursor, begun; /* begun: of the first state */
+    struct stream_cursor cursor;
     struct archive_state committed;
     struct archive_part **parts; /* in the order they began */
     size_t n_parts;
@@ -171,7 +172,7 @@ static int write_part(struct file_archive *a, struct archive_part *p)
 
 void file_archive_write(struct file_archive *a)
 {
-    for (size_t i = 0; i < a->n_parts && a->has_state && !cannot_write(a) && !finishes_first(a); i++)
+    for (size_t i = 0; i < a->n_parts && !cannot_write(a) && !finishes_first(a); i++)
         write_part(a, a->parts[i]);
 }
 
@@ -188,7 +189,7 @@ void file_archive_make_state(struct file_archive *a)
 
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
-    a->cursor = a->begun = *at;
+    a->cursor = *at;
     file_archive_make_state(a);
 }
 
@@ -225,7 +226,7 @@ static void take_run(struct file_archive *a, const struct archive_run *run)
 static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
     bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
-    if (worth && a->has_state && !cannot_write(a))
+    if (worth && !cannot_write(a))
         write_part(a, p);
     else
         archive_part_keep(p);
@@ -269,21 +270,19 @@ static void add_to_commit(struct archive_commit *c, struct archive_part *p)
     p->unsynced = p->unsynced_name = false;
 }
 
-/* All that was taken, after it is written. The first state names no file (invariant 2). */
+/* All that was taken, after it is written. */
 static int start_commit(struct file_archive *a)
 {
     struct archive_commit *c = &a->commit;
-    size_t n = a->has_state ? a->n_parts : 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < a->n_parts; i++)
         if (write_part(a, a->parts[i]) != 0)
             return -1;
-    *c = (struct archive_commit){.fds = mem_alloc((n + 1) * sizeof *c->fds)};
+    *c = (struct archive_commit){.fds = mem_alloc((a->n_parts + 1) * sizeof *c->fds)};
     snprintf(c->state.stream, sizeof c->state.stream, "%s", a->stream);
-    c->state.cursor = a->has_state ? a->cursor : a->begun;
-    for (size_t i = 0; i < n; i++)
+    c->state.cursor = a->cursor;
+    for (size_t i = 0; i < a->n_parts; i++)
         add_to_commit(c, a->parts[i]);
-    a->changed = a->n_parts > n;
-    a->at_once = false;
+    a->changed = a->at_once = false;
     a->committing = true;
     archive_committer_start(a->committer, c);
     return 0;
@@ -337,6 +336,19 @@ static void settle_parts(struct file_archive *a)
     }
 }
 
+/* While this file is in the staging directory, others there belong to a state (invariant 2). */
+#define MARK "has-state"
+
+static void mark_staging(struct file_archive *a)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/" MARK, a->staging);
+    int fd = io->open(path.ptr, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        io->close(fd);
+    buf_free(&path);
+}
+
 static void end_commit(struct file_archive *a)
 {
     struct archive_commit *c = &a->commit;
@@ -346,6 +358,8 @@ static void end_commit(struct file_archive *a)
         commit_failed(a);
     } else {
         archive_shortages_clear(&a->shortages, SHORTAGE_TO_WRITE, a->now);
+        if (!a->has_state)
+            mark_staging(a);
         a->has_state = true;
         archive_state_free(&a->committed);
         a->committed = c->state;
@@ -469,34 +483,37 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes what a crash left behind that no state names. */
+/* Deletes what a crash left behind that no state names. Without a state, only where there never was one. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
     struct buf path = {0};
-    int rc = 0;
+    bool marked = false, others = false;
     if (d == NULL) {
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", a->staging, strerror(errno));
         return -1;
     }
-    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL;) {
-        buf_clear(&path);
-        buf_printf(&path, "%s/%s", a->staging, e->d_name);
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || is_of_state(a, path.ptr))
-            continue;
-        if (a->has_state) {
-            io->unlink(path.ptr);
-            continue;
-        }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        marked = marked || strcmp(e->d_name, MARK) == 0;
+        others = others || (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0);
+    }
+    if (marked && others && !a->has_state)
         snprintf(error, ARCHIVE_ERROR_TEXT,
             "%.200s: holds files of an archive whose state %.200s is missing: restore the state, or delete "
             "them",
             a->staging, a->state_path);
-        rc = -1;
+    rewinddir(d);
+    for (struct dirent *e; (!marked || a->has_state) && (e = readdir(d)) != NULL;) {
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", a->staging, e->d_name);
+        if (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0 && !is_of_state(a, path.ptr))
+            io->unlink(path.ptr);
     }
     closedir(d);
     buf_free(&path);
-    return rc;
+    if (a->has_state && !marked)
+        mark_staging(a);
+    return marked && others && !a->has_state ? -1 : 0;
 }
 
 static int recover(struct file_archive *a, char *error)

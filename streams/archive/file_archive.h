@@ -6,8 +6,7 @@
  *
  * 1. After a crash each staged file is cut back to its length in the state, and the stream is read from the cursor there. So every
  *    line is in the archive once. Staged files that the state does not name are deleted.
- * 2. No file is staged before the first state is durable. Without a state, files in the staging directory belong to one that was
- *    deleted: the archive refuses to open.
+ * 2. If the state is missing although there was one, the archive refuses to open while files are staged: they are its lines.
  * 3. By arrival one file is written at a time, and it is complete when the name changes: published files one after another are the
  *    stream's bytes. By event time up to max_open files are written at once; one is complete when no line has come for close_after.
  *    A name that is taken is followed by .1, .2 and so on; no file is ever opened or replaced by its published name.

@@ -1,4 +1,4 @@
-/* ps_to_file: a stream into files, each line once. */
+/* ps_to_file: writes a stream into files, each line once. */
 #include "streams/archive/archive_lock.h"
 #include "streams/archive/event_time.h"
 #include "streams/archive/file_archive.h"
@@ -18,52 +18,56 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
-/* When nothing has come for so long, what came is written. */
+/* Lines are written when none has come for so long. */
 #define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
-    STREAM_OPTIONS("the stream that is written", "the longest line that is taken"),
+    STREAM_OPTIONS("stream to write", "longest line accepted"),
     {.name = "filename_format",
         .type = OPTION_STRING,
-        .help = "the files' path, with strftime's conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
+        .help = "path of the files, with strftime conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "where it keeps how far it has got (default: .ps_to_file-STREAM.json beside the files)"},
+        .help = "file for the cursor and the unfinished files (default: .ps_to_file-STREAM.json beside the "
+                "files)"},
     {.name = "time_field",
         .type = OPTION_STRING,
-        .help = "name files by this field of each event, unix seconds; unset: by the time of arrival"},
-    {.name = "time_unit", .type = OPTION_CHOICE, .fallback = "s", .choices = "s|ms", .help = "of time_field"},
+        .help = "field with each event's time, which names its file (default: the time of arrival)"},
+    {.name = "time_unit",
+        .type = OPTION_CHOICE,
+        .fallback = "s",
+        .choices = "s|ms",
+        .help = "unit of time_field"},
     {.name = "local_time",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "names in the local time zone instead of UTC"},
+        .help = "file names in the local time zone instead of UTC"},
     {.name = "compress",
         .type = OPTION_CHOICE,
         .fallback = "none",
         .choices = "none|gzip|zstd",
-        .help = "what finished files are packed with"},
+        .help = "compression of finished files"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
         .min = 10,
         .max = 3600000,
         .unit = "ms",
-        .help = "how often what is written is synced, and with it the cursor"},
+        .help = "interval at which files are synced and the cursor is stored"},
     {.name = "close_after",
         .type = OPTION_DURATION,
         .fallback = "10m",
         .min = 100,
         .max = 86400000,
         .unit = "ms",
-        .help = "with time_field: a file is finished when no line came to it for so long"},
+        .help = "with time_field: time without a line after which a file is finished"},
     {.name = "max_open",
         .type = OPTION_INT,
         .fallback = "256",
         .min = 1,
         .max = 1000,
-        .help = "with time_field: files written at once; the idlest is finished when there would be more, "
-                "which 100 to 300 a "
-                "second can be"},
+        .help =
+            "with time_field: files written at once; one more finishes the one that has been idle longest"},
     {.name = NULL},
 };
 
@@ -75,7 +79,7 @@ struct writer {
     struct loop_notify *notify;
     struct event *ticker, *quiet;
     struct event_time *event_time; /* NULL: by arrival */
-    struct archive_run *runs;      /* of the lines that are being taken */
+    struct archive_run *runs;      /* of the lines being taken */
     size_t n_runs, room_for_runs;
     struct archive_span span; /* of the last one */
     char *state_path;
@@ -83,7 +87,7 @@ struct writer {
     uint64_t gaps, untimed;
 };
 
-/* The next conversion of `*format`, which moves behind it: a %, what stands before its letter, and the letter. */
+/* The next conversion of `*format`, which moves behind it: a %, flags and width, and the letter. */
 static struct bytes next_conversion(const char **format)
 {
     const char *from = strchr(*format, '%');
@@ -98,7 +102,7 @@ static struct bytes next_conversion(const char **format)
     return bytes_of(from, (size_t)(at - from));
 }
 
-/* strftime leaves what it does not know as it stands. The format is the user's, and strftime reads no arguments by it. */
+/* strftime copies a conversion that it does not know. The format is the operator's, and strftime reads no arguments by it. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static bool is_known(struct bytes conversion)
@@ -112,7 +116,7 @@ static bool is_known(struct bytes conversion)
     return !same;
 }
 
-/* False: it is too long. */
+/* False: too long. */
 static bool make_name(const char *format, char out[PATH_MAX])
 {
     struct tm tm;
@@ -121,7 +125,7 @@ static bool make_name(const char *format, char out[PATH_MAX])
 }
 #pragma GCC diagnostic pop
 
-/* The first, empty when there is none. */
+/* The first one; empty: there is none. */
 static struct bytes unknown_conversion(const char *format)
 {
     struct bytes conversion;
@@ -140,7 +144,7 @@ static bool is_one_name(const char *format)
     return true;
 }
 
-/* Whether strftime makes the path at some time: as it is, or followed by .1 and so on. */
+/* True if strftime makes this path at some time, possibly followed by .1 and so on. */
 static bool is_name_of_format(const char *path, const char *format)
 {
     struct tm tm = {.tm_year = 0};
@@ -159,14 +163,14 @@ static bool ends_like_an_archive(const char *path)
     return false;
 }
 
-/* It is replaced again and again: what it is renamed over is lost. */
+/* Storing the state replaces the file of that name. */
 static int check_state(struct options *o, struct config_error *error)
 {
     const char *state = options_text(o, "state");
     if (state == NULL)
         return 0;
     if (ends_like_an_archive(state) || is_name_of_format(state, options_string(o, "filename_format")))
-        return options_refuse(o, "state", error, "%s may be the name of a file of the archive", state);
+        return options_refuse(o, "state", error, "%s may be the name of an archived file", state);
     return 0;
 }
 
@@ -176,24 +180,24 @@ static int check_name_length(struct options *o, struct config_error *error)
 {
     char name[PATH_MAX];
     if (!make_name(options_string(o, "filename_format"), name))
-        return options_refuse(o, "filename_format", error, "the path is too long");
+        return options_refuse(o, "filename_format", error, "path too long");
     for (const char *part = name; part != NULL; part = strchr(part, '/')) {
         part += strspn(part, "/");
         size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(LONGEST_END) : 0);
         if (n > room)
-            return options_refuse(o, "filename_format", error,
-                "it makes a name of %zu bytes now, and %zu are the most", n, room);
+            return options_refuse(
+                o, "filename_format", error, "makes a name of %zu bytes; the maximum is %zu", n, room);
     }
     return 0;
 }
 
-/* Each is of files that are named by the event's time. */
+/* They apply to files named by event time. */
 static int check_time_field(struct options *o, struct config_error *error)
 {
     static const char *const names[] = {"time_unit", "close_after", "max_open"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (options_text(o, "time_field") == NULL && options_is_set(o, names[i]))
-            return options_refuse(o, names[i], error, "it means something with time_field only");
+            return options_refuse(o, names[i], error, "only allowed with time_field");
     return 0;
 }
 
@@ -202,20 +206,20 @@ static int check(struct options *o, struct config_error *error)
     const char *format = options_string(o, "filename_format");
     if (format == NULL || *format == '\0')
         return options_refuse(o, "filename_format", error,
-            "it is needed: say where the files go, as in "
+            "required, for example "
             "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
     if (format[strlen(format) - 1] == '/')
-        return options_refuse(o, "filename_format", error, "it ends in /: that is no file");
+        return options_refuse(o, "filename_format", error, "must name a file, but ends in /");
     struct bytes unknown = unknown_conversion(format);
     if (unknown.len > 0)
         return options_refuse(o, "filename_format", error,
-            "strftime knows no %.*s; a %% of the name itself is written %%%%", (int)unknown.len, unknown.ptr);
+            "unknown strftime conversion %.*s; write %%%% for a %%", (int)unknown.len, unknown.ptr);
     if (check_name_length(o, error) != 0 || check_state(o, error) != 0 || check_time_field(o, error) != 0)
         return -1;
     return stream_program_check(o, error);
 }
 
-/* Beside the files: in the last directory of the path that no conversion can change. */
+/* In the directory that precedes every conversion. */
 static char *default_state_path(const char *format, const char *stream)
 {
     struct buf path = {0};
@@ -228,7 +232,7 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* Of an event; a line that tells no usable time is filed by its arrival. */
+/* A line without a usable time is filed by its arrival. */
 static int64_t time_of(struct writer *w, struct bytes line)
 {
     int64_t seconds;
@@ -254,7 +258,7 @@ static void add_run(struct writer *w, struct bytes line, int64_t time)
     w->span = file_archive_span_of(w->archive, time);
 }
 
-/* Returns where the next line begins, whose end is in another block. */
+/* Returns the beginning of the line that ends in another block. */
 static const char *add_lines(struct writer *w, const char *line, struct bytes block)
 {
     uint16_t ends[LINE_ENDS_BLOCK_MAX];
@@ -314,7 +318,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     file_archive_gap(w->archive, after);
 }
 
-static void tell_health(struct writer *w)
+static void update_health(struct writer *w)
 {
     bool final, refused;
     const char *trouble = file_archive_trouble(w->archive, &final);
@@ -328,8 +332,8 @@ static void tell_health(struct writer *w)
     }
 }
 
-/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
- * without an id says so. */
+/* `latest` of a stream that does not exist yet is its beginning. A state without an id keeps that for the next start, by
+ * which the stream may exist. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;
@@ -338,18 +342,18 @@ static void on_change(void *arg)
         daemon_notify_parent();
     if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
         file_archive_make_state(w->archive);
-    tell_health(w);
+    update_health(w);
 }
 
 static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* a file may have got its name since */
+    if (!evtimer_pending(w->quiet, NULL)) /* a shortage may be over */
         file_archive_write(w->archive);
     if (!file_archive_is_full(w->archive))
         stream_client_resume(w->stream);
-    tell_health(w);
+    update_health(w);
 }
 
 static void on_ticker(evutil_socket_t fd, short what, void *arg)
@@ -365,10 +369,10 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
     file_archive_write(w->archive);
 }
 
-/* The standard three, the loop's, the log's, those of /metrics and pubsub's. */
+/* Standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
-/* The daemon has raised the limit as far as it may. By arrival one file is open at a time. */
+/* The daemon has raised the limit as far as allowed. By arrival one file is open at a time. */
 static int check_descriptors(struct options *o, struct config_error *error)
 {
     struct rlimit limit;
@@ -377,8 +381,8 @@ static int check_descriptors(struct options *o, struct config_error *error)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
         return 0;
     return options_refuse(o, "max_open", error,
-        "%zu files at once need %zu descriptors, and no more than %llu are allowed (ulimit -n, LimitNOFILE=)",
-        files, need, (unsigned long long)limit.rlim_cur);
+        "%zu files need %zu descriptors, but only %llu are allowed: raise ulimit -n or LimitNOFILE=", files,
+        need, (unsigned long long)limit.rlim_cur);
 }
 
 static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
@@ -451,19 +455,19 @@ static void register_stats(struct writer *w)
         const char *name, *help;
         stats_gauge_fn *read;
     } counters[] = {
-        {"written_bytes_total", "Bytes taken from the stream since the start", read_bytes},
+        {"written_bytes_total", "Bytes taken from the stream", read_bytes},
         {"commits_total", "Commits of files and cursor", read_commits},
-        {"files_finished_total", "Files that got their last line and their name", read_finished},
-        {"wants_total", "Times that it began to wait for room, descriptors or memory", read_wants},
-        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
-        {"lines_without_time_total", "Lines filed by their arrival for want of a time", read_untimed},
+        {"files_finished_total", "Files published", read_finished},
+        {"wants_total", "Shortages of space, descriptors or memory", read_wants},
+        {"gaps_total", "Gaps in the stream", read_gaps},
+        {"lines_without_time_total", "Lines without a usable time, filed by arrival", read_untimed},
     };
     static const struct number gauges[] = {
-        {"files_open", "Files that lines may still come to", read_open},
-        {"files_finishing", "Files that wait to be compressed and named", read_finishing},
-        {"offset_bytes", "Where in the stream the next line is taken from", read_offset},
-        {"committed_offset_bytes", "Where a crash would go on from", read_committed},
-        {"wanting", "1 while it waits for room, descriptors or memory", read_wanting},
+        {"files_open", "Files being written", read_open},
+        {"files_finishing", "Complete files waiting to be published", read_finishing},
+        {"offset_bytes", "Offset of the next line in the stream", read_offset},
+        {"committed_offset_bytes", "Offset at which a restart after a crash goes on", read_committed},
+        {"wanting", "1 during a shortage of space, descriptors or memory", read_wanting},
     };
     struct stats *s = daemon_stats(w->daemon);
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
@@ -493,7 +497,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     event_add(w->ticker, &every);
     register_stats(w);
     if (is_one_name(options_string(o, "filename_format")))
-        log_warn("filename_format has no conversion: all goes into one file, until SIGHUP begins another",
+        log_warn("filename_format has no conversion: one file takes all lines until SIGHUP",
             LOG_S("filename_format", options_string(o, "filename_format")));
     daemon_set_not_ready(d, "asking pubsub for the stream");
     return 0;
@@ -511,7 +515,7 @@ static void drain(void *ctx)
     struct writer *w = ctx;
     stream_client_stop(w->stream);
     if (file_archive_flush(w->archive) != 0)
-        log_error("what came last is not committed: the next start takes it from the stream again");
+        log_error("the last lines are not committed: the next start reads them again");
     daemon_drained(w->daemon);
 }
 

@@ -1,8 +1,8 @@
-/* worker: a thread beside the loop that does one slow thing at a time, such as a sync or the compression of a file.
+/* worker: a thread that does one slow thing at a time beside the loop, such as a sync or a compression.
  *
- * 1. worker_start only while it is idle; run(arg) is then called in the thread, once.
- * 2. done(context) is called from the thread when run has returned, and is to wake the loop, which finds
- *    worker_is_idle true from then on. What run wrote is seen by whoever found it idle. */
+ * 1. Call worker_start only while it is idle. It calls run(arg) once, in the thread.
+ * 2. It calls done(context) from the thread after run has returned, to wake the loop. From then on worker_is_idle is true, and
+ *    what run wrote is visible to a caller that has seen it true. */
 #ifndef MILLRACE_WORKER_H
 #define MILLRACE_WORKER_H
 
@@ -11,7 +11,7 @@
 struct worker;
 
 struct worker *worker_new(void (*done)(void *context), void *context);
-/* Waits for what runs. */
+/* Waits for run to return. */
 void worker_free(struct worker **w);
 void worker_start(struct worker *w, void (*run)(void *arg), void *arg);
 bool worker_is_idle(struct worker *w);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PENDING_MAX ((size_t)1 << 20) /* bytes that a client has not taken before its source waits */
+#define PENDING_MAX ((size_t)1 << 20) /* unsent bytes of a client before its source pauses */
 #define PENDING_LOW ((size_t)128 << 10)
 
 struct filtered_sub {
@@ -24,9 +24,9 @@ struct filtered_sub {
     struct line_queue *unfiltered;
     struct buf once, passed, refusal;
     bool started, follow;
-    bool stuffed; /* the client takes nothing: the source waits */
-    bool over;    /* with what is filtered yet */
-    int refused;  /* pubsub's status; 0: none */
+    bool congested; /* the client does not read: the source pauses */
+    bool over;      /* ends once all lines are filtered */
+    int refused;    /* pubsub's status; 0: none */
 };
 
 struct filtered_subs {
@@ -38,7 +38,7 @@ struct filtered_subs {
     struct loss_log losses;
 };
 
-static void tell(struct filtered_subs *all, bool last)
+static void report_losses(struct filtered_subs *all, bool last)
 {
     loss_log_report(&all->losses, &all->lines, "/sub", clock_monotonic(), last);
 }
@@ -50,7 +50,7 @@ static void forget(struct filtered_sub *h)
     if (h->next != NULL)
         h->next->previous = h->previous;
     all->n--;
-    tell(all, false);
+    report_losses(all, false);
     stream_client_free(&h->source);
     http_client_free(&h->pubsub);
     line_queue_free(&h->unfiltered);
@@ -75,7 +75,7 @@ static void start_answer(struct filtered_sub *h)
     http_stream_disable_timeout(h->req);
 }
 
-/* First the program's filter, so that a request's looks at nothing that was to be taken out. */
+/* The program's filter first, so that a request's cannot see what is removed. */
 static enum line_filter_result filter(struct filtered_sub *h, struct bytes line)
 {
     if (h->filter == NULL)
@@ -95,7 +95,7 @@ static void on_line(struct bytes line, void *arg)
 
 static void pause_or_resume(struct filtered_sub *h)
 {
-    if (h->stuffed || line_queue_is_full(h->unfiltered))
+    if (h->congested || line_queue_is_full(h->unfiltered))
         stream_client_pause(h->source);
     else
         stream_client_resume(h->source);
@@ -114,8 +114,8 @@ static void on_slice(void *arg)
     if (h->passed.len > 0)
         http_stream_write(h->req, buf_bytes(&h->passed));
     buf_clear(&h->passed);
-    h->stuffed = h->stuffed || http_stream_pending(h->req) > PENDING_MAX;
-    tell(h->all, false);
+    h->congested = h->congested || http_stream_pending(h->req) > PENDING_MAX;
+    report_losses(h->all, false);
     pause_or_resume(h);
     end_if_over(h);
 }
@@ -132,14 +132,14 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
     struct filtered_sub *h = arg;
     (void)head, (void)length;
     line_counts_add_overlong(&h->all->lines);
-    tell(h->all, false);
+    report_losses(h->all, false);
 }
 
 static void drained(struct http_request *req, void *arg)
 {
     struct filtered_sub *h = arg;
     (void)req;
-    h->stuffed = false;
+    h->congested = false;
     pause_or_resume(h);
 }
 
@@ -162,7 +162,7 @@ static void answer_trouble(struct filtered_sub *h)
     else if (why != NULL)
         http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", why);
     else
-        http_problem(h->req, 404, "unknown-stream", NULL, "there is no such stream");
+        http_problem(h->req, 404, "unknown-stream", NULL, "no such stream");
 }
 
 static void on_ending(evutil_socket_t fd, short what, void *arg)
@@ -176,7 +176,7 @@ static void on_ending(evutil_socket_t fd, short what, void *arg)
     forget(h);
 }
 
-/* When all that came is filtered, and not from here: the source's callback must not free the source. */
+/* Once all lines are filtered, and from the loop: a callback of the source must not free it. */
 static void end_soon(struct filtered_sub *h)
 {
     stream_client_stop(h->source);
@@ -184,8 +184,8 @@ static void end_soon(struct filtered_sub *h)
     end_if_over(h);
 }
 
-/* A connection that breaks after the answer began is mended by the source; the client sees only that nothing comes for a
- * while. A stream that is another one now is not this answer's any more. */
+/* After the answer has begun the source reconnects by itself, and the client sees a pause. The answer ends if the stream has been
+ * replaced by another. */
 static void on_change(void *arg)
 {
     struct filtered_sub *h = arg;
@@ -195,7 +195,7 @@ static void on_change(void *arg)
         end_soon(h);
 }
 
-/* The request's offset, so the request's answer. */
+/* pubsub refuses the request's offset; so does the answer. */
 static void on_refused(int status, struct bytes body, void *arg)
 {
     struct filtered_sub *h = arg;
@@ -204,14 +204,14 @@ static void on_refused(int status, struct bytes body, void *arg)
     end_soon(h);
 }
 
-/* As pubsub's own: an answer ends at a hole, so that what was missed is not passed over unsaid. */
+/* Like pubsub's, an answer ends at a gap, so that the client notices it. */
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     (void)before, (void)after;
     end_soon(arg);
 }
 
-/* filter_subject and filter_pattern, bitly's names; both or neither. False: answered. */
+/* filter_subject and filter_pattern are bitly's names. False: answered. */
 static bool read_filter(const struct filtered_subs *s, struct http_request *req, struct line_filter **out)
 {
     struct bytes subject, pattern;
@@ -222,7 +222,8 @@ static bool read_filter(const struct filtered_subs *s, struct http_request *req,
     if (!has_subject && !has_pattern)
         return true;
     if (!has_subject || !has_pattern) {
-        http_problem(req, 400, "missing-parameter", NULL, "filter_subject and filter_pattern come together");
+        http_problem(
+            req, 400, "missing-parameter", NULL, "filter_subject and filter_pattern require each other");
         return false;
     }
     char *field = bytes_dup(subject), *text = bytes_dup(pattern);
@@ -235,15 +236,14 @@ static bool read_filter(const struct filtered_subs *s, struct http_request *req,
     return *out != NULL;
 }
 
-/* bitly's clients say which form they can read; there is one. */
+/* bitly's clients name the form they read. There is one. */
 static bool check_form(struct http_request *req)
 {
     bool multipart;
     if (!http_param_bool(req, "multipart", false, &multipart))
         return false;
     if (multipart)
-        http_problem(
-            req, 400, "bad-parameter", "ask for multipart=0", "lines are sent as they are, not as parts");
+        http_problem(req, 400, "bad-parameter", "ask for multipart=0", "multipart is not supported");
     return !multipart;
 }
 
@@ -258,11 +258,11 @@ static bool read_from(struct http_request *req, char out[64])
     snprintf(out, 64, "%.*s", (int)(ok ? from.len : 0), from.ptr);
     if (!ok || from.len > 60)
         http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
-            "from is none of what it may be");
+            "invalid from");
     return ok && from.len <= 60;
 }
 
-/* Another stream is not there for who asks here, whether pubsub has it or not. False: answered. */
+/* Any other stream is unknown here, whether pubsub has it or not. False: answered. */
 static bool check_stream(const struct filtered_subs *s, struct http_request *req)
 {
     char stream[NAME_LEN_MAX + 1];
@@ -270,8 +270,7 @@ static bool check_stream(const struct filtered_subs *s, struct http_request *req
         return false;
     if (strcmp(stream, s->stream) == 0)
         return true;
-    http_problem(req, 404, "unknown-stream", "leave stream out, or name that one",
-        "only the stream %s is served here", s->stream);
+    http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", s->stream);
     return false;
 }
 
@@ -348,7 +347,7 @@ void filtered_subs_free(struct filtered_subs **sp)
         return;
     while (s->first != NULL)
         forget(s->first);
-    tell(s, true);
+    report_losses(s, true);
     free(s->url);
     free(s->token);
     free(s->stream);

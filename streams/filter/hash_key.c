@@ -14,7 +14,7 @@
 #define TOKEN_BYTES 16
 
 struct hash_key {
-    struct hmac_sha256_ctx hmac; /* ready for the next value: a digest sets it back */
+    struct hmac_sha256_ctx hmac; /* reset by each digest */
     char id[2 * ID_BYTES + 1];
 };
 
@@ -39,7 +39,7 @@ void hash_key_free(struct hash_key **kp)
     *kp = NULL;
 }
 
-/* -1 with the reason. */
+/* The length, or -1 with the reason. */
 static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, size_t error_size)
 {
     struct stat st;
@@ -52,9 +52,9 @@ static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, 
     while (n > 0 && (secret[n - 1] == '\n' || secret[n - 1] == '\r'))
         n--;
     if (n >= 0 && (st.st_mode & S_IRWXO) != 0)
-        snprintf(error, error_size, "%s: others can read the key: chmod 600", path);
+        snprintf(error, error_size, "%s: readable by others: chmod 600", path);
     else if (n >= 0 && n < HASH_KEY_MIN)
-        snprintf(error, error_size, "%s: a key has at least %d bytes (head -c 32 /dev/urandom | base64)",
+        snprintf(error, error_size, "%s: a key needs at least %d bytes (head -c 32 /dev/urandom | base64)",
             path, HASH_KEY_MIN);
     else
         return n;
@@ -88,5 +88,5 @@ void hash_key_token(struct hash_key *k, struct bytes value, char out[HASH_TOKEN_
     memcpy(out, "h:", 2);
     memcpy(out + 2, k->id, 8);
     out[10] = ':';
-    memcpy(out + 11, text, HASH_TOKEN_LENGTH - 11); /* without the padding */
+    memcpy(out + 11, text, HASH_TOKEN_LENGTH - 11); /* without padding */
 }

@@ -1,10 +1,10 @@
-/* hash_key: replaces a value by a name that only the holder of a key can connect with it: HMAC-SHA-256 (RFC 2104).
+/* hash_key: replaces a value by a token that reveals it only to the holder of a key: HMAC-SHA-256 (RFC 2104).
  *
- * A token is "h:KEYID:TOKEN": TOKEN the first 16 bytes of the HMAC of the value's bytes in base64url, KEYID what tells
- * tokens of different keys apart (the first 4 bytes of the HMAC of "millrace key id", in hexadecimal). Equal values have
- * equal tokens under one key, whatever field they stand in, so that what is hashed can still be counted and joined.
+ * A token is "h:KEYID:TOKEN". TOKEN is the first 16 bytes of the value's HMAC in base64url. KEYID tells keys apart: the first 4 bytes
+ * of the HMAC of "millrace key id", in hexadecimal. Under one key equal values have equal tokens, in whichever field, so hashed
+ * values can still be counted and joined.
  *
- * The key is a file's bytes without trailing line feeds: at least HASH_KEY_MIN, readable by its owner and group alone. */
+ * The key is a file's content without trailing line feeds: at least HASH_KEY_MIN bytes, readable by owner and group only. */
 #ifndef MILLRACE_HASH_KEY_H
 #define MILLRACE_HASH_KEY_H
 

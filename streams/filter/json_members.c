@@ -7,7 +7,7 @@ static bool is_space(char c)
 
 static inline void skip_space(struct json_members *m)
 {
-    if (m->at<m->end && * m->at> ' ') /* as most often */
+    if (m->at<m->end && * m->at> ' ') /* the usual case */
         return;
     while (m->at < m->end && is_space(*m->at))
         m->at++;
@@ -24,7 +24,7 @@ struct json_members json_members_of(struct bytes object)
     return m;
 }
 
-/* From a quote to behind the one that closes it. */
+/* `at` is a quote. Returns the end behind the closing one. */
 static const char *behind_string(const char *at, const char *end)
 {
     at++;
@@ -41,7 +41,7 @@ static const char *behind_string(const char *at, const char *end)
     }
 }
 
-/* The same of a name, which is short and seldom has an escape: a search that is made ready for long texts takes longer. */
+/* Likewise, for names: on short text without escapes a plain loop beats memchr. */
 static const char *behind_name(const char *at, const char *end)
 {
     for (const char *c = at + 1; c < end && *c != '\\'; c++)
@@ -50,7 +50,7 @@ static const char *behind_name(const char *at, const char *end)
     return behind_string(at, end);
 }
 
-/* From a bracket or brace to behind the one that closes it. */
+/* `at` is a bracket or brace. Returns the end behind the closing one. */
 static const char *behind_nested(const char *at, const char *end)
 {
     size_t depth = 0;
@@ -124,7 +124,7 @@ static void append_utf8(struct buf *out, unsigned c)
     buf_append(out, text, n);
 }
 
-/* `at` is behind "\u"; returns behind what was used of it. */
+/* `at` is behind "\u". Returns the end of what it used. */
 static const char *append_unicode(struct buf *out, const char *at, const char *end)
 {
     if (end - at < 4)

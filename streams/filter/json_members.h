@@ -1,15 +1,14 @@
-/* json_members: where the members of a JSON object stand in its text, so that one can be taken out or replaced and
- * every other byte kept as it is.
+/* json_members: finds the members of a JSON object in its text, so that one can be removed or replaced without touching another byte.
  *
- * For text that is known to be one JSON object (json_fields_extract accepted it). Of any other text it may find nonsense,
- * but reads nothing outside it. */
+ * The text must be one JSON object (json_fields_extract has accepted it). For any other text the result is meaningless, but no byte
+ * outside the text is read. */
 #ifndef MILLRACE_JSON_MEMBERS_H
 #define MILLRACE_JSON_MEMBERS_H
 
 #include "base/bytes.h"
 
 struct json_member {
-    struct bytes name;  /* between its quotes, escapes as they stand */
+    struct bytes name;  /* between its quotes, escapes included */
     struct bytes value; /* the value's text, strings with their quotes */
     struct bytes whole; /* from the name's quote to the value's end */
 };
@@ -18,10 +17,10 @@ struct json_members {
     const char *at, *end;
 };
 struct json_members json_members_of(struct bytes object);
-/* The next one; false behind the last. */
+/* False after the last one. */
 bool json_members_next(struct json_members *m, struct json_member *out);
 
-/* Appends what stands between a string's quotes with its escapes undone. */
+/* Appends the text between a string's quotes, unescaped. */
 void json_unescape(struct bytes text, struct buf *out);
 
 #endif

@@ -28,15 +28,15 @@ void line_counts_add_overlong(struct line_counts *c)
 }
 
 void loss_log_report(
-    struct loss_log *log, const struct line_counts *c, const char *whose, usec_t now, bool last)
+    struct loss_log *log, const struct line_counts *c, const char *destination, usec_t now, bool last)
 {
     uint64_t undecided = c->undecided - log->counts.undecided, refused = c->refused - log->counts.refused,
              overlong = c->overlong - log->counts.overlong;
     bool early = log->at != 0 && now - log->at < LOSS_LOG_INTERVAL && !last;
     if (early || undecided + refused + overlong == 0)
         return;
-    log_warn("lines that could not be judged were not passed on", LOG_S("to", whose),
-        LOG_U("no_json_object", refused), LOG_U("over_max_line", overlong),
+    log_warn("lines left out: the filter cannot judge them", LOG_S("to", destination),
+        LOG_U("not_json_object", refused), LOG_U("over_max_line", overlong),
         LOG_U("pattern_too_costly", undecided));
     log->counts = *c;
     log->at = now;

@@ -1,4 +1,4 @@
-/* line_counts: what became of the lines that were filtered. */
+/* line_counts: counts lines by what a filter made of them, and logs losses: lines left out although no condition says so. */
 #ifndef MILLRACE_LINE_COUNTS_H
 #define MILLRACE_LINE_COUNTS_H
 
@@ -15,14 +15,13 @@ struct line_counts {
 void line_counts_add(struct line_counts *c, enum line_filter_result result);
 void line_counts_add_overlong(struct line_counts *c);
 
-/* Lines that were not passed on though no condition says so. */
 struct loss_log {
-    struct line_counts counts;
+    struct line_counts counts; /* at the last report */
     usec_t at;
 };
-/* Logs how many there were since it was told last, if that is LOSS_LOG_INTERVAL ago or this is the last time. `whose`: that lack
- * them. */
+/* Logs the losses since the last report, if that was LOSS_LOG_INTERVAL ago or this is the last one. `destination`: where they are
+ * missing. */
 void loss_log_report(
-    struct loss_log *log, const struct line_counts *c, const char *whose, usec_t now, bool last);
+    struct loss_log *log, const struct line_counts *c, const char *destination, usec_t now, bool last);
 
 #endif

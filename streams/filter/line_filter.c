@@ -26,7 +26,7 @@ struct line_filter {
     struct text_pattern *pattern;
     struct json_fields *fields;
     size_t n_asked;
-    bool begins[256]; /* with this byte a name may that is dropped or hashed, or one with an escape */
+    bool begins[256]; /* first bytes of names to drop or hash, and of an escape */
     struct buf text, name;
 };
 
@@ -61,8 +61,8 @@ static const char *not_utf8(const struct line_filter_spec *spec)
     return NULL;
 }
 
-/* A comma without a name before or behind it: a name was left out, or an expansion was empty. */
-static bool lacks_name(const char *list)
+/* A comma without a name on both sides: a name was forgotten, or a variable was empty. */
+static bool has_empty_name(const char *list)
 {
     const char *at = list;
     for (bool more = list != NULL && *list != '\0'; more; at++) {
@@ -85,9 +85,9 @@ static bool is_among(const struct words *words, struct bytes text)
 
 static int check_names(const struct line_filter_spec *spec, char *error)
 {
-    if (lacks_name(spec->drop) || lacks_name(spec->hash)) {
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s has an empty name: a comma too many",
-            lacks_name(spec->drop) ? "drop" : "hash");
+    if (has_empty_name(spec->drop) || has_empty_name(spec->hash)) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s: empty name between commas",
+            has_empty_name(spec->drop) ? "drop" : "hash");
         return -1;
     }
     struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
@@ -95,7 +95,7 @@ static int check_names(const struct line_filter_spec *spec, char *error)
     while (i < hash.n && !is_among(&drop, hash.at[i]))
         i++;
     if (i < hash.n)
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s is to be both dropped and hashed", hash.at[i].ptr);
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: both dropped and hashed", hash.at[i].ptr);
     bool both = i < hash.n;
     words_free(&drop);
     words_free(&hash);
@@ -106,7 +106,7 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
 {
     const char *foreign = not_utf8(spec);
     if (foreign != NULL) {
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is no UTF-8: nothing in JSON is so called", foreign);
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", foreign);
         return -1;
     }
     if (check_names(spec, error) != 0)
@@ -114,11 +114,11 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
     const char *why = NULL;
     if (conditions && spec->subject == NULL)
-        why = "values, prefix and pattern are about a subject: say which field";
+        why = "values, prefix and pattern require a subject";
     else if (spec->subject != NULL && !conditions)
-        why = "a subject needs values, a prefix or a pattern";
+        why = "a subject requires values, a prefix or a pattern";
     else if (spec->hash != NULL && *spec->hash != '\0' && spec->key == NULL)
-        why = "hashing needs a key";
+        why = "hash requires a key";
     if (why != NULL)
         snprintf(error, LINE_FILTER_ERROR_TEXT, "%s", why);
     return why != NULL ? -1 : 0;
@@ -222,8 +222,8 @@ static enum line_filter_result judge(struct line_filter *f, const struct json_va
     return f->pattern != NULL ? match(f, text) : LINE_PASSED;
 }
 
-/* What a name means: the usual one has no escapes and is not copied. */
-static struct bytes meant(struct line_filter *f, struct bytes name)
+/* A name without escapes, the usual one, is not copied. */
+static struct bytes unescaped(struct line_filter *f, struct bytes name)
 {
     if (name.len == 0 || memchr(name.ptr, '\\', name.len) == NULL)
         return name;
@@ -232,7 +232,7 @@ static struct bytes meant(struct line_filter *f, struct bytes name)
     return buf_bytes(&f->name);
 }
 
-/* A null stays one: that nothing was there is told by no token. */
+/* null stays null: a token would hide that there was no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
     char token[HASH_TOKEN_LENGTH];
@@ -257,7 +257,7 @@ static enum edit edit_of(struct line_filter *f, struct bytes name)
 {
     if (name.len == 0 || !f->begins[(unsigned char)name.ptr[0]])
         return KEEP;
-    name = meant(f, name);
+    name = unescaped(f, name);
     if (is_among(&f->drop, name))
         return DROP;
     return is_among(&f->hash, name) ? HASH : KEEP;
@@ -269,13 +269,13 @@ static void append_run(struct buf *out, const char *begin, const char *end)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
-/* What stays is appended in runs, as it stands. A member brings what stands before it, comma and spaces; only the first that
- * is kept leaves them when others that stood before it are gone. */
+/* Kept text is appended in runs. A kept member includes the comma and spaces before it, except the first one if members before it
+ * were dropped. */
 static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
 {
     struct json_members members = json_members_of(line);
     struct json_member m;
-    const char *run = line.ptr; /* NULL: behind a member that is gone */
+    const char *run = line.ptr; /* NULL: behind a dropped member */
     const char *behind = members.at;
     bool any = false;
     while (json_members_next(&members, &m)) {

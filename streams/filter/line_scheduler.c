@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-/* What came at once. Between two of them there may be a hole, or a line that was too long. */
+/* Lines added together. Between two pieces there may be a gap, or a line that was too long. */
 struct piece {
     STAILQ_ENTRY(piece) entry;
     uint64_t end;
@@ -54,7 +54,7 @@ static void hand_out(struct line_queue *q, usec_t until)
 
 static void schedule_slice(struct line_scheduler *t)
 {
-    /* No event_active: the loop would come back here before it looks at anything else. */
+    /* Not event_active: the loop would come back here before it polls. */
     static const struct timeval now = {0, 0};
     if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
         evtimer_add(t->slice, &now);

@@ -1,4 +1,4 @@
-/* pubsub_filtered: a stream without what must not be seen: fields dropped or hashed, lines kept by their content. */
+/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. */
 #include "streams/filter/filtered_sub.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
@@ -15,39 +15,45 @@
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
-    STREAM_OPTIONS("the stream that is filtered", "a longer line does not pass"),
+    STREAM_OPTIONS("stream to filter", "longer lines do not pass"),
     {.name = "to_stream",
         .type = OPTION_STRING,
-        .help = "re-publish what passes to this stream, each line once; unset: serve /sub only"},
+        .help = "stream to publish the lines that pass to, each once (default: none, serve /sub only)"},
     {.name = "to_pubsub_url",
         .type = OPTION_STRING,
-        .help = "where that stream's pubsub is (default: pubsub_url); one, for it keeps how far it has got"},
+        .help = "address of the pubsub with that stream (default: pubsub_url)"},
     {.name = "to_pubsub_token_file",
         .type = OPTION_STRING,
-        .help = "the token that one asks for (default: pubsub_token_file, when it is the same pubsub)"},
+        .help = "file with the token for that pubsub (default: pubsub_token_file, if it is the same pubsub)"},
     {.name = "publish_timeout",
         .type = OPTION_DURATION,
         .fallback = "30s",
         .min = 10,
         .max = 600000,
         .unit = "ms",
-        .help = "for that pubsub's answer"},
+        .help = "timeout of a publish"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "the producer's name there (default: the id of the filtered stream)"},
-    {.name = "drop", .type = OPTION_STRING, .help = "fields to take out, separated by commas"},
-    {.name = "hash", .type = OPTION_STRING, .help = "fields whose values are replaced by keyed hashes"},
+        .help = "producer name there (default: the id of the filtered stream)"},
+    {.name = "drop", .type = OPTION_STRING, .help = "fields to remove, separated by commas"},
+    {.name = "hash",
+        .type = OPTION_STRING,
+        .help = "fields whose values to replace by keyed hashes, separated by commas"},
     {.name = "hash_key_file",
         .type = OPTION_STRING,
-        .help = "the file with their key: 16 bytes or more, not for others to read"},
-    {.name = "filter_subject", .type = OPTION_STRING, .help = "the field that decides which lines pass"},
-    {.name = "filter_values", .type = OPTION_STRING, .help = "it is one of these, separated by commas"},
-    {.name = "filter_prefix", .type = OPTION_STRING, .help = "it begins with this"},
-    {.name = "filter_pattern", .type = OPTION_STRING, .help = "this PCRE2 pattern is found in it"},
+        .help = "file with the key: at least 16 bytes, not readable by others"},
+    {.name = "filter_subject", .type = OPTION_STRING, .help = "field that decides which lines pass"},
+    {.name = "filter_values",
+        .type = OPTION_STRING,
+        .help = "values of filter_subject that pass, separated by commas"},
+    {.name = "filter_prefix", .type = OPTION_STRING, .help = "prefix of filter_subject that passes"},
+    {.name = "filter_pattern",
+        .type = OPTION_STRING,
+        .help = "PCRE2 pattern; filter_subject passes where it matches"},
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
-        .help = "lines with this field always pass; empty: there are none"},
+        .help = "field of lines that always pass (empty: none)"},
     {.name = "dry_run",
         .type = OPTION_INT,
         .fallback = "0",
@@ -55,7 +61,7 @@ static const struct option_row option_rows[] = {
         .max = 1000000,
         .flags = OPTION_COMMAND_LINE,
         .alone = "10",
-        .help = "print so many lines before and after, and exit"},
+        .help = "number of lines to print before and after filtering; then exit"},
     {.name = NULL},
 };
 
@@ -65,8 +71,8 @@ struct program {
     struct line_filter *filter;
     struct line_scheduler *scheduler;
     struct http_client *source;
-    struct http_pool *destination;   /* of one: the mark is there */
-    struct republisher *republisher; /* NULL: none asked for */
+    struct http_pool *destination;   /* one server: it keeps the mark */
+    struct republisher *republisher; /* NULL: not requested */
     struct filtered_subs *subs;
     struct stream_client *sample; /* --dry-run */
     int64_t to_show;
@@ -80,8 +86,7 @@ static int make_filter(
     *key = NULL;
     if (key_file != NULL && options_text(o, "hash") == NULL)
         return options_refuse(o, "hash_key_file", error,
-            "no field is hashed with it: say which in hash, or leave the key out; as it is all would be "
-            "published in clear");
+            "set hash too: without it nothing is hashed, and all values are published in clear");
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
         return options_refuse(o, "hash_key_file", error, "%s", why);
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
@@ -96,7 +101,7 @@ static int make_filter(
     if (*filter != NULL)
         return 0;
     hash_key_free(key);
-    return config_fail(error, NULL, 0, "the filter: %s", why);
+    return config_fail(error, NULL, 0, "filter: %s", why);
 }
 
 static int check_names(struct options *o, struct config_error *error)
@@ -108,14 +113,14 @@ static int check_names(struct options *o, struct config_error *error)
     return 0;
 }
 
-/* What would have no effect was meant for something else. */
+/* A setting without effect is a mistake. */
 static int check_unused(struct options *o, struct config_error *error)
 {
     static const char *const of_republish[] = {
         "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
     for (size_t i = 0; i < sizeof of_republish / sizeof *of_republish; i++)
         if (options_is_set(o, of_republish[i]))
-            return options_refuse(o, of_republish[i], error, "nothing is re-published without to_stream");
+            return options_refuse(o, of_republish[i], error, "requires to_stream");
     return 0;
 }
 
@@ -128,12 +133,13 @@ static int check(struct options *o, struct config_error *error)
     if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
         return -1;
     if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
-        return options_refuse(o, "to_pubsub_url", error, "it is no address (http://HOST:PORT or unix:PATH)");
+        return options_refuse(
+            o, "to_pubsub_url", error, "invalid address: use http://HOST:PORT or unix:PATH");
     if (stream_program_check_target(o, to_url, error) != 0 || (to == NULL && check_unused(o, error) != 0))
         return -1;
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
-            o, "to_stream", error, "nothing to do: give --to_stream to re-publish, or --port to serve /sub");
+            o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
     if (make_filter(o, &key, &filter, error) != 0)
         return -1;
     line_filter_free(&filter);
@@ -165,7 +171,7 @@ static void show_line(struct program *p, struct bytes line)
         puts("  (the pattern took too many steps: does not pass)");
         break;
     case LINE_REFUSED:
-        puts("  (no JSON object: does not pass)");
+        puts("  (not a JSON object: does not pass)");
         break;
     }
     buf_free(&after);
@@ -205,13 +211,13 @@ static void on_long_sample(struct bytes head, uint64_t length, void *arg)
 
 static void fail_sample(struct program *p, const char *why, int status)
 {
-    log_error("nothing to show", LOG_S("why", why));
+    log_error("no lines to show", LOG_S("error", why));
     p->to_show = 0;
     stream_client_stop(p->sample);
     daemon_fail(p->daemon, status);
 }
 
-/* It is looked at once: what does not come at once is not waited for. */
+/* A dry run waits for nothing. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
@@ -221,7 +227,7 @@ static void on_sample_change(void *arg)
     if (trouble != NULL)
         fail_sample(p, trouble, EX_TEMPFAIL);
     else if (stream_client_is_caught_up(p->sample) && stream_client_cursor(p->sample)->id[0] == '\0')
-        fail_sample(p, "there is no such stream", EX_NOINPUT);
+        fail_sample(p, "no such stream", EX_NOINPUT);
     else if (stream_client_is_caught_up(p->sample))
         end_sample(p);
 }
@@ -287,36 +293,34 @@ static void register_rows(struct program *p, const struct row *rows)
 static void register_stats(struct program *p)
 {
     static const struct row of_subs[] = {
-        {"sub_lines_read_total", "Lines that came for answers of /sub, for each of its own", read_sub_read},
-        {"sub_lines_passed_total", "Of those, lines that were sent", read_sub_passed},
-        {"sub_lines_filtered_total", "Of those, lines for which a condition did not hold", read_sub_filtered},
-        {"sub_lines_undecided_total",
-            "Of those, lines for which a pattern took too many steps, which were not sent",
+        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read},
+        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed},
+        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered},
+        {"sub_lines_undecided_total", "Of those, lines left out: the pattern took too many steps",
             read_sub_undecided},
-        {"sub_lines_refused_total", "Of those, lines that are no JSON object and were not sent",
-            read_sub_refused},
-        {"sub_lines_overlong_total", "Of those, lines over max_line, which were not sent", read_sub_overlong},
+        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused},
+        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong},
         {NULL, NULL, NULL},
     };
     static const struct row of_republish[] = {
-        {"lines_read_total", "Lines that came from the stream", read_read},
-        {"lines_passed_total", "Lines that were passed on", read_passed},
-        {"lines_filtered_total", "Lines for which a condition did not hold", read_filtered},
-        {"lines_undecided_total", "Lines for which the pattern took too many steps, which were not passed on",
-            read_undecided},
-        {"lines_refused_total", "Lines that are no JSON object and were not passed on", read_refused},
-        {"lines_overlong_total", "Lines over max_line, which were not passed on", read_overlong},
-        {"runs_stored_total", "Publishes that were stored", read_runs},
-        {"gaps_total", "Holes of the stream that were crossed", read_gaps},
+        {"lines_read_total", "Lines read from the stream", read_read},
+        {"lines_passed_total", "Lines published", read_passed},
+        {"lines_filtered_total", "Lines that fail a condition", read_filtered},
+        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided},
+        {"lines_refused_total", "Lines left out: not a JSON object", read_refused},
+        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong},
+        {"runs_stored_total", "Publishes stored", read_runs},
+        {"gaps_total", "Gaps in the stream", read_gaps},
         {NULL, NULL, NULL},
     };
     struct stats *s = daemon_stats(p->daemon);
-    stats_gauge(s, "subscribers", NULL, "Answers of /sub under way", read_subscribers, p);
+    stats_gauge(s, "subscribers", NULL, "Open answers of /sub", read_subscribers, p);
     register_rows(p, of_subs);
     if (p->republisher == NULL)
         return;
     register_rows(p, of_republish);
-    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is filtered and stored", read_offset, p);
+    stats_gauge(
+        s, "offset_bytes", NULL, "Offset below which the stream is filtered and stored", read_offset, p);
 }
 
 static void serve_sub(struct http_request *req, void *ctx)
@@ -329,7 +333,7 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = serve_sub,
         .params = "stream from follow multipart filter_subject filter_pattern",
-        .help = "the filtered stream, and no other: stream, from, follow, filter_subject and filter_pattern"},
+        .help = "The filtered stream. Parameters: stream, from, follow, filter_subject, filter_pattern"},
     {.path = NULL},
 };
 
@@ -420,8 +424,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* Each line is hashed once, when it is filtered, and its token names its key: so another key may take over between two lines, as it
- * may between two lives. */
+/* Each line is hashed once, and its token names the key. So the key may change between two lines. */
 static void hangup(void *ctx)
 {
     struct program *p = ctx;
@@ -431,11 +434,10 @@ static void hangup(void *ctx)
         return;
     struct hash_key *key = hash_key_read(path, why, sizeof why);
     if (key == NULL) {
-        log_error("the hash key cannot be read again: the one before is used on", LOG_S("why", why));
+        log_error("cannot reload the hash key: keeping the old one", LOG_S("error", why));
         return;
     }
-    log_info(
-        "the hash key was read again", LOG_S("id", hash_key_id(key)), LOG_S("before", hash_key_id(p->key)));
+    log_info("hash key reloaded", LOG_S("id", hash_key_id(key)), LOG_S("before", hash_key_id(p->key)));
     line_filter_set_key(p->filter, key);
     hash_key_free(&p->key);
     p->key = key;
@@ -469,7 +471,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "pubsub_filtered",
-        .summary = "filters a stream: drops and hashes fields, keeps lines by their content",
+        .summary = "filters a stream: drops and hashes fields, selects lines by content",
         .options = option_rows,
         .default_port = -1,
         .routes = routes,

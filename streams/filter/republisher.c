@@ -17,11 +17,11 @@ struct republisher {
     struct publisher *publisher;
     struct stream_client *source;
     struct event *timer;
-    struct line_queue *unfiltered; /* NULL: there is no filter */
-    struct buf passed;             /* filtered, not sent yet */
-    uint64_t first;                /* where the source began, for a destination without a mark */
+    struct line_queue *unfiltered; /* NULL: no filter */
+    struct buf passed;             /* not sent yet */
+    uint64_t first;                /* where to begin if the destination has no mark */
     uint64_t mark;                 /* the destination's */
-    uint64_t sending;              /* what the run under way moves it to */
+    uint64_t sending;              /* the mark after the run under way */
     bool asked;                    /* the mark is known */
     bool into_itself;
     struct republisher_numbers numbers;
@@ -30,17 +30,17 @@ struct republisher {
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
 
-static bool waits_for_filter(const struct republisher *r)
+static bool has_unfiltered(const struct republisher *r)
 {
     return r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered);
 }
 
 static uint64_t reached(const struct republisher *r)
 {
-    return waits_for_filter(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
+    return has_unfiltered(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
 }
 
-/* Until the mark is known the source waits. */
+/* The source waits until the mark is known. */
 static void pause_or_resume(struct republisher *r)
 {
     bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
@@ -50,7 +50,7 @@ static void pause_or_resume(struct republisher *r)
         stream_client_resume(r->source);
 }
 
-static void forget_what_came(struct republisher *r)
+static void drop_collected(struct republisher *r)
 {
     buf_clear(&r->passed);
     if (r->unfiltered != NULL)
@@ -75,7 +75,7 @@ static void send_what_passed(struct republisher *r)
         send_now(r);
 }
 
-/* Its lines would be read again, and sent again, without end. */
+/* Its lines would be read and sent again without end. */
 static bool is_into_itself(struct republisher *r)
 {
     if (!r->into_itself &&
@@ -96,7 +96,7 @@ static void on_stored(void *arg)
         send_what_passed(r);
 }
 
-/* Nothing passes: the mark alone. */
+/* If nothing passes, moves the mark alone. */
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
@@ -106,8 +106,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         send_now(r);
 }
 
-/* The source is asked again also where it stands right: what follows then is of an answer that is newer than the destination's,
- * not of a connection to a life that may be over, whose place says nothing any more. */
+/* The source is asked again even from the same offset: its place must come from an answer newer than the destination's, not from a
+ * connection to a process that may be gone. */
 static void on_mark(bool known, uint64_t mark, void *arg)
 {
     struct republisher *r = arg;
@@ -117,7 +117,7 @@ static void on_mark(bool known, uint64_t mark, void *arg)
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
-    forget_what_came(r);
+    drop_collected(r);
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }
@@ -130,12 +130,12 @@ static void ask_mark(struct republisher *r)
     publisher_ask(r->publisher, r->config.producer != NULL ? r->config.producer : id);
 }
 
-/* What was gathered is of a mark that is no more. */
+/* The collected lines follow a mark that is no longer the destination's. */
 static void on_conflict(void *arg)
 {
     struct republisher *r = arg;
-    log_warn("the destination's mark is another than the one this moved it to: asking again");
-    forget_what_came(r);
+    log_warn("another producer has moved the destination's mark: asking again");
+    drop_collected(r);
     ask_mark(r);
 }
 
@@ -170,12 +170,12 @@ static void on_lines(struct bytes lines, void *arg)
     send_what_passed(r);
 }
 
-/* It could not be looked into, so it does not go on. */
+/* It cannot be filtered, so it does not pass. */
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct republisher *r = arg;
     (void)head;
-    log_warn("a line over max_line is not passed on", LOG_U("bytes", length),
+    log_warn("line left out: longer than max_line", LOG_U("bytes", length),
         LOG_U("end", stream_client_cursor(r->source)->offset));
     line_counts_add_overlong(&r->numbers.lines);
 }
@@ -255,7 +255,7 @@ const char *republisher_trouble(const struct republisher *r)
     if (trouble == NULL)
         trouble = stream_client_trouble(r->source, NULL);
     if (trouble == NULL && !r->asked)
-        trouble = "asking where the destination has got to";
+        trouble = "asking for the destination's mark";
     return trouble;
 }
 

@@ -11,8 +11,8 @@
 #define STEP_OF_BYTE 64
 
 struct effort {
-    PCRE2_SIZE at;  /* what was got to */
-    size_t needs;   /* of the item that is tried from there */
+    PCRE2_SIZE at;  /* position in the text */
+    size_t needs;   /* what the item tried there may skip */
     uint64_t spent; /* 1024ths of steps */
 };
 
@@ -20,13 +20,13 @@ struct text_pattern {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *context;
-    const char *text; /* the pattern, while it is made */
-    size_t *needs;    /* by place in the pattern: what the item there may pass over before it fails */
-    uint64_t of_byte; /* what a byte costs that is passed over */
+    const char *text; /* the pattern, during construction */
+    size_t *needs;    /* by position in the pattern: bytes that the item may skip before it fails */
+    uint64_t of_byte; /* cost of a skipped byte */
     struct effort effort;
 };
 
-/* Called before each item. One that did not fail has passed over what it needs. */
+/* Called before each item. An item that succeeded has skipped what it needs. */
 static int count(pcre2_callout_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -41,14 +41,14 @@ static int count(pcre2_callout_block *block, void *arg)
     return e->spent > (uint64_t)TEXT_PATTERN_STEPS_MAX * STEP ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-/* \1 may compare all that is left; so may \X, which is as long as the text likes. */
+/* \1 may compare the rest of the text, and so may \X. */
 static bool has_no_length(const char *item, size_t n)
 {
     return (n > 1 && item[0] == '\\' && (strchr("gkX", item[1]) || (item[1] >= '1' && item[1] <= '9'))) ||
            (n > 3 && memcmp(item, "(?P=", 4) == 0);
 }
 
-/* The largest number behind a {, as in a{300}. What is in a group is counted by itself. */
+/* The largest number behind a {, as in a{300}. The items of a group are counted separately. */
 static size_t repeats(const char *item, size_t n)
 {
     size_t most = 0;
@@ -63,22 +63,21 @@ static size_t repeats(const char *item, size_t n)
     return most;
 }
 
-/* Called for each item, once. A lookbehind goes back before its first item is tried. */
+/* Called once for each item. A lookbehind goes back before its first item is tried. */
 static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
 {
     struct text_pattern *p = arg;
     const char *item = p->text + block->pattern_position;
     size_t n = block->next_item_length;
     uint32_t back = 0;
-    if (*item == '(') /* there are many ways to write one */
+    if (*item == '(') /* it has many spellings */
         pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
     p->needs[block->pattern_position] =
         has_no_length(item, n) ? TEXT_PATTERN_TEXT_MAX : MAX(back, repeats(item, n));
     return 0;
 }
 
-/* What a verb lifts, PCRE2's compiler or a limit, is not for strangers; and a script run is looked through again for each end that
- * is tried. */
+/* A verb can lift PCRE2's limits or disable its compiler. A script run is scanned again for every end that is tried. */
 static bool has_refused_verb(const char *pattern)
 {
     static const char *const runs[] = {"(*sr:", "(*script_run:", "(*asr:", "(*atomic_script_run:"};
@@ -93,18 +92,17 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
     int code;
     PCRE2_SIZE at;
     unsigned char why[120];
-    /* Patterns come from strangers too: one that is no UTF-8 must not be read as if it were, and \C would leave the
-     * matcher inside a character. */
+    /* Patterns are untrusted: PCRE2 must check that they are UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
     if (has_refused_verb(pattern)) {
-        snprintf(error, error_size, "the pattern begins with (* or holds a script run");
+        snprintf(error, error_size, "the pattern begins with (* or contains a script run");
         return NULL;
     }
     struct text_pattern *p = mem_zalloc(sizeof *p);
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code, &at, NULL);
     if (p->code == NULL) {
         pcre2_get_error_message(code, why, sizeof why);
-        snprintf(error, error_size, "the pattern is wrong at character %zu: %s", at + 1, (char *)why);
+        snprintf(error, error_size, "invalid pattern at character %zu: %s", at + 1, (char *)why);
         text_pattern_free(&p);
         return NULL;
     }
@@ -140,8 +138,8 @@ static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcr
         p->code, (PCRE2_SPTR)text.ptr, text.len, 0, PCRE2_NO_UTF_CHECK | options, match, p->context);
 }
 
-/* The compiled matcher has a small stack: what does not fit into it says nothing of the text, and the one that needs none
- * judges it. That keeps up to 20 MB with its match data, so these are for once. */
+/* The compiled matcher has a small stack. If that overflows, the interpreter decides; its match data may take 20 MB, so they are not
+ * kept. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
 {
     if (text.len > TEXT_PATTERN_TEXT_MAX)

@@ -1,16 +1,13 @@
-/* text_pattern: a PCRE2 pattern of anybody's, looked for in a text of anybody's, at a cost that is bounded.
+/* text_pattern: searches untrusted text for an untrusted PCRE2 pattern, at a bounded cost.
  *
- * 1. What it costs is counted in steps: one for each item of the pattern that is tried, and one more for each 16 bytes that
- *    were passed over since the one before (fewer than 16 for a long pattern, of which each byte may cost more). PCRE2's own limit
- *    counts neither the bytes nor the places at which a match is tried: `a*[bc]` on 64 KB of a stays far below it, and takes
- *    20 seconds without its compiler.
- *    An item that fails is charged for what it may have passed over first: n bytes for x{n}, all that is left for a back reference.
- * 2. After TEXT_PATTERN_STEPS_MAX, some milliseconds, it says that it cannot tell, and of a text over TEXT_PATTERN_TEXT_MAX at once: one item
- *    alone may pass over all of it. That depends on pattern and text alone, not on
- *    the time it took: asked again it says the same.
- * 3. A pattern that begins with a verb, as (*NO_JIT), is refused, and so is one with a script run, whose cost is not counted.
+ * 1. Cost is counted in steps: one for each item of the pattern that is tried, and one for each 16 bytes skipped since the item before
+ *    (fewer for a long pattern). A failing item is charged for what it may have skipped: n bytes for x{n}, the rest of the text
+ *    for a back reference. PCRE2's own limit counts neither bytes nor starting positions, so it does not bound the time.
+ * 2. After TEXT_PATTERN_STEPS_MAX, some milliseconds, the result is UNDECIDED. So it is for a text over TEXT_PATTERN_TEXT_MAX, since
+ *    one item alone may skip all of it. The result depends only on pattern and text, never on elapsed time.
+ * 3. Refused: a pattern that begins with a verb such as (*NO_JIT), and a script run, whose cost is not counted.
  *
- * Not thread-safe: one a thread. */
+ * Not thread-safe: one per thread. */
 #ifndef MILLRACE_TEXT_PATTERN_H
 #define MILLRACE_TEXT_PATTERN_H
 
@@ -27,7 +24,7 @@ enum text_pattern_result {
 
 struct text_pattern;
 
-/* NULL with the reason, and where. */
+/* NULL with the reason and the position. */
 struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size);
 void text_pattern_free(struct text_pattern **p);
 /* The text is UTF-8. */

@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lines on their way: [begin, end) of the stream. In the order of the stream; the cursor is the first one's begin. */
+/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the begin of the first. */
 struct batch {
     struct poster *poster;
     struct batch *next;
-    const struct http_pool_host *host; /* that it was sent to last */
-    uint64_t refusers;                 /* http_pool_host_bit of those that refused it, when it is one line */
+    const struct http_pool_host *host; /* of the last attempt */
+    uint64_t refusers;                 /* http_pool_host_bit of those that refused it, as one line */
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    usec_t due; /* not to be sent before: what gathers may still grow, what was refused is to be left alone */
+    usec_t due; /* no attempt before: it may still grow, or was refused just now */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
 
@@ -23,17 +23,17 @@ struct poster {
     struct poster_config config;
     struct batch *first, *last;
     size_t n_batches, under_way;
-    uint64_t cursor;         /* of no batch at all */
-    uint64_t refused_in_row; /* lines left out since one was taken */
+    uint64_t cursor;         /* while there is no batch */
+    uint64_t refused_in_row; /* lines left out since one was accepted */
     struct event *timer;
     bool was_full, stopping;
     char trouble[400];
     struct poster_numbers numbers;
 };
 
-static void start_what_waits(struct poster *p);
+static void start_waiting(struct poster *p);
 
-/* Behind `before`, which is NULL when there is none at all. */
+/* Behind `before`; NULL: first. */
 static struct batch *batch_new(struct poster *p, struct batch *before, uint64_t begin)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
@@ -55,7 +55,7 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
-/* What is done at the front is forgotten: the cursor moves. */
+/* The cursor moves past the batches that are done. */
 static void drop_done(struct poster *p)
 {
     while (p->first != NULL && p->first->state == DONE) {
@@ -78,7 +78,7 @@ static void set_trouble(struct poster *p, const char *text)
     if (strcmp(p->trouble, text) == 0)
         return;
     if (*text != '\0')
-        log_warn("cannot deliver", LOG_S("why", text));
+        log_warn("cannot deliver", LOG_S("error", text));
     snprintf(p->trouble, sizeof p->trouble, "%s", text);
 }
 
@@ -90,7 +90,7 @@ static size_t length_of_lines(struct bytes text, size_t n)
     return (size_t)(at - text.ptr);
 }
 
-/* The second half becomes a batch of its own, behind the first. Both go at once. */
+/* The second half becomes a batch behind the first. Both are sent at once. */
 static void halve(struct batch *b)
 {
     size_t keep = b->n_lines / 2, length = length_of_lines(buf_bytes(&b->lines), keep);
@@ -118,9 +118,8 @@ static void delivered(struct batch *b, const struct http_reply_view *reply)
         p->config.on_delivered(reply, p->config.arg);
 }
 
-/* A host that fails is set aside by the pool; one that refuses, or answers what is no answer (302, 408), is not, and is not
- * to be asked over and over. */
-#define REFUSED_AGAIN (1 * USEC_PER_SEC)
+/* The pool sets a failing host aside, but not one that refuses or answers with 302 or 408. */
+#define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static void failed(struct batch *b, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -130,7 +129,7 @@ static void failed(struct batch *b, enum http_client_result result, const struct
     const char *url = http_pool_host_url(b->host);
     char why[180], text[sizeof p->trouble];
     b->state = WAITING;
-    b->due = fault ? 0 : clock_monotonic() + REFUSED_AGAIN;
+    b->due = fault ? 0 : clock_monotonic() + REFUSED_RETRY;
     p->numbers.failures++;
     http_pool_describe(reply, why, sizeof why);
     if (result == HTTP_CLIENT_OK && !fault)
@@ -145,19 +144,19 @@ static void failed(struct batch *b, enum http_client_result result, const struct
 static void wait_refused(struct batch *b, const char *trouble)
 {
     b->state = WAITING;
-    b->due = clock_monotonic() + REFUSED_AGAIN;
+    b->due = clock_monotonic() + REFUSED_RETRY;
     b->refusers = 0;
     set_trouble(b->poster, trouble);
 }
 
-/* Whoever refuses all, like a mistyped address that answers 400, shall not have the stream left out line by line. */
+/* A mistyped address that answers 400 must not have the whole stream left out. */
 static bool refuses_all(struct poster *p)
 {
     p->numbers.refuses_all = p->config.poison_limit > 0 && p->refused_in_row >= p->config.poison_limit;
     return p->numbers.refuses_all;
 }
 
-/* Another may know the line better, or have a larger limit: nothing is left out that one takes. */
+/* Another host may accept the line, for example with a larger limit. */
 static bool another_may_take_it(struct batch *b)
 {
     struct http_pool *pool = b->poster->config.pool;
@@ -189,11 +188,11 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         return;
     }
     if (p->config.on_refused != NULL && !p->config.on_refused(buf_bytes(&b->lines), p->config.arg)) {
-        wait_refused(b, "a line that is refused cannot be stored");
+        wait_refused(b, "cannot store a refused line");
         return;
     }
-    log_warn("left out what the destination refuses", LOG_S("destination", http_pool_host_url(b->host)),
-        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("why", why));
+    log_warn("line left out: the destination refuses it", LOG_S("destination", http_pool_host_url(b->host)),
+        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("error", why));
     set_trouble(p, "");
     p->numbers.refused++;
     p->refused_in_row++;
@@ -215,7 +214,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     else
         failed(b, result, reply);
     drop_done(p);
-    start_what_waits(p);
+    start_waiting(p);
     p->config.on_change(p->config.arg);
     if (p->was_full && !poster_is_full(p)) {
         p->was_full = false;
@@ -247,15 +246,15 @@ static void wake_at(struct poster *p, usec_t due, usec_t now)
     evtimer_add(p->timer, &tv);
 }
 
-/* While all others are set aside one that refused it says so again, and then it is left out. */
+/* While all others are set aside, a host that has refused it is asked again. */
 static struct http_pool_host *host_for(const struct batch *b)
 {
     struct http_pool_host *other = http_pool_next_except(b->poster->config.pool, b->refusers);
     return other != NULL ? other : http_pool_next(b->poster->config.pool);
 }
 
-/* What waits for another try keeps its place among those under way: with one place nothing overtakes it. */
-static void start_what_waits(struct poster *p)
+/* A batch that waits for a retry keeps its place, so with one place nothing overtakes it. */
+static void start_waiting(struct poster *p)
 {
     usec_t now = clock_monotonic(), wake = INT64_MAX;
     size_t places = p->stopping ? 0 : p->config.parallel - p->under_way;
@@ -278,7 +277,7 @@ static void start_what_waits(struct poster *p)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    start_what_waits(arg);
+    start_waiting(arg);
 }
 
 static size_t lines_that_fit(const struct poster *p, const struct batch *b, struct bytes lines, size_t *bytes)
@@ -308,7 +307,7 @@ void poster_take(struct poster *p, struct bytes lines, uint64_t end)
         b->end = at;
         lines = bytes_of(lines.ptr + bytes, lines.len - bytes);
     }
-    start_what_waits(p);
+    start_waiting(p);
     p->was_full = p->was_full || poster_is_full(p);
 }
 

@@ -1,4 +1,4 @@
-/* ps_to_http: a stream to HTTP servers: at least once to strangers, exactly once into our own streams and queues. */
+/* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once. */
 #include "streams/archive/archive_lock.h"
 #include "http/client/http_client.h"
 #include "base/io.h"
@@ -16,110 +16,103 @@
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
-    STREAM_OPTIONS("the stream that is read", "the longest line that is taken"),
+    STREAM_OPTIONS("stream to read", "longest line accepted"),
     {.name = "destination",
         .type = OPTION_STRING,
-        .help = HTTP_POOL_URLS_HELP "a %s in the target stands for a line, escaped: then a request has one"},
+        .help = HTTP_POOL_URLS_HELP "%s in the target stands for one escaped line"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
-        .help = "sent as Authorization: Bearer to each"},
-    {.name = "state",
-        .type = OPTION_STRING,
-        .help = "the file in which it keeps how far the destinations have got"},
+        .help = "file with the token that each destination gets as Authorization: Bearer"},
+    {.name = "state", .type = OPTION_STRING, .help = "file that stores the offset delivered so far"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
         .choices = "POST|GET",
-        .help = "of requests"},
+        .help = "method of the requests"},
     {.name = "content_type",
         .type = OPTION_STRING,
         .fallback = "application/x-ndjson",
-        .help = "of posted lines"},
+        .help = "content type of a POST"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "100",
         .min = 1,
         .max = 1000000,
-        .help = "lines a request"},
+        .help = "maximum lines per request"},
     {.name = "batch_bytes",
         .type = OPTION_SIZE,
         .fallback = "1M",
         .min = 1,
         .max = 64 << 20,
         .unit = "bytes",
-        .help = "a batch is full with so many"},
+        .help = "maximum bytes per request, unless one line is longer"},
     {.name = "gather",
         .type = OPTION_DURATION,
         .fallback = "0",
         .min = 0,
         .max = 60000,
         .unit = "ms",
-        .help = "how long lines may wait for a full batch"},
+        .help = "time lines may wait for a full batch"},
     {.name = "parallel",
         .type = OPTION_INT,
         .fallback = "1",
         .min = 1,
         .max = 256,
-        .help = "requests under way at once; with more than one lines may arrive out of order"},
+        .help = "concurrent requests; with more than one, lines may arrive out of order"},
     {.name = "timeout",
         .type = OPTION_DURATION,
         .fallback = "10s",
         .min = 10,
         .max = 600000,
         .unit = "ms",
-        .help = "for an answer"},
+        .help = "timeout of a request"},
     {.name = "skip_refused",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help =
-            "leave out each line that every destination which is up answers with 400, 413 or 422, instead of "
-            "trying it until it is taken"},
+        .help = "leave out a line that every reachable destination answers with 400, 413 or 422, instead of "
+                "retrying it"},
     {.name = "poison_limit",
         .type = OPTION_INT,
         .fallback = "100",
         .max = 1000000,
         .help =
-            "with skip_refused: lines refused in a row that are left out; then it waits as for a failure; 0: "
-            "no bound"},
-    {.name = "rejects",
-        .type = OPTION_STRING,
-        .help = "with skip_refused: the file that such lines are appended to"},
+            "with skip_refused: lines refused in a row before a refusal counts as a failure and no more are "
+            "left out (0: unlimited)"},
+    {.name = "rejects", .type = OPTION_STRING, .help = "with skip_refused: file to append such lines to"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
         .min = 10,
         .max = 3600000,
         .unit = "ms",
-        .help = "how often the state is stored"},
+        .help = "interval at which the state is stored"},
     {.name = "to_stream",
         .type = OPTION_STRING,
-        .help = "instead: this stream of our own pubsub, each line once"},
+        .help = "instead of destination: stream of another pubsub, each line once"},
     {.name = "to_queue",
         .type = OPTION_STRING,
-        .help = "instead: this queue of our own simplequeue, each line once"},
-    {.name = "to_url",
-        .type = OPTION_STRING,
-        .help = "where that pubsub or simplequeue is; one, for it keeps how far it has got"},
-    {.name = "to_token_file", .type = OPTION_STRING, .help = "the token that it asks for"},
+        .help = "instead of destination: queue of a simplequeue, each line once"},
+    {.name = "to_url", .type = OPTION_STRING, .help = "address of that pubsub or simplequeue"},
+    {.name = "to_token_file", .type = OPTION_STRING, .help = "file with the token for it"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "the producer's name there (default: the id of the stream that is read)"},
+        .help = "producer name there (default: the id of the stream)"},
     {.name = NULL},
 };
 
 struct program {
     struct daemon *daemon;
     struct http_client *source;
-    struct http_pool *pool;          /* of strangers, or of one of our own */
-    struct republisher *republisher; /* into our own; else the rest */
+    struct http_pool *pool;          /* the destinations, or the one server of a republisher */
+    struct republisher *republisher; /* for to_stream and to_queue; else NULL, and a poster */
     struct poster *poster;
     struct stream_client *stream;
-    struct archive_state state; /* only its cursor is used: there are no files */
+    struct archive_state state; /* only its cursor is used */
     const char *state_path;
     int state_lock;      /* -1: none */
-    const char *rejects; /* NULL: such lines are only logged */
+    const char *rejects; /* NULL: refused lines are only logged */
     struct event *committer;
-    bool state_found; /* by this start, or stored since */
+    bool state_found; /* at the start, or stored since */
     bool state_failed;
 };
 
@@ -137,7 +130,7 @@ static int check_names(struct options *o, struct config_error *error)
     return 0;
 }
 
-/* What would have no effect was meant for something else: the first of them that is set. */
+/* A setting without effect is a mistake. Refuses the first one. */
 static int refuse_settings(
     struct options *o, const char *const *names, const char *why, struct config_error *error)
 {
@@ -152,9 +145,9 @@ static int check_refusals(struct options *o, struct config_error *error)
     static const char *const names[] = {"rejects", "poison_limit", NULL};
     const char *rejects = options_text(o, "rejects");
     if (!options_bool(o, "skip_refused"))
-        return refuse_settings(o, names, "nothing is left out without skip_refused", error);
+        return refuse_settings(o, names, "requires skip_refused", error);
     if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state")))
-        return options_refuse(o, "rejects", error, "it is the state file, which is replaced all the time");
+        return options_refuse(o, "rejects", error, "is the state file");
     return 0;
 }
 
@@ -162,10 +155,9 @@ static int check_places(struct options *o, const struct http_pool *pool, struct 
 {
     bool place = strstr(options_text(o, "destination"), "%s") != NULL;
     if (is_get(o) && http_pool_without_placeholder(pool) != NULL)
-        return options_refuse(
-            o, "destination", error, "with GET the line goes into the URL: put %%s into each of them");
+        return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
     if (place && options_is_set(o, "batch") && options_int(o, "batch") > 1)
-        return options_refuse(o, "batch", error, "a %%s in the destination takes one line: leave batch out");
+        return options_refuse(o, "batch", error, "a destination with %%s takes one line: omit batch");
     return 0;
 }
 
@@ -179,15 +171,15 @@ static int check_destination(struct options *o, struct config_error *error)
         return options_refuse(o, "destination", error, "%s", why);
     int rc = check_places(o, pool, error);
     http_pool_free(&pool);
-    if (rc != 0 || refuse_settings(o, of_our_own, "it is for to_stream and to_queue", error) != 0)
+    if (rc != 0 || refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
         return -1;
     if (options_text(o, "state") == NULL)
-        return options_refuse(o, "state", error,
-            "it is needed with destination: say which file, as in --state=/var/lib/clicks.state");
+        return options_refuse(
+            o, "state", error, "required with destination, for example --state=/var/lib/clicks.state");
     if (check_refusals(o, error) != 0)
         return -1;
     if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
-        return options_refuse(o, "content_type", error, "it is no header");
+        return options_refuse(o, "content_type", error, "not a valid header value");
     return 0;
 }
 
@@ -204,24 +196,23 @@ static int check(struct options *o, struct config_error *error)
         return -1;
     if (ways != 1)
         return options_refuse(
-            o, "destination", error, "say where to: one of --destination, --to_stream and --to_queue");
+            o, "destination", error, "set exactly one of --destination, --to_stream and --to_queue");
     if (options_text(o, "destination") != NULL)
         return check_destination(o, error);
-    if (refuse_settings(o, of_strangers,
-            "it is for destination: ours keeps how far it has got, and gets runs", error) != 0)
+    if (refuse_settings(o, of_strangers, "only allowed with destination", error) != 0)
         return -1;
     if (to == NULL || url_address_parse(to, 80, &address) != 0)
-        return options_refuse(o, "to_url", error, "say where: http://HOST:PORT or unix:PATH");
+        return options_refuse(o, "to_url", error, "required: http://HOST:PORT or unix:PATH");
     return stream_program_check_target(o, to, error);
 }
 
-static void tell_health(struct program *p)
+static void update_health(struct program *p)
 {
     const char *trouble = NULL;
     if (p->republisher != NULL)
         trouble = republisher_trouble(p->republisher);
     else if (p->state_failed)
-        trouble = "the state cannot be stored";
+        trouble = "cannot store the state";
     else if (poster_trouble(p->poster) != NULL)
         trouble = poster_trouble(p->poster);
     else
@@ -237,8 +228,8 @@ static void tell_health(struct program *p)
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
 
-/* The end of a stream that is not made yet is its beginning, also for the next life, which may find it made: a state
- * without an id says so. */
+/* `latest` of a stream that does not exist yet is its beginning. A state without an id keeps that for the next start, by
+ * which the stream may exist. */
 static void remember_beginning(struct program *p)
 {
     bool unknown = p->stream != NULL && stream_client_is_caught_up(p->stream) &&
@@ -251,19 +242,17 @@ static void on_change(void *arg)
 {
     struct program *p = arg;
     remember_beginning(p);
-    tell_health(p);
+    update_health(p);
     if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
         end_drain(p);
 }
 
-/* A state that cannot be stored is trouble, and tried again with the next: lines go on meanwhile, and would be delivered
- * again after a crash. */
+/* If this fails it is retried with the next commit. Delivery goes on: after a crash those lines are delivered again. */
 static void write_state(struct program *p)
 {
     bool failed = archive_state_write(p->state_path, &p->state) != 0;
     if (failed && !p->state_failed)
-        log_error(
-            "cannot store how far it has got", LOG_S("file", p->state_path), LOG_S("why", strerror(errno)));
+        log_error("cannot store the state", LOG_S("path", p->state_path), LOG_S("error", strerror(errno)));
     p->state_failed = failed;
     p->state_found = p->state_found || !failed;
 }
@@ -291,7 +280,7 @@ static void on_commit(evutil_socket_t fd, short what, void *arg)
     struct program *p = arg;
     (void)fd, (void)what;
     commit(p);
-    tell_health(p);
+    update_health(p);
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -327,7 +316,7 @@ static bool on_refused(struct bytes line, void *arg)
     const char *path = ((struct program *)arg)->rejects;
     bool stored = reject_file_add(path, bytes_of(line.ptr, line.len - 1)) == 0;
     if (!stored)
-        log_warn("cannot store a line that is refused", LOG_S("file", path), LOG_S("why", strerror(errno)));
+        log_warn("cannot store a refused line", LOG_S("path", path), LOG_S("error", strerror(errno)));
     return stored;
 }
 
@@ -336,7 +325,7 @@ static void on_into_itself(void *arg)
     stream_program_fail_into_itself(((struct program *)arg)->daemon);
 }
 
-/* Also a stranger may turn out to be the pubsub that is read: one batch of each of those under way has gone in by then. */
+/* A destination may turn out to be the source stream itself. By then some batches have gone in. */
 static void on_delivered(const struct http_reply_view *reply, void *arg)
 {
     struct program *p = arg;
@@ -357,7 +346,7 @@ static int read_state(struct program *p, struct options *o, struct config_error 
     if (found < 0)
         return options_refuse(o, "state", error, "%s", why);
     if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
-        return options_refuse(o, "state", error, "%s is of another stream", p->state_path);
+        return options_refuse(o, "state", error, "%s: of another stream", p->state_path);
     p->state_found = found > 0;
     snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
     return 0;
@@ -470,20 +459,18 @@ static void register_stats(struct program *p)
         const char *name, *help;
         stats_gauge_fn *read;
     } counters[] = {
-        {"lines_delivered_total", "Lines that were answered well", read_lines},
-        {"batches_delivered_total", "Requests that were answered well", read_batches},
-        {"tries_failed_total", "Requests that were not", read_failures},
-        {"lines_refused_total", "Lines that were left out because the destination refused them",
-            read_refused},
+        {"lines_delivered_total", "Lines delivered (2xx)", read_lines},
+        {"batches_delivered_total", "Requests answered with 2xx", read_batches},
+        {"tries_failed_total", "Requests that failed", read_failures},
+        {"lines_refused_total", "Lines left out because the destinations refused them", read_refused},
     };
     struct stats *s = daemon_stats(p->daemon);
-    stats_gauge(s, "offset_bytes", NULL, "How far of the stream is delivered", read_offset, p);
+    stats_gauge(s, "offset_bytes", NULL, "Offset below which the stream is delivered", read_offset, p);
     if (p->poster == NULL)
         return;
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
-    stats_gauge(s, "refuses_all", NULL,
-        "1 while more than poison_limit lines in a row are refused, and no more is left out",
+    stats_gauge(s, "refuses_all", NULL, "1 while poison_limit is reached and no more lines are left out",
         read_refuses_all, p);
 }
 
@@ -506,8 +493,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* What is under way with strangers is waited for, so that a stop repeats nothing; what became of it at our own is found
- * out by the next life. */
+/* Waits for requests under way, so that a stop repeats no line. A republisher need not: the mark tells the next start. */
 static void drain(void *ctx)
 {
     struct program *p = ctx;
@@ -546,7 +532,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "ps_to_http",
-        .summary = "posts a stream's lines to HTTP servers, or into another stream or a queue of ours",
+        .summary = "posts a stream's lines to HTTP servers, or into another stream or a queue",
         .options = option_rows,
         .default_port = -1,
         .check = check,

@@ -370,7 +370,7 @@ class ToStrangers(Base):
         self.publish(10)
         p = self.post("--skip_refused", "--rejects", self.path("later/rejects"), "--timeout=10m", "--port=0",
                       port=False).wait_listening()
-        wait_until(lambda: b"cannot be stored" in p.get("/health").body, lambda: p.log)
+        wait_until(lambda: b"cannot store the state" in p.get("/health").body, lambda: p.log)
         os.mkdir(self.path("later"))
         rest = [line for n, line in enumerate(self.sent()) if n not in (3, 7)]
         wait_until(lambda: self.server.lines() == rest and p.stats()["lines_refused_total"] == 2, lambda: p.log)
@@ -549,7 +549,7 @@ class ToStrangers(Base):
             p = self.to_http("--destination", self.server.url, "--skip_refused", "--state", self.path(state),
                              "--rejects", self.path(rejects))
             self.assertEqual(p.process.wait(harness.PATIENCE), 78, (state, rejects))
-            self.assertIn("it is the state file", p.log)
+            self.assertIn("is the state file", p.log)
         self.to_http("--destination", self.server.url, "--skip_refused", "--state", self.path("d/x"),
                      "--rejects", self.path("x")).wait_ready().stop()
 
@@ -566,24 +566,24 @@ class ToStrangers(Base):
             p = self.to_http(*args)
             self.assertEqual(p.process.wait(harness.PATIENCE), 78)
             return p.log
-        self.assertIn("say where to", refused())
+        self.assertIn("set exactly one of", refused())
         self.assertIn("say which file", refused("--destination", self.server.url))
         for urls in (self.server.url, self.server.url + "/?e=%s " + self.server.url + "/in"):
-            self.assertIn("put %s into each of them", refused("--destination", urls, "--state=x", "--method=GET"),
+            self.assertIn("requires %s in each URL", refused("--destination", urls, "--state=x", "--method=GET"),
                           "a GET without the line would take it for delivered")
-        self.assertIn("no header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
+        self.assertIn("not a valid header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
         self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("without skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
         self.assertIn("is never sent", refused("--destination", self.server.url + "/in#part", "--state=x"))
         self.assertIn("takes one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))
-        self.assertIn("poison_limit: nothing is left out", refused("--destination", self.server.url, "--state=x",
+        self.assertIn("poison_limit: requires skip_refused", refused("--destination", self.server.url, "--state=x",
                                                                    "--poison_limit=5"))
         for setting in ("--producer=p", "--to_token_file=f", "--to_url=http://127.0.0.1:1"):
-            self.assertIn("for to_stream and to_queue", refused("--destination", self.server.url, "--state=x", setting))
+            self.assertIn("only allowed with to_stream or to_queue", refused("--destination", self.server.url, "--state=x", setting))
         for setting in ("--state=x", "--batch=10", "--skip_refused", "--destination_token_file=f"):
             self.assertIn("for destination", refused("--to_queue=q", "--to_url=http://127.0.0.1:1", setting))
-        self.assertIn("say where:", refused("--to_queue=q"))
-        self.assertIn("must be earliest", refused("--to_queue=q", "--from=yesterday"))
+        self.assertIn("required:", refused("--to_queue=q"))
+        self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
 
 

@@ -79,15 +79,15 @@ class Republish(FilteredTest):
         first = token()
         self.write("key", "another key for another time\n")
         self.assertEqual(token(), first)
-        hang_up("was read again")
+        hang_up("hash key reloaded")
         second = token()
         self.assertNotEqual(second.split(":")[1], first.split(":")[1], "each names its key")
         self.write("key", "short\n")
-        hang_up("the one before is used on")
+        hang_up("keeping the old one")
         self.assertEqual(token(), second)
         self.write("key", "0123456789abcdef0123456789abcdef\n")
         f.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: f.log.count("was read again") == 2, "the first key to be back")
+        wait_until(lambda: f.log.count("hash key reloaded") == 2, "the first key to be back")
         self.assertEqual(token(), first)
         f.stop()
 
@@ -197,7 +197,7 @@ class Republish(FilteredTest):
         wait_until(lambda: f.stats()["lines_undecided_total"], "a line to be given up", interval=0)
         self.assertLess(f.stats()["lines_undecided_total"], 5000, "they are judged in turns, between which it answers")
         f.stop()
-        self.assertRegex(f.log, r"could not be judged were not passed on to=out .*pattern_too_costly=\d")
+        self.assertRegex(f.log, r"lines left out: the filter cannot judge them to=out .*pattern_too_costly=\d")
 
     def test_killed_in_the_middle_of_what_came_at_once(self):
         """The mark stands at a line that was judged, wherever the next waits."""
@@ -317,7 +317,7 @@ class Sub(FilteredTest):
         self.assertEqual({k: f.stats()["sub_lines_%s_total" % k] for k in counts}, counts)
         self.assertGreaterEqual(f.counters(), {"sub_lines_%s_total" % k for k in counts})
         f.stop()
-        told = re.findall(r"not passed on to=/sub no_json_object=(\d+) over_max_line=(\d+) pattern_too_costly=(\d+)", f.log)
+        told = re.findall(r"cannot judge them to=/sub not_json_object=(\d+) over_max_line=(\d+) pattern_too_costly=(\d+)", f.log)
         self.assertEqual([sum(map(int, column)) for column in zip(*told)], [2, 2, 4])
         self.assertLessEqual(len(told), 3, "not more often than every ten seconds, and at the end")
 
@@ -452,7 +452,7 @@ class CommandLine(FilteredTest):
         done = self.run_filtered("--dry_run=2", "--drop=x")
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(done.stdout, b'- {"n": 1, "x": "secret"}\n+ {"n": 1}\n- no json\n'
-                                      b'  (no JSON object: does not pass)\n')
+                                      b'  (not a JSON object: does not pass)\n')
         done = self.run_filtered("--dry_run=100", "--filter_subject=n", "--filter_values=2")
         self.assertEqual(done.stdout.count(b"does not pass"), 2)
         self.assertEqual(self.run_filtered("--dry-run").stdout.count(b"- "), 3, "alone it shows the first ten")
@@ -482,20 +482,20 @@ class CommandLine(FilteredTest):
                             (("--to_stream=s", "--to_pubsub_url=[::1]:" + self.port), b"into itself"),
                             (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"no address"),
                             (("--to_stream=out", "--producer=a b"), b"no name"),
-                            (("--port=0", "--producer=a"), b"producer: nothing is re-published"),
-                            (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: nothing is re-published"),
-                            (("--to_stream=out", "--filter_values=x"), b"about a subject"),
+                            (("--port=0", "--producer=a"), b"producer: requires to_stream"),
+                            (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: requires to_stream"),
+                            (("--to_stream=out", "--filter_values=x"), b"require a subject"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file=none"), b"No such file"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file", short), b"at least 16 bytes"),
-                            (("--to_stream=out", "--hash=x"), b"needs a key"),
-                            (("--to_stream=out", "--hash_key_file", self.key), b"hash_key_file: no field is hashed"),
-                            (("--to_stream=out", "--hash=", "--hash_key_file", self.key), b"no field is hashed"),
+                            (("--to_stream=out", "--hash=x"), b"hash requires a key"),
+                            (("--to_stream=out", "--hash_key_file", self.key), b"hash_key_file: set hash too"),
+                            (("--to_stream=out", "--hash=", "--hash_key_file", self.key), b"without it nothing is hashed"),
                             (("--to_stream=out", "--drop=a, x", "--hash=x,b", "--hash_key_file", self.key),
-                             b"x is to be both dropped and hashed"),
-                            (("--to_stream=out", "--drop=a,,b"), b"drop has an empty name"),
-                            (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash has an empty name"),
+                             b"x: both dropped and hashed"),
+                            (("--to_stream=out", "--drop=a,,b"), b"drop: empty name between commas"),
+                            (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash: empty name between commas"),
                             (("--to_stream=out", "--filter_subject=x"), b"needs values"),
-                            (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"wrong at character"),
+                            (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"invalid pattern at character"),
                             (("--to_stream=a b",), b"no name"),
                             (("--to_stream=out", "--from=yesterday"), b"must be earliest")):
             for check in ("--check-config",), ():

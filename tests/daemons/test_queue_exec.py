@@ -124,7 +124,7 @@ class Faults(Exec):
         wait_until(lambda: self.read("pids").count(b"\n") >= 2, "it to be tried again")
         first = int(self.read("pids").split()[0])
         wait_until(lambda: is_gone(first), "what it started to be killed")
-        self.assertIn(b"took too long: killed by signal 9", daemon.get("/health").body)
+        self.assertIn(b"timeout: killed by signal 9", daemon.get("/health").body)
         os.unlink(hang)
         self.wait_empty()
         self.assertEqual(self.read(), b"0\n1\n2\n3\n4\n")
@@ -199,7 +199,7 @@ class Faults(Exec):
         daemon.stop()
         self.assertIn("warn queue_exec buried queue=default id=1 reason=\"holds a line feed\"\n", daemon.log)
         self.assertGreaterEqual(daemon.log.count(" buried queue=default id="), 100)
-        self.assertIn("buried more than is logged queue=default messages=50\n", daemon.log)
+        self.assertIn("more messages buried queue=default messages=50\n", daemon.log)
 
     def test_the_command_does_not_outlive_a_killed_reader(self):
         self.put(1)

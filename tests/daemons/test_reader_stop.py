@@ -59,7 +59,7 @@ class Stop(MillraceTest):
         return reader
 
     def assert_done_again(self, reader, ids):
-        self.assertRegex(reader.log, "messages that are done come again .*queue=default ids=%s\n" % ids)
+        self.assertRegex(reader.log, "delivered messages will be delivered again .*queue=default ids=%s\n" % ids)
 
     def assert_nothing_again(self, reader):
         self.assertNotIn("come again", reader.log)
