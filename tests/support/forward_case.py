@@ -1,0 +1,135 @@
+"""What the tests of ps_to_http share: destinations, a pubsub with numbered lines, and the program."""
+import http.server
+import socket
+import threading
+import time
+
+import harness
+from harness import wait_until
+from sink import least_waits
+
+
+class Server:
+    """A destination: what it was sent, and how it answers next (a status, or "hang", or "reset")."""
+
+    def __init__(self, test):
+        self.bodies, self.targets, self.tokens, self.mood = [], [], [], 200
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # as in sink.py
+
+            def answer(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                mood = outer.mood(body) if callable(outer.mood) else outer.mood
+                if mood == "hang":
+                    time.sleep(0.5)
+                    return self.connection.shutdown(socket.SHUT_RDWR)
+                if mood == "reset":
+                    return self.connection.shutdown(socket.SHUT_RDWR)
+                if mood == 200:
+                    outer.bodies.append(body)
+                    outer.targets.append(self.path)
+                    outer.tokens.append(self.headers.get("Authorization"))
+                self.send_response(mood)
+                why = b"no thanks" if mood >= 400 else b""
+                self.send_header("Content-Length", str(len(why)))
+                self.end_headers()
+                return self.wfile.write(why)
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *args):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        test.addCleanup(self.server.server_close)
+        test.addCleanup(self.server.shutdown)
+
+    def lines(self):
+        return b"".join(self.bodies).splitlines()
+
+
+class Deaf:
+    """A destination that takes whatever it is sent, and never answers."""
+
+    def __init__(self, test):
+        self.port = int(test.keep_port())
+        self.url = "http://127.0.0.1:%d" % self.port
+        self.asked, self.connections = [], []  # first lines of requests
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+        test.addCleanup(self.close)
+
+    def accept(self):
+        while True:
+            try:
+                c = self.listener.accept()[0]
+            except OSError:
+                return
+            self.connections.append(c)
+            with c.makefile("rb") as f:
+                self.asked.append(f.readline().decode().strip())
+
+    def close(self):
+        if self.thread.is_alive():
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        while self.connections:
+            self.connections.pop().close()
+
+
+class ForwardCase(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.port = self.keep_port()
+        self.start_pubsub()
+        self.n = 0
+
+    def start_pubsub(self):
+        self.pubsub = self.start("pubsub", "--data_dir", self.path("pubsub"), "--sync=never", "--streams=s",
+                                 "--address=127.0.0.1", "--port", self.port, port=False)
+
+    def publish(self, n=1):
+        """Numbered lines under marks, retried blindly."""
+        body = b"".join(b'{"n":%d}\n' % i for i in range(self.n, self.n + n))
+
+        def done():
+            try:
+                return self.pubsub.post("/pub?stream=s&producer=p&mark=%d&next=%d" % (self.n, self.n + n),
+                                        body).status == 200
+            except harness.UNREACHABLE:
+                return False
+        wait_until(done, "a publish")
+        self.n += n
+
+    def sent(self):
+        return [b'{"n":%d}' % i for i in range(self.n)]
+
+    def to_http(self, *args, **kw):
+        return self.daemon("ps_to_http", "--pubsub_url", self.pubsub.url, "--stream=s", *args, **kw)
+
+
+class ForwardTest(ForwardCase):
+    """With one server as its destination."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = Server(self)
+
+    def post(self, *args, servers=None, **kw):
+        urls = ",".join(s.url + "/in?x=1" for s in servers or [self.server])
+        return self.to_http("--destination", urls, "--state", self.path("state"), "--commit_every=20ms", *args, **kw)
+
+    def assert_apart(self, tries, backoff_min, backoff_max):
+        """Each was answered after it came, and the next was sent before it came: no machine brings them closer."""
+        waits = [b - a for a, b in zip(tries, tries[1:])]
+        self.assertEqual([w for w, least in zip(waits, least_waits(backoff_min, backoff_max)) if w < least - 0.001], [], waits)
+
+    def assert_spaced(self, tries):
+        self.assertEqual([b - a for a, b in zip(tries, tries[1:]) if b - a < 0.9], [], "a second lies between two tries")
