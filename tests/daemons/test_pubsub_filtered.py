@@ -207,11 +207,12 @@ class Republish(FilteredTest):
         for i in range(n):
             self.publish({"c": "a", "n": i}, *[costly] * random.randrange(3), *[b"x" * 101 + b"\n"] * random.randrange(2))
         f = self.filtered(*args)
-        while self.mark() < self.end():
-            seen = self.mark()
+        end, seen = self.end(), self.mark()
+        while seen < end:
             wait_until(lambda: self.mark() > seen, "more to be published", interval=0.001)
             f.kill9()
             f = self.filtered(*args)
+            seen = self.mark()
         self.assertEqual([json.loads(line)["n"] for line in self.lines("out")], list(range(n)))
         f.wait_ready().stop()
 
@@ -480,7 +481,7 @@ class CommandLine(FilteredTest):
                             (("--to_stream=s", "--to_pubsub_url=LOCALHOST:" + self.port), b"into itself"),
                             (("--to_stream=s", "--to_pubsub_url=127.9.9.9:" + self.port), b"into itself"),
                             (("--to_stream=s", "--to_pubsub_url=[::1]:" + self.port), b"into itself"),
-                            (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"no address"),
+                            (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"invalid address"),
                             (("--to_stream=out", "--producer=a b"), b"no name"),
                             (("--port=0", "--producer=a"), b"producer: requires to_stream"),
                             (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: requires to_stream"),
@@ -494,7 +495,7 @@ class CommandLine(FilteredTest):
                              b"x: both dropped and hashed"),
                             (("--to_stream=out", "--drop=a,,b"), b"drop: empty name between commas"),
                             (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash: empty name between commas"),
-                            (("--to_stream=out", "--filter_subject=x"), b"needs values"),
+                            (("--to_stream=out", "--filter_subject=x"), b"requires values"),
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"invalid pattern at character"),
                             (("--to_stream=a b",), b"no name"),
                             (("--to_stream=out", "--from=yesterday"), b"must be earliest")):
