@@ -191,7 +191,7 @@ class Delivery(ForwardTest):
         for setting in ("--state=x", "--batch=10", "--skip_refused", "--destination_token_file=f"):
             self.assertIn("only allowed with destination", refused("--to_queue=q", "--to_url=http://127.0.0.1:1", setting))
         self.assertIn("required:", refused("--to_queue=q"))
-        self.assertIn("neither earliest", refused("--to_queue=q", "--from=yesterday"))
+        self.assertIn("must be earliest", refused("--to_queue=q", "--from=yesterday"))
         self.assertIn("destination", refused("--destination", "ftp://x/", "--state=x"))
 
 
