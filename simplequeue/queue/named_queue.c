@@ -44,12 +44,7 @@ const char *named_queue_id(const struct named_queue *q)
     return q->id;
 }
 
-struct queue *named_queue_core(struct named_queue *q)
-{
-    return q->core;
-}
-
-const struct queue *named_queue_core_const(const struct named_queue *q)
+struct queue *named_queue_core(const struct named_queue *q)
 {
     return q->core;
 }
@@ -126,13 +121,6 @@ static void replay_kept(struct recovery *r, struct queue_record *record, uint64_
     }
 }
 
-static void replay_removal(struct recovery *r, struct queue_record *record)
-{
-    struct queue_record_item item;
-    while (queue_record_next(record, &item))
-        queue_restore_remove(r->q->core, item.ids);
-}
-
 static void replay_aside(struct recovery *r, struct queue_record *record)
 {
     struct queue *core = r->q->core;
@@ -165,7 +153,9 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     } else if (record.type == RECORD_KEEP) {
         replay_kept(r, &record, offset);
     } else if (record.type == RECORD_REMOVE) {
-        replay_removal(r, &record);
+        struct queue_record_item item;
+        while (queue_record_next(&record, &item))
+            queue_restore_remove(r->q->core, item.ids);
     } else if (record.type == RECORD_OPEN) {
         queue_restore_lease_base(r->q->core, record.lease_base + LEASE_STEP);
         r->q->open_record = offset;

@@ -105,9 +105,8 @@ void named_queue_free(struct named_queue **q);
 bool named_queue_is_recorded(const struct named_queue *q);
 
 const char *named_queue_name(const struct named_queue *q);
-const char *named_queue_id(const struct named_queue *q); /* 32 hex digits */
-struct queue *named_queue_core(struct named_queue *q);   /* to read, reserve, return, touch and release */
-const struct queue *named_queue_core_const(const struct named_queue *q);
+const char *named_queue_id(const struct named_queue *q);     /* 32 hex digits */
+struct queue *named_queue_core(const struct named_queue *q); /* to read, reserve, return, touch and release */
 const struct journal *named_queue_journal(const struct named_queue *q);
 /* The producer's committed mark; 0 if it is unknown (*known, which may be NULL, is false). */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);

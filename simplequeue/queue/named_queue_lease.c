@@ -2,8 +2,10 @@
 #include "simplequeue/queue/named_queue_internal.h"
 
 /* Appends the record of the op's busy messages. On refusal they return to their lease. */
-static enum queue_result settle(struct op *o, struct queue_now now)
+static enum queue_result settle(struct op *o, struct queue_now now, queue_done_fn *done, void *arg)
 {
+    o->done = done;
+    o->arg = arg;
     o->n = o->ids.count;
     enum queue_result r = op_append_record(o, now);
     if (r != QUEUE_OK) {
@@ -30,10 +32,10 @@ static const struct op_type remove_type = {OP_REMOVE, remove_finish, remove_enco
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg)
 {
-    struct op *o = op_new(q, &remove_type, done, arg);
+    struct op *o = op_new(q, &remove_type, NULL, NULL);
     o->ids = *taken;
     *taken = (struct id_ranges){0};
-    return settle(o, now);
+    return settle(o, now, done, arg);
 }
 
 void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
@@ -43,23 +45,29 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* An op on those of `ids` that are leased under the number; NULL if none is. */
-static struct op *hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
-    const struct id_range *ids, size_t n, queue_done_fn *done, void *arg)
+/* An op on those of `ids` that are leased under the number. Refuses if none is, or if the disk refused such an op just now. */
+static enum queue_result hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
+    const struct id_range *ids, size_t n, struct queue_now now, struct op **out)
 {
     struct id_ranges held = {0};
     if (queue_hold(q->core, lease, ids, n, &held) == 0)
-        return NULL;
-    struct op *o = op_new(q, type, done, arg);
-    o->ids = held;
-    return o;
+        return QUEUE_LEASE_LOST;
+    if (reserve_waits(q, type->kind, now)) {
+        queue_abort(q->core, &held);
+        id_ranges_free(&held);
+        return QUEUE_NO_SPACE;
+    }
+    *out = op_new(q, type, NULL, NULL);
+    (*out)->ids = held;
+    return QUEUE_OK;
 }
 
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
     struct queue_now now, queue_done_fn *done, void *arg)
 {
-    struct op *o = hold(q, &remove_type, lease, ids, n, done, arg);
-    return o ? settle(o, now) : QUEUE_LEASE_LOST;
+    struct op *o;
+    enum queue_result r = hold(q, &remove_type, lease, ids, n, now, &o);
+    return r == QUEUE_OK ? settle(o, now, done, arg) : r;
 }
 
 static void delay_encode(struct op *o)
@@ -82,23 +90,19 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg)
 {
     static const struct op_type type = {OP_DELAY, delay_finish, delay_encode, false};
-    struct op *o = hold(q, &type, lease, ids, n, done, arg);
-    if (!o)
-        return QUEUE_LEASE_LOST;
-    if (reserve_waits(q, OP_DELAY, now)) {
-        queue_abort(q->core, &o->ids);
-        op_free(o);
-        return QUEUE_NO_SPACE;
-    }
+    struct op *o;
+    enum queue_result r = hold(q, &type, lease, ids, n, now, &o);
+    if (r != QUEUE_OK)
+        return r;
     struct amount amount = {.n = o->ids.count};
-    for (size_t r = 0; r < o->ids.n; r++)
-        for (uint64_t id = o->ids.at[r].first; id <= o->ids.at[r].last; id++)
+    for (size_t i = 0; i < o->ids.n; i++)
+        for (uint64_t id = o->ids.at[i].first; id <= o->ids.at[i].last; id++)
             amount.bytes += queue_message(q->core, id, NULL).len;
     reserve_expect_move(o, amount);
     queue_block_reserves(q->core, &o->ids);
     o->time = now.monotonic + delay;
     q->now = now;
-    return settle(o, now);
+    return settle(o, now, done, arg);
 }
 
 static void bury_encode(struct op *o)
@@ -121,19 +125,15 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
     size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg)
 {
     static const struct op_type type = {OP_BURY, bury_finish, bury_encode, true};
-    struct op *o = hold(q, &type, lease, ids, n, done, arg);
-    if (!o)
-        return QUEUE_LEASE_LOST;
-    if (reserve_waits(q, OP_BURY, now)) {
-        queue_abort(q->core, &o->ids);
-        op_free(o);
-        return QUEUE_NO_SPACE;
-    }
+    struct op *o;
+    enum queue_result r = hold(q, &type, lease, ids, n, now, &o);
+    if (r != QUEUE_OK)
+        return r;
     queue_block_reserves(q->core, &o->ids);
     o->time = now.wall;
     o->reason = bytes_dup(reason);
     o->reason_len = reason.len;
-    return settle(o, now);
+    return settle(o, now, done, arg);
 }
 
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n)

@@ -464,21 +464,28 @@ void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
             id_heap_put(&q->taken, id);
 }
 
-uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)
+/* Makes those of `wanted` that are leased under it ready again. How many. */
+static uint64_t lease_return(struct queue *q, struct lease *l, const struct id_range *wanted, size_t n)
 {
-    struct lease *l = find_lease(q, lease);
-    uint64_t count = 0;
-    for (size_t r = 0; l && r < n; r++)
+    uint64_t before = l->leased;
+    for (size_t r = 0; r < n; r++)
         for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
             struct message *m = leased_under(q, l, l->ids[i]);
             if (!m)
                 continue;
             make_ready(q, l->ids[i], m);
             l->leased--;
-            count++;
         }
-    if (l)
-        settle(q, l);
+    return before - l->leased;
+}
+
+uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)
+{
+    struct lease *l = find_lease(q, lease);
+    if (!l)
+        return 0;
+    uint64_t count = lease_return(q, l, wanted, n);
+    settle(q, l);
     return count;
 }
 
@@ -494,14 +501,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
 /* Leased messages are ready again. Busy ones are decided later. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
-    uint64_t count = l->leased;
-    for (size_t i = 0; i < l->n && l->leased; i++) {
-        struct message *m = leased_under(q, l, l->ids[i]);
-        if (!m)
-            continue;
-        make_ready(q, l->ids[i], m);
-        l->leased--;
-    }
+    uint64_t count = lease_return(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0);
     l->ended = true;
     heap_remove(&q->shared->deadlines, &l->timer.node);
     settle(q, l);

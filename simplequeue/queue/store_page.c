@@ -94,15 +94,36 @@ static size_t slot_index(const struct store_page *p, uint64_t id)
     return low;
 }
 
-static void unfold(struct store_page *p)
+/* Records of all forms, by index. */
+static size_t n_records(const struct store_page *p)
 {
-    p->slots = mem_alloc((p->held ? p->held : 1) * sizeof *p->slots);
-    p->n_slots = 0;
-    for (size_t i = 0; i < p->span; i++)
-        if (p->lens[i])
-            p->slots[p->n_slots++] =
-                (struct page_slot){p->first_id + i, {.len = p->lens[i], .state = STORE_READY}};
+    return p->form == PAGE_SLOTS ? p->n_slots : p->span;
+}
+
+static struct page_slot record_at(const struct store_page *p, size_t i)
+{
+    if (p->form == PAGE_SLOTS)
+        return p->slots[i];
+    if (p->form == PAGE_BLOCK)
+        return (struct page_slot){p->first_id + i, *block_record(p, i)};
+    uint32_t len = p->lens[i];
+    return (struct page_slot){p->first_id + i, {.len = len, .state = len ? STORE_READY : STORE_GONE}};
+}
+
+/* SLOTS of the page's messages, whatever its form. */
+static void make_slots(struct store_page *p)
+{
+    struct page_slot *slots = mem_alloc((p->held ? p->held : 1) * sizeof *slots);
+    size_t n = 0;
+    for (size_t i = 0; n < p->held; i++) {
+        struct page_slot slot = record_at(p, i);
+        if (slot.m.state != STORE_GONE)
+            slots[n++] = slot;
+    }
+    free(p->slots);
     free(p->lens);
+    p->slots = slots;
+    p->n_slots = n;
     p->lens = NULL;
     p->form = PAGE_SLOTS;
 }
@@ -121,7 +142,7 @@ static struct message *record_of(const struct store_page *p, uint64_t id)
 struct message *page_find(struct store_page *p, uint64_t id)
 {
     if (p->form == PAGE_BARE)
-        unfold(p);
+        make_slots(p);
     struct message *m = record_of(p, id);
     return m && m->state != STORE_GONE ? m : NULL;
 }
@@ -129,36 +150,19 @@ struct message *page_find(struct store_page *p, uint64_t id)
 struct message page_peek(const struct store_page *p, uint64_t id)
 {
     struct message none = {0};
-    if (p->form == PAGE_BARE && id >= p->first_id && id - p->first_id < p->span) {
-        none.len = p->lens[id - p->first_id];
-        none.state = none.len ? STORE_READY : STORE_GONE;
-    }
-    const struct message *m = p->form == PAGE_BARE ? NULL : record_of(p, id);
+    if (p->form == PAGE_BARE)
+        return id >= p->first_id && id - p->first_id < p->span ? record_at(p, id - p->first_id).m : none;
+    const struct message *m = record_of(p, id);
     return m ? *m : none;
-}
-
-static bool is_it(const struct message *m, bool ready)
-{
-    return m->state != STORE_GONE && (m->state == STORE_READY) == ready;
-}
-
-static bool slots_next(const struct store_page *p, uint64_t from, bool ready, uint64_t *id)
-{
-    for (size_t i = slot_index(p, from); i < p->n_slots; i++)
-        if (is_it(&p->slots[i].m, ready)) {
-            *id = p->slots[i].id;
-            return true;
-        }
-    return false;
 }
 
 bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
-    if (p->form == PAGE_SLOTS)
-        return slots_next(p, from, ready, id);
-    for (uint64_t i = from > p->first_id ? from - p->first_id : 0; i < p->span; i++) {
-        *id = p->first_id + i;
-        if (p->form == PAGE_BARE ? ready && p->lens[i] : is_it(block_record(p, i), ready))
+    size_t i = p->form == PAGE_SLOTS ? slot_index(p, from) : from > p->first_id ? from - p->first_id : 0;
+    for (; i < n_records(p); i++) {
+        struct page_slot slot = record_at(p, i);
+        *id = slot.id;
+        if (slot.m.state != STORE_GONE && (slot.m.state == STORE_READY) == ready)
             return true;
     }
     return false;
@@ -200,30 +204,17 @@ bool page_is_sparse(const struct store_page *p)
 
 void page_compact(struct store_page *p)
 {
-    struct page_slot *slots = mem_alloc(p->held * sizeof *slots);
     char *memory = mem_alloc(p->bytes);
-    size_t n = 0, used = 0;
-    for (size_t i = 0; n < p->held; i++) {
-        const struct message *m = p->form == PAGE_BLOCK ? block_record(p, i) : &p->slots[i].m;
-        uint64_t id = p->form == PAGE_BLOCK ? p->first_id + i : p->slots[i].id;
-        if (m->state == STORE_GONE)
-            continue;
-        slots[n] = (struct page_slot){id, *m};
-        slots[n++].m.ptr = memcpy(memory + used, m->ptr, m->len);
+    size_t used = 0;
+    make_slots(p);
+    for (size_t i = 0; i < p->n_slots; i++) {
+        struct message *m = &p->slots[i].m;
+        m->ptr = memcpy(memory + used, m->ptr, m->len);
         used += m->len;
     }
     free(p->memory);
-    free(p->slots);
     p->memory = memory;
     p->size = p->used = used;
-    p->slots = slots;
-    p->n_slots = n;
-    p->form = PAGE_SLOTS;
-}
-
-static bool is_bare(const struct message *m)
-{
-    return m->state == STORE_GONE || (m->state == STORE_READY && m->tries == 0);
 }
 
 /* Whether lengths alone describe the messages, in less memory than slots. */
@@ -231,18 +222,21 @@ static bool can_be_bare(const struct store_page *p)
 {
     if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
         return false;
-    for (size_t i = 0; i < (p->form == PAGE_BLOCK ? p->span : p->n_slots); i++)
-        if (!is_bare(p->form == PAGE_BLOCK ? block_record(p, i) : &p->slots[i].m))
+    for (size_t i = 0; i < n_records(p); i++) {
+        struct message m = record_at(p, i).m;
+        if (m.state != STORE_GONE && m.tries > 0)
             return false;
+    }
     return true;
 }
 
-static void fold(struct store_page *p)
+static void make_bare(struct store_page *p)
 {
     uint32_t *lens = mem_zalloc(p->span * sizeof *lens);
-    for (size_t i = 0; i < p->span; i++) {
-        struct message m = page_peek(p, p->first_id + i);
-        lens[i] = m.state != STORE_GONE ? m.len : 0;
+    for (size_t i = 0; i < n_records(p); i++) {
+        struct page_slot slot = record_at(p, i);
+        if (slot.m.state != STORE_GONE)
+            lens[slot.id - p->first_id] = slot.m.len;
     }
     free(p->slots);
     p->slots = NULL;
@@ -251,23 +245,11 @@ static void fold(struct store_page *p)
     p->form = PAGE_BARE;
 }
 
-static void make_slots(struct store_page *p)
-{
-    p->slots = mem_alloc(p->held * sizeof *p->slots);
-    p->n_slots = 0;
-    for (size_t i = 0; i < p->span; i++) {
-        const struct message *m = block_record(p, i);
-        if (m->state != STORE_GONE)
-            p->slots[p->n_slots++] = (struct page_slot){p->first_id + i, *m};
-    }
-    p->form = PAGE_SLOTS;
-}
-
 void page_spill(struct store_page *p)
 {
     assert(p->held && p->pending == 0 && p->offset != STORE_NO_OFFSET);
     if (can_be_bare(p))
-        fold(p);
+        make_bare(p);
     else if (p->form == PAGE_BLOCK)
         make_slots(p);
     for (size_t i = 0; i < p->n_slots; i++)
@@ -290,7 +272,7 @@ struct store_page *page_new_slots(uint64_t first_id, uint64_t offset)
 void page_insert(struct store_page *p, uint64_t id, size_t len)
 {
     if (p->form == PAGE_BARE)
-        unfold(p);
+        make_slots(p);
     size_t at = slot_index(p, id);
     p->slots = mem_realloc(p->slots, (p->n_slots + 1) * sizeof *p->slots);
     memmove(p->slots + at + 1, p->slots + at, (p->n_slots - at) * sizeof *p->slots);
@@ -315,7 +297,7 @@ void page_load_begin(struct store_page *p)
 {
     assert(page_is_spilled(p) && !p->loading);
     if (p->form == PAGE_BARE)
-        unfold(p);
+        make_slots(p);
     p->size = p->bytes;
     p->memory = mem_alloc(p->size ? p->size : 1);
     p->used = 0;

@@ -96,7 +96,7 @@ static void answer_held(struct reserve *r, struct named_queue *q)
 static bool answer_stale(struct reserve *r, const struct named_queue *q)
 {
     char members[48] = "";
-    uint64_t latest = q ? queue_epoch(named_queue_core_const(q), r->reader) : 0;
+    uint64_t latest = q ? queue_epoch(named_queue_core(q), r->reader) : 0;
     if (!r->epoch || r->epoch == latest)
         return false;
     if (latest)

@@ -6,7 +6,7 @@
 #define FIELD(name, expression)                                                                              \
     static uint64_t read_##name(const struct named_queue *q)                                                 \
     {                                                                                                        \
-        const struct queue *core = named_queue_core_const(q);                                                \
+        const struct queue *core = named_queue_core(q);                                                      \
         const struct queue_state *s = queue_state(core);                                                     \
         (void)s;                                                                                             \
         return expression;                                                                                   \
@@ -62,7 +62,7 @@ static void json_fields(struct buf *out, const struct named_queue *q, size_t n)
 
 static void json_queue(struct buf *out, const struct named_queue *q)
 {
-    const struct queue_state *s = queue_state(named_queue_core_const(q));
+    const struct queue_state *s = queue_state(named_queue_core(q));
     const struct journal *j = named_queue_journal(q);
     buf_printf(out, "\"%s\":{\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"reader\":", named_queue_name(q),
         named_queue_id(q), (unsigned long long)s->next_id);
