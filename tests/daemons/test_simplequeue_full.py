@@ -6,6 +6,7 @@ import re
 import resource
 import signal
 import socket
+import struct
 import threading
 import time
 
@@ -434,6 +435,30 @@ class DiskTest(Full, OnDisk, QueueTest):
             t.join()
         self.assertEqual(replies, [200] * 5)
         self.assertEqual(sorted(self.log_lines() + [q.get("/get").body]), [b"%d" % n for n in range(5)])
+
+    def test_a_client_that_leaves_while_it_waits_evicts_nothing(self):
+        """Its put leaves the line: no room is made for it, and the put behind it is next."""
+        harness.slower_and_slower(0.5, self.leaves_the_line)
+
+    def leaves_the_line(self, seconds):
+        data = "data-%g" % seconds
+        q = self.start("simplequeue", "--data-dir=" + self.path(data), "--sync=%d" % (seconds * 1000), "--max-depth=1",
+                       "--overflow-log=" + self.path("overflow"))
+        self.expect(q.post("/put", b"first"), 200)
+        self.assertEqual(q.get("/get").body, b"first")
+        puts = [harness.connect(q.url) for _ in range(2)]
+        for text, c in zip((b"kept", b"gone"), puts):
+            c.connect()  # a turn handles all that was read at once: with the reply to the ping the put waits
+            c.sock.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                           b"POST /put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n" + text)
+            self.assertIn(b"OK", c.sock.recv(4096))
+        puts[1].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        puts[1].close()
+        self.assertTrue(puts[0].sock.recv(4096).startswith(b"HTTP/1.1 200 "))
+        puts[0].close()
+        wait_until(lambda: q.stats()["depth"] == 1, "the put to be stored")
+        q.stop()
+        self.assertEqual(self.log_lines(), [])
 
     def test_kill9_loses_nothing(self):
         """What was acknowledged is in the queue or in the log, whenever the daemon is killed; some may be in both."""
