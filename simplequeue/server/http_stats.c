@@ -29,7 +29,7 @@ FIELD(expired, s->expired)
 FIELD(paused, s->paused_until != 0)
 FIELD(disk_full, named_queue_disk_is_full(q))
 
-/* A queue's numbers, as /stats calls them. */
+/* By their names in /stats. */
 static const struct field {
     const char *name;
     uint64_t (*read)(const struct named_queue *q);
@@ -51,7 +51,7 @@ static const struct field {
     {"disk_full", read_disk_full},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
-#define FIELDS_BITLY 6 /* the first ones have bitly's names, and are at the top level for the default queue */
+#define FIELDS_BITLY 6 /* the first have bitly's names; the default queue's are at the top level */
 
 static void json_fields(struct buf *out, const struct named_queue *q, size_t n)
 {
@@ -170,14 +170,14 @@ void stats_register(struct queue_server *server)
 {
     struct stats *s = daemon_stats(server->loop.daemon);
     if (queues_journals(server->queues))
-        stats_counter_read(s, "journal_syncs_total", NULL, "commits that were synced", number_syncs, server);
-    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: no bound", limit_depth, server);
+        stats_counter_read(s, "journal_syncs_total", NULL, "synced commits", number_syncs, server);
+    stats_gauge(s, "limit_depth", NULL, "max_depth: messages in a queue; 0: unlimited", limit_depth, server);
     stats_gauge(
-        s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: no bound", limit_bytes, server);
+        s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: unlimited", limit_bytes, server);
     stats_gauge(
-        s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: no bound", limit_memory, server);
-    stats_gauge(s, "limit_queues", NULL, "max_queues, or for how many there are descriptors if that is less",
-        limit_queues, server);
+        s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: unlimited", limit_memory, server);
+    stats_gauge(
+        s, "limit_queues", NULL, "max_queues, or fewer if the descriptors are fewer", limit_queues, server);
     stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", number_waiting, server);
 }
 
@@ -188,23 +188,23 @@ void stats_register_queue(struct queue_server *server, struct named_queue *q)
         stats_gauge_fn *read;
     } counters[] = {
         {"messages_put_total", "messages stored by puts", gauge_all_puts},
-        {"messages_got_total", "messages given out: taken or leased", gauge_all_gets},
-        {"leases_expired_total", "leases that ran out holding messages", gauge_expired},
+        {"messages_got_total", "messages taken or leased", gauge_all_gets},
+        {"leases_expired_total", "leases that expired", gauge_expired},
     };
     static const struct number gauges[] = {
         {"queue_depth", "messages ready, leased and delayed", gauge_depth},
         {"queue_bytes", "bytes of messages held", gauge_bytes},
         {"queue_ready", "messages ready", gauge_ready},
         {"queue_leased", "messages leased", gauge_leased},
-        {"queue_delayed", "messages that become ready later", gauge_delayed},
-        {"queue_buried", "messages put aside", gauge_buried},
-        {"queue_paused", "1: nothing is taken or leased until the pause ends", gauge_paused},
-        {"queue_disk_full", "1: the disk had no room for the last put", gauge_disk_full},
+        {"queue_delayed", "messages delayed", gauge_delayed},
+        {"queue_buried", "messages buried", gauge_buried},
+        {"queue_paused", "1: the queue delivers nothing", gauge_paused},
+        {"queue_disk_full", "1: the disk had no space for the last put", gauge_disk_full},
     };
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof labels, "queue=\"%s\"", named_queue_name(q));
-    served_of(q)->overflowed = stats_counter(daemon_stats(server->loop.daemon), "overflowed_total", labels,
-        "messages that went to the overflow log for want of room");
+    served_of(q)->overflowed = stats_counter(
+        daemon_stats(server->loop.daemon), "overflowed_total", labels, "messages moved to the overflow log");
     served_of(q)->rejected = stats_counter(daemon_stats(server->loop.daemon), "rejected_total", labels,
         "puts refused because the queue was full");
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)

@@ -7,18 +7,17 @@
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "where queues are kept; without it they are in memory only"},
+        .help = "directory of the queues (default: none; queues are in memory only)"},
     {.name = "restored",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
         .fallback = "false",
-        .help = "data_dir is a copy, made to be used beside or instead of its original: give its queues new "
-                "ids, and exit"},
+        .help = "treat data_dir as a copy: give its queues new ids, then exit"},
     {.name = "sync",
         .type = OPTION_SYNC,
         .fallback = "0",
         .unit = "ms",
-        .help = "sync before the reply: 0 each commit, N at most once in so many ms, never"},
+        .help = "when to sync a commit before its reply: 0 each, N at most once every N ms, or never"},
     {.name = "segment_bytes",
         .type = OPTION_SIZE,
         .fallback = "64M",
@@ -31,65 +30,65 @@ const struct option_row settings_rows[] = {
         .type = OPTION_INT,
         .fallback = "0",
         .max = INT64_MAX,
-        .help = "messages in a queue; 0: no bound"},
+        .help = "maximum messages in a queue; 0: unlimited"},
     {.name = "max_bytes",
         .type = OPTION_SIZE,
         .fallback = "0",
         .max = INT64_MAX,
         .unit = "bytes",
-        .help = "bytes of messages in a queue; 0: no bound"},
+        .help = "maximum bytes of messages in a queue; 0: unlimited"},
     {.name = "max_memory",
         .type = OPTION_SIZE,
         .fallback = "1G",
         .max = INT64_MAX,
         .unit = "bytes",
-        .help = "what messages of all queues take of memory; with a data directory the rest is on disk only; "
-                "0: no bound"},
+        .help = "maximum memory for the messages of all queues; with a data directory the rest is on disk "
+                "only; 0: unlimited"},
     {.name = "when_full",
         .type = OPTION_CHOICE,
         .choices = "reject|overflow",
         .help =
-            "what a put to a full queue does: is refused, or moves the oldest messages to the overflow log; "
-            "overflow when that is set"},
+            "effect of a put to a full queue: reject refuses it, overflow moves the oldest messages to the "
+            "overflow log (default: overflow if overflow_log is set)"},
     {.name = "overflow_log",
         .type = OPTION_STRING,
         .min = 1,
         .max = 3000,
-        .help = "file for messages beyond max_depth, max_bytes or max_memory; of queue NAME FILE.NAME"},
+        .help = "file for messages past max_depth, max_bytes or max_memory; queue NAME has FILE.NAME"},
     {.name = NNG_LISTEN_SETTING,
         .type = OPTION_STRING,
         .min = 1,
         .max = 3000,
-        .help = "where batches are taken over nng's REQ/REP: ipc://PATH or tcp://ADDRESS:PORT, several "
-                "separated by commas"},
+        .help = "URLs to receive batches over nng's REQ/REP: ipc://PATH or tcp://ADDRESS:PORT, separated by "
+                "commas"},
     {.name = "max_message",
         .type = OPTION_SIZE,
         .fallback = "1M",
         .min = 1,
         .max = 16 << 20,
         .unit = "bytes",
-        .help = "bytes of one message"},
+        .help = "maximum bytes of one message"},
     {.name = "max_mget",
         .type = OPTION_INT,
         .fallback = "10000",
         .max = 1000000,
-        .help = "messages in one reply; 0: as many as a reply of 16M holds"},
+        .help = "maximum messages in one reply; 0: as many as a reply of 16M holds"},
     {.name = "max_queues",
         .type = OPTION_INT,
         .fallback = "1000",
         .min = 1,
         .max = 100000,
-        .help = "named queues"},
+        .help = "maximum number of queues"},
     {.name = "mget_item_sep",
         .type = OPTION_STRING,
         .min = 1,
         .max = 64,
-        .help = "separator between messages in mget; a newline unless given"},
+        .help = "separator between the messages of mget (default: a newline)"},
     {.name = "mput_item_sep",
         .type = OPTION_STRING,
         .min = 1,
         .max = 64,
-        .help = "separator between messages in mput; a newline unless given"},
+        .help = "separator between the messages of mput (default: a newline)"},
     {0},
 };
 
@@ -115,11 +114,11 @@ void settings_warn(const struct options *o)
     static const char *const of_disk[] = {"sync", "segment_bytes", "scrub_rate"};
     int64_t message = options_int(o, "max_message"), body = options_int(o, "max_body");
     if (options_is_set(o, "max_message") && message > body)
-        log_warn("no message of max_message can be put: max_body is less",
+        log_warn("max_message has no effect above max_body: larger bodies are refused",
             LOG_U("max_message", (uint64_t)message), LOG_U("max_body", (uint64_t)body));
     for (size_t i = 0; i < sizeof of_disk / sizeof *of_disk && !options_string(o, "data_dir"); i++)
         if (options_is_set(o, of_disk[i]))
-            log_warn("the setting does nothing without a data_dir", LOG_S("setting", of_disk[i]));
+            log_warn("the setting has no effect without data_dir", LOG_S("setting", of_disk[i]));
 }
 
 int settings_check(struct options *o, struct config_error *error)
@@ -127,10 +126,10 @@ int settings_check(struct options *o, struct config_error *error)
     const char *urls = options_string(o, NNG_LISTEN_SETTING);
     bool token = options_string(o, "auth_token_file") != NULL;
     if (options_bool(o, "restored") && !options_string(o, "data_dir"))
-        return options_refuse(o, "restored", error, "it needs a data_dir: the copy");
+        return options_refuse(o, "restored", error, "it needs data_dir, the directory of the copy");
     if (urls && nng_listen_check(NNG_LISTEN_SETTING, urls, token, error) != 0)
         return -1;
     if (overflows(o) && !options_string(o, "overflow_log"))
-        return options_refuse(o, "when_full", error, "overflow needs an overflow_log");
+        return options_refuse(o, "when_full", error, "overflow needs overflow_log");
     return 0;
 }

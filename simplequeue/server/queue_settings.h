@@ -1,4 +1,4 @@
-/* settings: what simplequeue can be told, and what of it cannot be. */
+/* queue_settings: simplequeue's settings and their checks. */
 #ifndef SIMPLEQUEUE_SETTINGS_H
 #define SIMPLEQUEUE_SETTINGS_H
 
@@ -10,12 +10,12 @@ extern const struct option_row settings_rows[];
 
 int settings_check(struct options *o, struct config_error *error);
 
-/* Says in the log what of the settings does nothing. */
+/* Warns in the log about settings without effect. */
 void settings_warn(const struct options *o);
 
-/* The file that full queues overflow to; NULL: they refuse. */
+/* The file for overflow; NULL: full queues refuse puts. */
 const char *settings_overflow_log(const struct options *o);
-/* Of the setting with this name, a newline when it is not set. */
+/* The value of the setting, or a newline. */
 struct bytes settings_separator(const struct options *o, const char *name);
 
 #endif

@@ -15,13 +15,13 @@ class StartTest(QueueTest):
         return q.log
 
     def test_a_message_that_no_body_holds(self):
-        warning = "warn simplequeue no message of max_message can be put: max_body is less"
+        warning = "warn simplequeue max_message has no effect above max_body: larger bodies are refused"
         self.assertIn(warning + " max_message=16777216 max_body=1048576", self.said("--max-message=16M", "--max-body=1M"))
         for args in ((), ("--max-body=1000",), ("--max-message=2M", "--max-body=2M")):
             self.assertNotIn(warning, self.said(*args))
 
     def test_settings_of_the_disk_in_memory(self):
-        warning = "warn simplequeue the setting does nothing without a data_dir setting="
+        warning = "warn simplequeue the setting has no effect without data_dir setting="
         args = ("--sync=never", "--segment-bytes=1M", "--scrub-rate=0")
         log = self.said(*args)
         for setting in ("sync", "segment_bytes", "scrub_rate"):

@@ -48,7 +48,7 @@ static void an_overflow_log_is_meant_to_be_used(void **state)
     overflows_to("--overflow-log=f", NULL, "f");
     overflows_to("--overflow-log=f", "--when-full=overflow", "f");
     overflows_to("--overflow-log=f", "--when-full=reject", NULL);
-    refuses("--when-full=overflow", NULL, "--when-full: when_full: overflow needs an overflow_log");
+    refuses("--when-full=overflow", NULL, "--when-full: when_full: overflow needs overflow_log");
 }
 
 static void separators_are_newlines_unless_given(void **state)
@@ -63,7 +63,7 @@ static void separators_are_newlines_unless_given(void **state)
 static void a_copy_lies_somewhere(void **state)
 {
     (void)state;
-    refuses("--restored", NULL, "needs a data_dir");
+    refuses("--restored", NULL, "needs data_dir");
     overflows_to("--restored", "--data-dir=d", NULL);
 }
 
