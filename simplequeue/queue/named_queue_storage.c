@@ -133,7 +133,8 @@ static void keep(struct named_queue *q)
     const struct journal *j = q->config.journal;
     uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
     size_t changes = queue_store(q->core)->changes;
-    if (q->keeping || (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
+    if (q->keeping || reserve_waits(q, OP_KEEP, q->now) ||
+        (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
         return;
     q->keep_changes = changes;
     q->keep_end = end;
