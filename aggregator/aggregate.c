@@ -1,11 +1,10 @@
 #include "aggregator/aggregate.h"
 
-#include "aggregator/batch_writer.h"
 #include "aggregator/chain.h"
+#include "aggregator/storage.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "aggregator/tally.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,81 +13,84 @@
 #include <stdlib.h>
 
 #define CHECKPOINT_PAGES 4000 /* of 4 KiB: the log is about 16 MiB when it starts again */
-#define SEAL_PAGES 256        /* a longer log is folded by the writer, before the loop stops to seal */
 
-/* What is counted between two swaps. */
-struct batch {
-    struct count_map *rows;
-    struct buf rejects;
-    bool moved; /* some cursor did */
+/* How far the seal of a slice is. */
+enum phase {
+    PHASE_COUNTING,
+    PHASE_ENDING,    /* the last batch is committed with the mark */
+    PHASE_FOLDING,   /* the log is moved into the file, and removed */
+    PHASE_BEGINNING, /* the slice is among the sealed ones; the next one is made */
 };
 
 struct aggregate {
     struct aggregate_config config;
     char *slices_dir, *rejects_dir;
     struct sealed sealed;
-    struct slice *slice;
-    struct slice_snapshot *snapshot;
-    struct rejects *rejects;
-    struct batch_writer *writer;
+    uint64_t number; /* of the open slice */
+    struct slice_tally before;
+    char *slice_path, *rejects_path;
+    struct slice_reader *reader; /* NULL in PHASE_BEGINNING */
+    struct storage *storage;
     struct tally *tally;
-    struct slice_state state;     /* as committed */
-    struct slice_tally counted;   /* of the open slice, in memory too */
-    struct slice_cursor *cursors; /* likewise; one a stream, in the configuration's order */
-    struct batch active, flushing;
-    struct batch_job job;
-    struct slice_cursor *job_cursors;
-    struct slice_cursor *committed; /* as of the last commit */
-    bool job_running, job_waits;    /* with the writer; refused, to be tried again */
-    usec_t last_swap, started_job, retry_at;
+    struct batch flushing;
+    struct slice_tally counted; /* of the slice that lines are counted into */
+    struct slice_tally ending;  /* of the slice that is being sealed */
+    uint64_t rejects_length;    /* as committed */
+    /* One a stream, in the configuration's order. */
+    struct slice_cursor *cursors, *job_cursors, *committed;
+    struct storage_job job;
+    bool job_running, job_waits; /* with the storage thread; refused, to be tried again */
+    enum phase phase;
+    struct chain_next next; /* what job.begin points to */
+    usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed; /* since the opening */
-    bool seals;       /* asked to, and flushing first */
-    bool turns; /* the slice before state.number is sealed, and that one is not begun for want of room */
-    usec_t turned_at;               /* wall clock */
-    unsigned log_pages;             /* of the open slice */
-    struct slice_snapshot **layers; /* what aggregate_layers gave last */
+    usec_t turned_at; /* wall clock */
+    unsigned log_pages;
+    bool merge_is_due;
+    struct slice_reader **layers; /* what aggregate_layers gave last */
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
 };
 
-static void batch_init(struct batch *b)
-{
-    *b = (struct batch){.rows = count_map_new()};
-}
-
-static void batch_free(struct batch *b)
-{
-    count_map_free(&b->rows);
-    buf_free(&b->rejects);
-    *b = (struct batch){0};
-}
-
 static enum slice_result fail_errno(const char *what, const char *path, char *error)
 {
     int e = errno;
-    snprintf(error, SLICE_ERROR_TEXT, "%s %s: %s", what, path,
-        e == ERANGE ? "shorter than recorded" : strerror(e));
+    snprintf(error, SLICE_ERROR_TEXT, "cannot %s %s: %s", what, path, strerror(e));
     return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
-/* Opens the slice that begins there, or makes it, to read and to write. */
-static enum slice_result open_slice(struct aggregate *a, const struct chain_next *b, usec_t wall, char *error)
+/* Describes the slice that begins at a->next. */
+static void prepare_begin(struct aggregate *a, usec_t wall)
 {
-    char *path = chain_slice_path(a->slices_dir, b->number);
-    struct slice_config c = {.path = path,
-        .number = b->number,
-        .counters_text = a->config.counters->text,
-        .started = wall / USEC_PER_SEC,
-        .before = b->before,
-        .cursors = b->cursors,
-        .n_cursors = b->n_cursors,
-        .max_pages = a->config.max_pages};
-    enum slice_result r = slice_open(&c, &a->slice, &a->state, error);
-    if (r == SLICE_OK)
-        r = slice_snapshot_open(path, &a->snapshot, error);
-    free(path);
-    return r;
+    free(a->slice_path);
+    free(a->rejects_path);
+    a->slice_path = chain_slice_path(a->slices_dir, a->next.number);
+    a->rejects_path = chain_rejects_path(a->rejects_dir, a->next.number);
+    a->job = (struct storage_job){.kind = STORAGE_BEGIN,
+        .begin = {.path = a->slice_path,
+            .number = a->next.number,
+            .counters_text = a->config.counters->text,
+            .started = wall / USEC_PER_SEC,
+            .before = a->next.before,
+            .cursors = a->next.cursors,
+            .n_cursors = a->next.n_cursors},
+        .rejects_path = a->rejects_path};
+}
+
+static void open_cursors(struct aggregate *a, const struct slice_state *state)
+{
+    size_t n = a->config.n_streams;
+    a->cursors = mem_zalloc((n + 1) * sizeof(*a->cursors));
+    a->job_cursors = mem_zalloc((n + 1) * sizeof(*a->job_cursors));
+    a->committed = mem_zalloc((n + 1) * sizeof(*a->committed));
+    for (size_t i = 0; i < n; i++) {
+        snprintf(a->cursors[i].stream, sizeof(a->cursors[i].stream), "%s", a->config.streams[i]);
+        for (size_t k = 0; k < state->n_cursors; k++)
+            if (strcmp(state->cursors[k].stream, a->config.streams[i]) == 0)
+                a->cursors[i] = state->cursors[k];
+    }
+    memcpy(a->committed, a->cursors, n * sizeof(*a->cursors));
 }
 
 static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *error)
@@ -97,41 +99,28 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
         .rejects_dir = a->rejects_dir,
         .archive = a->config.archive,
         .counters = a->config.counters};
-    struct chain_next next;
-    enum slice_result r = chain_open(&c, &a->sealed, &next, error);
-    if (r == SLICE_OK)
-        r = open_slice(a, &next, wall, error);
-    chain_next_free(&next);
-    return r;
-}
-
-static enum slice_result open_rejects(struct aggregate *a, char *error)
-{
-    char *path = chain_rejects_path(a->rejects_dir, a->state.number);
-    enum slice_result r = SLICE_OK;
-    if (rejects_open(path, a->state.rejects_length, &a->rejects) != 0)
-        r = fail_errno("cannot open", path, error);
-    else if (io_sync_dir(a->rejects_dir) != 0)
-        r = fail_errno("cannot sync", a->rejects_dir, error);
-    free(path);
-    return r;
-}
-
-static void open_cursors(struct aggregate *a)
-{
-    size_t n = a->config.n_streams;
-    a->cursors = mem_zalloc((n + 1) * sizeof(*a->cursors));
-    a->job_cursors = mem_zalloc((n + 1) * sizeof(*a->job_cursors));
-    for (size_t i = 0; i < n; i++) {
-        snprintf(a->cursors[i].stream, sizeof(a->cursors[i].stream), "%s", a->config.streams[i]);
-        for (size_t k = 0; k < a->state.n_cursors; k++) {
-            if (strcmp(a->state.cursors[k].stream, a->config.streams[i]) == 0)
-                a->cursors[i] = a->state.cursors[k];
-        }
+    enum slice_result r = chain_open(&c, &a->sealed, &a->next, error);
+    if (r != SLICE_OK)
+        return r;
+    a->storage = storage_new(a->config.counters, a->config.notify, a->config.notify_arg);
+    if (!a->storage)
+        return fail_errno("start", "the storage thread", error);
+    prepare_begin(a, wall);
+    storage_begin(a->storage, &a->job);
+    a->reader = a->job.reader;
+    if (a->job.result != SLICE_OK) {
+        snprintf(error, SLICE_ERROR_TEXT, "%s", a->job.error);
+        return a->job.result;
     }
-    a->committed = mem_zalloc((n + 1) * sizeof(*a->committed));
-    memcpy(a->committed, a->cursors, n * sizeof(*a->cursors));
-    a->counted = a->state.tally;
+    const struct slice_state *state = storage_state(a->storage);
+    a->number = state->number;
+    a->before = state->before;
+    a->counted = state->tally;
+    a->rejects_length = state->rejects_length;
+    a->merge_is_due = a->job.merge_is_due;
+    open_cursors(a, state);
+    chain_next_free(&a->next);
+    return SLICE_OK;
 }
 
 static char *directory(const struct aggregate *a, const char *name)
@@ -148,17 +137,10 @@ static enum slice_result open_files(struct aggregate *a, usec_t wall, char *erro
     a->slices_dir = directory(a, "slices");
     a->rejects_dir = directory(a, "rejects");
     if (io_make_dirs(a->slices_dir) != 0)
-        return fail_errno("cannot make", a->slices_dir, error);
+        return fail_errno("make", a->slices_dir, error);
     if (io_make_dirs(a->rejects_dir) != 0)
-        return fail_errno("cannot make", a->rejects_dir, error);
-    enum slice_result r = open_slices(a, wall, error);
-    return r == SLICE_OK ? open_rejects(a, error) : r;
-}
-
-static enum slice_result start_writer(struct aggregate *a, char *error)
-{
-    a->writer = batch_writer_new(a->slice, a->rejects, a->config.notify, a->config.notify_arg);
-    return a->writer ? SLICE_OK : fail_errno("cannot start", "the writer thread", error);
+        return fail_errno("make", a->rejects_dir, error);
+    return open_slices(a, wall, error);
 }
 
 enum slice_result aggregate_open(
@@ -167,12 +149,7 @@ enum slice_result aggregate_open(
     struct aggregate *a = mem_zalloc(sizeof(*a));
     a->config = *config;
     enum slice_result r = open_files(a, wall, error);
-    if (r == SLICE_OK) {
-        open_cursors(a);
-        a->tally = tally_new(config->counters);
-        batch_init(&a->active);
-        r = start_writer(a, error);
-    }
+    a->tally = tally_new(config->counters, config->max_memory);
     if (r != SLICE_OK)
         aggregate_close(&a);
     *out = a;
@@ -184,21 +161,20 @@ void aggregate_close(struct aggregate **ap)
     struct aggregate *a = *ap;
     if (!a)
         return;
-    batch_writer_free(&a->writer);
-    batch_free(&a->active);
+    storage_free(&a->storage);
     batch_free(&a->flushing);
     tally_free(&a->tally);
-    slice_snapshot_close(&a->snapshot);
-    rejects_close(&a->rejects);
-    slice_close(&a->slice);
-    slice_state_free(&a->state);
+    slice_reader_close(&a->reader);
     sealed_free(&a->sealed);
+    chain_next_free(&a->next);
     free(a->slices_dir);
     free(a->rejects_dir);
+    free(a->slice_path);
+    free(a->rejects_path);
     free(a->cursors);
     free(a->job_cursors);
-    free(a->layers);
     free(a->committed);
+    free(a->layers);
     free(a);
     *ap = NULL;
 }
@@ -224,35 +200,39 @@ void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, 
     a->committed[stream] = *c;
 }
 
+static void count(struct aggregate *a, enum counters_verdict verdict)
+{
+    struct slice_tally *tallies[] = {&a->counted, &a->numbers.counted};
+    for (int i = 0; i < 2; i++) {
+        tallies[i]->events += verdict == COUNTERS_EVENT;
+        tallies[i]->skipped += verdict == COUNTERS_SKIPPED;
+        tallies[i]->rejected += verdict == COUNTERS_REJECTED;
+    }
+}
+
 static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64_t length, const char *reason)
 {
     const struct slice_cursor *c = &a->cursors[stream];
-    rejects_format(&a->active.rejects, bytes_str(c->stream), c->offset, reason, length, line);
-    a->counted.rejected++;
+    rejects_format(&tally_batch(a->tally)->rejects, bytes_str(c->stream), c->offset, reason, length, line);
+    count(a, COUNTERS_REJECTED);
 }
 
 static void move_cursor(struct aggregate *a, size_t stream, uint64_t to)
 {
     assert(to >= a->cursors[stream].offset);
     a->cursors[stream].offset = to;
-    a->active.moved = true;
+    tally_batch(a->tally)->moved = true;
 }
 
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
 {
     const char *reason;
     assert(stream < a->config.n_streams);
-    switch (tally_line(a->tally, line, a->active.rows, &reason)) {
-    case COUNTERS_EVENT:
-        a->counted.events++;
-        break;
-    case COUNTERS_SKIPPED:
-        a->counted.skipped++;
-        break;
-    case COUNTERS_REJECTED:
+    enum counters_verdict verdict = tally_line(a->tally, line, &reason);
+    if (verdict == COUNTERS_REJECTED)
         reject(a, stream, line, line.len, reason);
-        break;
-    }
+    else
+        count(a, verdict);
     move_cursor(a, stream, a->cursors[stream].offset + line.len + 1);
 }
 
@@ -268,19 +248,20 @@ void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after)
     a->numbers.holes++;
 }
 
-static size_t batch_memory(const struct batch *b)
+static size_t memory_of(const struct aggregate *a)
 {
-    return (b->rows ? count_map_bytes(b->rows) : 0) + b->rejects.cap;
+    size_t texts = a->flushing.owns_texts ? interner_bytes(a->flushing.texts) : 0;
+    return tally_bytes(a->tally) + batch_bytes(&a->flushing) + texts;
 }
 
 static bool is_writing(const struct aggregate *a)
 {
-    return a->flushing.rows != NULL;
+    return a->flushing.table != NULL;
 }
 
 bool aggregate_is_full(const struct aggregate *a)
 {
-    return a->latched || batch_memory(&a->active) + batch_memory(&a->flushing) >= a->config.max_memory;
+    return a->latched || memory_of(a) >= a->config.max_memory;
 }
 
 static void start_job(struct aggregate *a, usec_t now)
@@ -288,46 +269,58 @@ static void start_job(struct aggregate *a, usec_t now)
     a->job_running = true;
     a->job_waits = false;
     a->started_job = now;
-    batch_writer_start(a->writer, &a->job);
+    storage_start(a->storage, &a->job);
+}
+
+/* Swaps the batches and commits the one that was active. */
+static void start_flush(struct aggregate *a, usec_t now, bool seal)
+{
+    a->flushing = tally_take(a->tally, seal);
+    a->last_swap = now;
+    a->has_flushed = true;
+    memcpy(a->job_cursors, a->cursors, a->config.n_streams * sizeof(*a->cursors));
+    a->job = (struct storage_job){.kind = STORAGE_COMMIT,
+        .batch = &a->flushing,
+        .commit = {.cursors = a->job_cursors,
+            .n_cursors = a->config.n_streams,
+            .tally = a->counted,
+            .rejects_length = a->rejects_length + a->flushing.rejects.len,
+            .seal = seal},
+        .rejects_at = a->rejects_length};
+    if (seal) {
+        a->ending = a->counted;
+        a->counted = (struct slice_tally){0};
+    }
+    start_job(a, now);
+}
+
+static bool is_idle(const struct aggregate *a)
+{
+    return !a->latched && a->phase == PHASE_COUNTING && !is_writing(a) && !a->job_running;
 }
 
 void aggregate_flush(struct aggregate *a, usec_t now)
 {
-    if (a->latched || a->turns || is_writing(a) || a->job_running || !a->active.moved)
-        return;
-    a->flushing = a->active;
-    batch_init(&a->active);
-    a->last_swap = now;
-    a->has_flushed = true;
-    memcpy(a->job_cursors, a->cursors, a->config.n_streams * sizeof(*a->cursors));
-    a->job = (struct batch_job){
-        .batch = {.rows = a->flushing.rows,
-            .cursors = a->job_cursors,
-            .n_cursors = a->config.n_streams,
-            .tally = a->counted,
-            .rejects_length = a->state.rejects_length + a->flushing.rejects.len},
-        .rejects = buf_bytes(&a->flushing.rejects),
-        .rejects_at = a->state.rejects_length,
-    };
-    start_job(a, now);
+    if (is_idle(a) && tally_batch(a->tally)->moved)
+        start_flush(a, now, false);
 }
-
-static void turn_over(struct aggregate *a, usec_t now);
 
 bool aggregate_tick(struct aggregate *a, usec_t now)
 {
-    if (a->turns && !a->latched && now >= a->retry_at)
-        turn_over(a, now);
     if (a->job_waits && now >= a->retry_at) {
         start_job(a, now);
-        return true;
+        return a->job.kind == STORAGE_COMMIT;
     }
-    bool is_due = !a->has_flushed || now - a->last_swap >= a->config.flush_interval;
-    bool is_large = batch_memory(&a->active) >= a->config.max_memory / 4;
-    if (!is_due && !is_large)
+    if (!a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally))
+        aggregate_flush(a, now);
+    if (a->job_running || !is_idle(a) || now < a->background_at)
+        return is_writing(a) && a->job_running;
+    if (a->log_pages < CHECKPOINT_PAGES && !a->merge_is_due)
         return false;
-    aggregate_flush(a, now);
-    return a->job_running;
+    a->job =
+        (struct storage_job){.kind = a->log_pages >= CHECKPOINT_PAGES ? STORAGE_CHECKPOINT : STORAGE_MERGE};
+    start_job(a, now);
+    return false;
 }
 
 static void latch(struct aggregate *a, const char *error)
@@ -340,17 +333,15 @@ static void latch(struct aggregate *a, const char *error)
 static void renew(struct aggregate *a)
 {
     char error[SLICE_ERROR_TEXT];
-    /* Without a snapshot there is nothing to answer reads from. */
-    if (slice_snapshot_renew(a->snapshot, error) != SLICE_OK)
+    if (slice_reader_renew(a->reader, error) != SLICE_OK)
         latch(a, error);
 }
 
 static void heal(struct aggregate *a)
 {
-    if (a->failure[0] && !a->latched)
+    if (a->failure[0])
         log_info("storage takes writes again");
-    if (!a->latched)
-        a->failure[0] = '\0';
+    a->failure[0] = '\0';
 }
 
 static void lack_room(struct aggregate *a, usec_t now, const char *error)
@@ -358,70 +349,100 @@ static void lack_room(struct aggregate *a, usec_t now, const char *error)
     if (!a->failure[0])
         log_warn("no room to write; counting goes on in memory", LOG_S("error", error));
     snprintf(a->failure, sizeof(a->failure), "storage full: %s", error);
-    a->retry_at = now + AGGREGATE_RETRY;
+    a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
 
-static void start_checkpoint(struct aggregate *a, usec_t now)
+static void start_fold(struct aggregate *a, usec_t now)
 {
-    a->job = (struct batch_job){.checkpoint = true};
+    a->phase = PHASE_FOLDING;
+    a->job = (struct storage_job){.kind = STORAGE_FOLD, .begin.path = a->slice_path};
     start_job(a, now);
 }
 
 static void job_committed(struct aggregate *a, usec_t now)
 {
-    const struct slice_written *w = &a->job.written;
-    heal(a);
-    a->state.rejects_length = a->job.batch.rejects_length;
-    a->state.tally = a->job.batch.tally;
+    a->rejects_length = a->job.commit.rejects_length;
     memcpy(a->committed, a->job_cursors, a->config.n_streams * sizeof(*a->committed));
     a->numbers.flushes++;
-    a->numbers.rows_flushed += w->rows;
-    a->numbers.collisions += w->collisions;
+    a->numbers.rows_flushed += a->job.written.counts;
     a->numbers.last_flush = now - a->started_job;
+}
+
+static void job_folded(struct aggregate *a, usec_t now)
+{
+    slice_reader_close(&a->reader);
+    a->reader = a->job.reader;
+    a->job = (struct storage_job){.kind = STORAGE_CLOSE};
+    start_job(a, now);
+}
+
+static void job_closed(struct aggregate *a, usec_t now)
+{
+    sealed_add(&a->sealed, a->slice_path, a->reader);
+    a->reader = NULL;
+    chain_follow(&a->sealed, &a->next);
+    a->number = a->next.number;
+    a->before = a->next.before;
+    a->ending = (struct slice_tally){0};
+    a->rejects_length = 0;
+    a->phase = PHASE_BEGINNING;
+    prepare_begin(a, a->turned_at);
+    start_job(a, now);
+}
+
+static void job_begun(struct aggregate *a)
+{
+    a->reader = a->job.reader;
+    chain_next_free(&a->next);
+    a->phase = PHASE_COUNTING;
+}
+
+static void job_done(struct aggregate *a, usec_t now)
+{
+    const struct slice_written *w = &a->job.written;
+    enum storage_kind kind = a->job.kind;
+    heal(a);
+    a->numbers.collisions += w->collisions;
     if (w->collisions > 0)
         log_warn("two texts have one hash; the smaller is kept", LOG_S("key", w->collision));
-    renew(a);
-    batch_free(&a->flushing);
-    a->log_pages = w->wal_pages;
-    if (a->log_pages >= CHECKPOINT_PAGES && !a->latched)
-        start_checkpoint(a, now);
-}
-
-/* A snapshot that looks past the log lets the log start again. */
-static void job_checkpointed(struct aggregate *a)
-{
-    heal(a);
-    a->log_pages = 0;
-    renew(a);
-}
-
-static void job_refused(struct aggregate *a, usec_t now)
-{
-    if (a->job.result != SLICE_FULL) {
-        latch(a, a->job.error);
-        return;
-    }
-    lack_room(a, now, a->job.error);
-    a->job_waits = true;
+    a->log_pages = a->job.log_pages;
+    a->merge_is_due = a->job.merge_is_due;
+    if (kind == STORAGE_COMMIT)
+        job_committed(a, now);
+    if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)
+        renew(a); /* a reader that looks past the log lets the log start again */
+    if (kind == STORAGE_COMMIT && !a->latched)
+        batch_free(&a->flushing);
+    if (kind == STORAGE_COMMIT && a->job.commit.seal && !a->latched)
+        start_fold(a, now);
+    else if (kind == STORAGE_FOLD)
+        job_folded(a, now);
+    else if (kind == STORAGE_CLOSE)
+        job_closed(a, now);
+    else if (kind == STORAGE_BEGIN)
+        job_begun(a);
 }
 
 void aggregate_poll(struct aggregate *a, usec_t now)
 {
-    struct batch_job *job = a->writer ? batch_writer_done(a->writer) : NULL;
+    struct storage_job *job = storage_done(a->storage);
     if (!job)
         return;
     a->job_running = false;
-    if (job->result != SLICE_OK)
-        job_refused(a, now);
-    else if (job->checkpoint)
-        job_checkpointed(a);
-    else
-        job_committed(a, now);
+    if (job->result == SLICE_OK) {
+        job_done(a, now);
+    } else if (job->result == SLICE_FULL) {
+        lack_room(a, now, job->error);
+        /* Background work begins anew later; the rest is tried again as it is. */
+        a->job_waits = job->kind != STORAGE_MERGE && job->kind != STORAGE_CHECKPOINT;
+    } else {
+        latch(a, job->error);
+    }
 }
 
 bool aggregate_is_clean(const struct aggregate *a)
 {
-    return !a->active.moved && !is_writing(a) && !a->job_running;
+    return !tally_batch(a->tally)->moved && !is_writing(a) && a->phase == PHASE_COUNTING;
 }
 
 const char *aggregate_failure(const struct aggregate *a, bool *latched)
@@ -430,169 +451,34 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched)
     return a->failure[0] ? a->failure : NULL;
 }
 
-/* What ends a slice: the last batch, with the mark. The active batch stays as it is until that is committed. */
-static enum slice_result commit_last(struct aggregate *a, usec_t now, char *error)
+enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT])
 {
-    struct batch_job job = {
-        .batch = {.rows = a->active.rows,
-            .cursors = a->cursors,
-            .n_cursors = a->config.n_streams,
-            .tally = a->counted,
-            .rejects_length = a->state.rejects_length + a->active.rejects.len,
-            .seal = true},
-        .rejects = buf_bytes(&a->active.rejects),
-        .rejects_at = a->state.rejects_length,
-    };
-    batch_writer_run(a->writer, &job);
-    a->numbers.flushes++;
-    a->numbers.rows_flushed += job.written.rows;
-    a->numbers.collisions += job.written.collisions;
-    a->last_swap = now;
-    if (job.result != SLICE_OK)
-        snprintf(error, SLICE_ERROR_TEXT, "%s", job.error);
-    else
-        memcpy(a->committed, a->cursors, a->config.n_streams * sizeof(*a->committed));
-    return job.result;
-}
-
-static struct slice_tally total_tally(const struct aggregate *a)
-{
-    return (struct slice_tally){a->counted.events + a->state.before.events,
-        a->counted.skipped + a->state.before.skipped, a->counted.rejected + a->state.before.rejected};
-}
-
-/* Everything of the open slice that is open; its number, and what was counted before it, stay known. */
-static void close_files(struct aggregate *a)
-{
-    uint64_t number = a->state.number;
-    struct slice_tally before = a->state.before;
-    batch_writer_free(&a->writer);
-    slice_snapshot_close(&a->snapshot);
-    rejects_close(&a->rejects);
-    slice_close(&a->slice);
-    slice_state_free(&a->state);
-    a->state.number = number;
-    a->state.before = before;
-    a->log_pages = 0;
-}
-
-static void leave_sealed(struct aggregate *a, usec_t wall)
-{
-    struct slice_tally before = total_tally(a);
-    close_files(a);
-    batch_free(&a->active);
-    batch_init(&a->active);
-    a->counted = (struct slice_tally){0};
-    a->state.number++;
-    a->state.before = before;
-    a->turns = true;
+    if (a->latched || a->job_waits) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
+        return a->latched ? SLICE_FAILED : SLICE_FULL;
+    }
+    if (!is_idle(a))
+        return SLICE_OK;
+    size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MAX;
+    if (a->sealed.n >= most) {
+        snprintf(error, SLICE_ERROR_TEXT, "%zu sealed slices wait to be cleared", most);
+        return SLICE_FULL;
+    }
     a->turned_at = wall;
-}
-
-static enum slice_result begin_next(struct aggregate *a, char *error)
-{
-    struct chain_next next;
-    uint64_t number = a->state.number;
-    struct slice_tally before = a->state.before;
-    chain_follow(&a->sealed, &next);
-    enum slice_result r = open_slice(a, &next, a->turned_at, error);
-    chain_next_free(&next);
-    if (r == SLICE_OK)
-        r = open_rejects(a, error);
-    if (r == SLICE_OK)
-        r = start_writer(a, error);
-    if (r != SLICE_OK) {
-        a->state.number = number;
-        a->state.before = before;
-        close_files(a);
-    }
-    return r;
-}
-
-/* Reads see the sealed slice's rows in its own snapshot from here on. */
-static enum slice_result take_in_ended(struct aggregate *a, char *error)
-{
-    uint64_t number = a->state.number - 1;
-    if (sealed_find(&a->sealed, number))
-        return SLICE_OK;
-    char *path = chain_slice_path(a->slices_dir, number);
-    enum slice_result r = sealed_add(&a->sealed, path, number, error);
-    free(path);
-    return r;
-}
-
-/* From the sealed slice to the next one, as far as there is room: what is left is tried again. */
-static void turn_over(struct aggregate *a, usec_t now)
-{
-    char error[SLICE_ERROR_TEXT] = "";
-    enum slice_result r = take_in_ended(a, error);
-    if (r == SLICE_OK)
-        r = begin_next(a, error);
-    a->turns = r != SLICE_OK;
-    if (r == SLICE_OK)
-        heal(a);
-    else if (r == SLICE_FULL)
-        lack_room(a, now, error);
-    else
-        latch(a, error);
-}
-
-/* What must be over before the loop stops for the last batch: the bulk is written, and moved out of the log. */
-static bool is_preparing(struct aggregate *a, usec_t now)
-{
-    if (a->latched || a->turns)
-        return false;
-    if (!a->seals) {
-        a->seals = true;
-        aggregate_flush(a, now);
-    }
-    if (!a->job_running && !is_writing(a) && !a->job_waits && a->log_pages > SEAL_PAGES)
-        start_checkpoint(a, now);
-    return a->job_running || (is_writing(a) && !a->job_waits);
-}
-
-static enum slice_result refuse_seal(const struct aggregate *a, char *error)
-{
-    if (a->latched || a->job_waits || a->turns) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
-        return a->latched ? SLICE_FAILED : SLICE_FULL;
-    }
-    size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MANY;
-    if (a->sealed.n < most)
-        return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "%zu sealed slices wait to be cleared", most);
-    return SLICE_FULL;
-}
-
-enum slice_result aggregate_seal(
-    struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT])
-{
-    *busy = is_preparing(a, now);
-    if (*busy)
-        return SLICE_OK;
-    a->seals = false;
-    enum slice_result r = refuse_seal(a, error);
-    if (r == SLICE_OK)
-        r = commit_last(a, now, error);
-    if (r == SLICE_FULL)
-        return r;
-    if (r == SLICE_OK) {
-        leave_sealed(a, wall);
-        turn_over(a, now);
-    } else if (!a->latched) {
-        latch(a, error);
-    }
-    if (a->latched || !sealed_find(&a->sealed, a->state.number - 1)) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
-        return a->latched ? SLICE_FAILED : SLICE_FULL;
-    }
+    a->phase = PHASE_ENDING;
+    start_flush(a, now, true);
     return SLICE_OK;
+}
+
+static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y)
+{
+    return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
 }
 
 enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT])
 {
     uint64_t archived;
-    if (through >= a->state.number)
+    if (through >= a->number)
         return AGGREGATE_CLEAR_OPEN;
     if (!a->config.archive) {
         snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
@@ -612,53 +498,35 @@ const struct sealed *aggregate_sealed(const struct aggregate *a)
     return &a->sealed;
 }
 
-static uint64_t oldest_slice(const struct aggregate *a)
-{
-    return a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->state.number;
-}
-
-/* Every count that was committed is in a snapshot: the open slice's, or that of the sealed ones when it is not begun. */
-static bool has_all_rows(const struct aggregate *a)
-{
-    return a->snapshot || (a->turns && sealed_find(&a->sealed, a->state.number - 1));
-}
-
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out)
 {
-    if (!has_all_rows(a))
-        return AGGREGATE_AFTER_LOST;
-    if (after + 1 < oldest_slice(a))
+    uint64_t oldest = a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->number;
+    if (after + 1 < oldest)
         return AGGREGATE_AFTER_CLEARED;
-    if (after >= a->state.number)
+    if (after >= a->number)
         return AGGREGATE_AFTER_AHEAD;
-    a->layers = mem_realloc(a->layers, (a->sealed.n + 1) * sizeof(struct slice_snapshot *));
-    *out = (struct reads_layers){.snapshots = a->layers};
+    a->layers = mem_realloc(a->layers, (a->sealed.n + 1) * sizeof(struct slice_reader *));
+    *out = (struct reads_layers){.readers = a->layers, .counters = a->config.counters};
     for (size_t i = 0; i < a->sealed.n; i++)
         if (a->sealed.slices[i].state.number > after)
-            a->layers[out->n_snapshots++] = a->sealed.slices[i].snapshot;
-    if (a->snapshot)
-        a->layers[out->n_snapshots++] = a->snapshot;
+            a->layers[out->n_readers++] = a->sealed.slices[i].reader;
+    if (a->reader)
+        a->layers[out->n_readers++] = a->reader;
     if (is_writing(a))
-        out->maps[out->n_maps++] = a->flushing.rows;
-    out->maps[out->n_maps++] = a->active.rows;
+        out->batches[out->n_batches++] = &a->flushing;
+    out->batches[out->n_batches++] = tally_batch(a->tally);
     return AGGREGATE_AFTER_OK;
-}
-
-bool aggregate_is_turning(const struct aggregate *a)
-{
-    return a->turns;
 }
 
 uint64_t aggregate_open_slice(const struct aggregate *a)
 {
-    return a->state.number;
+    return a->number;
 }
 
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out)
 {
     *out = a->numbers;
-    out->collisions += tally_collisions(a->tally);
-    out->slice = a->counted;
-    out->total = total_tally(a);
-    out->memory = batch_memory(&a->active) + batch_memory(&a->flushing);
+    out->slice = add_tallies(a->counted, a->ending);
+    out->total = add_tallies(out->slice, a->before);
+    out->memory = memory_of(a);
 }

@@ -1,37 +1,35 @@
 /* aggregate: counts lines of streams, keeps the counts in slices, and answers reads of both, each count once.
  *
- * Lines are counted into the *active* batch in memory. Swap, then flush: every flush_interval, or when it has
- * grown large, the active batch becomes the *flushing* one, a new one takes its place, and the writer thread
- * commits the flushing batch to the open slice. A read adds up the snapshot of the slice, the flushing batch and
- * the active one.
+ * Lines are counted into the *active* batch in memory. Swap, then flush: every flush_interval, or when the batch has reached
+ * its share of the memory, it becomes the *flushing* batch, a new one takes its place, and the storage thread commits it to
+ * the open slice as a run. A read adds up the reader of the slice, the flushing batch and the active one. Between commits
+ * the storage thread merges runs.
  *
  * Invariants
- * 1. The snapshot is from before the flushing batch's transaction until aggregate_poll, in one call, renews it and
- *    drops the batch. So a count is in exactly one of the three places at every read.
- * 2. A batch carries the cursors of the moment it was swapped out, and they are committed with it: after a crash
- *    each stream goes on behind what was committed, and nothing is counted twice or missed.
+ * 1. The reader is from before the flushing batch's transaction until aggregate_poll, in one call, renews it and drops the
+ *    batch. So a count is in exactly one of the three places at every read.
+ * 2. A batch carries the cursors of the moment it was swapped out, and they are committed with it: after a crash each
+ *    stream goes on behind the committed lines, and nothing is counted twice or missed.
  * 3. The rejects of a batch are written and synced before its transaction, which records the file's length.
- * 4. A batch that found no room is kept, and tried again every AGGREGATE_RETRY; lines are counted on until
- *    max_memory, when aggregate_is_full asks whoever feeds it to pause. Any other failure latches: no more is
- *    written, nothing is lost (it is counted again from the cursors after a restart), reads go on.
- * 5. A slice has the counts of one configuration of counters: when that changed, the open slice is sealed at opening.
- * 6. Sealing is one transaction: the last batch of slice n, with the mark that it is sealed. A crash before leaves n
- *    open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended. Where there is no
- *    room for n + 1 it is tried again; lines are counted in memory meanwhile, and reads go on as soon as n is settled.
- * 7. The slices there are continue the archive: the oldest is no later than the one behind what the archive goes
- *    through; anything else is refused at opening. Only what the archive in force goes through is cleared.
+ * 4. A batch that found no room is kept, and tried again every AGGREGATE_RETRY. Lines are counted on until max_memory, when
+ *    aggregate_is_full asks the feeder to pause. Any other failure latches: no more is written, nothing is lost (it is
+ *    counted again from the cursors after a restart), reads go on.
+ * 5. A slice has the counts of one configuration of counters. If that changed, the open slice is sealed at opening.
+ * 6. A seal begins with a swap: the flushing batch is the last of slice n and is committed with the mark, lines are counted
+ *    into slice n + 1 from there on. Each step waits for room by itself, while counting and reads go on. A crash before the
+ *    commit leaves n open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended.
+ * 7. The slices continue the archive: the oldest is no later than the one behind the archive's `through`; anything else is
+ *    refused at opening. Only slices that the archive in force includes are cleared.
  *
- * One owner thread makes every call; the writer thread is inside. It calls `notify`, which must only arrange that
- * the owner calls aggregate_poll soon. Times are on the monotonic clock unless said otherwise.
+ * One owner thread makes every call; the storage thread is inside. It calls `notify`, which must only arrange that the
+ * owner calls aggregate_poll soon. Times are on the monotonic clock unless said otherwise.
  */
 #ifndef MILLRACE_AGGREGATE_H
 #define MILLRACE_AGGREGATE_H
 
 #include "base/clock.h"
-#include "counts/counters.h"
 #include "aggregator/reads.h"
 #include "aggregator/sealed.h"
-#include "aggregator/slice.h"
 
 #define AGGREGATE_RETRY USEC_PER_SEC
 
@@ -44,9 +42,8 @@ struct aggregate_config {
     const char *const *streams;      /* names, copied */
     size_t n_streams;
     usec_t flush_interval;
-    size_t max_memory;  /* of the batches together, bytes */
-    unsigned max_pages; /* of the slice; 0: no bound (tests make a full disk with it) */
-    size_t max_sealed;  /* slices that wait to be cleared; 0: SEALED_MANY */
+    size_t max_memory; /* of the batches and their texts together, bytes */
+    size_t max_sealed; /* slices that wait to be cleared; 0: SEALED_MAX */
     void (*notify)(void *arg);
     void *notify_arg;
 };
@@ -74,26 +71,22 @@ void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while no more should be fed: memory is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* Begins a flush when one is due: at once for the first lines after the opening, then every flush_interval. True when
- * it did. Call it several times a flush_interval. */
+/* Begins what is due: a retry, a flush ( at once for the first lines after the
+ * opening, then every flush_interval), or a step of merging. True when a flush began. Call it several times a flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
-/* Begins a flush of what there is now, unless one is under way. */
+/* Begins a flush now, unless the storage thread is busy. */
 void aggregate_flush(struct aggregate *a, usec_t now);
-/* Takes in what the writer has done. */
+/* Takes the storage thread's result and begins what follows from it. */
 void aggregate_poll(struct aggregate *a, usec_t now);
-/* Nothing is counted that is not committed, and the writer is idle. */
+/* All counts are committed, and no seal is under way. */
 bool aggregate_is_clean(const struct aggregate *a);
 /* NULL, or what is wrong with the storage, and whether it is for good. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* Ends the open slice with everything counted so far and begins the next; blocks for one commit. *busy: the writer is
- * at work, nothing was done; again after aggregate_poll. `wall` is the wall clock.
- * SLICE_OK: it is sealed and settled. SLICE_FULL: no room, the slice goes on; or it is sealed and could not be settled, then
- * aggregate_is_turning. */
-enum slice_result aggregate_seal(
-    struct aggregate *a, usec_t now, usec_t wall, bool *busy, char error[SLICE_ERROR_TEXT]);
-/* The newest slice is sealed, and there is no room yet to settle it or to begin the next: aggregate_tick tries again. */
-bool aggregate_is_turning(const struct aggregate *a);
+/* Seals the open slice with everything counted so far. SLICE_OK: the seal is under way, or the storage thread is busy: call
+ * again after aggregate_poll until aggregate_sealed has the slice. SLICE_FULL: there is no room, or too many slices wait to
+ * be cleared; a seal that has begun is completed as room comes back. `wall` is the wall clock. */
+enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
@@ -108,15 +101,15 @@ const struct sealed *aggregate_sealed(const struct aggregate *a);
 enum aggregate_after {
     AGGREGATE_AFTER_OK,
     AGGREGATE_AFTER_CLEARED, /* a slice that would be needed is gone */
-    AGGREGATE_AFTER_AHEAD,   /* no such slice was ever begun */
-    AGGREGATE_AFTER_LOST, /* no room, or the storage failed, while a slice was sealed: see aggregate_failure */
+    AGGREGATE_AFTER_AHEAD,   /* that slice was never sealed */
 };
 /* The layers of everything after slice `after`; valid until the next call of anything here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 
 struct aggregate_numbers {
-    struct slice_tally slice, total; /* what reads answer for: in memory too */
+    struct slice_tally slice, total; /* of the open slice, and of all; in memory too */
+    struct slice_tally counted;      /* since the opening; never falls */
     uint64_t rows_flushed, flushes, collisions, holes;
     usec_t last_flush; /* how long it took */
     size_t memory;

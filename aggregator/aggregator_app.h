@@ -21,8 +21,7 @@ struct app {
     char health[512]; /* what was said last */
 };
 
-/* Seals the open slice if somebody asked for it and the writer is idle, and answers them. Call it whenever the writer
- * may have become idle. */
+/* Seals the slice that requests wait for, and answers them when it is sealed or refused. Call it after aggregate_poll. */
 void app_try_seal(struct app *app);
 
 extern const struct http_route app_routes[];

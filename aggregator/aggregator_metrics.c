@@ -15,9 +15,9 @@ void metrics_update(struct metrics *m)
 {
     struct aggregate_numbers n;
     aggregate_numbers(m->app->aggregate, &n);
-    stats_add(m->events, n.slice.events - m->shown.slice.events);
-    stats_add(m->skipped, n.slice.skipped - m->shown.slice.skipped);
-    stats_add(m->rejected, n.slice.rejected - m->shown.slice.rejected);
+    stats_add(m->events, n.counted.events - m->shown.counted.events);
+    stats_add(m->skipped, n.counted.skipped - m->shown.counted.skipped);
+    stats_add(m->rejected, n.counted.rejected - m->shown.counted.rejected);
     stats_add(m->rows, n.rows_flushed - m->shown.rows_flushed);
     stats_add(m->collisions, n.collisions - m->shown.collisions);
     stats_add(m->holes, n.holes - m->shown.holes);

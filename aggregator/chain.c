@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "counts/manifest.h"
+#include "counts/slice.h"
 #include "aggregator/rejects.h"
 
 #include <dirent.h>
@@ -245,19 +246,18 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     const struct slice_state *at = &o->newest;
     const struct slice_config c = {.path = path, .number = at->number, .counters_text = at->counters};
     struct slice_written written;
-    struct slice_state state;
     struct slice *slice;
-    enum slice_result r = slice_open(&c, &slice, &state, o->error);
+    enum slice_result r = slice_open(&c, &slice, o->error);
     if (r != SLICE_OK)
         return r;
-    struct count_map *none = count_map_new();
+    const struct slice_state *state = slice_committed(slice);
     const struct slice_batch last = {
-        .rows = none, .tally = state.tally, .rejects_length = state.rejects_length, .seal = true};
-    r = cut_rejects(o, &state);
+        .tally = state->tally, .rejects_length = state->rejects_length, .seal = true};
+    r = cut_rejects(o, state);
+    if (r == SLICE_OK)
+        r = slice_merge_abandon(slice, o->error);
     if (r == SLICE_OK)
         r = slice_commit(slice, &last, &written, o->error);
-    count_map_free(&none);
-    slice_state_free(&state);
     slice_close(&slice);
     return r;
 }
@@ -284,7 +284,18 @@ static enum slice_result look_at_newest(struct opening *o)
 static enum slice_result take_in(const struct opening *o, uint64_t number, struct sealed *sealed)
 {
     char *path = chain_slice_path(o->config->slices_dir, number);
-    enum slice_result r = sealed_add(sealed, path, number, o->error);
+    struct slice_state state;
+    struct slice_reader *reader = NULL;
+    enum slice_result r = slice_look(path, number, &state, o->error);
+    if (r == SLICE_OK && !state.sealed) {
+        snprintf(o->error, SLICE_ERROR_TEXT, "%.400s was never sealed, and a later slice is there", path);
+        r = SLICE_FOREIGN;
+    }
+    if (r == SLICE_OK)
+        r = slice_reader_open_sealed(path, &reader, o->error);
+    slice_state_free(&state);
+    if (r == SLICE_OK)
+        sealed_add(sealed, path, reader);
     free(path);
     if (r != SLICE_OK)
         return r;

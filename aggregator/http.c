@@ -28,12 +28,6 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
             "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
             aggregate_open_slice(app->aggregate));
         return false;
-    case AGGREGATE_AFTER_LOST: {
-        bool latched;
-        const char *why = aggregate_failure(app->aggregate, &latched);
-        http_problem(req, 503, latched ? "storage-failed" : "storage-full", NULL, "%s", why);
-        return false;
-    }
     }
     return false;
 }

@@ -1,5 +1,4 @@
-/* Sealing and clearing (docs/guide/protocol.md). A seal waits until the writer is idle; whoever asks for the same slice
- * meanwhile waits for the same seal. */
+/* Sealing and clearing (docs/guide/protocol.md). Requests for one slice wait for one seal. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/aggregator_health.h"
 #include "base/log.h"
@@ -12,6 +11,7 @@
 struct seal_waiter {
     struct app *app;
     struct http_request *req;
+    uint64_t slice;
     struct seal_waiter *next;
 };
 
@@ -62,19 +62,21 @@ static struct http_request *take_waiter(struct app *app)
 void app_try_seal(struct app *app)
 {
     char error[SLICE_ERROR_TEXT];
-    bool busy;
     if (!app->seal_waiters)
         return;
-    uint64_t number = aggregate_open_slice(app->aggregate);
-    enum slice_result r = aggregate_seal(app->aggregate, clock_monotonic(), clock_wall(), &busy, error);
-    if (busy)
+    /* All wait for one slice: none is sealed while they wait for another. */
+    uint64_t number = app->seal_waiters->slice;
+    const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
+    enum slice_result r =
+        sealed ? SLICE_OK : aggregate_seal(app->aggregate, clock_monotonic(), clock_wall(), error);
+    if (r == SLICE_OK && !sealed)
         return;
-    if (r == SLICE_OK)
+    if (sealed)
         log_info("sealed", LOG_U("slice", number));
     while (app->seal_waiters) {
         struct http_request *req = take_waiter(app);
-        if (r == SLICE_OK)
-            reply_sealed(req, &sealed_find(aggregate_sealed(app->aggregate), number)->state);
+        if (sealed)
+            reply_sealed(req, &sealed->state);
         else
             reply_refused(req, r, error);
     }
@@ -103,15 +105,13 @@ void http_seal(struct http_request *req, void *ctx)
         reply_sealed(req, &sealed->state);
     } else if (latched) {
         reply_refused(req, SLICE_FAILED, failure);
-    } else if (slice + 1 == open && aggregate_is_turning(app->aggregate)) {
-        reply_refused(req, SLICE_FULL, failure);
     } else if (slice < open) {
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
     } else if (slice > open) {
         http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
     } else {
         struct seal_waiter *w = mem_zalloc(sizeof *w);
-        *w = (struct seal_waiter){app, req, app->seal_waiters};
+        *w = (struct seal_waiter){app, req, slice, app->seal_waiters};
         app->seal_waiters = w;
         http_on_gone(req, forget, w);
         app_try_seal(app);

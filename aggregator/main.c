@@ -153,6 +153,7 @@ static void on_notify(void *arg)
     } else if (w->tick) {
         aggregate_poll(w->app.aggregate, clock_monotonic());
         app_try_seal(&w->app);
+        aggregate_tick(w->app.aggregate, clock_monotonic());
         after_change(w);
     }
 }

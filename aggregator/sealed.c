@@ -9,29 +9,20 @@
 
 static void forget(struct sealed_slice *slice)
 {
-    slice_snapshot_close(&slice->snapshot);
+    slice_reader_close(&slice->reader);
     slice_state_free(&slice->state);
     free(slice->path);
     *slice = (struct sealed_slice){0};
 }
 
-enum slice_result sealed_add(
-    struct sealed *s, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT])
+void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader)
 {
-    struct sealed_slice slice = {.path = mem_strdup(path)};
-    enum slice_result r = slice_settle(path, number, &slice.state, error);
-    if (r == SLICE_OK)
-        r = slice_snapshot_open_sealed(path, &slice.snapshot, error);
-    if (r != SLICE_OK) {
-        forget(&slice);
-        return r;
-    }
     if (s->n == s->room) {
         s->room = s->room ? 2 * s->room : 16;
         s->slices = mem_realloc(s->slices, s->room * sizeof *s->slices);
     }
-    s->slices[s->n++] = slice;
-    return SLICE_OK;
+    s->slices[s->n++] =
+        (struct sealed_slice){mem_strdup(path), slice_state_copy(slice_reader_state(reader)), reader};
 }
 
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number)

@@ -1,108 +1,183 @@
 #include "aggregator/tally.h"
 
-#include "counts/records.h"
+#include "base/random_id.h"
 
 #include <stdlib.h>
 
-struct stored {
-    struct bytes text;
-    char space[COMPONENT_HASH + 1];
-};
+#define TABLE_SHARE 8 /* of the memory, for the table of a batch */
+#define TEXTS_SHARE 4 /* for the interner */
+#define SORT_BYTES 32 /* what sorting a count for the flush takes */
+#define EVENTS_MAX (UINT64_C(1) << 31)
 
 struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
-    struct stored *totals; /* the stored keys of the event at hand */
-    struct buf key;
-    uint64_t collisions;
+    size_t max_memory, n_counters;
+    uint64_t seed;
+    uint32_t slice; /* a number for the slice, and for each interner: what lookups are marked with */
+    struct batch batch;
+    uint64_t *hashes;          /* of an event's texts, then of its counts */
+    uint32_t *ids;             /* of its texts */
+    struct count_slot *counts; /* of the event, one a counter */
 };
 
-struct tally *tally_new(const struct counters *counters)
+static uint64_t random_seed(void)
+{
+    char text[RANDOM_ID_SIZE];
+    random_id(text);
+    text[16] = '\0';
+    return strtoull(text, NULL, 16);
+}
+
+static void begin_batch(struct tally *t, struct interner *texts)
+{
+    t->batch = (struct batch){.table = count_table_new(t->seed), .texts = texts};
+}
+
+struct tally *tally_new(const struct counters *counters, size_t max_memory)
 {
     struct tally *t = mem_zalloc(sizeof(*t));
-    t->counters = counters;
-    t->reader = counters_reader_new(counters);
-    t->totals = mem_zalloc((counters->n_totals + 1) * sizeof(*t->totals));
+    size_t n = counters->n_totals + counters->n_subtotals;
+    *t = (struct tally){.counters = counters,
+        .reader = counters_reader_new(counters),
+        .max_memory = max_memory,
+        .n_counters = n,
+        .seed = random_seed(),
+        .slice = 1,
+        .hashes = mem_zalloc((n + 1) * sizeof(uint64_t)),
+        .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
+        .counts = mem_zalloc((n + 1) * sizeof(struct count_slot))};
+    begin_batch(t, interner_new(t->seed));
     return t;
 }
 
-void tally_free(struct tally **t)
+void tally_free(struct tally **tp)
 {
-    if (!*t)
+    struct tally *t = *tp;
+    if (!t)
         return;
-    counters_reader_free(&(*t)->reader);
-    free((*t)->totals);
-    buf_free(&(*t)->key);
-    free(*t);
-    *t = NULL;
+    t->batch.owns_texts = true;
+    batch_free(&t->batch);
+    counters_reader_free(&t->reader);
+    free(t->hashes);
+    free(t->ids);
+    free(t->counts);
+    free(t);
+    *tp = NULL;
 }
 
-static void store(struct tally *t, struct bytes full, struct stored *out, struct count_map *rows)
+void batch_free(struct batch *b)
 {
-    out->text = component_store(full, out->space);
-    if (!component_is_hash(out->text))
+    count_table_free(&b->table);
+    if (b->owns_texts)
+        interner_free(&b->texts);
+    free(b->lookups);
+    buf_free(&b->rejects);
+    *b = (struct batch){0};
+}
+
+size_t batch_bytes(const struct batch *b)
+{
+    size_t bytes = b->rejects.cap + b->room_lookups * sizeof(*b->lookups);
+    if (b->table)
+        bytes += count_table_bytes_soon(b->table) + count_table_counts(b->table) * SORT_BYTES;
+    return bytes;
+}
+
+static void note_lookup(struct tally *t, uint32_t id)
+{
+    struct batch *b = &t->batch;
+    struct interned *text = interner_get(b->texts, id);
+    if (!interned_is_hash(text) || text->lookup_mark == t->slice)
         return;
-    buf_clear(&t->key);
-    buf_append_str(&t->key, "lookup|");
-    buf_append_bytes(&t->key, out->text);
-    buf_append_char(&t->key, RECORD_SEPARATOR);
-    if (!count_map_put_text(rows, buf_bytes(&t->key), full))
-        t->collisions++;
+    text->lookup_mark = t->slice;
+    if (b->n_lookups == b->room_lookups) {
+        b->room_lookups = b->room_lookups ? 2 * b->room_lookups : 64;
+        b->lookups = mem_realloc(b->lookups, b->room_lookups * sizeof(*b->lookups));
+    }
+    b->lookups[b->n_lookups++] = id;
 }
 
-static void start_key(struct tally *t, const char *ns, struct bytes key)
+static void intern_texts(struct tally *t, const struct counters_event *e)
 {
-    buf_clear(&t->key);
-    buf_append_str(&t->key, ns);
-    buf_append_char(&t->key, '|');
-    buf_append_bytes(&t->key, key);
+    struct interner *texts = t->batch.texts;
+    for (size_t i = 0; i < e->n_texts; i++) {
+        t->hashes[i] = interner_hash(texts, e->texts[i]);
+        interner_prefetch(texts, t->hashes[i]);
+    }
+    for (size_t i = 0; i < e->n_texts; i++) {
+        t->ids[i] = interner_add(texts, e->texts[i], t->hashes[i]);
+        note_lookup(t, t->ids[i]);
+    }
 }
 
-static void count_total(
-    struct tally *t, size_t i, struct bytes full, struct bytes hour, struct count_map *rows)
+static void add_counts(struct tally *t, const struct counters_event *e)
 {
-    store(t, full, &t->totals[i], rows);
-    start_key(t, t->counters->totals[i].ns, t->totals[i].text);
-    buf_append_char(&t->key, RECORD_SEPARATOR);
-    buf_append_bytes(&t->key, hour);
-    count_map_add(rows, buf_bytes(&t->key), 1);
+    struct count_table *table = t->batch.table;
+    size_t n_totals = t->counters->n_totals;
+    uint32_t tag = count_tag(0, e->hour), next = count_tag(1, e->hour) - tag;
+    for (size_t i = 0; i < t->n_counters; i++, tag += next) {
+        struct count_slot *c = &t->counts[i];
+        bool is_total = i < n_totals;
+        size_t total = is_total ? i : t->counters->subtotals[i - n_totals].total;
+        *c = (struct count_slot){
+            tag, t->ids[e->text_of[total]], is_total ? COUNT_NO_SUB : t->ids[e->text_of[i]], 1};
+        t->hashes[i] = count_table_hash(table, c);
+        count_table_prefetch(table, t->hashes[i]);
+    }
+    for (size_t i = 0; i < t->n_counters; i++)
+        count_table_add(table, &t->counts[i], t->hashes[i]);
 }
 
-static void count_sub(struct tally *t, size_t i, struct bytes full, struct bytes hour, struct count_map *rows)
-{
-    const struct counter *c = &t->counters->subtotals[i];
-    struct stored sub;
-    store(t, full, &sub, rows);
-    start_key(t, c->ns, t->totals[c->total].text);
-    buf_append_char(&t->key, '.');
-    buf_append_bytes(&t->key, hour);
-    buf_append_char(&t->key, RECORD_SEPARATOR);
-    buf_append_bytes(&t->key, sub.text);
-    count_map_add(rows, buf_bytes(&t->key), 1);
-}
-
-enum counters_verdict tally_line(
-    struct tally *t, struct bytes line, struct count_map *rows, const char **reason)
+enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason)
 {
     struct counters_event event;
-    char text[HOUR_TEXT_MAX + 1];
     enum counters_verdict verdict = counters_extract(t->reader, line, &event);
     *reason = verdict == COUNTERS_REJECTED ? event.reason : NULL;
     if (verdict != COUNTERS_EVENT)
         return verdict;
-    struct bytes hour = bytes_of(text, hour_encode(event.hour, text));
-    if (hour.len == 0) {
-        *reason = "its year is not 2000 to 2159";
-        return COUNTERS_REJECTED;
-    }
-    for (size_t i = 0; i < t->counters->n_totals; i++)
-        count_total(t, i, event.total_keys[i], hour, rows);
-    for (size_t i = 0; i < t->counters->n_subtotals; i++)
-        count_sub(t, i, event.sub_keys[i], hour, rows);
+    t->batch.events++;
+    intern_texts(t, &event);
+    add_counts(t, &event);
     return COUNTERS_EVENT;
 }
 
-uint64_t tally_collisions(const struct tally *t)
+struct batch *tally_batch(struct tally *t)
 {
-    return t->collisions;
+    return &t->batch;
+}
+
+static bool texts_are_large(const struct tally *t)
+{
+    return interner_bytes(t->batch.texts) > t->max_memory / TEXTS_SHARE ||
+           interner_count(t->batch.texts) > INTERNER_IDS_MAX / 2;
+}
+
+bool tally_is_large(const struct tally *t)
+{
+    const struct batch *b = &t->batch;
+    return count_table_bytes_soon(b->table) > t->max_memory / TABLE_SHARE || b->events >= EVENTS_MAX ||
+           b->rejects.cap > t->max_memory / TABLE_SHARE || texts_are_large(t);
+}
+
+size_t tally_bytes(const struct tally *t)
+{
+    return batch_bytes(&t->batch) + interner_bytes(t->batch.texts);
+}
+
+struct batch tally_take(struct tally *t, bool ends_slice)
+{
+    struct batch taken = t->batch;
+    taken.owns_texts = texts_are_large(t);
+    t->slice += ends_slice || taken.owns_texts;
+    begin_batch(t, taken.owns_texts ? interner_new(t->seed) : taken.texts);
+    return taken;
+}
+
+size_t batch_sources(const struct batch *b, const struct counters *counters, const struct count_range *range,
+    struct count_source **out)
+{
+    out[0] = count_table_source(b->table, b->texts, counters, range);
+    out[1] = count_lookup_source(b->texts, b->lookups, b->n_lookups, range);
+    return BATCH_SOURCES;
 }

@@ -247,13 +247,17 @@ static enum compact_result check_file(
     const char *directory, const struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
 {
     struct buf path = {0};
-    struct record_source *source = NULL;
-    struct record_line line = {.text = {"", 0}};
+    struct count_source *source = NULL;
+    enum count_next next = COUNT_FOUND;
     buf_printf(&path, "%s/%s", directory, file->name);
     enum compact_result r = record_source_open_shard(path.ptr, file, &source, error);
-    while (r == COMPACT_OK && line.text.ptr)
-        r = record_source_next(source, &line, error);
-    record_source_close(&source);
+    struct count_merge *m = count_merge_new(&source, r == COMPACT_OK);
+    while (next == COUNT_FOUND)
+        next = count_merge_next_record(m);
+    if (next == COUNT_FAILED)
+        r = record_source_failed(m, error);
+    count_merge_free(&m);
+    count_source_close(&source);
     buf_free(&path);
     return r;
 }

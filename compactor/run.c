@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define TABLES_A_SLICE 2 /* counts and lookups are two sources */
 #define COUNTER_SHOWN 200
 
 struct run {
@@ -20,7 +19,9 @@ struct run {
     enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed */
     char seal_error[COMPACT_ERROR_TEXT];
     bool has_work; /* a new generation is needed */
-    struct record_source **sources;
+    struct slice_reader **slices;
+    size_t n_slices;
+    struct count_source **sources;
     size_t n_sources;
     struct shard_writer **writers;
     uint64_t total; /* bytes of the sources */
@@ -208,11 +209,14 @@ static enum compact_result open_slices(struct run *run)
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
         slice_path(run->spec->slices, n, &path);
-        for (int t = SLICE_COUNTS; t <= SLICE_LOOKUPS && r == COMPACT_OK; t++) {
-            struct record_source **s = &run->sources[run->n_sources];
-            r = record_source_open_slice(path.ptr, (enum slice_table)t, s, run->error);
-            run->n_sources += r == COMPACT_OK;
-        }
+        r = record_source_open_slice(path.ptr, &run->slices[run->n_slices], run->error);
+        if (r != COMPACT_OK)
+            break;
+        struct slice_reader *slice = run->slices[run->n_slices++];
+        size_t runs = slice_reader_runs(slice);
+        run->sources = mem_realloc(run->sources, (run->n_sources + runs + 1) * sizeof(struct count_source *));
+        for (size_t i = 0; i < runs; i++)
+            run->sources[run->n_sources++] = slice_reader_source(slice, i, BYTES_NONE);
     }
     buf_free(&path);
     return r;
@@ -221,9 +225,9 @@ static enum compact_result open_slices(struct run *run)
 static enum compact_result open_sources(struct run *run)
 {
     enum compact_result r = COMPACT_OK;
-    size_t most = run->old.shards + TABLES_A_SLICE * (size_t)(run->last - run->old.through);
     struct buf path = {0};
-    run->sources = mem_zalloc((most + 1) * sizeof(struct record_source *));
+    run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
+    run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
     for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
         buf_clear(&path);
         archive_path(run->spec->archive, run->old.generation, false, &path);
@@ -261,10 +265,14 @@ static enum compact_result finish_writers(struct run *run)
 static void close_files(struct run *run)
 {
     for (size_t i = 0; i < run->n_sources; i++)
-        record_source_close(&run->sources[i]);
+        count_source_close(&run->sources[i]);
+    for (size_t i = 0; i < run->n_slices; i++)
+        slice_reader_close(&run->slices[i]);
     for (uint32_t k = 0; run->writers && k < run->made.shards; k++)
         shard_writer_close(&run->writers[k]);
-    run->n_sources = 0;
+    run->n_sources = run->n_slices = 0;
+    free(run->slices);
+    run->slices = NULL;
     free(run->sources);
     free(run->writers);
     run->sources = NULL;

@@ -11,6 +11,7 @@ int tool_compact(int argc, char **argv);
 int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
+int tool_slice(int argc, char **argv);
 
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. The spec
  * has a row data_dir. */

@@ -303,8 +303,8 @@ struct counters_reader {
     struct json_value *values;
     struct source *sources;
     size_t n_sources;
-    size_t *source_of;  /* of the totals, then of the subtotals */
-    struct bytes *keys; /* likewise */
+    size_t *source_of; /* of the totals, then of the subtotals */
+    struct bytes *texts;
     char reason[REASON_MAX];
 };
 
@@ -335,7 +335,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     r->counters = c;
     r->sources = mem_zalloc(n * sizeof *r->sources);
     r->source_of = mem_zalloc(n * sizeof *r->source_of);
-    r->keys = mem_zalloc(n * sizeof *r->keys);
+    r->texts = mem_zalloc(n * sizeof *r->texts);
     r->values = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *r->values);
     names[VALUE_TIME] = c->time_field;
     names[VALUE_SKIP] = c->skip_if ? c->skip_if : c->time_field;
@@ -358,7 +358,7 @@ void counters_reader_free(struct counters_reader **r)
     free((*r)->values);
     free((*r)->sources);
     free((*r)->source_of);
-    free((*r)->keys);
+    free((*r)->texts);
     free(*r);
     *r = NULL;
 }
@@ -500,9 +500,10 @@ enum counters_verdict counters_extract(
         if (why)
             return reject(r, out, why, s->field);
     }
-    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
-        r->keys[i] = r->sources[r->source_of[i]].text;
-    out->total_keys = r->keys;
-    out->sub_keys = r->keys + c->n_totals;
+    for (size_t i = 0; i < r->n_sources; i++)
+        r->texts[i] = r->sources[i].text;
+    out->texts = r->texts;
+    out->n_texts = r->n_sources;
+    out->text_of = r->source_of;
     return COUNTERS_EVENT;
 }

@@ -65,10 +65,11 @@ const struct counter *counters_find_sub_label(
 enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
-    int64_t hour;                   /* its first second */
-    const struct bytes *total_keys; /* n_totals full texts (not yet stored forms) */
-    const struct bytes *sub_keys;   /* n_subtotals */
-    const char *reason;             /* of COUNTERS_REJECTED: one line, valid until the next extract */
+    int64_t hour;              /* its first second */
+    const struct bytes *texts; /* the full texts of keys, each key of the configuration once */
+    size_t n_texts;            /* the same for every event */
+    const size_t *text_of;     /* of each total, then of each subtotal: which text is its key */
+    const char *reason;        /* of COUNTERS_REJECTED: one line, valid until the next extract */
 };
 
 /* Extracts events one after another; one a thread. What it gives is valid until the next extract. */

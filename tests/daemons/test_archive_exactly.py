@@ -3,12 +3,11 @@ and in four, in one run and in three. (Each third is counted by an aggregator th
 import hashlib
 import os
 import shutil
-import sqlite3
 import unittest
 
 import answers
 import harness
-from aggregator_model import Aggregator
+from aggregator_model import Aggregator, change_slice
 from harness import wait_until
 
 
@@ -36,14 +35,10 @@ class ArchiveExactly(harness.MillraceTest):
         model = Aggregator(self)
         for n, path in enumerate(paths, 1):
             shutil.copy(path, model.file(n))
-            db = sqlite3.connect(model.file(n))
-            db.execute("UPDATE meta SET value = ? WHERE key = 'number'", (n,))
-            db.execute("INSERT OR REPLACE INTO meta VALUES('sealed', 1)")
-            db.execute("DELETE FROM begins")
-            db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", (n * 100 - 100,))
-            db.execute("UPDATE cursors SET id = 'c0ffee', offset = ?", (n * 100,))
-            db.commit()
-            db.close()
+            change_slice(model.file(n), ("UPDATE meta SET value = ? WHERE key = 'number'", n),
+                         ("INSERT OR REPLACE INTO meta VALUES('sealed', 1)",), ("DELETE FROM begins",),
+                         ("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", n * 100 - 100),
+                         ("UPDATE cursors SET id = 'c0ffee', offset = ?", n * 100))
         return model
 
     def compact(self, model, archive, through, *more):

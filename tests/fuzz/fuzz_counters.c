@@ -14,10 +14,8 @@ static void extract(const struct counters *c, struct bytes line)
     volatile size_t bytes = 0;
     switch (counters_extract(r, line, &e)) {
     case COUNTERS_EVENT:
-        for (size_t i = 0; i < c->n_totals; i++)
-            bytes += e.total_keys[i].len;
-        for (size_t i = 0; i < c->n_subtotals; i++)
-            bytes += e.sub_keys[i].len;
+        for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
+            bytes += e.texts[e.text_of[i]].len;
         assert(bytes > 0 && e.hour % 3600 == 0);
         break;
     case COUNTERS_REJECTED:

@@ -1,16 +1,26 @@
 """A model of the aggregator's side of a compaction, over slices as docs/formats/slices.md describes them: for tests that want an
 aggregator to be away, refuse, or hold what they say."""
+import collections
 import http.server
 import json
 import os
 import sqlite3
+import subprocess
 import threading
+
+import harness
+import xxh3
 
 COUNTERS = "total u key = l\n"
 
 
 def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
-    """A sealed slice, as docs/formats/slices.md describes it."""
+    """A sealed slice: one of the former format, which Python can write, converted."""
+    make_former_slice(path, number, counts, lookups, counters)
+    subprocess.run([harness.program("millrace"), "slice", "convert", path], check=True, capture_output=True)
+
+
+def make_former_slice(path, number, counts, lookups=None, counters=COUNTERS):
     db = sqlite3.connect(path)
     db.executescript("""
         CREATE TABLE counts(k BLOB PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
@@ -26,6 +36,43 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
     db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters), ("sealed", 1)])
     db.commit()
     db.close()
+
+
+def checksum(db):
+    """That of a slice's state, as docs/formats/slices.md describes it."""
+    meta = collections.defaultdict(int, db.execute("SELECT key, value FROM meta"))
+    text = "%d %d %d %d\n" % (meta["number"], meta["started"], meta["rejects_length"], meta["sealed"])
+    for suffix in ("", "_before"):
+        text += "%d %d %d\n" % tuple(meta[name + suffix] for name in ("events", "skipped", "rejected"))
+    for word, table in (("begin", "begins"), ("cursor", "cursors")):
+        for row in db.execute("SELECT stream, id, offset FROM %s ORDER BY stream" % table):
+            text += word + " %s %s %d\n" % row
+    for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
+        text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] & (1 << 64) - 1)
+    value = int(xxh3.xxh3((text + meta["counters"]).encode()), 16)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def change_slice(path, *changes):
+    """Runs statements with their values on a slice, and mends its checksum."""
+    db = sqlite3.connect(path)
+    for sql, *values in changes:
+        db.execute(sql, values)
+    db.execute("UPDATE meta SET value = ? WHERE key = 'checksum'", (checksum(db),))
+    db.commit()
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def read_slice(path):
+    """{row: count} of a slice, where a row is a record's key, a comma and the count's name."""
+    text = subprocess.run([harness.program("millrace"), "slice", path], check=True, capture_output=True).stdout
+    found = {}
+    for line in text.splitlines():
+        key, value = line.split(b",", 1)
+        if not key.startswith(b"lookup|"):
+            found.update({key + b"," + name: int(n) for name, n in (p.rsplit(b":", 1) for p in value.split(b" "))})
+    return found
 
 
 class Aggregator:
@@ -103,7 +150,4 @@ class Aggregator:
             return self.counts.get(row, 0) + sum(self.row(n, row) for n in wanted)
 
     def row(self, n, row):
-        db = sqlite3.connect(self.file(n))
-        found = db.execute("SELECT n FROM counts WHERE k = ?", (row,)).fetchone()
-        db.close()
-        return found[0] if found else 0
+        return read_slice(self.file(n)).get(row, 0)

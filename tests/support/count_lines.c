@@ -58,14 +58,14 @@ static void count(const struct counters *c, const struct counters_event *e)
     hour_encode(e->hour, hour);
     for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++) {
         const struct counter *sub = i < c->n_totals ? NULL : &c->subtotals[i - c->n_totals];
-        struct bytes total = store(e->total_keys[sub ? sub->total : i], total_space);
+        struct bytes total = store(e->texts[e->text_of[sub ? sub->total : i]], total_space);
         buf_clear(&key);
         buf_append_str(&key, sub ? sub->ns : c->totals[i].ns);
         buf_append_char(&key, '|');
         buf_append_bytes(&key, total);
         if (sub)
             buf_printf(&key, ".%s", hour);
-        add(&key, sub ? store(e->sub_keys[i - c->n_totals], sub_space) : bytes_str(hour));
+        add(&key, sub ? store(e->texts[e->text_of[i]], sub_space) : bytes_str(hour));
     }
     buf_free(&key);
 }

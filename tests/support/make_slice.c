@@ -1,72 +1,98 @@
 #include "support/make_slice.h"
 
-#include <sqlite3.h>
+#include "counts/slice.h"
+#include "counts/slice_sql.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
-static void need(int ok, sqlite3 *db)
+static void need(int ok, const char *error)
 {
     if (ok)
         return;
-    fprintf(stderr, "make_slice: %s\n", sqlite3_errmsg(db));
+    fprintf(stderr, "make_slice: %s\n", error);
     abort();
 }
 
-static void run(sqlite3 *db, const char *sql)
+/* The rows as a source. */
+struct rows {
+    struct count_source base; /* first */
+    const struct slice_row *next;
+};
+
+static struct bytes key_of(const struct slice_row *row)
 {
-    need(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, db);
+    return bytes_of(row->key, (size_t)(strchr(row->key, ',') - row->key) + 1);
 }
 
-static void add_row(sqlite3 *db, const struct slice_row *row)
+static enum count_next next_value(struct count_source *base)
 {
-    sqlite3_stmt *s = NULL;
-    const char *sql = row->text ? "INSERT INTO lookups VALUES(CAST(?1 AS BLOB), CAST(?2 AS BLOB))"
-                                : "INSERT INTO counts VALUES(CAST(?1 AS BLOB), ?2)";
-    need(sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK, db);
-    sqlite3_bind_text(s, 1, row->key, -1, SQLITE_STATIC);
-    if (row->text)
-        sqlite3_bind_text(s, 2, row->text, -1, SQLITE_STATIC);
-    else
-        sqlite3_bind_int64(s, 2, row->n);
-    need(sqlite3_step(s) == SQLITE_DONE, db);
-    sqlite3_finalize(s);
+    struct rows *s = (struct rows *)base;
+    if (!s->next->key || !bytes_equal(key_of(s->next), base->key))
+        return COUNT_END;
+    base->name = bytes_str(s->next->key + base->key.len);
+    base->count = (uint64_t)s->next->n;
+    base->text = bytes_str(s->next->text);
+    s->next++;
+    return COUNT_FOUND;
 }
 
-static void add_meta(sqlite3 *db, uint64_t number, const char *counters)
+static enum count_next next_record(struct count_source *base)
 {
-    unsigned long long n = number;
-    char *sql = sqlite3_mprintf("INSERT INTO meta VALUES('number', %llu), ('counters', %Q), ('sealed', 1);"
-                                "INSERT INTO cursors VALUES('clicks', 'c0ffee', %llu), ('later', '', 0);"
-                                "INSERT INTO begins VALUES('clicks', 'c0ffee', %llu), ('later', '', 0)",
-        n, counters, n * 1000, (n - 1) * 1000);
-    run(db, sql);
-    sqlite3_free(sql);
+    struct rows *s = (struct rows *)base;
+    while (base->key.len > 0 && next_value(base) == COUNT_FOUND)
+        ;
+    if (!s->next->key)
+        return COUNT_END;
+    base->key = key_of(s->next);
+    return COUNT_FOUND;
 }
 
 void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows)
 {
-    sqlite3 *db = NULL;
-    need(sqlite3_open(path, &db) == SQLITE_OK, db);
-    run(db, "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
-            "CREATE TABLE counts(k BLOB PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;"
-            "CREATE TABLE lookups(k BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;"
-            "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) "
-            "WITHOUT ROWID;"
-            "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) "
-            "WITHOUT ROWID;"
-            "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
-            "PRAGMA application_id = 1297239123; PRAGMA user_version = 1; BEGIN");
-    add_meta(db, number, counters);
-    for (; rows->key; rows++)
-        add_row(db, rows);
-    run(db, "COMMIT");
-    sqlite3_close(db);
+    static const struct count_source_kind kind = {next_record, next_value, NULL};
+    struct rows source = {.base.kind = &kind, .next = rows};
+    struct count_source *sources[] = {&source.base};
+    struct slice_cursor cursors[] = {
+        {.stream = "clicks", .id = "c0ffee", .offset = (number - 1) * 1000}, {.stream = "later"}};
+    struct slice_config config = {
+        .path = path, .number = number, .counters_text = counters, .cursors = cursors, .n_cursors = 2};
+    struct slice_batch batch = {
+        .sources = sources, .n_sources = 1, .cursors = cursors, .n_cursors = 2, .seal = true};
+    struct slice_written written;
+    struct slice *slice;
+    char error[SLICE_ERROR_TEXT];
+    remove(path);
+    need(slice_open(&config, &slice, error) == SLICE_OK, error);
+    cursors[0].offset = number * 1000;
+    need(slice_commit(slice, &batch, &written, error) == SLICE_OK, error);
+    slice_close(&slice);
 }
 
 void change_slice(const char *path, const char *sql)
 {
     sqlite3 *db = NULL;
-    need(sqlite3_open(path, &db) == SQLITE_OK, db);
-    run(db, sql);
+    char error[SLICE_ERROR_TEXT], *set;
+    struct slice_state state;
+    sqlite3_stmt *run;
+    need(sqlite3_open(path, &db) == SQLITE_OK, path);
+    need(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));
+    need(slice_state_read_former(db, path, &state, error) == SLICE_OK, error);
+    need(sqlite3_prepare_v2(db, "SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id", -1, &run,
+             NULL) == SQLITE_OK,
+        sqlite3_errmsg(db));
+    while (sqlite3_step(run) == SQLITE_ROW) {
+        uint64_t v[5];
+        for (int i = 0; i < 5; i++)
+            v[i] = (uint64_t)sqlite3_column_int64(run, i);
+        state.runs = mem_realloc(state.runs, (state.n_runs + 1) * sizeof(*state.runs));
+        state.runs[state.n_runs++] = (struct slice_run){v[0], v[1], v[2], v[3], v[4]};
+    }
+    sqlite3_finalize(run);
+    set = sqlite3_mprintf(
+        "UPDATE meta SET value = %lld WHERE key = 'checksum'", (long long)slice_state_checksum(&state));
+    need(sqlite3_exec(db, set, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));
+    sqlite3_free(set);
+    slice_state_free(&state);
     sqlite3_close(db);
 }

@@ -1,4 +1,4 @@
-/* make_slice: writes a sealed slice as docs/formats/slices.md describes it, for tests of what reads slices. */
+/* make_slice: writes a sealed slice, for tests of what reads slices. */
 #ifndef MILLRACE_MAKE_SLICE_H
 #define MILLRACE_MAKE_SLICE_H
 
@@ -6,14 +6,15 @@
 #include <stdint.h>
 
 struct slice_row {
-    const char *key;  /* of the row; NULL ends a list */
+    const char *key;  /* the record's key, a comma and the name of the count; NULL ends a list */
     int64_t n;        /* unless text is set */
     const char *text; /* of a lookup */
 };
 
-/* Aborts when it cannot. Stream `clicks` ends at 1000 times the number, and begins where the slice before ended. */
+/* Aborts when it cannot. The rows are in order. Stream `clicks` ends at 1000 times the number, and begins where the slice
+ * before ended. */
 void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows);
-/* Makes something else of it. */
+/* Makes another one of it, whose checksum is right. */
 void change_slice(const char *path, const char *sql);
 
 #endif

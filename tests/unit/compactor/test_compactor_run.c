@@ -319,10 +319,10 @@ static void make_slices(void)
         for (int i = 0; i < 6 && n < SLICES; i++) {
             snprintf(key[i], sizeof key[i], i % 2 ? "u|k%d,c41%llu" : "u|k%d,c413", i + (int)n,
                 (unsigned long long)n);
-            rows[i] = (struct slice_row){key[i], (int64_t)n * 10 + i, NULL};
+            rows[i + 1] = (struct slice_row){key[i], (int64_t)n * 10 + i, NULL};
         }
         if (n < SLICES)
-            rows[6] = (struct slice_row){"lookup|h0aMB8AuNw4=,", 0, "http://www.facebook.com/"};
+            rows[0] = (struct slice_row){"lookup|h0aMB8AuNw4=,", 0, "http://www.facebook.com/"};
         make_slice(in_work("stash", n), n, COUNTERS, rows);
     }
 }

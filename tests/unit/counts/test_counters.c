@@ -226,10 +226,10 @@ static void test_values_as_keys(void **state)
         int n = snprintf(line, sizeof line, "{\"t\":1331923247%s,\"r\":\"http://A:1/\"}", pairs[i][0]);
         assert_int_equal(counters_extract(f->r, bytes_of(line, (size_t)n), &e), COUNTERS_EVENT);
         assert_int_equal(e.hour, 1331920800);
-        assert_key(e.total_keys[0], pairs[i][1]);
-        assert_key(e.total_keys[1], "all");
-        assert_key(e.sub_keys[0], "None");
-        assert_key(e.sub_keys[1], "a");
+        assert_key(e.texts[e.text_of[0]], pairs[i][1]);
+        assert_key(e.texts[e.text_of[1]], "all");
+        assert_key(e.texts[e.text_of[2]], "None");
+        assert_key(e.texts[e.text_of[3]], "a");
     }
 }
 

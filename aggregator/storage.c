@@ -1,0 +1,202 @@
+#include "aggregator/storage.h"
+
+#include "base/errno_class.h"
+#include "base/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <libgen.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct storage {
+    const struct counters *counters;
+    struct slice *slice; /* the thread's, and so is rejects */
+    struct rejects *rejects;
+    void (*notify)(void *arg);
+    void *notify_arg;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    /* Under the lock. */
+    struct storage_job *todo, *done;
+    bool busy, stopping;
+};
+
+static enum slice_result fail_errno(const char *what, const char *path, char error[SLICE_ERROR_TEXT])
+{
+    int e = errno;
+    snprintf(error, SLICE_ERROR_TEXT, "cannot %s %.300s: %s", what, path,
+        e == ERANGE ? "shorter than recorded" : strerror(e));
+    return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
+}
+
+static enum slice_result commit(struct storage *s, struct storage_job *job)
+{
+    struct count_source *sources[BATCH_SOURCES];
+    struct bytes rejects = buf_bytes(&job->batch->rejects);
+    if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at) != 0)
+        return fail_errno("write to", "the rejects file", job->error);
+    enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, job->error) : SLICE_OK;
+    if (r != SLICE_OK)
+        return r;
+    job->commit.sources = sources;
+    job->commit.n_sources = batch_sources(job->batch, s->counters, &(struct count_range){0}, sources);
+    r = slice_commit(s->slice, &job->commit, &job->written, job->error);
+    for (size_t i = 0; i < job->commit.n_sources; i++)
+        count_source_close(&sources[i]);
+    return r;
+}
+
+static enum slice_result fold(struct storage *s, struct storage_job *job)
+{
+    bool whole;
+    enum slice_result r = slice_checkpoint(s->slice, &whole, job->error);
+    if (r == SLICE_OK && !whole) {
+        snprintf(job->error, sizeof(job->error), "the slice's log cannot be folded: it is open elsewhere");
+        r = SLICE_FULL;
+    }
+    return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, job->error) : r;
+}
+
+static enum slice_result open_rejects(struct storage *s, const char *path, char *error)
+{
+    char *directory = mem_strdup(path);
+    enum slice_result r = SLICE_OK;
+    if (rejects_open(path, slice_committed(s->slice)->rejects_length, &s->rejects) != 0)
+        r = fail_errno("open", path, error);
+    else if (io_sync_dir(dirname(directory)) != 0)
+        r = fail_errno("sync the directory of", path, error);
+    free(directory);
+    return r;
+}
+
+static enum slice_result begin(struct storage *s, struct storage_job *job)
+{
+    rejects_close(&s->rejects);
+    slice_close(&s->slice);
+    enum slice_result r = slice_open(&job->begin, &s->slice, job->error);
+    if (r == SLICE_OK)
+        r = open_rejects(s, job->rejects_path, job->error);
+    return r == SLICE_OK ? slice_reader_open(job->begin.path, &job->reader, job->error) : r;
+}
+
+static enum slice_result merge(struct storage *s, struct storage_job *job)
+{
+    size_t runs = slice_committed(s->slice)->n_runs;
+    enum slice_result r = slice_merge_step(s->slice, &job->written, job->error);
+    job->runs_changed = slice_committed(s->slice)->n_runs != runs;
+    return r;
+}
+
+static void run_job(struct storage *s, struct storage_job *job)
+{
+    bool whole;
+    switch (job->kind) {
+    case STORAGE_COMMIT:
+        job->result = commit(s, job);
+        break;
+    case STORAGE_MERGE:
+        job->result = merge(s, job);
+        break;
+    case STORAGE_CHECKPOINT:
+        job->result = slice_checkpoint(s->slice, &whole, job->error);
+        break;
+    case STORAGE_FOLD:
+        job->result = fold(s, job);
+        break;
+    case STORAGE_CLOSE:
+        slice_close(&s->slice);
+        break;
+    case STORAGE_BEGIN:
+        job->result = begin(s, job);
+        break;
+    }
+    job->log_pages = s->slice ? slice_log_pages(s->slice) : 0;
+    job->merge_is_due = s->slice && slice_merge_is_due(s->slice);
+}
+
+static void *run(void *arg)
+{
+    struct storage *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->todo && !s->stopping)
+            pthread_cond_wait(&s->wake, &s->lock);
+        struct storage_job *job = s->todo;
+        if (!job)
+            break;
+        s->todo = NULL;
+        pthread_mutex_unlock(&s->lock);
+        run_job(s, job);
+        pthread_mutex_lock(&s->lock);
+        s->done = job;
+        s->notify(s->notify_arg);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+struct storage *storage_new(const struct counters *counters, void (*notify)(void *arg), void *notify_arg)
+{
+    struct storage *s = mem_zalloc(sizeof(*s));
+    *s = (struct storage){.counters = counters, .notify = notify, .notify_arg = notify_arg};
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    if (pthread_create(&s->thread, NULL, run, s) == 0)
+        return s;
+    free(s);
+    return NULL;
+}
+
+void storage_free(struct storage **sp)
+{
+    struct storage *s = *sp;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    if (s->done && s->done->reader)
+        slice_reader_close(&s->done->reader);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    rejects_close(&s->rejects);
+    slice_close(&s->slice);
+    free(s);
+    *sp = NULL;
+}
+
+void storage_begin(struct storage *s, struct storage_job *job)
+{
+    assert(!s->busy);
+    run_job(s, job);
+}
+
+const struct slice_state *storage_state(const struct storage *s)
+{
+    return slice_committed(s->slice);
+}
+
+void storage_start(struct storage *s, struct storage_job *job)
+{
+    pthread_mutex_lock(&s->lock);
+    assert(!s->busy);
+    s->busy = true;
+    s->todo = job;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+struct storage_job *storage_done(struct storage *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct storage_job *job = s->done;
+    s->done = NULL;
+    s->busy = s->busy && !job;
+    pthread_mutex_unlock(&s->lock);
+    return job;
+}

@@ -1,0 +1,306 @@
+#include "counts/count_merge.h"
+
+#include "counts/records.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEY_SHOWN 80
+#define COLLISION_TEXT 64
+
+/* A source with the text it is ordered by: its key, or the name of its value. */
+struct head {
+    uint64_t prefix; /* the first 8 bytes as a number: most comparisons end here */
+    struct bytes text;
+    struct count_source *source;
+};
+
+/* A binary heap, the least first. */
+struct heap {
+    struct head *heads;
+    size_t n;
+};
+
+struct count_merge {
+    struct heap records;  /* sources at a record after the one at hand */
+    struct heap values;   /* sources in the record at hand that have a value left */
+    struct head *current; /* all sources in the record at hand */
+    size_t n_current;
+    bool has_values; /* the heap of values is filled */
+    bool has_name;   /* `name` is that of the value before */
+    struct buf key, name, text;
+    uint64_t collisions;
+    char collision[COLLISION_TEXT];
+    char error[COUNT_ERROR_TEXT];
+    bool is_unreadable;
+};
+
+bool count_key_is_lookup(struct bytes key)
+{
+    return bytes_starts_with(key, BYTES_LITERAL("lookup|"));
+}
+
+static bool is_less(const struct head *a, const struct head *b)
+{
+    return a->prefix != b->prefix ? a->prefix < b->prefix : bytes_compare(a->text, b->text) < 0;
+}
+
+static bool is_equal(const struct head *a, const struct head *b)
+{
+    return a->prefix == b->prefix && bytes_equal(a->text, b->text);
+}
+
+static struct head head_of(struct count_source *s, struct bytes text)
+{
+    uint64_t first = 0;
+    if (text.len > 0)
+        memcpy(&first, text.ptr, text.len < sizeof(first) ? text.len : sizeof(first));
+    return (struct head){__builtin_bswap64(first), text, s};
+}
+
+static void heap_push(struct heap *h, struct head head)
+{
+    size_t i = h->n++;
+    for (; i > 0 && is_less(&head, &h->heads[(i - 1) / 2]); i = (i - 1) / 2)
+        h->heads[i] = h->heads[(i - 1) / 2];
+    h->heads[i] = head;
+}
+
+static struct head heap_pop(struct heap *h)
+{
+    struct head first = h->heads[0], moving = h->heads[--h->n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < h->n; i = child) {
+        if (child + 1 < h->n && is_less(&h->heads[child + 1], &h->heads[child]))
+            child++;
+        if (!is_less(&h->heads[child], &moving))
+            break;
+        h->heads[i] = h->heads[child];
+    }
+    h->heads[i] = moving;
+    return first;
+}
+
+struct count_merge *count_merge_new(struct count_source **sources, size_t n)
+{
+    struct count_merge *m = mem_zalloc(sizeof(*m));
+    m->records.heads = mem_alloc((n + 1) * sizeof(struct head));
+    m->values.heads = mem_alloc((n + 1) * sizeof(struct head));
+    m->current = mem_alloc((n + 1) * sizeof(struct head));
+    /* Every source is moved to its first record by the first next_record. */
+    for (size_t i = 0; i < n; i++)
+        m->current[m->n_current++] = (struct head){.source = sources[i]};
+    return m;
+}
+
+void count_merge_free(struct count_merge **mp)
+{
+    struct count_merge *m = *mp;
+    if (!m)
+        return;
+    free(m->records.heads);
+    free(m->values.heads);
+    free(m->current);
+    buf_free(&m->key);
+    buf_free(&m->name);
+    buf_free(&m->text);
+    free(m);
+    *mp = NULL;
+}
+
+static enum count_next source_failed(struct count_merge *m, const struct count_source *s)
+{
+    snprintf(m->error, sizeof(m->error), "%s", s->error);
+    m->is_unreadable = s->is_unreadable;
+    return COUNT_FAILED;
+}
+
+static enum count_next record_failed(
+    struct count_merge *m, const struct count_source *s, const char *what, struct bytes key)
+{
+    snprintf(m->error, sizeof(m->error), "%.300s: %s at \"%.*s\"", s->container ? s->container : "memory",
+        what, (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+    return COUNT_FAILED;
+}
+
+static enum count_next advance(struct count_merge *m, struct count_source *s)
+{
+    enum count_next r = s->kind->next_record(s);
+    if (r == COUNT_FAILED)
+        return source_failed(m, s);
+    if (r == COUNT_END)
+        return r;
+    if (bytes_compare(s->key, buf_bytes(&m->key)) <= 0)
+        return record_failed(m, s, "out of order", s->key);
+    heap_push(&m->records, head_of(s, s->key));
+    return r;
+}
+
+enum count_next count_merge_next_record(struct count_merge *m)
+{
+    for (size_t i = 0; i < m->n_current; i++)
+        if (advance(m, m->current[i].source) == COUNT_FAILED)
+            return COUNT_FAILED;
+    m->n_current = 0;
+    m->has_values = m->has_name = false;
+    if (m->records.n == 0)
+        return COUNT_END;
+    m->current[m->n_current++] = heap_pop(&m->records);
+    while (m->records.n > 0 && is_equal(&m->records.heads[0], &m->current[0]))
+        m->current[m->n_current++] = heap_pop(&m->records);
+    buf_clear(&m->key);
+    buf_append_bytes(&m->key, m->current[0].text);
+    return COUNT_FOUND;
+}
+
+struct bytes count_merge_key(const struct count_merge *m)
+{
+    return buf_bytes(&m->key);
+}
+
+struct bytes count_merge_line(const struct count_merge *m)
+{
+    return m->n_current == 1 ? m->current[0].source->line : BYTES_NONE;
+}
+
+/* Keeps the smallest of the texts that the record has. */
+static void meet_text(struct count_merge *m, struct bytes text, bool is_first)
+{
+    int order = is_first ? -1 : bytes_compare(text, buf_bytes(&m->text));
+    if (!is_first && order != 0) {
+        m->collisions++;
+        snprintf(m->collision, sizeof(m->collision), "%.*s", (int)m->key.len - 1, m->key.ptr);
+    }
+    if (order >= 0)
+        return;
+    buf_clear(&m->text);
+    buf_append_bytes(&m->text, text);
+}
+
+static enum count_next take_text(struct count_merge *m, struct count_value *out)
+{
+    bool is_first = true;
+    if (m->has_values)
+        return COUNT_END;
+    m->has_values = true;
+    for (size_t i = 0; i < m->n_current; i++) {
+        struct count_source *s = m->current[i].source;
+        enum count_next r;
+        for (; (r = s->kind->next_value(s)) == COUNT_FOUND; is_first = false)
+            meet_text(m, s->text, is_first);
+        if (r == COUNT_FAILED)
+            return source_failed(m, s);
+    }
+    *out = (struct count_value){.text = buf_bytes(&m->text)};
+    return is_first ? record_failed(m, m->current[0].source, "a lookup has no text", buf_bytes(&m->key))
+                    : COUNT_FOUND;
+}
+
+static enum count_next fetch_value(struct count_merge *m, struct count_source *s)
+{
+    enum count_next r = s->kind->next_value(s);
+    if (r == COUNT_FOUND && m->has_name && bytes_compare(s->name, buf_bytes(&m->name)) <= 0)
+        return record_failed(m, s, "names out of order", buf_bytes(&m->key));
+    if (r == COUNT_FOUND)
+        heap_push(&m->values, head_of(s, s->name));
+    return r == COUNT_FAILED ? source_failed(m, s) : r;
+}
+
+/* Takes the first value of every source of the record. */
+static enum count_next begin_values(struct count_merge *m)
+{
+    m->values.n = 0;
+    m->has_values = true;
+    for (size_t i = 0; i < m->n_current; i++)
+        if (fetch_value(m, m->current[i].source) == COUNT_FAILED)
+            return COUNT_FAILED;
+    return COUNT_FOUND;
+}
+
+static enum count_next add_up(struct count_merge *m, struct count_value *out)
+{
+    struct head first = heap_pop(&m->values);
+    buf_clear(&m->name);
+    buf_append_bytes(&m->name, first.text);
+    m->has_name = true;
+    *out = (struct count_value){.name = buf_bytes(&m->name)};
+    for (;;) {
+        struct count_source *s = first.source;
+        if (__builtin_add_overflow(out->count, s->count, &out->count))
+            return record_failed(m, s, "a sum over 2^64 - 1", buf_bytes(&m->key));
+        if (fetch_value(m, s) == COUNT_FAILED)
+            return COUNT_FAILED;
+        if (m->values.n == 0 || !bytes_equal(m->values.heads[0].text, out->name))
+            return COUNT_FOUND;
+        first = heap_pop(&m->values);
+    }
+}
+
+/* The common case, without heap and copy. */
+static enum count_next take_only(struct count_merge *m, struct count_value *out)
+{
+    struct count_source *s = m->current[0].source;
+    enum count_next r = s->kind->next_value(s);
+    if (r != COUNT_FOUND)
+        return r == COUNT_FAILED ? source_failed(m, s) : r;
+    if (m->has_name && bytes_compare(s->name, buf_bytes(&m->name)) <= 0)
+        return record_failed(m, s, "names out of order", buf_bytes(&m->key));
+    buf_clear(&m->name);
+    buf_append_bytes(&m->name, s->name);
+    m->has_name = true;
+    *out = (struct count_value){.name = buf_bytes(&m->name), .count = s->count};
+    return COUNT_FOUND;
+}
+
+enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out)
+{
+    if (count_key_is_lookup(buf_bytes(&m->key)))
+        return take_text(m, out);
+    if (m->n_current == 1)
+        return take_only(m, out);
+    if (!m->has_values && begin_values(m) == COUNT_FAILED)
+        return COUNT_FAILED;
+    return m->values.n == 0 ? COUNT_END : add_up(m, out);
+}
+
+const char *count_merge_error(const struct count_merge *m)
+{
+    return m->error;
+}
+
+bool count_merge_is_unreadable(const struct count_merge *m)
+{
+    return m->is_unreadable;
+}
+
+uint64_t count_merge_collisions(const struct count_merge *m, const char **key)
+{
+    *key = m->collision;
+    return m->collisions;
+}
+
+enum count_next count_merge_print(struct count_merge *m, struct buf *out)
+{
+    struct bytes line = count_merge_line(m);
+    struct count_value value;
+    enum count_next r = COUNT_END;
+    if (line.ptr) {
+        buf_append_bytes(out, line);
+    } else {
+        bool is_lookup = count_key_is_lookup(buf_bytes(&m->key)), is_first = true;
+        buf_append_bytes(out, buf_bytes(&m->key));
+        for (; (r = count_merge_next_value(m, &value)) == COUNT_FOUND; is_first = false) {
+            if (is_lookup) {
+                lookup_escape(value.text, out);
+                continue;
+            }
+            if (!is_first)
+                buf_append_char(out, ' ');
+            buf_append_bytes(out, value.name);
+            buf_append_char(out, ':');
+            buf_append_u64(out, value.count);
+        }
+    }
+    buf_append_char(out, '\n');
+    return r;
+}

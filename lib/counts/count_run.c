@@ -1,0 +1,433 @@
+#include "counts/count_run.h"
+
+#include "base/xxh3.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A block: records, each
+ *     varint shared   bytes of the key that are those of the record before (0 for a block's first)
+ *     varint rest, key bytes
+ *     varint length of the values, values: { byte length, name, varint count } or the text of a lookup
+ * A key that equals the one before continues its record. An index: varint counts, varint blocks, each { varint length, first
+ * key, varint bytes, 8 bytes checksum }, and 8 bytes checksum of all that. Numbers of 8 bytes are little endian. */
+
+#define CHECKSUM_BYTES 8
+#define VARINT_MAX 10
+#define NAME_MAX_LEN 255
+#define INDEX_BLOCK UINT32_MAX /* the number that seeds the index's checksum */
+
+static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
+{
+    return XXH3_64bits_withSeed(data.ptr, data.len, run << 32 ^ run >> 32 ^ block);
+}
+
+static void append_varint(struct buf *b, uint64_t n)
+{
+    buf_reserve(b, VARINT_MAX);
+    for (; n >= 0x80; n >>= 7)
+        b->ptr[b->len++] = (char)(n | 0x80);
+    b->ptr[b->len++] = (char)n;
+}
+
+static void append_checksum(struct buf *b, uint64_t sum)
+{
+    for (int i = 0; i < CHECKSUM_BYTES; i++)
+        buf_append_char(b, (char)(sum >> 8 * i));
+}
+
+/* What is left to read of a span. */
+struct reader {
+    const unsigned char *at, *end;
+};
+
+static bool read_varint(struct reader *r, uint64_t *out)
+{
+    uint64_t n = 0;
+    for (unsigned shift = 0; r->at < r->end && shift < 64; shift += 7) {
+        unsigned char c = *r->at++;
+        n |= (uint64_t)(c & 0x7f) << shift;
+        if (c < 0x80) {
+            *out = n;
+            return shift < 63 || c <= 1;
+        }
+    }
+    return false;
+}
+
+static bool read_span(struct reader *r, uint64_t len, struct bytes *out)
+{
+    if (len > (size_t)(r->end - r->at))
+        return false;
+    *out = bytes_of(r->at, len);
+    r->at += len;
+    return true;
+}
+
+static bool read_checksum(struct reader *r, uint64_t *out)
+{
+    struct bytes b;
+    if (!read_span(r, CHECKSUM_BYTES, &b))
+        return false;
+    *out = 0;
+    for (int i = CHECKSUM_BYTES; i-- > 0;)
+        *out = *out << 8 | (unsigned char)b.ptr[i];
+    return true;
+}
+
+struct count_run_writer {
+    uint64_t run, counts, bytes;
+    uint32_t blocks;
+    count_block_write *write;
+    void *arg;
+    struct buf block, values, last_key, entries;
+    bool in_record; /* the merge stands in a record whose values are not all taken */
+};
+
+struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg)
+{
+    struct count_run_writer *w = mem_zalloc(sizeof(*w));
+    *w = (struct count_run_writer){.run = run, .write = write, .arg = arg};
+    return w;
+}
+
+void count_run_writer_free(struct count_run_writer **wp)
+{
+    struct count_run_writer *w = *wp;
+    if (!w)
+        return;
+    buf_free(&w->block);
+    buf_free(&w->values);
+    buf_free(&w->last_key);
+    buf_free(&w->entries);
+    free(w);
+    *wp = NULL;
+}
+
+static int store_block(struct count_run_writer *w)
+{
+    struct bytes data = buf_bytes(&w->block);
+    append_varint(&w->entries, data.len);
+    append_checksum(&w->entries, checksum(w->run, w->blocks, data));
+    int failed = w->write(w->arg, w->blocks, data);
+    w->blocks++;
+    w->bytes += data.len;
+    buf_clear(&w->block);
+    buf_clear(&w->last_key);
+    return failed;
+}
+
+static void begin_record(struct count_run_writer *w, struct bytes key)
+{
+    size_t shared = 0, most = key.len < w->last_key.len ? key.len : w->last_key.len;
+    if (w->block.len == 0) {
+        append_varint(&w->entries, key.len);
+        buf_append_bytes(&w->entries, key);
+    }
+    while (shared < most && key.ptr[shared] == w->last_key.ptr[shared])
+        shared++;
+    append_varint(&w->block, shared);
+    append_varint(&w->block, key.len - shared);
+    buf_append(&w->block, key.ptr + shared, key.len - shared);
+    w->last_key.len = shared;
+    buf_append(&w->last_key, key.ptr + shared, key.len - shared);
+}
+
+static int end_record(struct count_run_writer *w, struct bytes key)
+{
+    if (w->values.len == 0)
+        return 0;
+    begin_record(w, key);
+    append_varint(&w->block, w->values.len);
+    buf_append_bytes(&w->block, buf_bytes(&w->values));
+    buf_clear(&w->values);
+    return w->block.len >= COUNT_BLOCK_BYTES ? store_block(w) : 0;
+}
+
+static void append_value(struct count_run_writer *w, bool is_lookup, const struct count_value *v)
+{
+    w->counts++;
+    if (is_lookup) {
+        /* A byte before the text, so that an empty one is a value too. */
+        buf_append_char(&w->values, 0);
+        buf_append_bytes(&w->values, v->text);
+        return;
+    }
+    buf_append_char(&w->values, (char)v->name.len);
+    buf_append_bytes(&w->values, v->name);
+    append_varint(&w->values, v->count);
+}
+
+static enum count_next copy_record(struct count_run_writer *w, struct count_merge *m, bool *write_failed)
+{
+    struct bytes key = count_merge_key(m);
+    bool is_lookup = count_key_is_lookup(key);
+    struct count_value value;
+    enum count_next r;
+    w->in_record = true;
+    while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
+        append_value(w, is_lookup, &value);
+        if (w->values.len + w->block.len >= COUNT_BLOCK_BYTES && !is_lookup) {
+            *write_failed = end_record(w, key) != 0;
+            return *write_failed ? COUNT_FAILED : COUNT_FOUND;
+        }
+    }
+    w->in_record = false;
+    if (r == COUNT_END && end_record(w, key) != 0) {
+        *write_failed = true;
+        return COUNT_FAILED;
+    }
+    return r == COUNT_END ? COUNT_FOUND : r;
+}
+
+enum count_next count_run_writer_copy(
+    struct count_run_writer *w, struct count_merge *m, uint64_t max_bytes, bool *write_failed)
+{
+    uint64_t until = w->bytes + max_bytes;
+    enum count_next r = COUNT_FOUND;
+    *write_failed = false;
+    while (r == COUNT_FOUND && w->bytes < until) {
+        if (!w->in_record)
+            r = count_merge_next_record(m);
+        if (r == COUNT_FOUND)
+            r = copy_record(w, m, write_failed);
+    }
+    return r;
+}
+
+int count_run_writer_finish(struct count_run_writer *w, struct buf *index)
+{
+    if (w->block.len > 0 && store_block(w) != 0)
+        return -1;
+    size_t start = index->len;
+    append_varint(index, w->counts);
+    append_varint(index, w->blocks);
+    buf_append_bytes(index, buf_bytes(&w->entries));
+    append_checksum(index, checksum(w->run, INDEX_BLOCK, bytes_of(index->ptr + start, index->len - start)));
+    return 0;
+}
+
+uint64_t count_run_writer_counts(const struct count_run_writer *w)
+{
+    return w->counts;
+}
+
+uint64_t count_run_writer_bytes(const struct count_run_writer *w)
+{
+    return w->bytes;
+}
+
+struct block {
+    struct bytes first;
+    uint64_t bytes, checksum;
+};
+
+struct count_run_index {
+    uint64_t run, checksum;
+    uint32_t n;
+    char *data; /* what the blocks' keys point into */
+    struct block *blocks;
+};
+
+void count_run_index_free(struct count_run_index **i)
+{
+    if (!*i)
+        return;
+    free((*i)->data);
+    free((*i)->blocks);
+    free(*i);
+    *i = NULL;
+}
+
+static bool parse_index(struct count_run_index *i, struct reader *r)
+{
+    uint64_t counts, n, len;
+    /* A block takes more than 9 bytes here, which bounds what is allocated. */
+    if (!read_varint(r, &counts) || !read_varint(r, &n) || n > (uint64_t)(r->end - r->at) / 9)
+        return false;
+    i->n = (uint32_t)n;
+    i->blocks = mem_zalloc((n + 1) * sizeof(*i->blocks));
+    for (uint32_t k = 0; k < n; k++) {
+        struct block *b = &i->blocks[k];
+        if (!read_varint(r, &len) || !read_span(r, len, &b->first) || !read_varint(r, &b->bytes) ||
+            !read_checksum(r, &b->checksum))
+            return false;
+    }
+    return r->at == r->end;
+}
+
+struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
+{
+    if (data.len < CHECKSUM_BYTES)
+        return NULL;
+    struct count_run_index *i = mem_zalloc(sizeof(*i));
+    i->run = run;
+    i->data = bytes_dup(data);
+    struct bytes body = bytes_of(i->data, data.len - CHECKSUM_BYTES);
+    const unsigned char *at = (const unsigned char *)i->data;
+    struct reader sum = {at + body.len, at + data.len}, r = {at, at + body.len};
+    if (!read_checksum(&sum, &i->checksum) || i->checksum != checksum(run, INDEX_BLOCK, body) ||
+        !parse_index(i, &r))
+        count_run_index_free(&i);
+    return i;
+}
+
+uint64_t count_run_index_checksum(const struct count_run_index *i)
+{
+    return i->checksum;
+}
+
+uint32_t count_run_index_blocks(const struct count_run_index *i)
+{
+    return i->n;
+}
+
+struct run_source {
+    struct count_source base; /* first */
+    const struct count_run_index *index;
+    count_block_read *read;
+    void *arg;
+    uint32_t next;     /* the block to read next */
+    uint32_t at_block; /* the block in `data` */
+    struct buf data, key;
+    struct reader records, values;
+    struct buf from;
+    bool is_lookup;
+    bool ahead; /* the piece in `values` is that of the next record */
+};
+
+static enum count_next damaged(struct run_source *s, const char *what)
+{
+    snprintf(s->base.error, sizeof(s->base.error), "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s",
+        s->base.container, s->index->run, s->at_block, what);
+    return COUNT_FAILED;
+}
+
+static enum count_next load_block(struct run_source *s)
+{
+    if (s->next == s->index->n)
+        return COUNT_END;
+    const struct block *b = &s->index->blocks[s->next];
+    s->at_block = s->next++;
+    buf_clear(&s->data);
+    if (s->read(s->arg, s->index->run, s->at_block, &s->data, s->base.error) != 0)
+        return COUNT_FAILED;
+    struct bytes data = buf_bytes(&s->data);
+    if (data.len != b->bytes || checksum(s->index->run, s->at_block, data) != b->checksum)
+        return damaged(s, "its checksum does not match");
+    const unsigned char *at = (const unsigned char *)data.ptr;
+    s->records = (struct reader){at, at + data.len};
+    return COUNT_FOUND;
+}
+
+/* The next piece of a record; *same: it continues the record at hand. */
+static enum count_next next_piece(struct run_source *s, bool *same)
+{
+    uint64_t shared, rest, len;
+    struct bytes key, values;
+    bool is_first = s->records.at == s->records.end;
+    if (is_first) {
+        enum count_next r = load_block(s);
+        if (r != COUNT_FOUND)
+            return r;
+    }
+    if (!read_varint(&s->records, &shared) || !read_varint(&s->records, &rest) ||
+        !read_span(&s->records, rest, &key) || !read_varint(&s->records, &len) ||
+        !read_span(&s->records, len, &values) || (is_first ? shared > 0 : shared > s->key.len))
+        return damaged(s, "a malformed record");
+    *same = is_first ? bytes_equal(key, buf_bytes(&s->key)) : rest == 0 && shared == s->key.len;
+    if (!*same) {
+        s->key.len = shared;
+        buf_append_bytes(&s->key, key);
+    }
+    s->values =
+        (struct reader){(const unsigned char *)values.ptr, (const unsigned char *)values.ptr + values.len};
+    return COUNT_FOUND;
+}
+
+static enum count_next run_next_record(struct count_source *base)
+{
+    struct run_source *s = (struct run_source *)base;
+    bool same = false;
+    if (!s->ahead) {
+        do {
+            enum count_next r = next_piece(s, &same);
+            if (r != COUNT_FOUND)
+                return r;
+        } while (same || (s->from.len > 0 && bytes_compare(buf_bytes(&s->key), buf_bytes(&s->from)) < 0));
+    }
+    s->ahead = false;
+    buf_clear(&s->from);
+    base->key = buf_bytes(&s->key);
+    s->is_lookup = count_key_is_lookup(base->key);
+    return COUNT_FOUND;
+}
+
+static bool read_count(struct run_source *s)
+{
+    unsigned char len = s->values.at < s->values.end ? *s->values.at++ : 0;
+    return read_span(&s->values, len, &s->base.name) && read_varint(&s->values, &s->base.count);
+}
+
+static enum count_next run_next_value(struct count_source *base)
+{
+    struct run_source *s = (struct run_source *)base;
+    while (s->values.at == s->values.end) {
+        /* Its next piece may be in the next block; a record of one piece ends within its block as a rule. */
+        bool same;
+        if (s->ahead)
+            return COUNT_END;
+        enum count_next r = next_piece(s, &same);
+        if (r != COUNT_FOUND)
+            return r;
+        s->ahead = !same;
+        if (s->ahead)
+            return COUNT_END;
+    }
+    if (s->ahead)
+        return COUNT_END;
+    if (s->is_lookup) {
+        base->text = bytes_of(s->values.at + 1, (size_t)(s->values.end - s->values.at) - 1);
+        s->values.at = s->values.end;
+        return COUNT_FOUND;
+    }
+    return read_count(s) ? COUNT_FOUND : damaged(s, "a malformed count");
+}
+
+static void run_close(struct count_source *base)
+{
+    struct run_source *s = (struct run_source *)base;
+    buf_free(&s->data);
+    buf_free(&s->key);
+    buf_free(&s->from);
+    free(s);
+}
+
+/* The last block whose first key is before `from`: records at or after it begin there or behind. */
+static uint32_t find_block(const struct count_run_index *i, struct bytes from)
+{
+    uint32_t low = 0, high = i->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (bytes_compare(i->blocks[middle].first, from) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? low - 1 : 0;
+}
+
+struct count_source *count_run_source(const struct count_run_index *index, struct bytes from,
+    const char *name, count_block_read *read, void *arg)
+{
+    static const struct count_source_kind kind = {run_next_record, run_next_value, run_close};
+    struct run_source *s = mem_zalloc(sizeof(*s));
+    *s = (struct run_source){.base = {.kind = &kind, .container = name},
+        .index = index,
+        .read = read,
+        .arg = arg,
+        .next = find_block(index, from)};
+    buf_append_bytes(&s->from, from);
+    return &s->base;
+}

@@ -1,0 +1,550 @@
+#include "counts/count_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FIRST_SLOTS 4096
+#define SECONDS_PER_HOUR 3600
+#define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
+
+struct count_table {
+    uint64_t seed[2];
+    struct count_slot *slots;
+    size_t n_slots, n; /* at most two thirds full */
+};
+
+uint32_t count_tag(size_t counter, int64_t hour)
+{
+    return (uint32_t)(counter + 1) << COUNT_TAG_HOUR_BITS |
+           (uint32_t)((hour - HOUR_FIRST) / SECONDS_PER_HOUR);
+}
+
+struct count_table *count_table_new(uint64_t seed)
+{
+    struct count_table *t = mem_zalloc(sizeof(*t));
+    t->seed[0] = seed ^ UINT64_C(0x9e3779b97f4a7c15);
+    t->seed[1] = seed * UINT64_C(0xbf58476d1ce4e5b9) ^ UINT64_C(0x94d049bb133111eb);
+    t->n_slots = FIRST_SLOTS;
+    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
+    return t;
+}
+
+void count_table_free(struct count_table **t)
+{
+    if (!*t)
+        return;
+    free((*t)->slots);
+    free(*t);
+    *t = NULL;
+}
+
+uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key)
+{
+    unsigned __int128 product = (unsigned __int128)(((uint64_t)key->tag << 32 | key->key) ^ t->seed[0]) *
+                                (((uint64_t)key->sub << 32 | key->key) ^ t->seed[1]);
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+void count_table_prefetch(const struct count_table *t, uint64_t hash)
+{
+    __builtin_prefetch(&t->slots[hash & (t->n_slots - 1)], 1);
+}
+
+static struct count_slot *find_slot(const struct count_table *t, const struct count_slot *key, uint64_t hash)
+{
+    size_t mask = t->n_slots - 1;
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+        struct count_slot *s = &t->slots[i];
+        if (s->tag == 0 || (s->tag == key->tag && s->key == key->key && s->sub == key->sub))
+            return s;
+    }
+}
+
+static void grow(struct count_table *t)
+{
+    struct count_slot *old = t->slots;
+    size_t n_old = t->n_slots;
+    t->n_slots *= 2;
+    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].tag != 0)
+            *find_slot(t, &old[i], count_table_hash(t, &old[i])) = old[i];
+    free(old);
+}
+
+void count_table_add(struct count_table *t, const struct count_slot *key, uint64_t hash)
+{
+    struct count_slot *s = find_slot(t, key, hash);
+    if (s->tag != 0) {
+        s->count += key->count;
+        return;
+    }
+    *s = *key;
+    if (++t->n * 3 > t->n_slots * 2)
+        grow(t);
+}
+
+size_t count_table_counts(const struct count_table *t)
+{
+    return t->n;
+}
+
+size_t count_table_bytes(const struct count_table *t)
+{
+    return t->n_slots * sizeof(*t->slots);
+}
+
+size_t count_table_bytes_soon(const struct count_table *t)
+{
+    return count_table_bytes(t) * (t->n * 3 > t->n_slots * 2 - t->n_slots / 8 ? 2 : 1);
+}
+
+bool count_range_has(const struct count_range *r, struct bytes key)
+{
+    return bytes_starts_with(bytes_of(key.ptr, key.len - 1), r->prefix) && bytes_compare(key, r->from) >= 0 &&
+           (r->last.len == 0 || bytes_compare(key, r->last) <= 0);
+}
+
+/* What is sorted: 96 bits of order, then 32 bits that belong to it. */
+struct sortable {
+    uint64_t high, low;
+};
+
+struct sortables {
+    struct sortable *items;
+    size_t n, room;
+};
+
+static void sortables_add(struct sortables *s, uint64_t high, uint64_t low)
+{
+    if (s->n == s->room) {
+        s->room = s->room ? 2 * s->room : 64;
+        s->items = mem_realloc(s->items, s->room * sizeof(*s->items));
+    }
+    s->items[s->n++] = (struct sortable){high, low};
+}
+
+#define RADIX_BITS 11
+#define RADIX_SIZE (1u << RADIX_BITS)
+
+static unsigned digit_of(const struct sortable *s, unsigned shift)
+{
+    uint64_t word = shift < 64 ? s->low : s->high;
+    return (unsigned)(word >> (shift & 63)) & (RADIX_SIZE - 1);
+}
+
+/* One pass by a digit; false when all items have the same, and nothing was moved. */
+static bool radix_pass(const struct sortable *from, struct sortable *to, size_t n, unsigned shift)
+{
+    size_t starts[RADIX_SIZE] = {0}, at = 0;
+    for (size_t i = 0; i < n; i++)
+        starts[digit_of(&from[i], shift)]++;
+    if (starts[digit_of(&from[0], shift)] == n)
+        return false;
+    for (size_t d = 0; d < RADIX_SIZE; d++) {
+        size_t here = starts[d];
+        starts[d] = at;
+        at += here;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[starts[digit_of(&from[i], shift)]++] = from[i];
+    return true;
+}
+
+static int compare_sortables(const void *a, const void *b)
+{
+    const struct sortable *x = a, *y = b;
+    if (x->high != y->high)
+        return x->high < y->high ? -1 : 1;
+    return x->low < y->low ? -1 : x->low > y->low;
+}
+
+/* By the upper 96 bits. */
+static void sort(struct sortables *s)
+{
+    /* Six digits over high, three over the upper half of low; digits at an edge overlap the word's end, not each other. */
+    static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
+    if (s->n < RADIX_SIZE) {
+        if (s->n > 1)
+            qsort(s->items, s->n, sizeof(*s->items), compare_sortables);
+        return;
+    }
+    struct sortable *other = mem_alloc(s->n * sizeof(*other));
+    for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+        if (!radix_pass(s->items, other, s->n, shifts[i]))
+            continue;
+        struct sortable *sorted = other;
+        other = s->items;
+        s->items = sorted;
+    }
+    s->room = s->n;
+    free(other);
+}
+
+/* A text's first 96 bits of order: its stored form with what ends it in a record. A hash has 12 bytes and differs from
+ * every plain text with its end within them. */
+static struct sortable order_of(const struct interned *t, uint32_t id, char end)
+{
+    char text[COMPONENT_HASH + 4] = {0};
+    uint64_t high;
+    uint32_t low;
+    memcpy(text, t->stored, COMPONENT_HASH);
+    text[t->stored_len] = end;
+    memcpy(&high, text, sizeof(high));
+    memcpy(&low, text + sizeof(high), sizeof(low));
+    return (struct sortable){__builtin_bswap64(high), (uint64_t)__builtin_bswap32(low) << 32 | id};
+}
+
+/* The places of ids among each other, as texts that end alike. */
+struct ranks {
+    uint32_t *rank_of; /* by id; ids with one stored form share a rank */
+    uint32_t *id_of;   /* by rank */
+    struct sortables texts;
+};
+
+static void ranks_begin(struct ranks *r, const struct interner *texts)
+{
+    *r = (struct ranks){.rank_of = mem_zalloc(((size_t)interner_count(texts) + 1) * sizeof(uint32_t))};
+}
+
+static void ranks_note(struct ranks *r, const struct interner *texts, uint32_t id, char end)
+{
+    if (r->rank_of[id])
+        return;
+    r->rank_of[id] = 1;
+    struct sortable s = order_of(interner_get(texts, id), id, end);
+    sortables_add(&r->texts, s.high, s.low);
+}
+
+static void ranks_sort(struct ranks *r)
+{
+    struct sortables *t = &r->texts;
+    uint32_t rank = 0;
+    sort(t);
+    r->id_of = mem_alloc((t->n + 1) * sizeof(uint32_t));
+    for (size_t i = 0; i < t->n; i++) {
+        const struct sortable *here = &t->items[i];
+        rank += i > 0 && (here->high != here[-1].high || here->low >> 32 != here[-1].low >> 32);
+        r->rank_of[(uint32_t)here->low] = rank;
+        r->id_of[rank] = (uint32_t)here->low;
+    }
+    free(t->items);
+    *t = (struct sortables){0};
+}
+
+static void ranks_free(struct ranks *r)
+{
+    free(r->rank_of);
+    free(r->id_of);
+    free(r->texts.items);
+}
+
+#define NS_TEXT (2 * NAMESPACE_MAX + 3) /* "subtotal.total|" */
+
+/* A counter as its records name it. */
+struct space {
+    char text[NS_TEXT];
+    size_t len;
+    size_t counter;
+    bool is_subtotal;
+};
+
+static int compare_spaces(const void *a, const void *b)
+{
+    const struct space *x = a, *y = b;
+    return strcmp(x->text, y->text);
+}
+
+/* Of all counters, in the order of their records. */
+static struct space *make_spaces(const struct counters *c, size_t *n)
+{
+    *n = c->n_totals + c->n_subtotals;
+    struct space *spaces = mem_zalloc((*n + 1) * sizeof(*spaces));
+    for (size_t i = 0; i < *n; i++) {
+        const char *ns = i < c->n_totals ? c->totals[i].ns : c->subtotals[i - c->n_totals].ns;
+        int len = snprintf(spaces[i].text, NS_TEXT, "%s|", ns);
+        spaces[i].len = (size_t)len;
+        spaces[i].counter = i;
+        spaces[i].is_subtotal = i >= c->n_totals;
+    }
+    qsort(spaces, *n, sizeof(*spaces), compare_spaces);
+    return spaces;
+}
+
+static int compare_heads(struct bytes a, struct bytes b)
+{
+    size_t n = a.len < b.len ? a.len : b.len;
+    return n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
+}
+
+/* Whether a key that begins with `head` can be in the range. */
+static bool may_have(const struct count_range *r, struct bytes head)
+{
+    return compare_heads(head, r->prefix) == 0 && compare_heads(head, r->from) >= 0 &&
+           (r->last.len == 0 || compare_heads(head, r->last) <= 0);
+}
+
+/* Whether every key that begins with `head` is: a bound lies in none of them. */
+static bool has_all(const struct count_range *r, struct bytes head)
+{
+    return bytes_starts_with(head, r->prefix) && compare_heads(head, r->from) >= 0 &&
+           !(r->from.len > head.len && compare_heads(head, r->from) == 0) &&
+           (r->last.len == 0 || compare_heads(head, r->last) < 0);
+}
+
+/* For each counter: nothing of it, all of it, or the ids that are marked. */
+struct choice {
+    bool none;
+    uint8_t *ids; /* NULL: all */
+    uint32_t rank;
+};
+
+static void append_key(struct buf *b, const struct space *s, const struct interned *t)
+{
+    buf_clear(b);
+    buf_append(b, s->text, s->len);
+    buf_append(b, t->stored, t->stored_len);
+    buf_append_char(b, s->is_subtotal ? '.' : RECORD_SEPARATOR);
+}
+
+static uint8_t *mark_ids(const struct space *s, const struct interner *texts, const struct count_range *range)
+{
+    uint32_t n = interner_count(texts);
+    uint8_t *ids = mem_alloc((size_t)n + 1);
+    struct buf head = {0};
+    for (uint32_t id = 0; id < n; id++) {
+        append_key(&head, s, interner_get(texts, id));
+        ids[id] = may_have(range, buf_bytes(&head));
+    }
+    buf_free(&head);
+    return ids;
+}
+
+static struct choice *choose(
+    const struct space *spaces, size_t n, const struct interner *texts, const struct count_range *range)
+{
+    struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
+    for (size_t i = 0; i < n; i++) {
+        struct choice *c = &choices[spaces[i].counter];
+        struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
+        c->rank = (uint32_t)i;
+        c->none = !may_have(range, head);
+        if (!c->none && !has_all(range, head))
+            c->ids = mark_ids(&spaces[i], texts, range);
+    }
+    return choices;
+}
+
+enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
+static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
+
+/* A table's counts in order: high is {place of the counter, rank of the key, hour}, low {rank of the sub key, count}. */
+struct table_source {
+    struct count_source base; /* first */
+    const struct interner *texts;
+    struct space *spaces;
+    struct ranks ranks[ENDS];
+    struct sortables counts;
+    size_t at, end; /* of the record at hand: the next value, and where it ends */
+    struct buf key;
+    char hour[HOUR_TEXT_MAX + 1];
+};
+
+#define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
+#define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
+
+static void collect(const struct count_table *t, struct table_source *s, const struct choice *choices,
+    const struct counters *counters)
+{
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const struct count_slot *slot = &t->slots[i];
+        if (slot->tag == 0)
+            continue;
+        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+        const struct choice *c = &choices[counter];
+        if (c->none || (c->ids && !c->ids[slot->key]))
+            continue;
+        bool is_subtotal = counter >= counters->n_totals;
+        int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
+        ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
+        if (is_subtotal)
+            ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
+        sortables_add(
+            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
+    }
+}
+
+/* Replaces ids by ranks. */
+static void rank(struct table_source *s, const struct choice *choices)
+{
+    for (int end = 0; end < ENDS; end++)
+        ranks_sort(&s->ranks[end]);
+    for (size_t i = 0; i < s->counts.n; i++) {
+        struct sortable *c = &s->counts.items[i];
+        uint32_t tag = (uint32_t)(c->high >> 32), id = (uint32_t)c->high, sub = (uint32_t)(c->low >> 32);
+        const struct choice *choice = &choices[(tag >> COUNT_TAG_HOUR_BITS) - 1];
+        bool is_subtotal = s->spaces[choice->rank].is_subtotal;
+        uint64_t key_rank = s->ranks[is_subtotal ? END_SUBTOTAL : END_TOTAL].rank_of[id];
+        c->high = (uint64_t)choice->rank << SPACE_SHIFT | key_rank << KEY_RANK_SHIFT | (tag & HOUR_MASK);
+        if (is_subtotal)
+            c->low = (uint64_t)s->ranks[END_NAME].rank_of[sub] << 32 | (uint32_t)c->low;
+        else
+            c->low = (uint32_t)c->low;
+    }
+}
+
+static const struct space *space_of(const struct table_source *s, const struct sortable *c)
+{
+    return &s->spaces[c->high >> SPACE_SHIFT];
+}
+
+static void write_hour(struct table_source *s, const struct sortable *c, struct bytes *out)
+{
+    int64_t hour = HOUR_FIRST + (int64_t)(c->high & HOUR_MASK) * SECONDS_PER_HOUR;
+    *out = bytes_of(s->hour, hour_encode(hour, s->hour));
+}
+
+static enum count_next table_next_record(struct count_source *base)
+{
+    struct table_source *s = (struct table_source *)base;
+    struct bytes hour;
+    s->at = s->end;
+    if (s->at == s->counts.n)
+        return COUNT_END;
+    const struct sortable *first = &s->counts.items[s->at];
+    const struct space *space = space_of(s, first);
+    /* A total's record has all hours of its key, a subtotal's one hour. */
+    unsigned shift = space->is_subtotal ? 0 : KEY_RANK_SHIFT;
+    while (s->end < s->counts.n && s->counts.items[s->end].high >> shift == first->high >> shift)
+        s->end++;
+    const struct ranks *ranks = &s->ranks[space->is_subtotal ? END_SUBTOTAL : END_TOTAL];
+    uint32_t key_rank = (uint32_t)(first->high >> KEY_RANK_SHIFT);
+    append_key(&s->key, space, interner_get(s->texts, ranks->id_of[key_rank]));
+    if (space->is_subtotal) {
+        write_hour(s, first, &hour);
+        buf_append_bytes(&s->key, hour);
+        buf_append_char(&s->key, RECORD_SEPARATOR);
+    }
+    base->key = buf_bytes(&s->key);
+    return COUNT_FOUND;
+}
+
+static enum count_next table_next_value(struct count_source *base)
+{
+    struct table_source *s = (struct table_source *)base;
+    if (s->at == s->end)
+        return COUNT_END;
+    const struct sortable *first = &s->counts.items[s->at];
+    if (space_of(s, first)->is_subtotal) {
+        const struct interned *t = interner_get(s->texts, s->ranks[END_NAME].id_of[first->low >> 32]);
+        base->name = bytes_of(t->stored, t->stored_len);
+    } else {
+        write_hour(s, first, &base->name);
+    }
+    base->count = 0;
+    for (; s->at < s->end; s->at++) {
+        const struct sortable *c = &s->counts.items[s->at];
+        if (c->high != first->high || c->low >> 32 != first->low >> 32)
+            break;
+        base->count += (uint32_t)c->low;
+    }
+    return COUNT_FOUND;
+}
+
+static void table_close(struct count_source *base)
+{
+    struct table_source *s = (struct table_source *)base;
+    for (int end = 0; end < ENDS; end++)
+        ranks_free(&s->ranks[end]);
+    free(s->spaces);
+    free(s->counts.items);
+    buf_free(&s->key);
+    free(s);
+}
+
+struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
+    const struct counters *counters, const struct count_range *range)
+{
+    static const struct count_source_kind kind = {table_next_record, table_next_value, table_close};
+    struct table_source *s = mem_zalloc(sizeof(*s));
+    size_t n;
+    s->base.kind = &kind;
+    s->texts = texts;
+    s->spaces = make_spaces(counters, &n);
+    for (int end = 0; end < ENDS; end++)
+        ranks_begin(&s->ranks[end], texts);
+    struct choice *choices = choose(s->spaces, n, texts, range);
+    if (range->from.len + range->prefix.len + range->last.len == 0) {
+        s->counts.room = t->n + 1;
+        s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));
+    }
+    collect(t, s, choices, counters);
+    rank(s, choices);
+    sort(&s->counts);
+    for (size_t i = 0; i < n; i++)
+        free(choices[i].ids);
+    free(choices);
+    return &s->base;
+}
+
+struct lookup_source {
+    struct count_source base; /* first */
+    const struct interner *texts;
+    struct sortables ids;
+    size_t at, end;
+    char key[sizeof("lookup|") + COMPONENT_HASH];
+};
+
+static enum count_next lookup_next_record(struct count_source *base)
+{
+    struct lookup_source *s = (struct lookup_source *)base;
+    s->at = s->end;
+    if (s->at == s->ids.n)
+        return COUNT_END;
+    const struct sortable *first = &s->ids.items[s->at];
+    const struct interned *t = interner_get(s->texts, (uint32_t)first->low);
+    int len = snprintf(s->key, sizeof(s->key), "lookup|%.*s", COMPONENT_HASH, t->stored);
+    s->key[len] = RECORD_SEPARATOR;
+    base->key = bytes_of(s->key, (size_t)len + 1);
+    while (s->end < s->ids.n && s->ids.items[s->end].high == first->high &&
+           s->ids.items[s->end].low >> 32 == first->low >> 32)
+        s->end++;
+    return COUNT_FOUND;
+}
+
+/* Every text under the hash: the merge keeps the smallest and counts the others. */
+static enum count_next lookup_next_value(struct count_source *base)
+{
+    struct lookup_source *s = (struct lookup_source *)base;
+    if (s->at == s->end)
+        return COUNT_END;
+    const struct interned *t = interner_get(s->texts, (uint32_t)s->ids.items[s->at++].low);
+    base->text = bytes_of(t->text, t->text_len);
+    return COUNT_FOUND;
+}
+
+static void lookup_close(struct count_source *base)
+{
+    struct lookup_source *s = (struct lookup_source *)base;
+    free(s->ids.items);
+    free(s);
+}
+
+struct count_source *count_lookup_source(
+    const struct interner *texts, const uint32_t *ids, size_t n, const struct count_range *range)
+{
+    static const struct count_source_kind kind = {lookup_next_record, lookup_next_value, lookup_close};
+    struct lookup_source *s = mem_zalloc(sizeof(*s));
+    char key[sizeof("lookup|") + COMPONENT_HASH];
+    s->base.kind = &kind;
+    s->texts = texts;
+    for (size_t i = 0; i < n && may_have(range, BYTES_LITERAL("lookup|")); i++) {
+        const struct interned *t = interner_get(texts, ids[i]);
+        int len = snprintf(key, sizeof(key), "lookup|%.*s", COMPONENT_HASH, t->stored);
+        struct sortable order = order_of(t, ids[i], '\0');
+        if (may_have(range, bytes_of(key, (size_t)len)))
+            sortables_add(&s->ids, order.high, order.low);
+    }
+    sort(&s->ids);
+    return &s->base;
+}

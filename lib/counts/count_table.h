@@ -1,0 +1,62 @@
+/* count_table: counts in memory under fixed-size keys {counter, hour, ids of the components}, in one flat table.
+ *
+ * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The slots of
+ * an event's keys are prefetched together and then added to. Sorting happens when counts leave the table: for a flush, or
+ * for the part that a read asks for.
+ *
+ * 1. A key is there once; its count is below 2^32 (the caller ends a batch before it has that many events).
+ * 2. count_table_source yields records.h's records in order. Ids that share a stored form are added up.
+ * 3. A source copies what it needs: it stays valid when the table changes, and the table may be read by several threads
+ *    while no thread adds.
+ */
+#ifndef MILLRACE_COUNT_TABLE_H
+#define MILLRACE_COUNT_TABLE_H
+
+#include "counts/count_merge.h"
+#include "counts/counters.h"
+#include "counts/interner.h"
+
+/* A key with its count; 16 bytes, four to a cache line. */
+struct count_slot {
+    uint32_t tag; /* counter + 1 and hour, of count_tag; 0: empty */
+    uint32_t key, sub;
+    uint32_t count;
+};
+
+#define COUNT_TAG_HOUR_BITS 21
+#define COUNT_COUNTERS_MAX ((1u << (32 - COUNT_TAG_HOUR_BITS)) - 2)
+#define COUNT_NO_SUB UINT32_MAX /* the sub id of a total's key */
+
+/* `hour` is its first second, from HOUR_FIRST to before HOUR_END. */
+uint32_t count_tag(size_t counter, int64_t hour);
+
+struct count_table;
+
+struct count_table *count_table_new(uint64_t seed);
+void count_table_free(struct count_table **t);
+
+uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key);
+void count_table_prefetch(const struct count_table *t, uint64_t hash);
+void count_table_add(
+    struct count_table *t, const struct count_slot *key, uint64_t hash); /* adds key->count */
+
+size_t count_table_counts(const struct count_table *t);
+size_t count_table_bytes(const struct count_table *t);
+/* The bytes there will be after the table has grown once more, if it is about to; else as they are. */
+size_t count_table_bytes_soon(const struct count_table *t);
+
+/* The keys that a source is for: those that begin with `prefix`, from `from` to `last` (with separators; `last` may be
+ * empty: no bound). The source may yield more. */
+struct count_range {
+    struct bytes from, prefix, last;
+};
+bool count_range_has(const struct count_range *r, struct bytes key);
+
+/* Counters and interner must outlive the source. */
+struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
+    const struct counters *counters, const struct count_range *range);
+/* A source of the lookups of `n` ids of hashed texts. */
+struct count_source *count_lookup_source(
+    const struct interner *texts, const uint32_t *ids, size_t n, const struct count_range *range);
+
+#endif

@@ -1,0 +1,161 @@
+#include "counts/interner.h"
+
+#include "base/xxh3.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define FIRST_SLOTS 1024
+#define CHUNK_IDS 4096
+#define CHUNK_TEXT ((size_t)64 * 1024)
+
+struct text_chunk {
+    struct text_chunk *next;
+    char data[];
+};
+
+struct interner {
+    uint64_t seed;
+    /* Open addressing, at most half full: the upper half of the hash, and the id + 1; 0: empty. */
+    uint64_t *slots;
+    size_t n_slots;
+    uint32_t n;
+    size_t bytes;
+    struct text_chunk *texts;
+    size_t text_left;
+    /* Fixed, so that a reader never sees it move. */
+    struct interned *chunks[INTERNER_IDS_MAX / CHUNK_IDS];
+};
+
+struct interner *interner_new(uint64_t seed)
+{
+    struct interner *i = mem_zalloc(sizeof(*i)); /* pages of it that are not used take no memory */
+    i->seed = seed;
+    i->n_slots = FIRST_SLOTS;
+    i->slots = mem_zalloc(i->n_slots * sizeof(*i->slots));
+    i->bytes = i->n_slots * sizeof(*i->slots);
+    return i;
+}
+
+void interner_free(struct interner **ip)
+{
+    struct interner *i = *ip;
+    struct text_chunk *next;
+    if (!i)
+        return;
+    for (struct text_chunk *c = i->texts; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    for (size_t k = 0; k < INTERNER_IDS_MAX / CHUNK_IDS && i->chunks[k]; k++)
+        free(i->chunks[k]);
+    free(i->slots);
+    free(i);
+    *ip = NULL;
+}
+
+uint64_t interner_hash(const struct interner *i, struct bytes text)
+{
+    return XXH3_64bits_withSeed(text.ptr, text.len, i->seed);
+}
+
+void interner_prefetch(const struct interner *i, uint64_t hash)
+{
+    __builtin_prefetch(&i->slots[hash & (i->n_slots - 1)]);
+}
+
+struct interned *interner_get(const struct interner *i, uint32_t id)
+{
+    return &i->chunks[id / CHUNK_IDS][id % CHUNK_IDS];
+}
+
+static void grow(struct interner *i)
+{
+    size_t n = i->n_slots * 2;
+    uint64_t *slots = mem_zalloc(n * sizeof(*slots));
+    for (uint32_t id = 0; id < i->n; id++) {
+        const struct interned *t = interner_get(i, id);
+        uint64_t hash = interner_hash(i, bytes_of(t->text, t->text_len));
+        size_t at = hash & (n - 1);
+        while (slots[at])
+            at = (at + 1) & (n - 1);
+        slots[at] = (hash >> 32 << 32) | (id + 1);
+    }
+    free(i->slots);
+    i->bytes += n / 2 * sizeof(*slots);
+    i->slots = slots;
+    i->n_slots = n;
+}
+
+static const char *copy_text(struct interner *i, struct bytes text)
+{
+    if (text.len > i->text_left) {
+        size_t room = text.len > CHUNK_TEXT ? text.len : CHUNK_TEXT;
+        struct text_chunk *c = mem_alloc(sizeof(*c) + room);
+        c->next = i->texts;
+        i->texts = c;
+        i->text_left = room;
+        i->bytes += sizeof(*c) + room;
+    }
+    /* A chunk is used from its end, so that what is left is all there is to know. */
+    i->text_left -= text.len;
+    char *at = i->texts->data + i->text_left;
+    memcpy(at, text.ptr, text.len);
+    return at;
+}
+
+static struct interned *new_entry(struct interner *i)
+{
+    assert(i->n < INTERNER_IDS_MAX);
+    struct interned **chunk = &i->chunks[i->n / CHUNK_IDS];
+    if (!*chunk) {
+        *chunk = mem_zalloc(CHUNK_IDS * sizeof(**chunk));
+        i->bytes += CHUNK_IDS * sizeof(**chunk);
+    }
+    uint32_t id = i->n;
+    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* interner_count may be called by a reader */
+    return &(*chunk)[id % CHUNK_IDS];
+}
+
+static uint32_t add_new(struct interner *i, struct bytes text)
+{
+    char space[COMPONENT_HASH + 1];
+    struct bytes stored = component_store(text, space);
+    uint32_t id = i->n;
+    struct interned *t = new_entry(i);
+    if (stored.len > 0)
+        memcpy(t->stored, stored.ptr, stored.len);
+    t->stored_len = (uint8_t)stored.len;
+    t->text_len = (uint32_t)text.len;
+    t->text = interned_is_hash(t) ? copy_text(i, text) : t->stored;
+    return id;
+}
+
+uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
+{
+    assert(text.len <= UINT32_MAX);
+    size_t mask = i->n_slots - 1, at = hash & mask;
+    for (; i->slots[at]; at = (at + 1) & mask) {
+        if (i->slots[at] >> 32 != hash >> 32)
+            continue;
+        uint32_t id = (uint32_t)i->slots[at] - 1;
+        const struct interned *t = interner_get(i, id);
+        if (bytes_equal(bytes_of(t->text, t->text_len), text))
+            return id;
+    }
+    uint32_t id = add_new(i, text);
+    i->slots[at] = (hash >> 32 << 32) | (id + 1);
+    if ((size_t)i->n * 2 > i->n_slots)
+        grow(i);
+    return id;
+}
+
+uint32_t interner_count(const struct interner *i)
+{
+    return __atomic_load_n(&i->n, __ATOMIC_RELAXED);
+}
+
+size_t interner_bytes(const struct interner *i)
+{
+    return i->bytes;
+}

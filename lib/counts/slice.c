@@ -1,0 +1,679 @@
+#include "counts/slice.h"
+
+#include "base/io.h"
+#include "counts/count_run.h"
+#include "counts/slice_sql.h"
+
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MERGE_STEP_BYTES (1u << 20)
+#define DELETE_STEP_BLOCKS 256
+
+static const char schema[] =
+    "CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL, checksum INTEGER NOT NULL, blocks BLOB NOT NULL);"
+    "CREATE TABLE blocks(id INTEGER PRIMARY KEY, data BLOB NOT NULL);"
+    "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
+    "PRAGMA application_id = 1297239123; PRAGMA user_version = 2;";
+
+enum { ADD_RUN, DROP_RUN, ADD_BLOCK, DROP_BLOCKS, FIND_BLOCK, SET_CURSOR, SET_BEGIN, SET_META, STATEMENTS };
+
+static const char *const statement_sql[STATEMENTS] = {
+    [ADD_RUN] = "INSERT INTO runs VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+    [DROP_RUN] = "DELETE FROM runs WHERE id = ?1",
+    [ADD_BLOCK] = "INSERT INTO blocks VALUES(?1, ?2)",
+    [DROP_BLOCKS] = "DELETE FROM blocks WHERE id >= ?1 AND id < ?2",
+    [FIND_BLOCK] = "SELECT id FROM blocks WHERE id >= ?1 ORDER BY id LIMIT 1",
+    [SET_CURSOR] = ("INSERT INTO cursors VALUES(?1, ?2, ?3) ON CONFLICT(stream) "
+                    "DO UPDATE SET id = excluded.id, offset = excluded.offset"),
+    [SET_BEGIN] = "INSERT INTO begins VALUES(?1, ?2, ?3)",
+    [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+};
+
+/* A run that is being written, in a transaction. */
+struct run_sink {
+    struct slice *slice;
+    uint64_t run;
+    enum slice_result result;
+    char *error;
+};
+
+/* Blocks of a run that is no more. */
+struct garbage {
+    uint64_t run;
+    uint32_t next;
+};
+
+/* Runs that are being merged into one. */
+struct merge {
+    struct slice_run into;
+    struct count_run_index **indexes;
+    struct count_source **sources;
+    uint64_t *runs; /* their ids */
+    size_t n;
+    struct count_merge *merge;
+    struct run_sink sink;
+    struct count_run_writer *writer;
+    uint64_t collisions; /* of those reported */
+};
+
+struct slice {
+    char *path;
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS], *block;
+    unsigned log_pages;
+    struct slice_state state;
+    uint64_t next_run;
+    struct merge *merge; /* NULL: none under way */
+    struct garbage *garbage;
+    size_t n_garbage;
+};
+
+const struct slice_state *slice_committed(const struct slice *s)
+{
+    return &s->state;
+}
+
+unsigned slice_log_pages(const struct slice *s)
+{
+    return s->log_pages;
+}
+
+/* Runs a bound statement to its end and makes it ready for the next use. */
+static enum slice_result finish(struct slice *s, int which, char *error)
+{
+    sqlite3_stmt *statement = s->statements[which];
+    int code = sqlite3_step(statement);
+    enum slice_result r = code == SQLITE_DONE || code == SQLITE_ROW
+                              ? SLICE_OK
+                              : slice_sql_fail(s->db, "write to the slice", error);
+    sqlite3_reset(statement);
+    return r;
+}
+
+static enum slice_result set_meta(struct slice *s, const char *key, uint64_t value, char *error)
+{
+    sqlite3_stmt *statement = s->statements[SET_META];
+    sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)value);
+    return finish(s, SET_META, error);
+}
+
+static enum slice_result set_cursors(
+    struct slice *s, int which, const struct slice_cursor *cursors, size_t n, char *error)
+{
+    enum slice_result r = SLICE_OK;
+    for (size_t i = 0; i < n && r == SLICE_OK; i++) {
+        sqlite3_stmt *statement = s->statements[which];
+        sqlite3_bind_text(statement, 1, cursors[i].stream, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 2, cursors[i].id, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(statement, 3, (sqlite3_int64)cursors[i].offset);
+        r = finish(s, which, error);
+    }
+    return r;
+}
+
+/* Writes what changes with a batch, and the checksum of all. */
+static enum slice_result set_state(struct slice *s, const struct slice_state *next, char *error)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } fields[] = {{"events", next->tally.events}, {"skipped", next->tally.skipped},
+        {"rejected", next->tally.rejected}, {"rejects_length", next->rejects_length},
+        {"sealed", next->sealed}, {"checksum", slice_state_checksum(next)}};
+    enum slice_result r = set_cursors(s, SET_CURSOR, next->cursors, next->n_cursors, error);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
+        r = set_meta(s, fields[i].key, fields[i].value, error);
+    return r;
+}
+
+static enum slice_result set_beginnings(struct slice *s, const struct slice_state *next, char *error)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } fields[] = {{"number", next->number}, {"started", (uint64_t)next->started},
+        {"events_before", next->before.events}, {"skipped_before", next->before.skipped},
+        {"rejected_before", next->before.rejected}};
+    enum slice_result r = set_cursors(s, SET_BEGIN, next->begins, next->n_begins, error);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
+        r = set_meta(s, fields[i].key, fields[i].value, error);
+    if (r != SLICE_OK)
+        return r;
+    sqlite3_bind_text(s->statements[SET_META], 1, "counters", -1, SQLITE_STATIC);
+    sqlite3_bind_text(s->statements[SET_META], 2, next->counters, -1, SQLITE_STATIC);
+    return finish(s, SET_META, error);
+}
+
+static int compare_cursors(const void *a, const void *b)
+{
+    return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
+}
+
+static struct slice_cursor *sorted_cursors(const struct slice_cursor *cursors, size_t n)
+{
+    struct slice_cursor *copy = mem_alloc((n + 1) * sizeof(*copy));
+    if (n > 0)
+        memcpy(copy, cursors, n * sizeof(*copy));
+    qsort(copy, n, sizeof(*copy), compare_cursors);
+    return copy;
+}
+
+static enum slice_result prepare(struct slice *s, char *error)
+{
+    for (int i = 0; i < STATEMENTS; i++) {
+        if (sqlite3_prepare_v3(
+                s->db, statement_sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i], NULL))
+            return slice_sql_fail(s->db, "prepare", error);
+    }
+    return slice_sql_prepare_block(s->db, &s->block, error);
+}
+
+/* In one transaction, so that a slice whose making was interrupted is an empty database: made again. */
+static enum slice_result make(struct slice *s, const struct slice_config *c, char *error)
+{
+    struct slice_state state = {.number = c->number,
+        .started = c->started,
+        .before = c->before,
+        .counters = mem_strdup(c->counters_text),
+        .begins = sorted_cursors(c->cursors, c->n_cursors),
+        .n_begins = c->n_cursors,
+        .cursors = sorted_cursors(c->cursors, c->n_cursors),
+        .n_cursors = c->n_cursors};
+    enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
+    if (r == SLICE_OK)
+        r = slice_sql_run(s->db, schema, error);
+    if (r == SLICE_OK)
+        r = prepare(s, error);
+    if (r == SLICE_OK)
+        r = set_beginnings(s, &state, error);
+    if (r == SLICE_OK)
+        r = set_state(s, &state, error);
+    if (r == SLICE_OK)
+        r = slice_sql_run(s->db, "COMMIT", error);
+    slice_state_free(&state);
+    if (r != SLICE_OK)
+        return r;
+    char *path = mem_strdup(c->path);
+    int synced = io_sync_dir(dirname(path));
+    if (synced != 0)
+        snprintf(error, SLICE_ERROR_TEXT, "cannot sync the directory of %.400s", c->path);
+    free(path);
+    return synced == 0 ? SLICE_OK : SLICE_FAILED;
+}
+
+/* Appends the lines of `a` that `b` does not have, each behind `mark`. */
+static void append_missing(struct buf *out, char mark, const char *a, const char *b)
+{
+    while (*a) {
+        size_t n = strcspn(a, "\n");
+        bool found = false;
+        for (const char *l = b; *l && !found; l += strcspn(l, "\n"), l += *l == '\n')
+            found = bytes_equal(bytes_of(a, n), bytes_of(l, strcspn(l, "\n")));
+        if (!found && n > 0)
+            buf_printf(out, "%s%c %.*s", out->len > 0 ? "; " : "", mark, (int)n, a);
+        a += n + (a[n] == '\n');
+    }
+}
+
+static enum slice_result check_counters(
+    const struct slice_state *state, const struct slice_config *c, char *error)
+{
+    if (strcmp(state->counters, c->counters_text) == 0)
+        return SLICE_OK;
+    struct buf changes = {0};
+    append_missing(&changes, '-', state->counters, c->counters_text);
+    append_missing(&changes, '+', c->counters_text, state->counters);
+    snprintf(error, SLICE_ERROR_TEXT, "%.300s was counted under other counters: %.*s", c->path,
+        (int)changes.len, changes.ptr ? changes.ptr : "");
+    buf_free(&changes);
+    return SLICE_DIFFERENT;
+}
+
+static int count_log_pages(void *arg, sqlite3 *db, const char *name, int pages)
+{
+    (void)db, (void)name;
+    *(unsigned *)arg = (unsigned)pages;
+    return SQLITE_OK;
+}
+
+static enum slice_result set_up(struct slice *s, const struct slice_config *c, char *error)
+{
+    /* The log is moved into the file by slice_checkpoint only, when readers are out of its way. */
+    enum slice_result r = slice_sql_run(s->db,
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
+        "PRAGMA cache_size = -8192;",
+        error);
+    char sql[64];
+    snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", c->max_pages);
+    if (r == SLICE_OK && c->max_pages > 0)
+        r = slice_sql_run(s->db, sql, error);
+    sqlite3_wal_hook(s->db, count_log_pages, &s->log_pages);
+    return r;
+}
+
+static void add_garbage(struct slice *s, uint64_t run)
+{
+    s->garbage = mem_realloc(s->garbage, (s->n_garbage + 1) * sizeof(*s->garbage));
+    s->garbage[s->n_garbage++] = (struct garbage){.run = run};
+}
+
+static bool has_run(const struct slice *s, uint64_t run)
+{
+    for (size_t i = 0; i < s->state.n_runs; i++)
+        if (s->state.runs[i].id == run)
+            return true;
+    return false;
+}
+
+/* Finds the blocks that a crash left without their run. */
+static enum slice_result find_garbage(struct slice *s, char *error)
+{
+    sqlite3_stmt *find = s->statements[FIND_BLOCK];
+    int code;
+    uint64_t run = 0;
+    s->next_run = 1;
+    for (size_t i = 0; i < s->state.n_runs; i++)
+        s->next_run = s->state.runs[i].id + 1;
+    do {
+        sqlite3_bind_int64(find, 1, SLICE_BLOCK_ID(run, 0));
+        code = sqlite3_step(find);
+        if (code == SQLITE_ROW) {
+            run = (uint64_t)sqlite3_column_int64(find, 0) >> 32;
+            if (!has_run(s, run))
+                add_garbage(s, run);
+            run++;
+            s->next_run = run > s->next_run ? run : s->next_run;
+        }
+        sqlite3_reset(find);
+    } while (code == SQLITE_ROW);
+    return code == SQLITE_DONE ? SLICE_OK : slice_sql_fail(s->db, "read the blocks", error);
+}
+
+static enum slice_result open_made(struct slice *s, const struct slice_config *c, char *error)
+{
+    enum slice_result r = s->block ? SLICE_OK : prepare(s, error);
+    if (r == SLICE_OK)
+        r = slice_state_read(s->db, c->path, &s->state, error);
+    if (r == SLICE_OK)
+        r = slice_state_check_number(&s->state, c->path, c->number, error);
+    if (r == SLICE_OK)
+        r = check_counters(&s->state, c, error);
+    return r == SLICE_OK ? find_garbage(s, error) : r;
+}
+
+enum slice_result slice_open(
+    const struct slice_config *config, struct slice **out, char error[SLICE_ERROR_TEXT])
+{
+    struct slice *s = mem_zalloc(sizeof(*s));
+    bool is_new = false;
+    s->path = mem_strdup(config->path);
+    enum slice_result r =
+        slice_sql_open(config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
+    if (r == SLICE_OK)
+        r = slice_state_check_format(s->db, config->path, &is_new, error);
+    if (r == SLICE_OK)
+        r = set_up(s, config, error);
+    if (r == SLICE_OK && is_new)
+        r = make(s, config, error);
+    if (r == SLICE_OK)
+        r = open_made(s, config, error);
+    if (r != SLICE_OK)
+        slice_close(&s);
+    *out = s;
+    return r;
+}
+
+static void free_merge(struct slice *s)
+{
+    struct merge *m = s->merge;
+    if (!m)
+        return;
+    count_merge_free(&m->merge);
+    count_run_writer_free(&m->writer);
+    for (size_t i = 0; i < m->n; i++) {
+        count_source_close(&m->sources[i]);
+        count_run_index_free(&m->indexes[i]);
+    }
+    free(m->sources);
+    free(m->indexes);
+    free(m->runs);
+    free(m);
+    s->merge = NULL;
+}
+
+void slice_close(struct slice **sp)
+{
+    struct slice *s = *sp;
+    if (!s)
+        return;
+    free_merge(s);
+    for (int i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(s->statements[i]);
+    sqlite3_finalize(s->block);
+    sqlite3_close(s->db);
+    slice_state_free(&s->state);
+    free(s->garbage);
+    free(s->path);
+    free(s);
+    *sp = NULL;
+}
+
+static int write_block(void *arg, uint32_t block, struct bytes data)
+{
+    struct run_sink *sink = arg;
+    sqlite3_stmt *add = sink->slice->statements[ADD_BLOCK];
+    sqlite3_bind_int64(add, 1, SLICE_BLOCK_ID(sink->run, block));
+    sqlite3_bind_blob64(add, 2, data.ptr, data.len, SQLITE_STATIC);
+    sink->result = finish(sink->slice, ADD_BLOCK, sink->error);
+    return sink->result == SLICE_OK ? 0 : -1;
+}
+
+/* Stores the run's last block and its row, and names it in `next`. */
+static enum slice_result add_run(struct slice *s, struct count_run_writer *w, struct slice_run run,
+    struct slice_state *next, struct run_sink *sink)
+{
+    struct buf index = {0};
+    if (count_run_writer_finish(w, &index) != 0) {
+        buf_free(&index);
+        return sink->result;
+    }
+    struct count_run_index *parsed = count_run_index_parse(run.id, buf_bytes(&index));
+    run.checksum = count_run_index_checksum(parsed);
+    count_run_index_free(&parsed);
+    run.counts = count_run_writer_counts(w);
+    run.bytes = count_run_writer_bytes(w);
+    const uint64_t columns[] = {run.id, run.level, run.counts, run.bytes, run.checksum};
+    sqlite3_stmt *add = s->statements[ADD_RUN];
+    for (int i = 0; i < 5; i++)
+        sqlite3_bind_int64(add, i + 1, (sqlite3_int64)columns[i]);
+    sqlite3_bind_blob64(add, 6, index.ptr, index.len, SQLITE_STATIC);
+    enum slice_result r = finish(s, ADD_RUN, sink->error);
+    buf_free(&index);
+    next->runs = mem_realloc(next->runs, (next->n_runs + 1) * sizeof(*next->runs));
+    next->runs[next->n_runs++] = run;
+    return r;
+}
+
+static void note_collisions(const struct count_merge *m, uint64_t before, struct slice_written *w)
+{
+    const char *key;
+    uint64_t n = count_merge_collisions(m, &key);
+    w->collisions += n - before;
+    if (n > before)
+        snprintf(w->collision, sizeof(w->collision), "%s", key);
+}
+
+static enum slice_result write_counts(struct slice *s, const struct slice_batch *batch,
+    struct slice_state *next, struct slice_written *w, char *error)
+{
+    struct run_sink sink = {s, s->next_run, SLICE_OK, error};
+    struct count_merge *merge = count_merge_new(batch->sources, batch->n_sources);
+    struct count_run_writer *writer = count_run_writer_new(sink.run, write_block, &sink);
+    bool write_failed;
+    enum count_next copied = count_run_writer_copy(writer, merge, UINT64_MAX / 2, &write_failed);
+    enum slice_result r = sink.result;
+    if (copied == COUNT_FAILED && !write_failed) {
+        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(merge));
+        r = SLICE_FAILED;
+    }
+    w->counts = count_run_writer_counts(writer);
+    note_collisions(merge, 0, w);
+    if (r == SLICE_OK && w->counts > 0)
+        r = add_run(s, writer, (struct slice_run){.id = sink.run}, next, &sink);
+    w->bytes = count_run_writer_bytes(writer);
+    count_run_writer_free(&writer);
+    count_merge_free(&merge);
+    return r;
+}
+
+static void apply(const struct slice_batch *batch, struct slice_state *next)
+{
+    next->tally = batch->tally;
+    next->rejects_length = batch->rejects_length;
+    next->sealed = next->sealed || batch->seal;
+    for (size_t i = 0; i < batch->n_cursors; i++) {
+        size_t k = 0;
+        while (k < next->n_cursors && strcmp(next->cursors[k].stream, batch->cursors[i].stream) != 0)
+            k++;
+        if (k == next->n_cursors) {
+            next->cursors = mem_realloc(next->cursors, (k + 1) * sizeof(*next->cursors));
+            next->n_cursors++;
+        }
+        next->cursors[k] = batch->cursors[i];
+    }
+    qsort(next->cursors, next->n_cursors, sizeof(*next->cursors), compare_cursors);
+}
+
+/* Ends the transaction: `next` becomes the state, or nothing was changed. */
+static enum slice_result end(struct slice *s, enum slice_result r, struct slice_state *next, char *error)
+{
+    if (r == SLICE_OK)
+        r = set_state(s, next, error);
+    if (r == SLICE_OK)
+        r = slice_sql_run(s->db, "COMMIT", error);
+    if (r == SLICE_OK) {
+        struct slice_state old = s->state;
+        s->state = *next;
+        *next = old;
+    } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back by itself */
+               sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK) {
+        r = SLICE_FAILED;
+    }
+    slice_state_free(next);
+    return r;
+}
+
+enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
+    struct slice_written *written, char error[SLICE_ERROR_TEXT])
+{
+    *written = (struct slice_written){0};
+    enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
+    if (r != SLICE_OK)
+        return r;
+    struct slice_state next = slice_state_copy(&s->state);
+    r = write_counts(s, batch, &next, written, error);
+    apply(batch, &next);
+    r = end(s, r, &next, error);
+    s->next_run += r == SLICE_OK;
+    return r;
+}
+
+/* The lowest level with enough runs; -1: none. */
+static int64_t level_to_merge(const struct slice *s)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < s->state.n_runs; i++)
+        most = s->state.runs[i].level > most ? s->state.runs[i].level : most;
+    for (uint64_t level = 0; level <= most; level++) {
+        size_t n = 0;
+        for (size_t i = 0; i < s->state.n_runs; i++)
+            n += s->state.runs[i].level == level;
+        if (n >= SLICE_MERGE_RUNS)
+            return (int64_t)level;
+    }
+    return -1;
+}
+
+bool slice_merge_is_due(const struct slice *s)
+{
+    return s->merge || s->n_garbage > 0 || level_to_merge(s) >= 0;
+}
+
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
+{
+    struct slice *s = arg;
+    return slice_sql_read_block(s->db, s->block, s->path, run, block, out, error);
+}
+
+static enum slice_result begin_merge(struct slice *s, uint64_t level, char *error)
+{
+    struct merge *m = s->merge = mem_zalloc(sizeof(*m));
+    size_t most = s->state.n_runs;
+    enum slice_result r = SLICE_OK;
+    m->into = (struct slice_run){.id = s->next_run++, .level = level + 1};
+    m->indexes = mem_zalloc((most + 1) * sizeof(*m->indexes));
+    m->sources = mem_zalloc((most + 1) * sizeof(*m->sources));
+    m->runs = mem_zalloc((most + 1) * sizeof(*m->runs));
+    for (size_t i = 0; i < most && r == SLICE_OK; i++) {
+        const struct slice_run *run = &s->state.runs[i];
+        if (run->level != level)
+            continue;
+        r = slice_sql_read_index(s->db, s->path, run, &m->indexes[m->n], error);
+        if (r != SLICE_OK)
+            break;
+        m->sources[m->n] = count_run_source(m->indexes[m->n], BYTES_NONE, s->path, read_block, s);
+        m->runs[m->n++] = run->id;
+    }
+    m->merge = count_merge_new(m->sources, m->n);
+    m->sink = (struct run_sink){.slice = s, .run = m->into.id};
+    m->writer = count_run_writer_new(m->into.id, write_block, &m->sink);
+    return r;
+}
+
+/* The merged run takes the place of those it was made of. */
+static enum slice_result replace_runs(struct slice *s, struct slice_state *next, char *error)
+{
+    struct merge *m = s->merge;
+    enum slice_result r = SLICE_OK;
+    for (size_t i = 0; i < m->n && r == SLICE_OK; i++) {
+        sqlite3_bind_int64(s->statements[DROP_RUN], 1, (sqlite3_int64)m->runs[i]);
+        r = finish(s, DROP_RUN, error);
+        size_t k = 0;
+        while (next->runs[k].id != m->runs[i])
+            k++;
+        next->n_runs--;
+        memmove(&next->runs[k], &next->runs[k + 1], (next->n_runs - k) * sizeof(*next->runs));
+    }
+    return r == SLICE_OK ? add_run(s, m->writer, m->into, next, &m->sink) : r;
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+    const struct slice_run *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static enum slice_result merge_part(struct slice *s, struct slice_written *w, bool *is_over, char *error)
+{
+    struct merge *m = s->merge;
+    bool write_failed;
+    m->sink.result = SLICE_OK;
+    m->sink.error = error;
+    enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
+    if (r != SLICE_OK)
+        return r;
+    struct slice_state next = slice_state_copy(&s->state);
+    enum count_next copied = count_run_writer_copy(m->writer, m->merge, MERGE_STEP_BYTES, &write_failed);
+    *is_over = copied == COUNT_END;
+    r = m->sink.result;
+    if (copied == COUNT_FAILED && !write_failed) {
+        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m->merge));
+        r = SLICE_DAMAGED;
+    }
+    if (*is_over)
+        r = replace_runs(s, &next, error);
+    qsort(next.runs, next.n_runs, sizeof(*next.runs), compare_runs);
+    w->bytes = count_run_writer_bytes(m->writer);
+    note_collisions(m->merge, m->collisions, w);
+    m->collisions += w->collisions;
+    return end(s, r, &next, error);
+}
+
+static enum slice_result continue_merge(struct slice *s, struct slice_written *w, char *error)
+{
+    bool is_over = false;
+    enum slice_result r = SLICE_OK;
+    if (!s->merge)
+        r = begin_merge(s, (uint64_t)level_to_merge(s), error);
+    if (r == SLICE_OK)
+        r = merge_part(s, w, &is_over, error);
+    if (r == SLICE_OK && is_over) {
+        for (size_t i = 0; i < s->merge->n; i++)
+            add_garbage(s, s->merge->runs[i]);
+        free_merge(s);
+    } else if (r != SLICE_OK) {
+        add_garbage(s, s->merge->into.id);
+        free_merge(s);
+    }
+    return r;
+}
+
+static enum slice_result delete_some(struct slice *s, char *error)
+{
+    struct garbage *g = &s->garbage[s->n_garbage - 1];
+    sqlite3_stmt *find = s->statements[FIND_BLOCK], *drop = s->statements[DROP_BLOCKS];
+    sqlite3_bind_int64(drop, 1, SLICE_BLOCK_ID(g->run, g->next));
+    sqlite3_bind_int64(drop, 2, SLICE_BLOCK_ID(g->run, g->next + DELETE_STEP_BLOCKS));
+    enum slice_result r = finish(s, DROP_BLOCKS, error);
+    if (r != SLICE_OK)
+        return r;
+    g->next += DELETE_STEP_BLOCKS;
+    sqlite3_bind_int64(find, 1, SLICE_BLOCK_ID(g->run, g->next));
+    int code = sqlite3_step(find);
+    bool is_left = code == SQLITE_ROW && (uint64_t)sqlite3_column_int64(find, 0) >> 32 == g->run;
+    sqlite3_reset(find);
+    s->n_garbage -= !is_left;
+    return SLICE_OK;
+}
+
+enum slice_result slice_merge_step(
+    struct slice *s, struct slice_written *written, char error[SLICE_ERROR_TEXT])
+{
+    *written = (struct slice_written){0};
+    if (s->n_garbage > 0)
+        return delete_some(s, error);
+    return continue_merge(s, written, error);
+}
+
+enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TEXT])
+{
+    enum slice_result r = SLICE_OK;
+    if (s->merge)
+        add_garbage(s, s->merge->into.id);
+    free_merge(s);
+    while (r == SLICE_OK && s->n_garbage > 0)
+        r = delete_some(s, error);
+    return r;
+}
+
+enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT])
+{
+    int pages = 0, moved = 0;
+    int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY)
+        return slice_sql_fail(s->db, "checkpoint", error);
+    *whole = code == SQLITE_OK && moved == pages;
+    s->log_pages = 0;
+    return SLICE_OK;
+}
+
+enum slice_result slice_look(
+    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+{
+    sqlite3 *db = NULL;
+    bool is_new = true;
+    *state = (struct slice_state){0};
+    if (access(path, F_OK) != 0)
+        return SLICE_OK;
+    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
+    if (r == SLICE_OK)
+        r = slice_state_check_format(db, path, &is_new, error);
+    if (r == SLICE_OK && !is_new)
+        r = slice_state_read(db, path, state, error);
+    if (r == SLICE_OK && !is_new)
+        r = slice_state_check_number(state, path, number, error);
+    sqlite3_close(db);
+    if (r != SLICE_OK)
+        slice_state_free(state);
+    return r;
+}

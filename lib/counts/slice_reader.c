@@ -1,0 +1,166 @@
+#include "counts/slice_reader.h"
+
+#include "base/url.h"
+#include "counts/slice_sql.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct slice_reader {
+    char *path;
+    sqlite3 *db;
+    sqlite3_stmt *block;
+    struct slice_state state;
+    struct count_run_index **indexes; /* of state.runs */
+    char failure[SLICE_ERROR_TEXT];
+};
+
+static void free_indexes(struct count_run_index **indexes, size_t n)
+{
+    for (size_t i = 0; indexes && i < n; i++)
+        count_run_index_free(&indexes[i]);
+    free(indexes);
+}
+
+void slice_reader_close(struct slice_reader **rp)
+{
+    struct slice_reader *r = *rp;
+    if (!r)
+        return;
+    sqlite3_finalize(r->block);
+    sqlite3_close(r->db);
+    free_indexes(r->indexes, r->state.n_runs);
+    slice_state_free(&r->state);
+    free(r->path);
+    free(r);
+    *rp = NULL;
+}
+
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
+{
+    struct slice_reader *r = arg;
+    return slice_sql_read_block(r->db, r->block, r->path, run, block, out, error);
+}
+
+/* Takes the indexes of runs that it has already from the state before. */
+static enum slice_result load_indexes(struct slice_reader *r, struct slice_state *next,
+    struct count_run_index ***out, char error[SLICE_ERROR_TEXT])
+{
+    struct count_run_index **indexes = mem_zalloc((next->n_runs + 1) * sizeof(*indexes));
+    enum slice_result result = SLICE_OK;
+    size_t old = 0;
+    *out = indexes;
+    for (size_t i = 0; i < next->n_runs && result == SLICE_OK; i++) {
+        const struct slice_run *run = &next->runs[i];
+        while (old < r->state.n_runs && r->state.runs[old].id < run->id)
+            old++;
+        if (old < r->state.n_runs && r->state.runs[old].id == run->id && r->indexes[old]) {
+            indexes[i] = r->indexes[old];
+            r->indexes[old] = NULL;
+        } else {
+            result = slice_sql_read_index(r->db, r->path, run, &indexes[i], error);
+        }
+    }
+    return result;
+}
+
+static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
+{
+    struct slice_state next;
+    struct count_run_index **indexes;
+    enum slice_result result = slice_sql_run(r->db, "BEGIN", error);
+    if (result == SLICE_OK)
+        result = slice_state_read(r->db, r->path, &next, error);
+    if (result != SLICE_OK)
+        return result;
+    result = load_indexes(r, &next, &indexes, error);
+    free_indexes(r->indexes, r->state.n_runs);
+    slice_state_free(&r->state);
+    r->state = next;
+    r->indexes = indexes;
+    if (result != SLICE_OK) {
+        free_indexes(r->indexes, r->state.n_runs);
+        r->indexes = NULL;
+        slice_state_free(&r->state);
+    }
+    return result;
+}
+
+static enum slice_result open_at(
+    const char *path, const char *place, int flags, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+{
+    struct slice_reader *r = mem_zalloc(sizeof(*r));
+    bool is_new;
+    r->path = mem_strdup(path);
+    enum slice_result result = slice_sql_open(place, flags, &r->db, error);
+    if (result == SLICE_OK)
+        result = slice_state_check_format(r->db, path, &is_new, error);
+    if (result == SLICE_OK && is_new) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s is empty", path);
+        result = SLICE_FOREIGN;
+    }
+    if (result == SLICE_OK && (flags & SQLITE_OPEN_READWRITE))
+        result = slice_sql_run(r->db, "PRAGMA query_only = 1", error);
+    if (result == SLICE_OK)
+        result = slice_sql_prepare_block(r->db, &r->block, error);
+    if (result == SLICE_OK)
+        result = begin(r, error);
+    if (result != SLICE_OK)
+        slice_reader_close(&r);
+    *out = r;
+    return result;
+}
+
+enum slice_result slice_reader_open(const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+{
+    /* A reader of a log-keeping database writes to its index in shared memory, so not READONLY. */
+    return open_at(path, path, SQLITE_OPEN_READWRITE, out, error);
+}
+
+enum slice_result slice_reader_open_sealed(
+    const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+{
+    struct buf uri = {0};
+    buf_append_str(&uri, "file:");
+    url_encode(bytes_str(path), &uri);
+    buf_append(&uri, "?immutable=1", sizeof("?immutable=1"));
+    enum slice_result r = open_at(path, uri.ptr, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, out, error);
+    buf_free(&uri);
+    if (r != SLICE_OK || (*out)->state.sealed)
+        return r;
+    snprintf(error, SLICE_ERROR_TEXT, "%.400s was never sealed", path);
+    slice_reader_close(out);
+    return SLICE_UNSEALED;
+}
+
+enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
+{
+    enum slice_result result = SLICE_OK;
+    if (!sqlite3_get_autocommit(r->db))
+        result = slice_sql_run(r->db, "COMMIT", error);
+    if (result == SLICE_OK)
+        result = begin(r, error);
+    snprintf(r->failure, sizeof(r->failure), "%s", result == SLICE_OK ? "" : error);
+    return result;
+}
+
+const char *slice_reader_failure(const struct slice_reader *r)
+{
+    return r->failure[0] ? r->failure : NULL;
+}
+
+const struct slice_state *slice_reader_state(const struct slice_reader *r)
+{
+    return &r->state;
+}
+
+size_t slice_reader_runs(const struct slice_reader *r)
+{
+    return r->state.n_runs;
+}
+
+struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from)
+{
+    return count_run_source(r->indexes[i], from, r->path, read_block, r);
+}

@@ -1,0 +1,268 @@
+#include "counts/slice_state.h"
+
+#include "base/xxh3.h"
+#include "counts/slice_sql.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define APPLICATION_ID 0x4d524c53 /* "MRLS" */
+#define FILE_DIGITS 10
+
+const char *slice_strerror(enum slice_result r)
+{
+    switch (r) {
+    case SLICE_OK:
+        return "ok";
+    case SLICE_FULL:
+        return "no room on the disk";
+    case SLICE_FAILED:
+        return "storage failed";
+    case SLICE_DAMAGED:
+        return "damaged";
+    case SLICE_FOREIGN:
+        return "not a slice of this aggregator";
+    case SLICE_UNSEALED:
+        return "not sealed";
+    case SLICE_OLDER:
+        return "a slice of a former format";
+    case SLICE_NEWER:
+        return "written by a later version";
+    case SLICE_DIFFERENT:
+        return "counted under other counters";
+    }
+    return "?";
+}
+
+void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT])
+{
+    snprintf(out, SLICE_NAME_TEXT, "%0*" PRIu64 ".db", FILE_DIGITS, number);
+}
+
+bool slice_file_number(const char *name, uint64_t *number)
+{
+    char again[SLICE_NAME_TEXT];
+    const char *dot = strchr(name, '.');
+    if (!dot || !bytes_to_u64(bytes_of(name, (size_t)(dot - name)), number) || *number == 0)
+        return false;
+    slice_file_name(*number, again);
+    return strcmp(name, again) == 0;
+}
+
+void slice_state_free(struct slice_state *state)
+{
+    free(state->counters);
+    free(state->begins);
+    free(state->cursors);
+    free(state->runs);
+    *state = (struct slice_state){0};
+}
+
+static void *copy_of(const void *list, size_t n, size_t size)
+{
+    void *copy = mem_alloc((n + 1) * size);
+    if (n > 0)
+        memcpy(copy, list, n * size);
+    return copy;
+}
+
+struct slice_state slice_state_copy(const struct slice_state *state)
+{
+    struct slice_state copy = *state;
+    copy.counters = state->counters ? mem_strdup(state->counters) : NULL;
+    copy.begins = copy_of(state->begins, state->n_begins, sizeof(*state->begins));
+    copy.cursors = copy_of(state->cursors, state->n_cursors, sizeof(*state->cursors));
+    copy.runs = copy_of(state->runs, state->n_runs, sizeof(*state->runs));
+    return copy;
+}
+
+static void print_cursors(struct buf *out, const char *what, const struct slice_cursor *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%s %s %s %" PRIu64 "\n", what, list[i].stream, list[i].id, list[i].offset);
+}
+
+static void print_tally(struct buf *out, const struct slice_tally *t)
+{
+    buf_printf(out, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", t->events, t->skipped, t->rejected);
+}
+
+uint64_t slice_state_checksum(const struct slice_state *state)
+{
+    struct buf text = {0};
+    buf_printf(&text, "%" PRIu64 " %" PRId64 " %" PRIu64 " %d\n", state->number, state->started,
+        state->rejects_length, state->sealed);
+    print_tally(&text, &state->tally);
+    print_tally(&text, &state->before);
+    print_cursors(&text, "begin", state->begins, state->n_begins);
+    print_cursors(&text, "cursor", state->cursors, state->n_cursors);
+    for (size_t i = 0; i < state->n_runs; i++) {
+        const struct slice_run *r = &state->runs[i];
+        buf_printf(&text, "run %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %016" PRIx64 "\n", r->id,
+            r->level, r->counts, r->bytes, r->checksum);
+    }
+    buf_append_str(&text, state->counters ? state->counters : "");
+    uint64_t sum = XXH3_64bits(text.ptr, text.len);
+    buf_free(&text);
+    return sum;
+}
+
+static enum slice_result query_number(sqlite3 *db, const char *sql, uint64_t *out, char *error)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK)
+        return slice_sql_fail(db, sql, error);
+    *out = 0;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        *out = (uint64_t)sqlite3_column_int64(statement, 0);
+    return sqlite3_finalize(statement) == SQLITE_OK ? SLICE_OK : slice_sql_fail(db, sql, error);
+}
+
+enum slice_result slice_state_check_format(
+    sqlite3 *db, const char *path, bool *is_new, char error[SLICE_ERROR_TEXT])
+{
+    uint64_t application = 0, version = 0, tables = 0;
+    enum slice_result r = query_number(db, "PRAGMA application_id", &application, error);
+    if (r == SLICE_OK)
+        r = query_number(db, "PRAGMA user_version", &version, error);
+    if (r == SLICE_OK)
+        r = query_number(db, "SELECT count(*) FROM sqlite_master", &tables, error);
+    if (r != SLICE_OK)
+        return r;
+    *is_new = application == 0 && version == 0 && tables == 0;
+    if (*is_new || (application == APPLICATION_ID && version == SLICE_FORMAT))
+        return SLICE_OK;
+    if (application != APPLICATION_ID) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s is not a slice: its application id is %" PRIu64, path,
+            application);
+        return SLICE_FOREIGN;
+    }
+    if (version > SLICE_FORMAT) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s has format %" PRIu64 "; this version reads %d", path,
+            version, SLICE_FORMAT);
+        return SLICE_NEWER;
+    }
+    snprintf(error, SLICE_ERROR_TEXT,
+        "%.200s has the former format %" PRIu64
+        "; stop the aggregator and run `millrace slice convert %.200s`",
+        path, version, path);
+    return SLICE_OLDER;
+}
+
+static void take_text(sqlite3_stmt *row, int column, char *out, size_t size)
+{
+    struct bytes text = slice_sql_bytes(row, column);
+    snprintf(out, size, "%.*s", (int)text.len, text.ptr ? text.ptr : "");
+}
+
+static uint64_t column_number(sqlite3_stmt *row, int column)
+{
+    return (uint64_t)sqlite3_column_int64(row, column);
+}
+
+static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stmt *row)
+{
+    uint64_t started = 0, sealed = 0;
+    const struct {
+        const char *key;
+        uint64_t *to;
+    } fields[] = {{"number", &state->number}, {"rejects_length", &state->rejects_length},
+        {"events", &state->tally.events}, {"skipped", &state->tally.skipped},
+        {"rejected", &state->tally.rejected}, {"events_before", &state->before.events},
+        {"skipped_before", &state->before.skipped}, {"rejected_before", &state->before.rejected},
+        {"started", &started}, {"sealed", &sealed}, {"checksum", checksum}};
+    struct bytes key = slice_sql_bytes(row, 0);
+    if (bytes_equal_str(key, "counters")) {
+        free(state->counters);
+        state->counters = bytes_dup(slice_sql_bytes(row, 1));
+        return;
+    }
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (bytes_equal_str(key, fields[i].key))
+            *fields[i].to = column_number(row, 1);
+    state->started = started ? (int64_t)started : state->started;
+    state->sealed = state->sealed || sealed == 1;
+}
+
+static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row)
+{
+    *list = mem_realloc(*list, (*n + 1) * sizeof(**list));
+    struct slice_cursor *c = &(*list)[(*n)++];
+    *c = (struct slice_cursor){.offset = column_number(row, 2)};
+    take_text(row, 0, c->stream, sizeof(c->stream));
+    take_text(row, 1, c->id, sizeof(c->id));
+}
+
+static void take_run(struct slice_state *state, sqlite3_stmt *row)
+{
+    state->runs = mem_realloc(state->runs, (state->n_runs + 1) * sizeof(*state->runs));
+    state->runs[state->n_runs++] = (struct slice_run){column_number(row, 0), column_number(row, 1),
+        column_number(row, 2), column_number(row, 3), column_number(row, 4)};
+}
+
+enum part { PART_META, PART_CURSORS, PART_BEGINS, PART_RUNS, PARTS };
+
+static enum slice_result read_part(
+    sqlite3 *db, enum part part, struct slice_state *state, uint64_t *checksum, char *error)
+{
+    static const char *const sql[PARTS] = {"SELECT key, value FROM meta",
+        "SELECT stream, id, offset FROM cursors ORDER BY stream",
+        "SELECT stream, id, offset FROM begins ORDER BY stream",
+        "SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"};
+    sqlite3_stmt *row;
+    if (sqlite3_prepare_v2(db, sql[part], -1, &row, NULL) != SQLITE_OK)
+        return slice_sql_fail(db, "read the slice's state", error);
+    while (sqlite3_step(row) == SQLITE_ROW) {
+        if (part == PART_META)
+            take_meta(state, checksum, row);
+        else if (part == PART_CURSORS)
+            take_cursor(&state->cursors, &state->n_cursors, row);
+        else if (part == PART_BEGINS)
+            take_cursor(&state->begins, &state->n_begins, row);
+        else
+            take_run(state, row);
+    }
+    return sqlite3_finalize(row) == SQLITE_OK ? SLICE_OK
+                                              : slice_sql_fail(db, "read the slice's state", error);
+}
+
+static enum slice_result read_state(
+    sqlite3 *db, const char *path, bool is_former, struct slice_state *state, char *error)
+{
+    uint64_t checksum = 0;
+    enum slice_result r = SLICE_OK;
+    *state = (struct slice_state){0};
+    for (enum part p = 0; p < (is_former ? PART_RUNS : PARTS) && r == SLICE_OK; p++)
+        r = read_part(db, p, state, &checksum, error);
+    bool is_good = state->counters && (is_former || checksum == slice_state_checksum(state));
+    if (r == SLICE_OK && !is_good) {
+        snprintf(error, SLICE_ERROR_TEXT,
+            "%.400s is damaged: the checksum of its state does not match; restore it from a copy", path);
+        r = SLICE_DAMAGED;
+    }
+    if (r != SLICE_OK)
+        slice_state_free(state);
+    return r;
+}
+
+enum slice_result slice_state_read(
+    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+{
+    return read_state(db, path, false, state, error);
+}
+
+enum slice_result slice_state_read_former(
+    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+{
+    return read_state(db, path, true, state, error);
+}
+
+enum slice_result slice_state_check_number(
+    const struct slice_state *state, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT])
+{
+    if (state->number == number)
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "%.400s says that it is slice %" PRIu64, path, state->number);
+    return SLICE_FOREIGN;
+}

@@ -1,0 +1,265 @@
+/* count_table and count_merge against texts that are added up and sorted by themselves. */
+#include "support/cm.h"
+
+#include "support/count_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNTS 20000
+
+static struct count_fixture f;
+
+static int set_up(void **state)
+{
+    (void)state;
+    srandom(1);
+    count_fixture_begin(&f);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    count_fixture_end(&f);
+    return 0;
+}
+
+/* Keys whose order as text and as components differ, and many plain ones. */
+static void random_text(char out[32])
+{
+    static const char *const parts[] = {"a", "a!x", "a-", "a+", "a.b", "h0aMB8AuNw4=", "ab", "x", "\xff",
+        "None", "12345678901", "123456789012"};
+    int n = (int)(random() % 40);
+    if (n < 20)
+        snprintf(out, 32, "%s", parts[n % 12]);
+    else
+        snprintf(out, 32, "%s%d", parts[n % 12], (int)(random() % 50));
+}
+
+/* One count as `record key, name` and its number. */
+struct row {
+    char text[80];
+    uint64_t count;
+};
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const struct row *)a)->text, ((const struct row *)b)->text);
+}
+
+static struct row rows[2 * COUNTS];
+static size_t n_rows;
+
+static void add_row(const char *ns, const char *key, const char *hour, const char *sub, uint64_t count)
+{
+    char space[COMPONENT_HASH + 1], sub_space[COMPONENT_HASH + 1];
+    struct bytes k = component_store(bytes_str(key), space);
+    struct row *r = &rows[n_rows++];
+    if (sub) {
+        struct bytes s = component_store(bytes_str(sub), sub_space);
+        snprintf(r->text, sizeof r->text, "%s|%.*s.%s,%.*s", ns, (int)k.len, k.ptr, hour, (int)s.len, s.ptr);
+    } else {
+        snprintf(r->text, sizeof r->text, "%s|%.*s,%s", ns, (int)k.len, k.ptr, hour);
+    }
+    r->count = count;
+}
+
+static void fill(void)
+{
+    char user[32], country[32], hour[HOUR_TEXT_MAX + 1];
+    n_rows = 0;
+    for (int i = 0; i < COUNTS; i++) {
+        int hours = (int)(random() % 5) * 400000 / 2;
+        random_text(user);
+        random_text(country);
+        count_fixture_add(&f, user, country, hours, 3);
+        hour_encode(INT64_C(1330560000) + hours * INT64_C(3600), hour);
+        add_row("u", user, hour, NULL, 3);
+        add_row("c.u", user, hour, country, 3);
+    }
+    qsort(rows, n_rows, sizeof *rows, by_text);
+}
+
+/* The sorted rows as records, from `from` on. */
+static void print_rows(struct buf *out, struct bytes from)
+{
+    char last[80] = "";
+    for (size_t i = 0; i < n_rows;) {
+        uint64_t sum = 0;
+        const char *text = rows[i].text, *comma = strchr(text, ',');
+        size_t key = (size_t)(comma - text) + 1;
+        for (size_t first = i; i < n_rows && strcmp(rows[i].text, rows[first].text) == 0; i++)
+            sum += rows[i].count;
+        if (bytes_compare(bytes_of(text, key), from) < 0)
+            continue;
+        if (strncmp(last, text, key) == 0 && last[key] == '\0')
+            buf_append_char(out, ' ');
+        else
+            buf_printf(out, "%s%.*s", out->len ? "\n" : "", (int)key, text);
+        snprintf(last, sizeof last, "%.*s", (int)key, text);
+        buf_printf(out, "%s:%llu", comma + 1, (unsigned long long)sum);
+    }
+    buf_append_str(out, "\n");
+}
+
+static void records_come_in_order_with_all_counts(void **state)
+{
+    (void)state;
+    char error[COUNT_ERROR_TEXT];
+    struct buf expected = {0}, got = {0};
+    fill();
+    struct count_source *source = count_table_source(f.table, f.texts, f.counters, &(struct count_range){0});
+    assert_int_equal(count_fixture_print(&source, 1, &got, error), 0);
+    print_rows(&expected, BYTES_NONE);
+    assert_int_equal(got.len, expected.len);
+    assert_memory_equal(got.ptr, expected.ptr, got.len);
+    for (size_t i = 0; i < n_rows; i += 997) {
+        struct bytes from = bytes_of(rows[i].text, strcspn(rows[i].text, ",") + 1);
+        struct count_range range = {.from = from};
+        buf_clear(&expected);
+        buf_clear(&got);
+        print_rows(&expected, from);
+        source = count_table_source(f.table, f.texts, f.counters, &range);
+        assert_int_equal(count_fixture_print(&source, 1, &got, error), 0);
+        /* A source may yield more than the range, before it. */
+        assert_true(got.len >= expected.len);
+        assert_memory_equal(got.ptr + got.len - expected.len, expected.ptr, expected.len);
+    }
+    buf_free(&expected);
+    buf_free(&got);
+}
+
+static void sources_of_any_number_add_up(void **state)
+{
+    (void)state;
+    char error[COUNT_ERROR_TEXT];
+    struct buf once = {0}, twice = {0};
+    struct count_source *s[6];
+    count_fixture_add(&f, "a", "US", 0, 2);
+    count_fixture_add(&f, "twelve_bytes", "US", 0, 1);
+    count_fixture_sources(&f, &(struct count_range){0}, s);
+    assert_int_equal(count_fixture_print(s, 2, &once, error), 0);
+    buf_append_char(&once, '\0');
+    assert_string_equal(once.ptr, "c.u|a.c310,US:2\nc.u|j8mUUZ6j0Z4=.c310,US:1\n"
+                                  "lookup|j8mUUZ6j0Z4=,twelve_bytes\nu|a,c310:2\nu|j8mUUZ6j0Z4=,c310:1\n");
+    for (int i = 0; i < 3; i++)
+        count_fixture_sources(&f, &(struct count_range){0}, &s[2 * i]);
+    assert_int_equal(count_fixture_print(s, 6, &twice, error), 0);
+    buf_append_char(&twice, '\0');
+    assert_string_equal(twice.ptr, "c.u|a.c310,US:6\nc.u|j8mUUZ6j0Z4=.c310,US:3\n"
+                                   "lookup|j8mUUZ6j0Z4=,twelve_bytes\nu|a,c310:6\nu|j8mUUZ6j0Z4=,c310:3\n");
+    buf_free(&once);
+    buf_free(&twice);
+}
+
+/* A source that yields what it is given, in order or not. */
+struct given {
+    struct count_source base; /* first */
+    const char *const *keys;  /* NULL ends them */
+    uint64_t count;
+    const char *text;
+    bool has_value;
+};
+
+static enum count_next given_record(struct count_source *base)
+{
+    struct given *g = (struct given *)base;
+    if (!*g->keys)
+        return COUNT_END;
+    base->key = bytes_str(*g->keys++);
+    g->has_value = true;
+    return COUNT_FOUND;
+}
+
+static enum count_next given_value(struct count_source *base)
+{
+    struct given *g = (struct given *)base;
+    enum count_next r = g->has_value ? COUNT_FOUND : COUNT_END;
+    g->has_value = false;
+    base->name = BYTES_LITERAL("x");
+    base->count = g->count;
+    base->text = bytes_str(g->text);
+    return r;
+}
+
+static void given_close(struct count_source *base)
+{
+    (void)base;
+}
+
+static const struct count_source_kind given_kind = {given_record, given_value, given_close};
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const char *const down[] = {"u|b,", "u|a,", NULL}, *const again[] = {"u|a,", "u|a,", NULL},
+                             *const good[] = {"u|a,", NULL};
+    char error[COUNT_ERROR_TEXT];
+    struct buf out = {0};
+    const struct {
+        const char *const *keys;
+        uint64_t count;
+        const char *error;
+    } cases[] = {{down, 1, "out of order"}, {again, 1, "out of order"}, {good, UINT64_MAX, "over 2^64"},
+        {good, UINT64_MAX - 1, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct given g[2] = {{.base.kind = &given_kind, .keys = cases[i].keys, .count = cases[i].count},
+            {.base.kind = &given_kind, .keys = good, .count = 1}};
+        struct count_source *s[2] = {&g[0].base, &g[1].base};
+        assert_int_equal(count_fixture_print(s, 2, &out, error), cases[i].error[0] ? -1 : 0);
+        assert_non_null(strstr(error, cases[i].error));
+    }
+    buf_free(&out);
+}
+
+static void the_smaller_text_stays_and_the_meeting_is_counted(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"lookup|x,", NULL}, *const texts[] = {"two", "one", "one"};
+    struct given g[3];
+    struct count_source *s[3];
+    struct count_value value;
+    const char *key;
+    for (int i = 0; i < 3; i++) {
+        g[i] = (struct given){.base.kind = &given_kind, .keys = keys, .text = texts[i]};
+        s[i] = &g[i].base;
+    }
+    struct count_merge *m = count_merge_new(s, 3);
+    assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
+    assert_int_equal(count_merge_next_value(m, &value), COUNT_FOUND);
+    assert_true(bytes_equal_str(value.text, "one"));
+    assert_int_equal(count_merge_collisions(m, &key), 1);
+    assert_string_equal(key, "lookup|x");
+    assert_int_equal(count_merge_next_record(m), COUNT_END);
+    count_merge_free(&m);
+}
+
+static void texts_have_one_id_and_memory_is_known(void **state)
+{
+    (void)state;
+    size_t before = interner_bytes(f.texts);
+    char *large = calloc(1, 1 << 20);
+    struct bytes texts[] = {
+        bytes_of(large, 1 << 20), BYTES_LITERAL("a"), BYTES_LITERAL("a\0"), BYTES_LITERAL("")};
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(interner_add(f.texts, texts[i], interner_hash(f.texts, texts[i])), i);
+    assert_true(interner_bytes(f.texts) >= before + (1 << 20));
+    assert_true(
+        bytes_equal(bytes_of(interner_get(f.texts, 0)->text, interner_get(f.texts, 0)->text_len), texts[0]));
+    free(large);
+}
+
+int main(void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(records_come_in_order_with_all_counts),
+        TEST(sources_of_any_number_add_up),
+        TEST(what_cannot_be_is_refused),
+        TEST(the_smaller_text_stays_and_the_meeting_is_counted),
+        TEST(texts_have_one_id_and_memory_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

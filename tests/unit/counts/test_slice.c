@@ -1,0 +1,454 @@
+/* slice: what its transactions hold, through kills, merges, a full disk, flipped bits, and files that are not ours. */
+#include "support/cm.h"
+
+#include "counts/slice.h"
+#include "counts/slice_reader.h"
+#include "support/count_fixture.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COUNTERS "a = 1\nb = 2\n"
+
+static char dir[64], path[96], error[SLICE_ERROR_TEXT];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-slice-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/0000000001.db", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static struct slice_config config_of(const char *counters, unsigned max_pages)
+{
+    return (struct slice_config){
+        .path = path, .number = 1, .counters_text = counters, .started = 7, .max_pages = max_pages};
+}
+
+static struct slice *open_good(void)
+{
+    struct slice *s;
+    struct slice_config c = config_of(COUNTERS, 0);
+    if (slice_open(&c, &s, error) != SLICE_OK)
+        fail_msg("%s", error);
+    return s;
+}
+
+static enum slice_result commit(struct slice *s, const struct count_fixture *f, struct slice_batch batch)
+{
+    struct slice_written written;
+    struct count_source *sources[2];
+    count_fixture_sources(f, &(struct count_range){0}, sources);
+    batch.sources = sources;
+    batch.n_sources = 2;
+    enum slice_result r = slice_commit(s, &batch, &written, error);
+    for (int i = 0; i < 2; i++)
+        count_source_close(&sources[i]);
+    return r;
+}
+
+/* Batch i counts i % 50 keys once each, one of them hashed with a lookup. */
+static void commit_nth(struct slice *s, uint64_t nth)
+{
+    struct slice_cursor cursor = {
+        .stream = "clicks", .id = "0123456789abcdef0123456789abcdef", .offset = nth};
+    struct count_fixture f;
+    char key[64];
+    count_fixture_begin(&f);
+    for (uint64_t i = 0; i < nth % 50; i++) {
+        snprintf(key, sizeof key, "k%02llu", (unsigned long long)i);
+        count_fixture_add(&f, key, NULL, 0, 1);
+    }
+    count_fixture_add(&f, "a text that is hashed", "US", 1, 1);
+    struct slice_batch batch = {
+        .cursors = &cursor, .n_cursors = 1, .tally = {.events = nth * 3}, .rejects_length = nth * 2};
+    if (commit(s, &f, batch) != SLICE_OK)
+        fail_msg("%s", error);
+    count_fixture_end(&f);
+}
+
+static int print_reader(struct slice_reader *r, struct bytes from, struct buf *out)
+{
+    struct count_source *sources[SLICE_MERGE_RUNS * 4];
+    size_t n = slice_reader_runs(r);
+    assert_in_range(n, 0, SLICE_MERGE_RUNS * 4);
+    for (size_t i = 0; i < n; i++)
+        sources[i] = slice_reader_source(r, i, from);
+    return count_fixture_print(sources, n, out, error);
+}
+
+/* What the sum of the first `n` batches is as text. */
+static void print_model(uint64_t n, struct buf *out)
+{
+    uint64_t keys[50] = {0};
+    for (uint64_t i = 1; i <= n; i++)
+        for (uint64_t k = 0; k < i % 50; k++)
+            keys[k]++;
+    if (n > 0)
+        buf_printf(out,
+            "c.u|J9Rf6hAVMv4=.c311,US:%llu\nlookup|J9Rf6hAVMv4=,a text that is "
+            "hashed\nu|J9Rf6hAVMv4=,c311:%llu\n",
+            (unsigned long long)n, (unsigned long long)n);
+    for (int k = 0; k < 50 && keys[k]; k++)
+        buf_printf(out, "u|k%02d,c310:%llu\n", k, (unsigned long long)keys[k]);
+}
+
+/* The slice must be the sum of the first `offset` batches, whatever that is. */
+static uint64_t check_sum(void)
+{
+    struct slice *s = open_good();
+    struct slice_reader *reader;
+    struct buf got = {0}, expected = {0};
+    const struct slice_state *state = slice_committed(s);
+    uint64_t nth = state->n_cursors ? state->cursors[0].offset : 0;
+    assert_int_equal(state->tally.events, nth * 3);
+    assert_int_equal(state->rejects_length, nth * 2);
+    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(print_reader(reader, BYTES_NONE, &got), 0);
+    print_model(nth, &expected);
+    assert_int_equal(got.len, expected.len);
+    if (got.len)
+        assert_memory_equal(got.ptr, expected.ptr, got.len);
+    slice_reader_close(&reader);
+    slice_close(&s);
+    buf_free(&got);
+    buf_free(&expected);
+    return nth;
+}
+
+static void work_until_killed(void)
+{
+    struct slice_written written;
+    struct slice *s = open_good();
+    bool whole;
+    const struct slice_state *at = slice_committed(s);
+    for (uint64_t n = at->n_cursors ? at->cursors[0].offset : 0;; n++) {
+        commit_nth(s, n + 1);
+        if (n % 7 == 0)
+            slice_checkpoint(s, &whole, error);
+        if (slice_merge_is_due(s) && slice_merge_step(s, &written, error) != SLICE_OK)
+            _exit(1);
+    }
+}
+
+static void killed_anywhere_it_holds_whole_batches(void **state)
+{
+    (void)state;
+    uint64_t last = 0;
+    for (int round = 0; round < 15 || (last == 0 && round < 1000); round++) {
+        pid_t child = fork();
+        if (child == 0)
+            work_until_killed();
+        usleep((useconds_t)(random() % (round < 15 ? 60000 : 300000)));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        uint64_t now = check_sum();
+        assert_true(now >= last);
+        last = now;
+    }
+    assert_true(last > 0);
+}
+
+static void merge_all(struct slice *s)
+{
+    struct slice_written written;
+    while (slice_merge_is_due(s))
+        assert_int_equal(slice_merge_step(s, &written, error), SLICE_OK);
+}
+
+static void merging_changes_no_count(void **state)
+{
+    (void)state;
+    struct slice *s = open_good();
+    struct slice_reader *before;
+    struct buf old = {0}, again = {0}, expected = {0};
+    for (uint64_t n = 1; n < SLICE_MERGE_RUNS; n++)
+        commit_nth(s, n);
+    assert_false(slice_merge_is_due(s));
+    assert_int_equal(slice_reader_open(path, &before, error), SLICE_OK);
+    assert_int_equal(print_reader(before, BYTES_NONE, &old), 0);
+    commit_nth(s, SLICE_MERGE_RUNS);
+    assert_true(slice_merge_is_due(s));
+    merge_all(s);
+    assert_int_equal(slice_committed(s)->n_runs, 1);
+    assert_int_equal(slice_committed(s)->runs[0].level, 1);
+    /* Runs that were merged away are still those that an older reader shows. */
+    assert_int_equal(print_reader(before, BYTES_NONE, &again), 0);
+    assert_true(bytes_equal(buf_bytes(&again), buf_bytes(&old)));
+    buf_clear(&again);
+    assert_int_equal(slice_reader_renew(before, error), SLICE_OK);
+    assert_int_equal(slice_reader_runs(before), 1);
+    assert_int_equal(print_reader(before, BYTES_NONE, &again), 0);
+    print_model(SLICE_MERGE_RUNS, &expected);
+    assert_true(bytes_equal(buf_bytes(&again), buf_bytes(&expected)));
+    slice_reader_close(&before);
+    for (uint64_t n = SLICE_MERGE_RUNS + 1; n <= 2 * SLICE_MERGE_RUNS + 3; n++) {
+        commit_nth(s, n);
+        merge_all(s);
+    }
+    assert_int_equal(slice_committed(s)->n_runs, 5);
+    slice_close(&s);
+    assert_int_equal(check_sum(), 2 * SLICE_MERGE_RUNS + 3);
+    buf_free(&old);
+    buf_free(&again);
+    buf_free(&expected);
+}
+
+/* What a merge that was interrupted left is deleted at the next opening. */
+static void an_abandoned_merge_leaves_nothing(void **state)
+{
+    (void)state;
+    struct slice_written written;
+    struct slice *s = open_good();
+    struct count_fixture f;
+    char key[64];
+    for (int n = 0; n < SLICE_MERGE_RUNS; n++) {
+        count_fixture_begin(&f);
+        for (int i = 0; i < 4000; i++) {
+            snprintf(key, sizeof key, "%d-%d", n, i);
+            count_fixture_add(&f, key, "US", 0, 1);
+        }
+        assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
+        count_fixture_end(&f);
+    }
+    assert_int_equal(slice_merge_step(s, &written, error), SLICE_OK);
+    assert_int_equal(slice_committed(s)->n_runs, SLICE_MERGE_RUNS);
+    slice_close(&s);
+    s = open_good();
+    merge_all(s);
+    assert_int_equal(slice_committed(s)->n_runs, 1);
+    assert_int_equal(slice_committed(s)->runs[0].counts, 2 * 4000 * SLICE_MERGE_RUNS);
+    uint64_t bytes = slice_committed(s)->runs[0].bytes;
+    slice_close(&s);
+    sqlite3 *db;
+    sqlite3_stmt *q;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT sum(length(data)) FROM blocks", -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int64(q, 0), bytes);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+}
+
+static void a_full_disk_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    struct slice *s;
+    struct slice_config c = config_of(COUNTERS, 16);
+    struct count_fixture f;
+    char key[64];
+    assert_int_equal(slice_open(&c, &s, error), SLICE_OK);
+    commit_nth(s, 1);
+    count_fixture_begin(&f);
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        count_fixture_add(&f, key, NULL, 0, 1);
+    }
+    struct slice_batch batch = {.tally = {.events = 9}, .rejects_length = 9};
+    assert_int_equal(commit(s, &f, batch), SLICE_FULL);
+    slice_close(&s);
+    assert_int_equal(check_sum(), 1);
+    s = open_good();
+    assert_int_equal(commit(s, &f, batch), SLICE_OK);
+    assert_int_equal(slice_committed(s)->runs[1].counts, 20000);
+    slice_close(&s);
+    count_fixture_end(&f);
+}
+
+static void what_is_not_ours_is_refused(void **state)
+{
+    (void)state;
+    struct slice *s = open_good();
+    assert_int_equal(slice_committed(s)->started, 7);
+    slice_close(&s);
+    struct slice_config other = config_of("a = 1\nb = 3\n", 0);
+    assert_int_equal(slice_open(&other, &s, error), SLICE_DIFFERENT);
+    assert_non_null(strstr(error, "- b = 2; + b = 3"));
+    struct slice_config second = config_of(COUNTERS, 0);
+    second.number = 2;
+    assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    second.number = 1;
+    assert_int_equal(slice_open(&second, &s, error), SLICE_OLDER);
+    assert_non_null(strstr(error, "millrace slice convert"));
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fputs("this is no database at all", file);
+    fclose(file);
+    assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
+}
+
+static void read_file(struct buf *out)
+{
+    FILE *file = fopen(path, "rb");
+    size_t n;
+    assert_non_null(file);
+    do {
+        buf_reserve(out, 1 << 16);
+        n = fread(out->ptr + out->len, 1, 1 << 16, file);
+        out->len += n;
+    } while (n);
+    fclose(file);
+}
+
+static void write_file(const struct buf *text)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text->ptr, 1, text->len, file), text->len);
+    fclose(file);
+}
+
+/* The slice's text, or -1 when it is refused; then its file or the damage is named. */
+static int try_read(struct buf *out)
+{
+    struct slice_reader *reader;
+    error[0] = '\0';
+    int refused = slice_reader_open_sealed(path, &reader, error) != SLICE_OK;
+    if (!refused) {
+        refused = print_reader(reader, BYTES_NONE, out) != 0;
+        slice_reader_close(&reader);
+    }
+    if (refused)
+        assert_true(error[0] != '\0');
+    return refused ? -1 : 0;
+}
+
+/* Wherever a bit is flipped in a sealed slice, it is refused or harmless. */
+static void flipped_bits_are_refused_or_harmless(void **state)
+{
+    (void)state;
+    struct slice *s = open_good();
+    struct count_fixture f;
+    struct buf good = {0}, file = {0}, got = {0};
+    char key[64];
+    count_fixture_begin(&f);
+    for (int i = 0; i < 3000; i++) {
+        snprintf(key, sizeof key, "user number %d", i);
+        count_fixture_add(&f, key, i % 2 ? "US" : "JP", i % 30, (uint32_t)i);
+    }
+    struct slice_cursor cursor = {
+        .stream = "clicks", .id = "0123456789abcdef0123456789abcdef", .offset = 12345};
+    struct slice_batch last = {.cursors = &cursor, .n_cursors = 1, .tally = {.events = 3}, .seal = true};
+    assert_int_equal(commit(s, &f, last), SLICE_OK);
+    slice_close(&s);
+    count_fixture_end(&f);
+    read_file(&file);
+    assert_int_equal(try_read(&good), 0);
+    int refused = 0, rounds = 1000;
+    for (int i = 0; i < rounds; i++) {
+        size_t at = (size_t)random() % file.len;
+        char old = file.ptr[at];
+        file.ptr[at] = (char)(old ^ 1 << random() % 8);
+        write_file(&file);
+        file.ptr[at] = old;
+        buf_clear(&got);
+        if (try_read(&got) != 0)
+            refused++;
+        else
+            assert_true(bytes_equal(buf_bytes(&got), buf_bytes(&good)));
+    }
+    assert_true(refused > rounds / 2); /* the rest is in unused bytes of pages */
+    buf_free(&good);
+    buf_free(&file);
+    buf_free(&got);
+}
+
+/* A block in another's place has a right checksum of its own, and does not fit. */
+static void swapped_blocks_are_refused(void **state)
+{
+    (void)state;
+    struct slice *s = open_good();
+    struct count_fixture f;
+    struct buf got = {0};
+    char key[64];
+    count_fixture_begin(&f);
+    for (int i = 0; i < 9000; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        count_fixture_add(&f, key, NULL, 0, 1);
+    }
+    assert_int_equal(commit(s, &f, (struct slice_batch){.seal = true}), SLICE_OK);
+    count_fixture_end(&f);
+    slice_close(&s);
+    assert_int_equal(try_read(&got), 0);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                         "UPDATE blocks SET id = -1 WHERE id = 4294967296; UPDATE blocks SET id = 4294967296 "
+                         "WHERE id = 4294967297; UPDATE blocks SET id = 4294967297 WHERE id = -1",
+                         NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(try_read(&got), -1);
+    assert_non_null(strstr(error, "run 1, block 0"));
+    assert_non_null(strstr(error, path));
+    buf_free(&got);
+}
+
+/* A read from any key finds the same records as a read of everything. */
+static void reads_begin_anywhere(void **state)
+{
+    (void)state;
+    struct slice *s = open_good();
+    struct slice_reader *reader;
+    struct count_fixture f;
+    struct buf all = {0}, some = {0};
+    char key[64];
+    count_fixture_begin(&f);
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "%x", (unsigned)random() % 100000);
+        count_fixture_add(&f, "all", key, i % 3, 1);
+        count_fixture_add(&f, key, "US", 0, 1);
+    }
+    assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
+    count_fixture_end(&f);
+    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(print_reader(reader, BYTES_NONE, &all), 0);
+    for (size_t at = 0, line = 0; at < all.len; line++) {
+        const char *start = all.ptr + at, *end = memchr(start, '\n', all.len - at);
+        if (line % 1009 == 0 || line < 5) {
+            const char *comma = memchr(start, ',', (size_t)(end - start));
+            buf_clear(&some);
+            assert_int_equal(print_reader(reader, bytes_of(start, (size_t)(comma - start) + 1), &some), 0);
+            assert_int_equal(some.len, all.len - at);
+            assert_memory_equal(some.ptr, start, some.len);
+        }
+        at = (size_t)(end - all.ptr) + 1;
+    }
+    slice_reader_close(&reader);
+    slice_close(&s);
+    buf_free(&all);
+    buf_free(&some);
+}
+
+int main(void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(killed_anywhere_it_holds_whole_batches),
+        TEST(merging_changes_no_count),
+        TEST(an_abandoned_merge_leaves_nothing),
+        TEST(a_full_disk_leaves_nothing_behind),
+        TEST(what_is_not_ours_is_refused),
+        TEST(flipped_bits_are_refused_or_harmless),
+        TEST(swapped_blocks_are_refused),
+        TEST(reads_begin_anywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
