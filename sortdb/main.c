@@ -26,7 +26,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
     health_update(arg);
 }
 
-static void take_good(struct wiring *w, struct reloader_outcome *o)
+static void serve_generation(struct wiring *w, struct reloader_outcome *o)
 {
     struct generation_info info = generation_info(o->generation);
     generation_unref(&w->app.generation);
@@ -37,7 +37,7 @@ static void take_good(struct wiring *w, struct reloader_outcome *o)
         LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
 }
 
-static void take_bad(struct wiring *w, const struct reloader_outcome *o)
+static void reject_generation(struct wiring *w, const struct reloader_outcome *o)
 {
     stats_add(w->app.failed_reloads, 1);
     memcpy(w->app.reload_error, o->error, sizeof(w->app.reload_error));
@@ -54,9 +54,9 @@ static void on_opened(void *arg)
     if (!w->app.reloader || !reloader_take(w->app.reloader, &o))
         return;
     if (o.result == GENERATION_OK)
-        take_good(w, &o);
+        serve_generation(w, &o);
     else
-        take_bad(w, &o);
+        reject_generation(w, &o);
     health_update(&w->app);
     app_answer_calls(&w->app, o.ticket, o.result == GENERATION_OK ? NULL : o.error);
 }

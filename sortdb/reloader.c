@@ -8,10 +8,10 @@ struct reloader {
     struct reloader_config config;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t asked;
+    pthread_cond_t changed;
     atomic_bool stop;
     /* Under the lock. */
-    uint64_t wanted, begun; /* tickets */
+    uint64_t requested, begun; /* tickets */
     bool ended;
     struct reloader_outcome outcome;
     /* Thread only. */
@@ -23,9 +23,9 @@ struct reloader {
 static bool wait_for_request(struct reloader *r, uint64_t *ticket)
 {
     pthread_mutex_lock(&r->lock);
-    while (!atomic_load(&r->stop) && (r->wanted == r->begun || r->ended))
-        pthread_cond_wait(&r->asked, &r->lock);
-    *ticket = r->begun = r->wanted;
+    while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
+        pthread_cond_wait(&r->changed, &r->lock);
+    *ticket = r->begun = r->requested;
     pthread_mutex_unlock(&r->lock);
     return !atomic_load(&r->stop);
 }
@@ -61,7 +61,7 @@ struct reloader *reloader_new(const struct reloader_config *config)
     struct reloader *r = mem_zalloc(sizeof(*r));
     r->config = *config;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->asked, NULL);
+    pthread_cond_init(&r->changed, NULL);
     int failed = pthread_create(&r->thread, NULL, run, r);
     if (failed)
         abort(); /* out of memory, as in mem_alloc */
@@ -76,12 +76,12 @@ void reloader_free(struct reloader **rp)
         return;
     pthread_mutex_lock(&r->lock);
     atomic_store(&r->stop, true);
-    pthread_cond_signal(&r->asked);
+    pthread_cond_signal(&r->changed);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     if (r->ended)
         generation_unref(&r->outcome.generation);
-    pthread_cond_destroy(&r->asked);
+    pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -89,10 +89,10 @@ void reloader_free(struct reloader **rp)
 uint64_t reloader_request(struct reloader *r)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->wanted == r->begun)
-        r->wanted++;
-    uint64_t ticket = r->wanted;
-    pthread_cond_signal(&r->asked);
+    if (r->requested == r->begun)
+        r->requested++;
+    uint64_t ticket = r->requested;
+    pthread_cond_signal(&r->changed);
     pthread_mutex_unlock(&r->lock);
     return ticket;
 }
@@ -104,7 +104,7 @@ bool reloader_take(struct reloader *r, struct reloader_outcome *out)
     if (ended)
         *out = r->outcome;
     r->ended = false;
-    pthread_cond_signal(&r->asked);
+    pthread_cond_signal(&r->changed);
     pthread_mutex_unlock(&r->lock);
     return ended;
 }

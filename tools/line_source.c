@@ -123,14 +123,6 @@ static const struct magic *find_magic(struct bytes head, bool *more)
     return found;
 }
 
-static int refuse_foreign(const struct line_source *s, const char *packer, char *error)
-{
-    char why[120];
-    snprintf(
-        why, sizeof why, "packed with %s; unpack it first (put reads plain text, gzip and zstd)", packer);
-    return fail(s, error, why);
-}
-
 /* For a plain file the bytes read so far are text. */
 static int find_kind(struct line_source *s, char *error)
 {
@@ -141,8 +133,12 @@ static int find_kind(struct line_source *s, char *error)
             return -1;
         m = find_magic(buf_bytes(&s->raw), &more);
     }
-    if (m != NULL && m->kind == FOREIGN)
-        return refuse_foreign(s, m->name, error);
+    if (m != NULL && m->kind == FOREIGN) {
+        snprintf(error, LINE_SOURCE_ERROR_MAX,
+            "%.200s: packed with %s; unpack it first (put reads plain text, gzip and zstd)", s->name,
+            m->name);
+        return -1;
+    }
     s->kind = m != NULL ? m->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();

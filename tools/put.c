@@ -201,14 +201,19 @@ static bool on_idle(void *arg)
     return !stopped && p->idle_status == 0;
 }
 
+static const char *shown_name(const char *name)
+{
+    return strcmp(name, "-") == 0 ? "standard input" : name;
+}
+
 /* The last line may be one that an application is still writing. */
 static void warn_unfinished(const struct put *p, const char *name)
 {
     if (options_bool(p->o, "quiet"))
         return;
     progress_leave();
-    fprintf(stderr, "millrace put: %s ends without LF; posted its last line as it stands\n",
-        strcmp(name, "-") == 0 ? "standard input" : name);
+    fprintf(
+        stderr, "millrace put: %s ends without LF; posted its last line as it stands\n", shown_name(name));
 }
 
 /* The file that contains this offset. */
@@ -220,17 +225,14 @@ static const struct file_count *file_at(const struct put *p, uint64_t start)
     return &p->files[i - 1];
 }
 
-static const char *name_of(const struct file_count *f)
-{
-    return strcmp(f->name, "-") == 0 ? "standard input" : f->name;
-}
-
 static int refused(const struct put_batch_refusal *refusal, void *arg)
 {
     struct put *p = arg;
     const struct file_count *f = file_at(p, refusal->start);
-    struct put_reject reject = {
-        .line = refusal->line, .why = refusal->why, .file = name_of(f), .offset = refusal->start - f->base};
+    struct put_reject reject = {.line = refusal->line,
+        .why = refusal->why,
+        .file = shown_name(f->name),
+        .offset = refusal->start - f->base};
     if (p->rejects != NULL)
         return put_rejects_add(p->rejects, &reject, clock_monotonic());
     put_reject_print(&reject);
@@ -253,9 +255,9 @@ static int end_at(struct put *p, uint64_t start, uint64_t length)
     if (status != 0)
         return status;
     if (length > 0)
-        put_skipped_print(name_of(f), start - f->base, length);
+        put_skipped_print(shown_name(f->name), start - f->base, length);
     else
-        put_skipping_print(name_of(f), start - f->base);
+        put_skipping_print(shown_name(f->name), start - f->base);
     fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
     return EX_DATAERR;
 }
@@ -267,7 +269,7 @@ static int skip_more(struct put *p, uint64_t start)
     if (p->rejects == NULL)
         return end_at(p, start, 0);
     if (!p->skipping)
-        put_rejects_skipping(p->rejects, name_of(f), start - f->base);
+        put_rejects_skipping(p->rejects, shown_name(f->name), start - f->base);
     p->skipping = true;
     return flush_if_late(p);
 }
@@ -278,7 +280,7 @@ static int skipped(struct put *p, uint64_t start, uint64_t end)
     p->skipping = false;
     if (p->rejects == NULL)
         return end_at(p, start, end - start);
-    put_rejects_skipped(p->rejects, name_of(f), start - f->base, end - start);
+    put_rejects_skipped(p->rejects, shown_name(f->name), start - f->base, end - start);
     put_batch_add(p->batch, BYTES_NONE, end);
     return flush_if_late(p);
 }
@@ -525,7 +527,7 @@ static void print_posted(const struct put *p)
         uint64_t lines = f->lines < left ? f->lines : left;
         left -= lines;
         fprintf(stderr, "%s%s %" PRIu64 " line%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
-            lines == 1 ? "" : "s", strcmp(f->name, "-") == 0 ? "standard input" : f->name);
+            lines == 1 ? "" : "s", shown_name(f->name));
     }
     fprintf(stderr, "\n");
 }
@@ -603,28 +605,21 @@ static bool is_input(const char *input, const struct stat *st)
 }
 
 /* Refused lines would be read, refused and added again without end. */
-static bool reads_rejects(const struct options *o, char **files, size_t n)
+static int check_rejects(const struct options *o, char **files, size_t n)
 {
     const char *rejects = options_string(o, "rejects");
     struct stat st;
     if (rejects == NULL)
-        return false;
-    if (options_bool(o, "follow") && log_tail_could_read(files[0], rejects))
-        return true;
-    if (stat(rejects, &st) != 0)
-        return false;
-    bool found = n == 0 && is_input("-", &st);
-    for (size_t i = 0; i < n; i++)
+        return 0;
+    bool found = options_bool(o, "follow") && log_tail_could_read(files[0], rejects);
+    bool exists = stat(rejects, &st) == 0;
+    found = found || (exists && n == 0 && is_input("-", &st));
+    for (size_t i = 0; exists && i < n; i++)
         found = found || is_input(files[i], &st);
-    return found;
-}
-
-static int check_rejects(const struct options *o, char **files, size_t n)
-{
-    return !reads_rejects(o, files, n) ? 0
-                                       : print_error("--rejects names an input, or a file whose name starts "
-                                                     "with the log's; name another file",
-                                             EX_USAGE);
+    return found ? print_error("--rejects names an input, or a file whose name starts with the log's; name "
+                               "another file",
+                       EX_USAGE)
+                 : 0;
 }
 
 static int check(const struct options *o)
@@ -648,20 +643,6 @@ static int check(const struct options *o)
     return check_rejects(o, files, n);
 }
 
-static struct put_batch *make_batch(struct put *p, const char *token)
-{
-    const struct options *o = p->o;
-    bool lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
-    return put_batch_new(&(struct put_batch_config){.url = queue_url,
-        .arg = p,
-        .queue = options_string(o, "queue"),
-        .producer = options_string(o, "producer"),
-        .auth_token = token,
-        .refused = refused,
-        .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
-        .stopped = &stopped});
-}
-
 static int put_with(const struct options *o)
 {
     struct put p = {.o = o, .batch_lines = (size_t)options_int(o, "batch")};
@@ -681,7 +662,15 @@ static int put_with(const struct options *o)
     if (rate_limit_batch(&p.rate) < p.batch_lines)
         p.batch_lines = rate_limit_batch(&p.rate);
     catch_signals();
-    p.batch = make_batch(&p, token);
+    bool lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
+    p.batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
+        .arg = &p,
+        .queue = options_string(o, "queue"),
+        .producer = options_string(o, "producer"),
+        .auth_token = token,
+        .refused = refused,
+        .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
+        .stopped = &stopped});
     status = put_all(&p);
     put_rejects_report(p.rejects, clock_monotonic(), true);
     put_rejects_free(&p.rejects);

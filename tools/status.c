@@ -191,33 +191,18 @@ static void query_daemon(struct status *s, struct report *r)
 /* A daemon without HTTP: as in run.json. */
 static void take_run_state(struct pipeline *p, struct report *r)
 {
-    const char *state = pipeline_state(p, r->name), *said = pipeline_status_text(p, r->name);
+    const char *state = pipeline_state(p, r->name), *text = pipeline_status_text(p, r->name);
     r->ready = !state || strcmp(state, "ready") == 0;
     r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
-    if (said && strcmp(said, "ready") != 0) {
+    if (text && strcmp(text, "ready") != 0) {
         r->ready = false;
         r->state = "not ready";
-        buf_append_str(&r->detail, said);
+        buf_append_str(&r->detail, text);
     }
 }
 
-/* A failed daemon is not asked: its socket accepts connections but never answers. */
-static void take_failure(struct status *s, struct report *r, const char *said)
-{
-    s->known = false;
-    r->state = "failed";
-    if (said)
-        buf_append_str(&r->detail, said);
-}
-
-/* A stopped pipeline is not asked: other processes may use its ports. */
-static void take_end(struct status *s, struct report *r)
-{
-    s->known = false;
-    r->state = "stopped";
-}
-
-/* Asks every daemon in the order of the flow. */
+/* Asks every daemon in the order of the flow. Not a stopped pipeline, whose ports may belong to other processes, nor a failed daemon,
+ * whose socket accepts connections but never answers. */
 static void take(struct status *s)
 {
     struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
@@ -229,14 +214,18 @@ static void take(struct status *s)
         *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
         buf_clear(&r->detail);
         const char *state = runs ? pipeline_state(p, name) : NULL;
-        if (!runs)
-            take_end(s, r);
-        else if (state && strcmp(state, "failed") == 0)
-            take_failure(s, r, pipeline_status_text(p, name));
-        else if (url)
+        bool failed = state && strcmp(state, "failed") == 0;
+        if (!runs || failed) {
+            s->known = false;
+            r->state = failed ? "failed" : "stopped";
+            const char *reason = failed ? pipeline_status_text(p, name) : NULL;
+            if (reason)
+                buf_append_str(&r->detail, reason);
+        } else if (url) {
             query_daemon(s, r);
-        else
+        } else {
             take_run_state(p, r);
+        }
     }
     json_doc_free(&s->streams);
     pipeline_close(&p);
