@@ -10,7 +10,7 @@ from sink import Sink, destination, most_tries
 
 class Outage(ForwardCase):
     FAULT = 60 if harness.rounds(0) >= 60 else 1  # seconds
-    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http.py
+    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http_faults.py
 
     def test_a_destination_that_was_gone_is_at_full_speed_within_five_seconds(self):
         """With the backoff as it is by default. One request at a time: in order, and only what was in doubt may come twice."""

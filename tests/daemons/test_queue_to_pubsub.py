@@ -139,7 +139,7 @@ class Front:
 
 class Silent(RelayTest):
     FAULT = max(1.0, harness.rounds(0))  # seconds
-    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http.py
+    AGAIN = 5 if FAULT >= 10 else harness.SOON  # as in test_queue_to_http_faults.py
 
     def test_a_pubsub_that_accepted_and_never_answered_is_at_full_speed_within_five_seconds(self):
         """With the settings as they are by default."""
