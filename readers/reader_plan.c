@@ -341,12 +341,6 @@ static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *
         rate_limit_spend(&p->rate_limit, step->count, now);
 }
 
-/* A stop ignores pauses, except before its retries. */
-static bool heeds_pause(const struct plan *p, enum plan_lane lane, enum plan_action action)
-{
-    return !p->stopping || (lane == PLAN_QUEUE && action != PLAN_RELEASE);
-}
-
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
 {
     assert(!p->busy[lane]);
@@ -354,7 +348,9 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     struct plan_step step = lane == PLAN_QUEUE ? queue_step(p, now) : destination_step(p, now);
     if (step.action >= PLAN_WAIT)
         return step;
-    if (p->pause[lane] > now && heeds_pause(p, lane, step.action))
+    /* A stop ignores pauses, except before its retries. */
+    bool pauses = !p->stopping || (lane == PLAN_QUEUE && step.action != PLAN_RELEASE);
+    if (p->pause[lane] > now && pauses)
         return (struct plan_step){.action = PLAN_PAUSE, .until = p->pause[lane]};
     occupy(p, lane, &step, now);
     return step;
@@ -690,9 +686,4 @@ struct bytes plan_acks(const struct plan *p)
 uint64_t plan_mark(const struct plan *p)
 {
     return p->mark;
-}
-
-uint64_t plan_next_id(const struct plan *p)
-{
-    return p->next_id;
 }

@@ -135,6 +135,5 @@ const char *plan_queue_id(const struct plan *p);      /* "" before the first rel
 uint64_t plan_epoch(const struct plan *p);
 struct bytes plan_acks(const struct plan *p); /* "LEASE:A-B,C", or empty */
 uint64_t plan_mark(const struct plan *p);
-uint64_t plan_next_id(const struct plan *p);
 
 #endif

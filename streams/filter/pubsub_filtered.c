@@ -104,15 +104,6 @@ static int make_filter(
     return config_fail(error, NULL, 0, "filter: %s", why);
 }
 
-static int check_names(struct options *o, struct config_error *error)
-{
-    static const char *const names[] = {"to_stream", "producer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (options_check_name(o, names[i], error) != 0)
-            return -1;
-    return 0;
-}
-
 /* A setting without effect is a mistake. */
 static int check_unused(struct options *o, struct config_error *error)
 {
@@ -130,7 +121,8 @@ static int check(struct options *o, struct config_error *error)
     struct hash_key *key;
     struct line_filter *filter;
     const char *to = options_text(o, "to_stream"), *to_url = options_text(o, "to_pubsub_url");
-    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
+    if (stream_program_check(o, error) != 0 || options_check_name(o, "to_stream", error) != 0 ||
+        options_check_name(o, "producer", error) != 0)
         return -1;
     if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
         return options_refuse(

@@ -121,15 +121,6 @@ static bool is_get(struct options *o)
     return strcmp(options_string(o, "method"), "GET") == 0;
 }
 
-static int check_names(struct options *o, struct config_error *error)
-{
-    static const char *const names[] = {"to_stream", "to_queue", "producer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (options_check_name(o, names[i], error) != 0)
-            return -1;
-    return 0;
-}
-
 /* A setting without effect is a mistake. Refuses the first one. */
 static int refuse_settings(
     struct options *o, const char *const *names, const char *why, struct config_error *error)
@@ -192,7 +183,8 @@ static int check(struct options *o, struct config_error *error)
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
                (options_text(o, "to_queue") != NULL);
     const char *to = options_text(o, "to_url");
-    if (stream_program_check(o, error) != 0 || check_names(o, error) != 0)
+    if (stream_program_check(o, error) != 0 || options_check_name(o, "to_stream", error) != 0 ||
+        options_check_name(o, "to_queue", error) != 0 || options_check_name(o, "producer", error) != 0)
         return -1;
     if (ways != 1)
         return options_refuse(

@@ -96,7 +96,7 @@ static void test_verbs_that_lift_a_bound_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         assert_null(text_pattern_new(patterns[i], error, sizeof error));
-        assert_string_equal(error, "the pattern begins with (* or holds a script run");
+        assert_string_equal(error, "the pattern begins with (* or contains a script run");
     }
     assert_int_equal(find("a(*ACCEPT)b", BYTES_LITERAL("a")), TEXT_PATTERN_FOUND);
 }
