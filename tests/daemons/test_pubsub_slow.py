@@ -17,7 +17,7 @@ from pubsub_case import PubsubTest
 FAST = 98
 BLOCK = b"".join(b"%04d %s\n" % (i, b"z" * 444) for i in range(220))  # about 100 KB
 BLOCKS = 200
-SMALL_FRAMES = 16 << 20
+SMALL_FRAMES = 8 << 20
 
 
 class Reader:
