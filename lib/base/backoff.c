@@ -8,7 +8,7 @@ void backoff_init(struct backoff *b, usec_t min, usec_t max, uint64_t seed)
     *b = (struct backoff){.min = min, .max = max, .random = seed ? seed : 1};
 }
 
-/* xorshift64*: spreading clients apart asks for no more. */
+/* xorshift64*, good enough for jitter. */
 static uint64_t next_random(struct backoff *b)
 {
     b->random ^= b->random >> 12;

@@ -71,9 +71,9 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
 }
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
-#define LANE_COUNT_MAX 255 /* that a lane counts to */
+#define LANE_COUNT_MAX 255 /* a lane counts up to it */
 
-/* Of up to LANE_COUNT_MAX times 16 bytes: a lane of equal bytes is -1. */
+/* For at most LANE_COUNT_MAX times 16 bytes. Comparing sets a lane to -1 where the bytes are equal. */
 static uint64_t count_in_lanes(const char *at, size_t n_lanes)
 {
     lanes found = {0}, v;

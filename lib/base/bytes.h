@@ -1,11 +1,8 @@
-/* bytes: spans of any bytes, and a buffer that grows.
+/* bytes: spans of bytes, and a growing buffer.
  *
- * A message, a line, a key may hold any byte, NUL included; so nothing here looks for a terminator.
- * `struct bytes` is a borrowed span: whoever made it owns the memory, and a function that takes one
- * uses it until it returns and no longer, unless its header says otherwise.
- * `struct buf` owns its memory; a zeroed one is empty and ready. Memory that cannot be had ends the
- * process (mem_alloc), so appends do not fail.
- */
+ * A message, a line or a key may hold any byte, NUL included, so no function here looks for a terminator. `struct bytes` is a
+ * borrowed span: a function that takes one uses it only until it returns, unless its header says otherwise. `struct buf` owns
+ * its memory; a zeroed one is empty and ready. Running out of memory ends the process (mem_alloc), so appends cannot fail. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -47,29 +44,29 @@ static inline bool bytes_equal_str(struct bytes a, const char *s)
     return bytes_equal(a, bytes_str(s));
 }
 
-/* Byte order, as memcmp; the shorter first when one is the start of the other. */
+/* Byte order, as memcmp; a prefix sorts before the longer span. */
 int bytes_compare(struct bytes a, struct bytes b);
 bool bytes_starts_with(struct bytes a, struct bytes prefix);
 
-/* Decimal digits only (no sign, no space, not empty) that fit; false leaves *out alone. */
+/* Decimal digits only: no sign, no space, not empty, within range. False leaves *out unchanged. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
 /* The same with an optional leading '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 
-/* A name of a queue, stream, producer, reader, counter label: [A-Za-z0-9_.-]{1,64}, and neither "." nor
- * "..", so that it is safe as a file's name. */
+/* A name of a queue, stream, producer, reader or counter label: [A-Za-z0-9_.-]{1,64}, but not "." or "..", so that it is safe as
+ * a file name. */
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 
-/* The next word of a list of them, behind *list and any separators: false at its end. A list may be NULL. */
+/* Takes the next word off *list, which may be NULL. False at the end of the list. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
-/* How many LFs there are. */
+/* The number of LFs. */
 uint64_t bytes_count_lines(struct bytes text);
 
 /* A NUL-terminated copy from malloc; the caller frees it. */
 char *bytes_dup(struct bytes b);
 
-/* Sizes as people write them: 512, 64K, 64M, 2G (powers of 1024; K, KB and KiB alike). */
+/* A size with a unit: 512, 64K, 64M, 2G (powers of 1024; K, KB and KiB are the same). */
 bool bytes_to_size(struct bytes text, uint64_t *out);
 
 struct buf {
@@ -78,7 +75,7 @@ struct buf {
     size_t cap;
 };
 
-void buf_grow(struct buf *b, size_t more); /* what buf_reserve does when there is no room */
+void buf_grow(struct buf *b, size_t more); /* the slow path of buf_reserve */
 
 static inline void buf_reserve(struct buf *b, size_t more) /* room for `more` bytes past len */
 {
@@ -129,7 +126,7 @@ static inline struct bytes buf_bytes(const struct buf *b)
     return (struct bytes){b->ptr, b->len};
 }
 
-/* malloc, calloc, realloc, strdup that end the process with a message on stderr rather than return NULL. */
+/* malloc, calloc, realloc and strdup that abort with a message on stderr instead of returning NULL. */
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);

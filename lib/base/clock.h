@@ -1,6 +1,5 @@
-/* clock: the two times a daemon knows. Core modules take times as arguments; only wiring calls these.
- * Both in microseconds. Leases, backoff and latencies are on the monotonic one; what is stored or shown
- * is on the wall clock (since 1970, UTC). */
+/* clock: the monotonic and the wall clock, in microseconds. Leases, backoff and latencies use the monotonic one; times that are
+ * stored or shown use the wall clock (since 1970, UTC). Core modules take times as arguments; only wiring calls these. */
 #ifndef MILLRACE_CLOCK_H
 #define MILLRACE_CLOCK_H
 

@@ -15,7 +15,7 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* Some file systems know no such rename: there nobody is to make one of that name in between. */
+/* On a file system without RENAME_NOREPLACE another process must not create `to` in between. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;
@@ -48,7 +48,7 @@ const struct io_ops io_system = {
 
 const struct io_ops *io = &io_system;
 
-/* What a write did: 1: try again; 0: some of it; -1 with errno. */
+/* 1: interrupted, try again; 0: wrote some bytes; -1 with errno. */
 static int judge_write(ssize_t did)
 {
     if (did < 0 && errno == EINTR)
@@ -84,7 +84,7 @@ int io_write_all(int fd, const void *p, size_t n, off_t at)
     return 0;
 }
 
-/* The rest of a part of which `did` bytes are written. */
+/* The rest of a part after its first `did` bytes. */
 static int write_rest(int fd, const struct iovec *part, size_t did, off_t at)
 {
     return io_write_all(fd, (const char *)part->iov_base + did, part->iov_len - did, at);
@@ -183,7 +183,7 @@ static int settle_found(const char *path, const struct stat *st)
     return -1;
 }
 
-/* Another may have been quicker. */
+/* Another process may create it first. */
 static int make_one(const char *path)
 {
     struct stat st;
@@ -192,7 +192,7 @@ static int make_one(const char *path)
     return errno == EEXIST && stat(path, &st) == 0 ? settle_found(path, &st) : -1;
 }
 
-/* The first of the slashs that stand before the last component; NULL: there is but one. */
+/* The first slash of those before the last component; NULL if the path has one component. */
 static char *last_slash(char *path)
 {
     char *slash = strrchr(path, '/');

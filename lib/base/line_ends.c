@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-/* From `from` on, behind which `found` ends are known. */
+/* Searches from `from` on; `found` ends before it are stored already. */
 static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t *ends)
 {
     const char *end = block.ptr + block.len, *at = block.ptr + from;
@@ -14,7 +14,7 @@ static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t 
 }
 
 #ifdef __x86_64__
-/* A step writes one end, which counts when there is one: nothing hangs on it, as long as lines are longer than a step. */
+/* Each step stores one end and counts it only if it exists, so that lines longer than a step need no branch. */
 SIMD static size_t find_wide(struct bytes block, uint16_t *ends)
 {
     size_t found = 0, at = 0;

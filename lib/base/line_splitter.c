@@ -7,13 +7,13 @@ static void keep(struct line_splitter *s, struct bytes part)
     s->length += part.len;
 }
 
-/* A line with its LF, of which no more than the first max_line + 1 bytes need be there. */
+/* `length` includes the LF; `head` may hold only the first max_line + 1 bytes. */
 static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t length)
 {
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
 }
 
-/* The line that was begun in an earlier piece; it is whole. */
+/* Passes on the line that began in an earlier piece. */
 static void give_partial(struct line_splitter *s)
 {
     struct buf line = s->partial;
@@ -29,10 +29,10 @@ static void give_partial(struct line_splitter *s)
         return;
     }
     buf_clear(&line);
-    s->partial = line; /* its memory is used again */
+    s->partial = line; /* reuses its memory */
 }
 
-/* A run in which lines may be over max_line: what is between them goes out whole. */
+/* A run that may hold lines above max_line; the lines between those go out in one run. */
 static void give_checked(struct line_splitter *s, struct bytes run)
 {
     size_t begin = 0, at = 0;

@@ -1,11 +1,12 @@
-/* line_splitter: whole lines out of a stream's bytes as they come, in pieces that end anywhere.
+/* line_splitter: whole lines from a stream of bytes that arrives in arbitrary pieces.
  *
- * 1. Lines are given once their LF has come, with it, as many in one run as lie together; what is behind the last LF waits
- *    for the next piece. The usual run lies in one piece and is not copied.
- * 2. No more than max_line + 1 bytes of an unfinished line are kept: one longer than max_line (without its LF) is given as
- *    overlong, with its beginning and its whole length without LF.
- * 3. line_splitter_reset may be called from a callback: nothing more of the piece is given then.
- * A zeroed one with max_line and callbacks set is ready. */
+ * 1. Lines are passed on with their LF, in runs of as many as are contiguous. An unfinished line waits for the next piece. Only
+ *    that line is copied.
+ * 2. At most max_line + 1 bytes of an unfinished line are kept. A line longer than max_line (without its LF) is passed to
+ *    `overlong`, with its beginning and its length without LF.
+ * 3. A callback may call line_splitter_reset: the rest of the piece is then dropped.
+ *
+ * A zeroed splitter with max_line and callbacks set is ready. */
 #ifndef MILLRACE_LINE_SPLITTER_H
 #define MILLRACE_LINE_SPLITTER_H
 
@@ -14,7 +15,7 @@
 struct line_splitter {
     size_t max_line;
     struct buf partial;
-    uint64_t length; /* of the unfinished line so far, all of it */
+    uint64_t length; /* of the unfinished line so far */
     uint64_t resets;
     void (*lines)(void *arg, struct bytes run);
     void (*overlong)(void *arg, struct bytes head, uint64_t length);
@@ -22,7 +23,7 @@ struct line_splitter {
 };
 
 void line_splitter_feed(struct line_splitter *s, struct bytes piece);
-void line_splitter_reset(struct line_splitter *s); /* forgets the unfinished line */
+void line_splitter_reset(struct line_splitter *s); /* drops the unfinished line */
 void line_splitter_free(struct line_splitter *s);
 
 #endif

@@ -68,7 +68,7 @@ static bool is_bare(struct bytes text)
     return text.len > 0;
 }
 
-/* The message is the program's own words, but what stands in it is nobody's promise. */
+/* Messages are literals, but nothing checks them for control bytes. */
 static void append_message(struct buf *out, const char *message)
 {
     for (const char *p = message; *p != '\0'; p++)

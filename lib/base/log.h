@@ -4,11 +4,10 @@
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
  * 1. A call writes one line with one write(2), so lines of threads and processes do not mix.
- * 2. Values are escaped: a line holds no control byte whatever was logged; a value with a space, a quote
- *    or '=' is quoted.
+ * 2. Values are escaped: a line never holds a control byte. A value with a space, a quote or '=' is quoted.
  * 3. Standard output is never written: it is for data.
- * Safe from any thread after log_init. Nothing is allocated that outlives a call.
- */
+ *
+ * Safe from any thread after log_init. */
 #ifndef MILLRACE_LOG_H
 #define MILLRACE_LOG_H
 
@@ -34,11 +33,11 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* `part` (the daemon's name, borrowed for ever) stands in every line. Before it is called, the level is
- * info, the format text and the part "millrace". */
+/* `part`, the daemon's name, is part of every line and must stay valid. Before this call the level is info, the format text and
+ * the part "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
-/* Lines logged so far at that level: a metric. */
+/* Lines logged so far at that level, for a metric. */
 uint64_t log_count(enum log_level level);
 
 void log_emit(enum log_level level, const char *message, const struct log_field *fields);

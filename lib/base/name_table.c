@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Where the name is, or belongs. */
+/* The index of the name, or where to insert it. */
 static size_t place_of(const struct name_table *t, const char *name, bool *found)
 {
     size_t low = 0, high = t->n;

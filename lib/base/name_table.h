@@ -1,6 +1,6 @@
-/* name_table: things found by their names and walked in the names' order. For the tens or thousands of queues or
- * streams of a daemon: adding moves what sorts behind. A zeroed table is empty. The names are the things' own: they
- * must live, unchanged, as long as they are in the table. Nothing is removed one by one. */
+/* name_table: a sorted table of things by name, for the tens or thousands of queues or streams of a daemon. Adding shifts the
+ * entries behind it; single entries cannot be removed. A zeroed table is empty. A name belongs to its thing and must stay valid
+ * and unchanged. */
 #ifndef MILLRACE_NAME_TABLE_H
 #define MILLRACE_NAME_TABLE_H
 
@@ -15,9 +15,9 @@ struct name_table {
     size_t n, cap;
 };
 
-/* NULL when there is none of that name. */
+/* NULL if the name is unknown. */
 void *name_table_find(const struct name_table *t, const char *name);
-/* The name must not be there yet (asserted). */
+/* The name must be new (asserted). */
 void name_table_add(struct name_table *t, const char *name, void *thing);
 static inline void *name_table_at(const struct name_table *t, size_t i)
 {

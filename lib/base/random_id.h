@@ -1,4 +1,4 @@
-/* random_id: 128 random bits as text: what tells one thing from every other of its kind, wherever and whenever that is made. */
+/* random_id: 128 random bits as text, a unique id. */
 #ifndef MILLRACE_RANDOM_ID_H
 #define MILLRACE_RANDOM_ID_H
 

@@ -19,9 +19,9 @@
 #define RATE_LIMIT_RATE_MAX 1000000000
 
 struct rate_limit {
-    int64_t rate;   /* a second; 0: no bound */
-    int64_t tokens; /* millionths; below 0 when more than there was was spent */
-    usec_t seen;    /* when these were counted */
+    int64_t rate;   /* per second; 0: unlimited */
+    int64_t tokens; /* millionths; negative after overspending */
+    usec_t seen;    /* when tokens were last counted */
     bool begun;
 };
 
@@ -29,8 +29,8 @@ void rate_limit_init(struct rate_limit *p, uint64_t rate);
 void rate_limit_fill(struct rate_limit *p); /* all the tokens that the bucket holds, at once */
 uint64_t rate_limit_burst(const struct rate_limit *p);
 size_t rate_limit_batch(
-    const struct rate_limit *p); /* what is to be done at once at most; SIZE_MAX without a bound */
-/* When n may be done: `now`, or later. */
+    const struct rate_limit *p); /* actions to run at once, at most; SIZE_MAX if unlimited */
+/* When n actions may run: `now` or later. */
 usec_t rate_limit_when(struct rate_limit *p, size_t n, usec_t now);
 void rate_limit_spend(struct rate_limit *p, size_t n, usec_t now);
 

@@ -24,8 +24,7 @@ static bool has_no_locks(int error)
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
 }
 
-/* Until it is closed: who else adds to it would find the same end. Asked for again and again, for a caller with a loop must not
- * wait for whoever keeps it. */
+/* Locks the file until it is closed. Polls, because a caller with an event loop must not wait without a bound. */
 static int lock_file(int fd)
 {
     usec_t end = clock_monotonic() + REJECT_FILE_LOCK_WAIT_MAX;
@@ -39,7 +38,7 @@ static int lock_file(int fd)
     return 0;
 }
 
-/* Its name is durable too: the directory is synced whenever the file is still empty. */
+/* While the file is empty, each call syncs its directory, so that its name is durable. */
 static int open_file(const char *path, off_t *length)
 {
     struct stat st;

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #define SIMD __attribute__((target("avx2,bmi,popcnt")))
-#define SIMD_STEP ((size_t)64) /* two vectors, and the bits of a word */
+#define SIMD_STEP ((size_t)64) /* two vectors; one bit of a word per byte */
 
 static inline bool simd_available(void)
 {
@@ -23,19 +23,19 @@ SIMD static inline __m256i simd_at(const char *at)
     return _mm256_loadu_si256((const __m256i *)(const void *)at);
 }
 
-/* 0xFF where they are. */
+/* 0xFF in each byte that equals c. */
 SIMD static inline __m256i simd_equal(__m256i v, char c)
 {
     return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
 }
 
-/* To go through much that was just received: a read leaves it far from the processor, which then waits for each page. */
+/* Prefetches for a scan over bytes just received, which are not in the cache. */
 static inline void simd_fetch_ahead(const char *at)
 {
     _mm_prefetch(at + 2048, _MM_HINT_T0);
 }
 
-/* A bit for each byte of two vectors that is 0xFF. */
+/* A bit for each byte of two vectors, set if it is 0xFF. */
 SIMD static inline uint64_t simd_bits(__m256i low, __m256i high)
 {
     return (uint32_t)_mm256_movemask_epi8(low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;

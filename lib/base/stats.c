@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Microseconds; two or three a decade. What is over the last bound is in +Inf. */
+/* Microseconds. */
 static const usec_t bounds[] = {10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000,
     250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000};
 #define N_BOUNDS (sizeof bounds / sizeof *bounds)
@@ -284,7 +284,7 @@ static void print_family(const struct stats *s, const struct family *f, struct b
     }
 }
 
-/* What is known of every process, in one table for all three forms. */
+/* Metrics of every process, for all three forms. */
 struct process_row {
     const char *name, *help;
     double (*read)(void);

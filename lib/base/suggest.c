@@ -4,18 +4,18 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define LONGEST 80
-#define TOO_FAR 3
+#define NAME_LENGTH_MAX 80
+#define DISTANCE_MAX 3
 
 static bool same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Levenshtein's distance, a row at a time; known is shorter than LONGEST. */
+/* The Levenshtein distance, row by row; `known` is shorter than NAME_LENGTH_MAX. */
 static size_t distance(const char *name, const char *known)
 {
-    size_t row[LONGEST], n = strlen(known);
+    size_t row[NAME_LENGTH_MAX], n = strlen(known);
     for (size_t j = 0; j <= n; j++)
         row[j] = j;
     for (size_t i = 1; name[i - 1] != '\0'; i++) {
@@ -33,15 +33,15 @@ static size_t distance(const char *name, const char *known)
 
 struct suggest suggest_for(const char *name)
 {
-    return (struct suggest){.name = name, .distance = TOO_FAR};
+    return (struct suggest){.name = name, .distance = DISTANCE_MAX};
 }
 
 void suggest_try(struct suggest *s, const char *known)
 {
     size_t n = strlen(known), m = strlen(s->name);
-    bool may_be = n < LONGEST && n < m + TOO_FAR && m < n + TOO_FAR;
-    size_t d = may_be ? distance(s->name, known) : TOO_FAR;
-    /* Every character of a name of two would be another: that is no slip. */
+    bool may_be = n < NAME_LENGTH_MAX && n < m + DISTANCE_MAX && m < n + DISTANCE_MAX;
+    size_t d = may_be ? distance(s->name, known) : DISTANCE_MAX;
+    /* Replacing every character of a short name is not a typing error. */
     if (d < s->distance && d < n) {
         s->distance = d;
         s->nearest = known;

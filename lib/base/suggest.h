@@ -4,17 +4,15 @@
  *     for (each known name) suggest_try(&s, name);
  *     if (s.nearest != NULL) ... "did you mean max_depth?"
  *
- * A name is near when at most two single-character changes (one left out, one too many, one other) lead to it,
- * whatever is in capitals.
- */
+ * A name is near if at most two edits of a character (delete, insert, replace) lead to it, ignoring case. */
 #ifndef MILLRACE_SUGGEST_H
 #define MILLRACE_SUGGEST_H
 
 #include <stddef.h>
 
 struct suggest {
-    const char *name;    /* what was written, borrowed */
-    const char *nearest; /* NULL: nothing is near; borrowed from the caller of suggest_try */
+    const char *name;    /* the mistyped name, borrowed */
+    const char *nearest; /* NULL: none is near; borrowed from suggest_try */
     size_t distance;
 };
 

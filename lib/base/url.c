@@ -15,7 +15,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* Decodes into `to`, which has room for text.len bytes: decoding never lengthens. The length, or -1. */
+/* Decodes into `to`, which has room for text.len bytes. The length, or -1. */
 static ssize_t decode(struct bytes text, bool plus_is_space, char *to)
 {
     size_t n = 0;
@@ -64,7 +64,7 @@ static int decode_param(struct bytes text, char **to, struct bytes *out)
     return 0;
 }
 
-/* One allocation holds the table and, behind it, the decoded text. */
+/* One allocation holds the table and the decoded text behind it. */
 int url_query_parse(struct bytes text, struct url_query *out)
 {
     *out = (struct url_query){0};

@@ -1,7 +1,7 @@
-/* url: the parts of a request target and of the addresses daemons are given.
+/* url: query strings, percent-encoding, and the addresses of daemons.
  *
- * Query strings: `a=1&b=two+words%21`; percent escapes and '+' are decoded. A bad escape is an error (400)
- * rather than kept as it stands, because a key silently changed is a wrong answer. */
+ * Query strings: `a=1&b=two+words%21`; percent-escapes and '+' are decoded. An invalid escape is an error (400): a key that is
+ * silently changed would yield a wrong answer. */
 #ifndef MILLRACE_URL_H
 #define MILLRACE_URL_H
 
@@ -18,24 +18,23 @@ struct url_query {
 
 #define URL_PARAMS_MAX 1024
 
-/* `text` is what follows '?', perhaps empty. 0, or -1: a bad escape or more than URL_PARAMS_MAX. A name
+/* `text` is the part behind '?', possibly empty. 0, or -1 for an invalid escape or more than URL_PARAMS_MAX parameters. A name
  * without '=' has the empty value. Freed with url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);
 bool url_query_find(const struct url_query *q, const char *name, struct bytes *value);
-/* The first of that name; false when there is none. Most requests have no parameters, and are asked for several. */
+/* The first parameter of that name; false without one. Inline for the many requests without parameters. */
 static inline bool url_query_get(const struct url_query *q, const char *name, struct bytes *value)
 {
     return q->n > 0 && url_query_find(q, name, value);
 }
 
-/* Percent-decodes a path; -1 on a bad escape. */
+/* Percent-decodes a path and appends it. 0, or -1 for an invalid escape. */
 int url_decode(struct bytes text, struct buf *out);
 /* Appends `text` with everything but [A-Za-z0-9_.~-] as %HH. */
 void url_encode(struct bytes text, struct buf *out);
 
-/* Where a daemon listens or is reached: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT", "unix:PATH";
- * an optional path behind host and port is refused. */
+/* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". A path behind host and port is refused. */
 struct url_address {
     bool is_unix;
     char host[256]; /* or the socket's path */

@@ -1,13 +1,12 @@
-/* xxh3: the checksum of journals and manifests, XXH3 of 64 bits (docs/formats/journal.md), from libxxhash. On x86 by the
- * widest vectors that the processor which runs it has, as the library finds out once: what Debian builds for every
- * x86-64 takes twice the time for a frame of 476 bytes. The values are the same either way. */
+/* xxh3: 64-bit XXH3 from libxxhash, the checksum of journals and manifests (docs/formats/journal-format.md). On x86 the library
+ * selects the widest vector instructions at run time; the values do not depend on them. */
 #ifndef MILLRACE_XXH3_H
 #define MILLRACE_XXH3_H
 
 #include <xxhash.h>
 
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
-#include <xxh_x86dispatch.h> /* the names of xxhash.h are now those that choose */
+#include <xxh_x86dispatch.h> /* redirects the names of xxhash.h */
 #endif
 
 #endif
