@@ -9,7 +9,7 @@ static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_p
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
     "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
 
-/* The entries of all sections stand in one array while it grows; sections know where theirs begin. */
+/* All entries share one growing array; first_entry holds the index of each section. */
 struct reading {
     struct config *config;
     struct config_section *sections;
@@ -67,7 +67,7 @@ static struct bytes trim(struct bytes b)
     return b;
 }
 
-/* `kind` or `kind NAME`, as it stands between the brackets. */
+/* `inside` is the text between the brackets: `kind` or `kind NAME`. */
 static void begin_section(struct reading *r, struct bytes inside)
 {
     struct bytes all = trim(inside);
@@ -78,12 +78,12 @@ static void begin_section(struct reading *r, struct bytes inside)
     char *name = bytes_dup(trim(bytes_of(all.ptr + n, all.len - n)));
     for (size_t i = 0; i < r->n_sections; i++)
         if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
-            fail_at(r, r->line, "section [%.*s] is there twice, first in line %d", (int)all.len, all.ptr,
+            fail_at(r, r->line, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
                 r->sections[i].line);
     if (!is_known_kind(kind))
         fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
     if (strpbrk(name, " \t") != NULL)
-        fail_at(r, r->line, "section [%.*s] has more than a kind and a name", (int)all.len, all.ptr);
+        fail_at(r, r->line, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
     if (r->n_sections == r->cap_sections) {
         r->cap_sections = r->cap_sections ? 2 * r->cap_sections : 16;
         r->sections = mem_realloc(r->sections, r->cap_sections * sizeof *r->sections);
@@ -93,8 +93,8 @@ static void begin_section(struct reading *r, struct bytes inside)
     r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
 }
 
-/* What inih would pass over or join silently is judged here: empty and repeated sections, lines that its
- * buffer would split, lines that begin with white space (which it takes for the previous value's rest). */
+/* Refuses lines that inih would misread: it ignores empty and repeated sections, splits long lines, and joins a line that begins
+ * with white space to the previous value. */
 static void look_at_line(struct reading *r, struct bytes line)
 {
     struct bytes text = trim(line);
@@ -105,7 +105,7 @@ static void look_at_line(struct reading *r, struct bytes line)
     if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
         return;
     if (isspace((unsigned char)line.ptr[0])) {
-        fail_at(r, r->line, "a setting begins at the start of its line, without white space before it");
+        fail_at(r, r->line, "a setting must begin at the start of its line");
         return;
     }
     if (text.ptr[0] != '[')
@@ -114,9 +114,9 @@ static void look_at_line(struct reading *r, struct bytes line)
     struct bytes after =
         end != NULL ? trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
     if (end == NULL)
-        fail_at(r, r->line, "a section's name ends with ]");
+        fail_at(r, r->line, "the ] of the section is missing");
     else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
-        fail_at(r, r->line, "something stands behind the section's ]");
+        fail_at(r, r->line, "text behind the ] of the section");
     else
         begin_section(r, bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
 }
@@ -150,14 +150,14 @@ static int take_entry(void *arg, const char *section, const char *key, const cha
     if (r->failed)
         return 0;
     if (r->n_sections == 0) {
-        fail_at(r, r->line, "%s stands before any [section]", key);
+        fail_at(r, r->line, "%s comes before any [section]", key);
         return 0;
     }
     if (*key == '\0')
-        fail_at(r, r->line, "nothing stands before the =");
+        fail_at(r, r->line, "the key before = is missing");
     for (size_t i = r->first_entry[r->n_sections - 1]; i < r->n_entries; i++)
         if (strcmp(r->entries[i].key, key) == 0)
-            fail_at(r, r->line, "%s is there twice, first in line %d", key, r->entries[i].line);
+            fail_at(r, r->line, "%s is repeated, first in line %d", key, r->entries[i].line);
     if (r->n_entries == r->cap_entries) {
         r->cap_entries = r->cap_entries ? 2 * r->cap_entries : 64;
         r->entries = mem_realloc(r->entries, r->cap_entries * sizeof *r->entries);
@@ -188,7 +188,7 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
     r.config->path = mem_strdup(path);
     int status = ini_parse_stream(next_line, &r, take_entry, &r);
     if (status != 0 && !r.failed)
-        fail_at(&r, status > 0 ? status : r.line, "neither a [section], a `key = value` nor a comment");
+        fail_at(&r, status > 0 ? status : r.line, "expected a [section], a `key = value` or a comment");
     finish(&r);
     if (r.failed) {
         config_free(&r.config);

@@ -1,18 +1,13 @@
-/* config: the one file that describes one pipeline, read with inih and kept with its line numbers.
+/* config: the configuration file, which describes one pipeline; read with inih, with line numbers.
  *
- * The file is INI: `[section]` or `[section NAME]`, `key = value`, comments from `;` or `#` at the start of
- * a line and from ` ;` behind a value. A value may be in double quotes where that means something to its
- * reader; config keeps the quotes. Nothing is interpreted here: options.h reads the daemons' sections,
- * counters.h the [input], [total ...] and [subtotal ...] sections.
+ * The file is INI: `[section]` or `[section NAME]`, `key = value`, comments from `;` or `#` at the start of a line and from ` ;`
+ * behind a value. Quotes around a value are kept. Values are not interpreted here: options.h reads the sections of daemons,
+ * counters.h those of counters.
  *
- * 1. Entries and sections keep the order of the file.
- * 2. Every entry and section knows its line, so that whoever refuses it can name file and line.
- * 3. A syntax error, a line over CONFIG_LINE_MAX, a section that is there twice, or a key twice in one
- *    section is an error of config_read: nothing is silently merged or overridden.
- * 4. A section whose kind (first word) is no daemon's, no tool's and no counter's is an error of config_read.
- * 5. A line that begins with white space is an error: other readers of INI take it for the rest of the value
- *    before it.
- */
+ * 1. Entries and sections keep the order of the file, and know their line.
+ * 2. config_read refuses a syntax error, a line above CONFIG_LINE_MAX, a section or key that is repeated, an unknown kind of
+ *    section, and a line that begins with white space, which other INI readers join to the value before it. Nothing is merged or
+ *    overridden silently. */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
 
@@ -43,7 +38,7 @@ struct config {
 };
 
 struct config_error {
-    char text[512]; /* "FILE:LINE: what is wrong" */
+    char text[512]; /* "FILE:LINE: message" */
 };
 
 /* 0, or -1 with *error filled. *out is freed with config_free. */
@@ -52,7 +47,7 @@ int config_read(const char *path, struct config **out, struct config_error *erro
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error);
 void config_free(struct config **c);
 
-/* NULL when there is none. `name` "" is the unnamed one. */
+/* NULL if there is none. c may be NULL. `name` "" is the unnamed section. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
 /* The entry's value; NULL if it or the section is missing. */
 const char *config_value(const struct config_section *s, const char *key);
@@ -62,7 +57,7 @@ static inline const char *config_setting(const struct config *c, const char *kin
     return config_value(config_section(c, kind, ""), key);
 }
 
-/* "FILE:LINE: " and the message, into *error; returns -1, for `return config_fail(...)`. */
+/* Stores "FILE:LINE: message"; returns -1, for `return config_fail(...)`. */
 int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

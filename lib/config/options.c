@@ -79,7 +79,8 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
         .source = mem_strdup(source),
         .rank = rank};
     if ((v->row->flags & OPTION_WARN_OBSOLETE) && rank > RANK_DEFAULT)
-        log_warn("a service manager does this better", LOG_S("setting", v->row->name), LOG_S("from", source));
+        log_warn(
+            "a service manager does this better", LOG_S("setting", v->row->name), LOG_S("source", source));
     return 0;
 }
 
@@ -104,7 +105,7 @@ static void underscored(char *name)
             *name = '_';
 }
 
-/* The value after `=`, or for one that needs it the next argument. */
+/* Takes the value after `=`, or the next argument if the option requires one. */
 static int set_from_argument(
     struct options *o, struct arguments *a, struct option_value *v, const char *shown, const char *value)
 {
@@ -185,7 +186,7 @@ static void upper_prefix(const char *program, char *out, size_t size)
         *p = (char)toupper((unsigned char)*p);
 }
 
-/* MILLRACE_PUBSUB_FILTERED_PORT is pubsub_filtered's, not pubsub's. */
+/* MILLRACE_PUBSUB_FILTERED_PORT belongs to pubsub_filtered, not to pubsub. */
 static bool belongs_to_longer_name(const struct options *o, const char *name)
 {
     static const char *const programs[] = {"pubsub_filtered"};
@@ -238,7 +239,7 @@ static int take_entry(struct options *o, const struct config_entry *e)
         return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
             suggestion(o, name, hint, sizeof hint));
     if (v->row->flags & OPTION_COMMAND_LINE)
-        return fail(o, "%s: %s belongs on the command line, not into the file", source, e->key);
+        return fail(o, "%s: %s is a command-line option, not a setting of the file", source, e->key);
     return set(o, v, e->value, RANK_FILE, source);
 }
 
@@ -393,7 +394,7 @@ int options_check_name(const struct options *o, const char *name, struct config_
     const char *text = options_text(o, name);
     if (text == NULL ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
         return 0;
-    return options_refuse(o, name, error, "it is no name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
+    return options_refuse(o, name, error, "not a name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
 }
 
 size_t options_operands(const struct options *o, char ***operands)

@@ -1,5 +1,5 @@
-/* options_internal: what the rooms of options share: reading argv, environment and file (options.c), reading a value
- * by its type (options_value.c), printing (options_print.c). */
+/* options_internal: what the files of options share. options_value.c parses a value by its type, options_print.c prints, and
+ * options.c, on top of both, reads argv, environment and file. */
 #ifndef MILLRACE_OPTIONS_INTERNAL_H
 #define MILLRACE_OPTIONS_INTERNAL_H
 
@@ -7,11 +7,11 @@
 
 struct option_value {
     const struct option_row *row;
-    bool is_set; /* has a value at all: from a source, or the default */
+    bool is_set; /* from a source or the default */
     char *text;  /* as it was written */
     char *source;
     int64_t number;                   /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
-    int rank;                         /* of the source: a higher one wins */
+    int rank;                         /* of the source; the highest wins */
     const char *shown, *shown_source; /* options_show_as; kept */
 };
 
@@ -33,18 +33,18 @@ struct options {
 /* "an integer, 1..100", "milliseconds (500ms, 5s, 2m) ...": for --help and errors. */
 void option_value_describe(const struct option_row *row, struct buf *out);
 
-/* "100ms..1h", "1..65535", "1..64 bytes": what a value of a bounded row may be. */
+/* The bounds: "100ms..1h", "1..65535", "1..64 bytes". */
 void option_value_bounds(const struct option_row *row, struct buf *out);
-/* Of a DURATION: what a number without a unit is. */
+/* The unit of a DURATION without one. */
 const char *option_bare_unit(const struct option_row *row);
 
 /* A copy that lives as long as the options. */
 const char *options_keep(struct options *o, struct bytes text);
 
-/* What is printed of a setting without a value that goes by another's; the texts live as long as the options. */
+/* Sets what is printed for an unset setting whose effective value is derived. The texts live as long as the options. */
 void options_show_as(struct options *o, const char *name, const char *text, const char *source);
 
-/* The rows that every program has. */
+/* The settings of every program. */
 extern const struct option_row options_common_rows[];
 
 void options_print_help(const struct options *o, struct buf *out);

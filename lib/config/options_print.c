@@ -9,7 +9,7 @@ const struct option_row options_common_rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .letter = 'h',
-        .help = "print this and exit"},
+        .help = "print this help and exit"},
     {.name = "version",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -20,7 +20,7 @@ const struct option_row options_common_rows[] = {
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
         .letter = 'c',
-        .help = "the configuration file (also $MILLRACE_CONFIG)"},
+        .help = "configuration file (also $MILLRACE_CONFIG)"},
     {.name = "instance",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
@@ -29,7 +29,7 @@ const struct option_row options_common_rows[] = {
         .type = OPTION_BOOL,
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
-        .help = "check all settings, print those in force with their sources, and exit"},
+        .help = "check all settings, print their values and sources, and exit"},
     {.name = NULL},
 };
 
@@ -117,8 +117,9 @@ void options_print_help(const struct options *o, struct buf *out)
         append_option(r, out);
     buf_append_char(out, '\n');
     buf_printf(out,
-        "Each is also a setting under [%s] in the file that --config names, and in the environment as\n"
-        "MILLRACE_<PROGRAM>_<OPTION>; the command line wins, then the environment, then the file.\n",
+        "Every option is also a setting under [%s] in the configuration file, and a variable\n"
+        "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
+        "file.\n",
         spec->program);
     if (spec->more != NULL)
         buf_printf(out, "\n%s", spec->more);

@@ -24,7 +24,7 @@ static int read_bool(const struct option_row *row, const char *text, int64_t *nu
             *number = i % 2;
             return 0;
         }
-    return refuse(why, size, "is neither true nor false (yes, no, on, off, 1, 0)");
+    return refuse(why, size, "is not a boolean (true, false, yes, no, on, off, 1, 0)");
 }
 
 const char *option_bare_unit(const struct option_row *row)
@@ -32,7 +32,7 @@ const char *option_bare_unit(const struct option_row *row)
     return row->unit != NULL ? row->unit : "ms";
 }
 
-/* In the largest unit that has it whole. */
+/* In the largest unit that divides it. */
 static void append_duration(struct buf *out, int64_t ms)
 {
     const struct unit *u = &duration_units[N_UNITS - 1];
@@ -71,7 +71,7 @@ static int in_bounds(const struct option_row *row, int64_t n, char *why, size_t 
 static int read_int(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
 {
     if (!bytes_to_i64(bytes_str(text), number))
-        return refuse(why, size, "is no whole number");
+        return refuse(why, size, "is not an integer");
     return in_bounds(row, *number, why, size);
 }
 
@@ -79,7 +79,7 @@ static int read_size(const struct option_row *row, const char *text, int64_t *nu
 {
     uint64_t n;
     if (!bytes_to_size(bytes_str(text), &n) || n > INT64_MAX)
-        return refuse(why, size, "is no size in bytes (512, 64K, 64M, 2G)");
+        return refuse(why, size, "is not a size in bytes (512, 64K, 64M, 2G)");
     *number = (int64_t)n;
     return in_bounds(row, *number, why, size);
 }
@@ -94,7 +94,7 @@ static bool duration_factor(const char *unit, int64_t *ms)
     return false;
 }
 
-/* Milliseconds, from `5s`, `500ms` or a bare number in the row's own unit. */
+/* `5s`, `500ms`, or a number in the row's own unit, to milliseconds. */
 static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
 {
     size_t digits = strspn(text, "0123456789");
@@ -108,7 +108,7 @@ static int read_duration(
     const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
 {
     if (!parse_duration(text, option_bare_unit(row), number))
-        return refuse(why, size, "is no duration (500ms, 5s, 2m, 1h, 7d)");
+        return refuse(why, size, "is not a duration (500ms, 5s, 2m, 1h, 7d)");
     return in_bounds(row, *number, why, size);
 }
 
@@ -117,8 +117,8 @@ static int read_string(
 {
     *number = (int64_t)strlen(text);
     if (row->max != 0 && (*number < row->min || *number > row->max)) {
-        snprintf(why, size, "has %lld bytes; %lld..%lld are possible", (long long)*number,
-            (long long)row->min, (long long)row->max);
+        snprintf(why, size, "has %lld bytes; allowed are %lld..%lld", (long long)*number, (long long)row->min,
+            (long long)row->max);
         return -1;
     }
     return 0;
@@ -136,7 +136,7 @@ static int read_choice(
         if (strchr(p, '|') == NULL)
             break;
     }
-    snprintf(why, size, "is none of %s", row->choices);
+    snprintf(why, size, "is not one of %s", row->choices);
     return -1;
 }
 
@@ -147,7 +147,8 @@ static int read_sync(const struct option_row *row, const char *text, int64_t *nu
         return 0;
     }
     if (!parse_duration(text, "ms", number) || *number > 60000)
-        return refuse(why, size, "is neither `never` nor milliseconds (0: each commit; at most 60000)");
+        return refuse(why, size,
+            "is neither `never` nor a number of milliseconds (0: sync each commit; at most 60000)");
     (void)row;
     return 0;
 }

@@ -23,7 +23,7 @@ const struct peer *peer_named(const char *name)
     return NULL;
 }
 
-/* Who listens on every address is asked at the loopback one. */
+/* A daemon that listens on every address is reached at the loopback address. */
 static const char *host_of(const char *address)
 {
     bool any = !address || strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
@@ -81,5 +81,5 @@ int peer_check(struct options *o, const char *name, struct config_error *error)
     if (url_address_parse(url, 80, &address) == 0)
         return 0;
     return options_refuse(
-        o, peer_named(name)->setting, error, "\"%s\" is no address (http://HOST:PORT or unix:PATH)", url);
+        o, peer_named(name)->setting, error, "\"%s\" is not an address (http://HOST:PORT or unix:PATH)", url);
 }

@@ -33,7 +33,7 @@ struct daemon {
     struct event *signals[3], *drain_check, *drain_limit;
     void *ctx;
     char *auth_token;
-    bool ready, draining, drained, abort_drain;
+    bool ready, draining, drained, aborting;
     char *not_ready; /* why */
     char *degraded;  /* NULL, or why */
     int status;
@@ -93,7 +93,7 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
     buf_free(&why);
     if (d->ready || strcmp(text, d->not_ready) != 0) {
         if (d->ready)
-            log_warn("not ready", LOG_S("why", text));
+            log_warn("not ready", LOG_S("error", text));
         sd_notifyf(0, "STATUS=%s", text);
     }
     d->ready = false;
@@ -103,12 +103,12 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
 
 void daemon_set_degraded(struct daemon *d, const char *why)
 {
-    log_error("not well", LOG_S("why", why));
+    log_error("degraded", LOG_S("error", why));
     free(d->degraded);
     d->degraded = mem_strdup(why);
 }
 
-static const char *why_unwell(void *arg)
+static const char *why_degraded(void *arg)
 {
     return ((const struct daemon *)arg)->degraded;
 }
@@ -153,7 +153,7 @@ static struct timeval after_ms(int64_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* Over when the daemon says so and every reply is delivered. */
+/* The drain ends when the daemon has called daemon_drained and every reply is delivered. */
 static void check_drain(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -167,19 +167,19 @@ static void check_drain(evutil_socket_t fd, short what, void *arg)
 
 static void end_drain(struct daemon *d)
 {
-    bool last_word = !d->drained && !d->abort_drain && d->spec->abort_drain && d->spec->abort_drain(d->ctx);
-    if (!last_word) {
+    bool may_abort = !d->drained && !d->aborting && d->spec->abort_drain && d->spec->abort_drain(d->ctx);
+    if (!may_abort) {
         daemon_fail(d, EX_TEMPFAIL);
         return;
     }
     struct timeval limit = after_ms(DAEMON_ABORT_TIME_MAX / USEC_PER_MSEC);
-    log_warn("the drain is cut short: what is in flight has 3 s to end");
-    d->abort_drain = true;
+    log_warn("the drain is cut short: work in flight has 3 s to end");
+    d->aborting = true;
     d->status = EX_TEMPFAIL;
     event_add(d->drain_limit, &limit);
 }
 
-static void give_up_drain(evutil_socket_t fd, short what, void *arg)
+static void on_drain_timeout(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
@@ -213,9 +213,9 @@ void daemon_begin_stop(struct daemon *d)
 void daemon_fail(struct daemon *d, int status)
 {
     if (d->draining && !d->drained)
-        log_warn("ended before everything in flight was finished");
+        log_warn("ended with unfinished work in flight");
     else if (d->draining)
-        log_warn("ended before every reply was delivered",
+        log_warn("ended with undelivered replies",
             LOG_U("connections", d->http != NULL ? http_server_connections(d->http) : 0));
     d->status = status;
     event_base_loopbreak(d->base);
@@ -240,8 +240,8 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     }
 }
 
-/* Nobody asked for the default's very many. */
-static void tell_descriptors(const struct options *o)
+/* Only for an explicit max_connections: few hosts allow as many files as the default needs. */
+static void warn_about_descriptors(const struct options *o)
 {
     int64_t wanted = options_int(o, "max_connections");
     int room = http_descriptors_for_connections();
@@ -289,12 +289,12 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .allowed_hosts = allowed_hosts.ptr,
         .server_name = server_name,
         .not_ready = why_not_ready,
-        .degraded = why_unwell,
+        .degraded = why_degraded,
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};
-    tell_descriptors(o);
+    warn_about_descriptors(o);
     d->http = http_server_new(&config);
     buf_free(&allowed_hosts);
     if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
@@ -303,7 +303,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
     return EXIT_FAILURE;
 }
 
-/* The service manager's socket when it passes one, else one of our own. */
+/* The service manager's socket if it passes one, else a new one. */
 static int open_socket(struct daemon *d, struct config_error *error)
 {
     int passed = sd_listen_fds(1);
@@ -316,7 +316,7 @@ static int open_socket(struct daemon *d, struct config_error *error)
         error->text, sizeof error->text);
 }
 
-static void tell_listening(int fd, const char *message)
+static void log_listening(int fd, const char *message)
 {
     struct listen_name name;
     if (listen_name(fd, &name) != 0)
@@ -345,7 +345,7 @@ static int open_public_port(struct daemon *d, struct config_error *error)
         snprintf(error->text, sizeof error->text, "cannot serve HTTP on the public socket");
         return EXIT_FAILURE;
     }
-    tell_listening(fd, "public port");
+    log_listening(fd, "public port");
     return 0;
 }
 
@@ -354,8 +354,8 @@ static void ignore_signal(int sig)
     (void)sig;
 }
 
-/* Where the events of the loop end, what was there before them is there again: one signal more, which comes when all is
- * done, does not make a clean end look like a kill. */
+/* Freeing an evsignal restores the earlier handler. With ignore_signal in place, a late signal does not kill a daemon that is
+ * ending cleanly. */
 static void add_signals(struct daemon *d)
 {
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
@@ -376,7 +376,7 @@ static void add_events(struct daemon *d)
 {
     add_signals(d);
     d->drain_check = evtimer_new(d->base, check_drain, d);
-    d->drain_limit = evtimer_new(d->base, give_up_drain, d);
+    d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
     d->notify = loop_notify_new(d->base, run_posts, d);
 }
 
@@ -398,7 +398,7 @@ static int start(struct daemon *d, struct config_error *error)
     else if (fd >= 0)
         close(fd);
     if (status == 0 && fd >= 0)
-        tell_listening(fd, "listening");
+        log_listening(fd, "listening");
     if (status == 0 && fd >= 0)
         status = open_public_port(d, error);
     return status;
@@ -437,7 +437,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     d.base = event_base_new();
     int status = start(&d, &error);
     if (status != 0) {
-        log_error("cannot start", LOG_S("why", error.text));
+        log_error("cannot start", LOG_S("error", error.text));
     } else {
         event_base_dispatch(d.base);
     }
@@ -451,7 +451,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
 
 static int refuse(const char *why, int status)
 {
-    log_error("cannot start", LOG_S("why", why));
+    log_error("cannot start", LOG_S("error", why));
     return status;
 }
 
@@ -471,13 +471,13 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }
 
-/* For --help: its endpoints. */
+/* The list of endpoints for --help. */
 static char *describe_routes(const struct http_route *routes)
 {
     struct buf out = {0};
     if (routes == NULL)
         return NULL;
-    buf_append_str(&out, "Its endpoints, beside /ping, /health, /stats, /metrics and / of every daemon:\n\n");
+    buf_append_str(&out, "Endpoints, besides /ping, /health, /stats, /metrics and / of every daemon:\n\n");
     for (const struct http_route *r = routes; r->path != NULL; r++)
         if (r->help != NULL)
             buf_printf(&out, "  %-12s %s\n", r->path, r->help);

@@ -1,4 +1,4 @@
-/* daemon_internal: what happens once, before the loop runs (daemon_start.c), for daemon.c. */
+/* daemon_internal: what daemon_start.c does once, before the loop runs, for daemon.c. */
 #ifndef MILLRACE_DAEMON_INTERNAL_H
 #define MILLRACE_DAEMON_INTERNAL_H
 
@@ -6,18 +6,17 @@
 
 #define DAEMON_ROWS_MAX 24
 
-/* The settings every daemon has, in rows[], with the port's default filled in; returns rows. */
+/* Fills rows[] with the settings of every daemon and the default port. Returns rows. */
 const struct option_row *daemon_rows(int default_port, struct option_row *rows);
 
 void daemon_init_log(const char *name, const struct options *o);
-/* Of the settings every daemon has, what one of them makes impossible of another, or another's default: 0, or -1 with the
- * error. */
+/* Checks the settings of every daemon against each other. 0, or -1 with the error. */
 int daemon_check_common(struct options *o, struct config_error *error);
-/* --root, --daemon, the limit of open files. 0, or an exit status with the error filled. */
+/* Applies --root, --daemon and the limit of open files. 0, or an exit status with the error. */
 int daemon_enter(const struct options *o, struct config_error *error);
-/* --auth-token-file into *token (from malloc; NULL without one). */
+/* Reads --auth-token-file into *token, from malloc; NULL without one. */
 int daemon_take_token(const struct options *o, char **token, struct config_error *error);
-/* --user and --group, once the sockets are bound. */
+/* Applies --user and --group, after the sockets are bound. */
 int daemon_change_identity(const struct options *o, struct config_error *error);
 
 #endif

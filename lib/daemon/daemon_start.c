@@ -21,7 +21,7 @@
 
 #define LOCK_WAIT_MS 15000 /* longer than the default drain_timeout */
 #define LOCK_POLL_MS 20
-#define HEAD_BYTES (256 * 1024) /* what a request may hold besides its body */
+#define HEAD_BYTES (256 * 1024) /* of a request, besides its body */
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 static const struct option_row common_rows[] = {
@@ -29,7 +29,7 @@ static const struct option_row common_rows[] = {
         .type = OPTION_STRING,
         .fallback = "127.0.0.1",
         .letter = 'a',
-        .help = "where to listen: an address, a host's name, or unix:PATH"},
+        .help = "address to listen on: an IP address, a host name, or unix:PATH"},
     {.name = "port",
         .type = OPTION_INT,
         .min = 0,
@@ -40,43 +40,43 @@ static const struct option_row common_rows[] = {
         .type = OPTION_CHOICE,
         .fallback = "info",
         .choices = "debug|info|warn|error",
-        .help = "the least level that is logged"},
+        .help = "lowest level that is logged"},
     {.name = "log_format",
         .type = OPTION_CHOICE,
         .fallback = "text",
         .choices = "text|json",
-        .help = "how a log line is written"},
+        .help = "format of log lines"},
     {.name = "enable_logging",
         .type = OPTION_BOOL,
         .fallback = "false",
         .help = "log every request (bitly's name for log_level=debug)"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
-        .help = "file with the token that `Authorization: Bearer` must carry; unset: anyone may ask"},
+        .help = "file with the token that requests must carry in `Authorization: Bearer`; unset: no token"},
     {.name = "allowed_hosts",
         .type = OPTION_STRING,
-        .help = "host names, separated by commas, that a request's Host or Origin may have besides "
-                "addresses, this host's "
-                "own name and names without a dot; *: any"},
+        .help = "host names allowed in Host and Origin, separated by commas, besides addresses, this host's "
+                "name and names "
+                "without a dot; *: any"},
     {.name = "allow_exit",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "let anyone who reaches the port stop, drop and reset things"},
+        .help = "allow stopping, deleting and resetting without a token"},
     {.name = "max_connections",
         .type = OPTION_INT,
         .fallback = "20000",
         .min = 1,
         .max = 1000000,
-        .help = "connections at one time; past it 503, and where they leave less than a quarter of the open "
-                "files allowed, or 256"},
+        .help = "limit on connections; above it, or without file descriptors to spare, requests get 503"},
     {.name = "max_buffered",
         .type = OPTION_SIZE,
         .fallback = "256M",
         .min = 1 << 20,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "bytes of requests and replies held for all clients; past it 503, and those that stall are "
-                "closed. At least twice max_body and 256K, and so is the default"},
+        .help = "memory for requests and replies of all clients; above it requests get 503 and stalled "
+                "clients are closed. "
+                "At least twice max_body and 256K, which the default is raised to"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -89,32 +89,35 @@ static const struct option_row common_rows[] = {
         .fallback = "20s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest wait for a whole request header"},
+        .help = "longest time to receive the headers of a request"},
     {.name = "body_timeout",
         .type = OPTION_DURATION,
         .fallback = "30s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest silence inside a request body"},
+        .help = "longest pause within a request body"},
     {.name = "write_timeout",
         .type = OPTION_DURATION,
         .fallback = "60s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time a client may take nothing of a reply that waits for it"},
+        .help = "longest time a client may read nothing of a pending reply"},
     {.name = "idle_timeout",
         .type = OPTION_DURATION,
         .fallback = "5m",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest life of a connection without a request"},
+        .help = "longest time a connection may stay without a request"},
     {.name = "drain_timeout",
         .type = OPTION_DURATION,
         .fallback = "10s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "how long a stop waits for what is in flight"},
-    {.name = "root", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "chdir there first"},
+        .help = "longest time a stop waits for work in flight"},
+    {.name = "root",
+        .type = OPTION_STRING,
+        .flags = OPTION_WARN_OBSOLETE,
+        .help = "change to this directory first"},
     {.name = "user", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this user"},
     {.name = "group", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this group"},
     {.name = "daemon",
@@ -138,8 +141,7 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows)
     return rows;
 }
 
-/* The buffer of a body that grows may be twice as long. With less than that one client alone would be told, for ever, that all
- * together hold too much. */
+/* A growing body buffer may be twice as long as the body. A smaller max_buffered would refuse one large request for ever. */
 int daemon_check_common(struct options *o, struct config_error *error)
 {
     if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
@@ -151,8 +153,8 @@ int daemon_check_common(struct options *o, struct config_error *error)
     if (!options_is_set(o, "max_buffered"))
         return options_set_default(o, "max_buffered", needed, error);
     return options_refuse(o, "max_buffered", error,
-        "it has no room for one request: with a max_body of %lld bytes at least %lld are needed",
-        (long long)body, (long long)needed);
+        "too small for one request: a max_body of %lld bytes needs at least %lld", (long long)body,
+        (long long)needed);
 }
 
 void daemon_init_log(const char *name, const struct options *o)
@@ -183,10 +185,10 @@ void daemon_raise_file_limit(void)
     }
 }
 
-static int waits_for_ready = -1; /* --daemon: the end of a pipe on which the process that was started waits */
+static int parent_pipe = -1; /* --daemon: the end of the pipe on which the parent process waits */
 
-/* The status that process ends with: the daemon's, if that ends before it is ready. */
-static int status_of_start(pid_t child, int fd)
+/* The exit status of the parent: that of the daemon, if it ends before it is ready. */
+static int wait_for_start(pid_t child, int fd)
 {
     char ready;
     int status;
@@ -210,21 +212,21 @@ static int go_into_background(void)
     pid_t child = fork();
     if (child > 0) {
         close(ends[1]);
-        _exit(status_of_start(child, ends[0]));
+        _exit(wait_for_start(child, ends[0]));
     }
     close(ends[0]);
-    waits_for_ready = ends[1];
+    parent_pipe = ends[1];
     return child < 0 || setsid() < 0 ? -1 : 0;
 }
 
 void daemon_notify_parent(void)
 {
-    if (waits_for_ready < 0)
+    if (parent_pipe < 0)
         return;
-    ssize_t told = write(waits_for_ready, "r", 1);
-    (void)told; /* whoever waited may be gone */
-    close(waits_for_ready);
-    waits_for_ready = -1;
+    ssize_t told = write(parent_pipe, "r", 1);
+    (void)told; /* the parent may be gone */
+    close(parent_pipe);
+    parent_pipe = -1;
 }
 
 int daemon_enter(const struct options *o, struct config_error *error)
@@ -296,7 +298,8 @@ int daemon_read_token(const char *path, char **token, struct config_error *error
     }
     int status = EX_CONFIG;
     if (st.st_mode & S_IROTH)
-        snprintf(error->text, sizeof error->text, "everybody may read the token file %s: chmod o-r", path);
+        snprintf(
+            error->text, sizeof error->text, "the token file %s is readable by everybody: chmod o-r", path);
     else
         status = read_token(fd, path, token, error);
     close(fd);
@@ -308,7 +311,7 @@ int daemon_take_token(const struct options *o, char **token, struct config_error
     return daemon_read_token(options_string(o, "auth_token_file"), token, error);
 }
 
-static int tell_owner(int fd, const char *dir, struct config_error *error)
+static int fail_locked(int fd, const char *dir, struct config_error *error)
 {
     char pid[32] = "";
     ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
@@ -320,7 +323,7 @@ static int tell_owner(int fd, const char *dir, struct config_error *error)
     return -1;
 }
 
-/* Under a supervisor the owner may be what is left of the life before, which is finishing: its lock is waited for. */
+/* Under a supervisor the owner may be the previous process of this daemon, about to end: waits for its lock. */
 static int take_lock(int fd)
 {
     int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
@@ -337,7 +340,7 @@ int daemon_start_status(int why)
     return errno_is_shortage(why) ? EX_TEMPFAIL : EX_CONFIG;
 }
 
-/* Not by io.h, as the file was not opened by it: nobody reads it again after a crash. */
+/* Not through io.h: the pid does not matter after a crash. */
 static int write_pid(int fd)
 {
     char pid[32];
@@ -346,7 +349,7 @@ static int write_pid(int fd)
         return -1;
     ssize_t did = pwrite(fd, pid, (size_t)n, 0);
     if (did >= 0 && did != n)
-        errno = ENOSPC; /* it stopped short */
+        errno = ENOSPC; /* a short write */
     return did == n ? 0 : -1;
 }
 
@@ -365,7 +368,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
     if (take_lock(fd) != 0)
-        return tell_owner(fd, dir, error);
+        return fail_locked(fd, dir, error);
     if (write_pid(fd) != 0) {
         int why = errno;
         fail(error, -1, "cannot write in the directory", dir);

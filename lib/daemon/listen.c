@@ -26,7 +26,7 @@ static int fail(int fd, char *error, size_t error_size, const char *where, int p
     return -1;
 }
 
-/* A socket file stays behind when its process was killed. Connecting tells whether anybody still listens. */
+/* A killed process leaves its socket file behind: connecting to it is refused. */
 static bool is_abandoned(const struct sockaddr_un *name)
 {
     struct stat st;
@@ -40,7 +40,7 @@ static bool is_abandoned(const struct sockaddr_un *name)
     return refused;
 }
 
-/* Of what no process need be listening at. */
+/* A file that is not a socket is never replaced. */
 static bool is_other_file(const char *path)
 {
     struct stat st;
@@ -56,8 +56,8 @@ static int open_unix(const char *path, char *error, size_t error_size)
     }
     if (is_other_file(path)) {
         errno = 0;
-        return fail(
-            -1, error, error_size, path, -1, "a file is there that is no socket: choose another path");
+        return fail(-1, error, error_size, path, -1,
+            "the path names a file that is not a socket: choose another path");
     }
     strcpy(name.sun_path, path);
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);

@@ -13,7 +13,7 @@ static char *next_url(const char **list)
     return bytes_next_word(list, ", ", &url) ? bytes_dup(url) : NULL;
 }
 
-/* Without one nng takes any, which nobody would find. */
+/* Without a port nng picks a random one. */
 static bool has_port(const char *address)
 {
     const char *colon = strrchr(address, ':');
@@ -26,12 +26,12 @@ static const char *why_not(const char *url, bool token)
     if (!ipc && !(tcp && has_port(url + 6)))
         return "a URL is tcp://ADDRESS:PORT or ipc://PATH";
     if (tcp && token)
-        return "nng asks for no token: with auth_token_file listen on ipc:// only, where the file's "
-               "group says who may";
+        return "nng cannot check a token: with auth_token_file use ipc://, where the group of the "
+               "file restricts access";
     return strlen(url) < NNG_MAXADDRLEN ? NULL : "it is too long";
 }
 
-/* Where a comma has no URL on one side, one may have been lost: a variable that was empty. */
+/* A comma without a URL on one side suggests an empty variable. */
 static bool has_gap(const char *urls)
 {
     bool has_url = false;

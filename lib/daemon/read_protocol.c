@@ -39,7 +39,7 @@ bool read_protocol_mget(struct http_request *req)
     struct bytes key;
     if (read_protocol_next_key(req, &at, &key))
         return true;
-    http_problem(req, 400, "missing-parameter", NULL, "k= is missing: one for each key");
+    http_problem(req, 400, "missing-parameter", NULL, "k= is missing; give one for each key");
     return false;
 }
 
@@ -59,7 +59,7 @@ bool read_protocol_range(struct http_request *req, char separator, struct read_s
     if (record_key_compare(out->start, out->end, separator) <= 0)
         return true;
     http_problem(
-        req, 400, "bad-parameter", "keys are in the order of key plus field separator", "start is after end");
+        req, 400, "bad-parameter", "keys are ordered by key plus field separator", "start is after end");
     return false;
 }
 

@@ -192,7 +192,7 @@ class CountedCursor(PubsubTest):
         run = self.run_program("aggregator", "--cursor=a/b", "--data-dir=x", "--check-config",
                                "--config=" + self.path("a.conf"))
         self.assertEqual(run.returncode, 78)
-        self.assertIn(b"is no name", run.stderr)
+        self.assertIn(b"not a name", run.stderr)
 
 
 if __name__ == "__main__":

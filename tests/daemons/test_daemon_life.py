@@ -85,8 +85,8 @@ class DaemonLife(harness.MillraceTest):
 
     def test_a_budget_that_no_request_fits_is_refused(self):
         """Bodies of max_body are taken from one client with the least that is allowed: no other is needed to be told 503."""
-        self.assertIn("--max-buffered: max_buffered: it has no room for one request", self.refused(78, "--max-buffered=1M"))
-        self.assertIn("max_buffered: it has no room", self.refused(78, "--max-buffered=256M", "--max-body=128M"))
+        self.assertIn("--max-buffered: max_buffered: too small for one request", self.refused(78, "--max-buffered=1M"))
+        self.assertIn("max_buffered: too small", self.refused(78, "--max-buffered=256M", "--max-body=128M"))
         self.refused(78, "--max-buffered=2303K", "--max-body=1M")
         q = self.start("simplequeue", "--max-buffered=2304K", "--max-body=1M")
         for size in (600000, 1 << 20, (1 << 20) - 1):
@@ -140,7 +140,7 @@ class DaemonLife(harness.MillraceTest):
         os.symlink("nowhere", self.path("link"))
         for path in (self.write("file", "kept"), self.path(), self.path("link")):
             err = self.refused(78, "--address=unix:" + path)
-            self.assertIn("cannot listen on %s: a file is there that is no socket: choose another path" % path, err)
+            self.assertIn("cannot listen on %s: the path names a file that is not a socket: choose another path" % path, err)
             self.assertNotIn("in use", err)
         with open(self.path("file")) as f:
             self.assertEqual(f.read(), "kept")
@@ -189,7 +189,7 @@ class DaemonLife(harness.MillraceTest):
         wait_until(lambda: " stopping" in d.log, "the drain to begin")
         d.process.send_signal(signal.SIGTERM)
         self.assertEqual(d.process.wait(harness.PATIENCE), 75)
-        self.assertIn("ended before everything in flight was finished", d.log)
+        self.assertIn("ended with unfinished work in flight", d.log)
         d = self.start("echo_daemon", "--stubborn", "--drain-timeout=50ms")
         d.stop(expect=75)
 

@@ -26,7 +26,7 @@ class Refused(FileCase):
         self.assertIn("path too long", self.refused(78, name="x/" * 2048 + "%d"))
         self.writer(name="out/%Y" + "x" * 237).wait_ready().stop()
         self.assertIn("must be earliest", self.refused(78, "--from=yesterday"))
-        self.assertIn("no address", self.refused(78, "--pubsub_url=nowhere:x"))
+        self.assertIn("not an address", self.refused(78, "--pubsub_url=nowhere:x"))
 
     def test_a_name_that_no_time_changes_is_told(self):
         for name in ("one.ndjson", "one-%%d.ndjson"):

@@ -180,7 +180,7 @@ class Delivery(ForwardTest):
             self.assertIn("requires %s in each URL", refused("--destination", urls, "--state=x", "--method=GET"),
                           "a GET without the line would take it for delivered")
         self.assertIn("not a valid header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
-        self.assertIn("no address", refused("--destination", self.server.url + "/a b", "--state=x"))
+        self.assertIn("not an address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("requires skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
         self.assertIn("is never sent", refused("--destination", self.server.url + "/in#part", "--state=x"))
         self.assertIn("takes one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))

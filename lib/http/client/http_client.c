@@ -1,4 +1,4 @@
-/* Calls, the queue, the pool; see http_client_internal.h. */
+/* The queue of calls, and the public functions; see http_client_internal.h. */
 #include "http/client/http_client_internal.h"
 
 #include <assert.h>

@@ -1,20 +1,16 @@
 /* http_client: requests to one HTTP/1.1 server over kept connections, for programs with an event loop.
  *
- * A client has one destination. Requests start in the order they were made, at most `max_connections` at a
- * time; each ends with exactly one call of its on_done, also when the client is freed.
+ * Requests start in the order they were made, at most `max_connections` at a time. Each ends with exactly one call of its on_done,
+ * also when the client is freed.
  *
- * 1. A request is never sent twice: what failed after its first byte left is reported (HTTP_CLIENT_RESET,
- *    _TIMEOUT) and the caller, who knows whether it is harmless (marks make it so), tries again. The one
- *    exception: a kept connection that the server had closed before any byte of the reply, for requests
- *    with `may_resend`.
- * 2. Gathered replies are bounded by max_reply: a longer one is HTTP_CLIENT_TOO_LARGE, or (cut_reply) whole enough: its body is cut
- *    there and its connection closed. Streamed ones (on_body) by nothing:
- *    on_body may pause the stream with http_call_pause and go on with http_call_resume.
- * 3. timeout bounds the time from the start of sending to the end of a gathered reply; of a streamed one,
- *    to its headers, and after that idle_timeout the silence between pieces.
+ * 1. A request is never sent twice. One that fails after its first byte was sent ends with HTTP_CLIENT_RESET or _TIMEOUT, and the
+ *    caller decides about a retry. Exception: with `may_resend`, if the server had closed a kept connection before the reply began.
+ * 2. A gathered reply above max_reply ends with HTTP_CLIENT_TOO_LARGE, or is cut there with cut_reply. A streamed reply (on_body) has
+ *    no limit; http_call_pause and http_call_resume control its flow.
+ * 3. `timeout` bounds the time from sending to the end of a gathered reply, or to the headers of a streamed one. After those,
+ *    idle_timeout bounds the time between pieces.
  * 4. A reply that ends early (chunk missing, length not reached) is HTTP_CLIENT_RESET, never HTTP_CLIENT_OK.
- * 5. The loop thread only; callbacks come from the loop, never from inside http_client_request.
- */
+ * 5. The loop thread only. Callbacks come from the loop, never from inside http_client_request. */
 #ifndef MILLRACE_HTTP_CLIENT_H
 #define MILLRACE_HTTP_CLIENT_H
 
@@ -26,22 +22,22 @@ struct http_client;
 struct http_call;
 
 enum http_client_result {
-    HTTP_CLIENT_OK,        /* a whole reply came: look at its status */
-    HTTP_CLIENT_REFUSED,   /* no connection: refused, no route, no such socket; nothing was sent */
+    HTTP_CLIENT_OK,        /* a complete reply, of any status */
+    HTTP_CLIENT_REFUSED,   /* no connection; nothing was sent */
     HTTP_CLIENT_RESET,     /* the connection ended before the reply did */
     HTTP_CLIENT_TIMEOUT,   /* no reply in time */
     HTTP_CLIENT_TOO_LARGE, /* the reply is over max_reply */
-    HTTP_CLIENT_BAD_REPLY, /* not HTTP */
+    HTTP_CLIENT_BAD_REPLY, /* the reply is not HTTP */
     HTTP_CLIENT_CANCELLED, /* http_call_cancel or http_client_free */
 };
 const char *http_client_strerror(enum http_client_result r);
 
 struct http_reply_view {
-    int status;             /* 0 before there was one */
+    int status;             /* 0 before the reply began */
     struct bytes body;      /* gathered; valid during the callback */
     struct http_call *call; /* for http_reply_header */
 };
-/* "" when there is none; valid during the callback. */
+/* "" without such a header; valid during the callback. */
 const char *http_reply_header(const struct http_reply_view *r, const char *name);
 
 struct http_client_config {
@@ -49,7 +45,7 @@ struct http_client_config {
     const char *url; /* url_address; copied */
     int max_connections;
     size_t max_reply;                              /* 0: 64 MiB */
-    bool cut_reply;                                /* its status is what counts */
+    bool cut_reply;                                /* cut a long reply instead of failing */
     usec_t connect_timeout, timeout, idle_timeout; /* 0: 5 s, 30 s, never */
     const char *auth_token;                        /* NULL: none; copied */
 };
@@ -58,33 +54,31 @@ struct http_call_spec {
     const char *method;       /* "GET", "POST" */
     const char *target;       /* "/pub?stream=clicks"; copied */
     const char *content_type; /* NULL: none */
-    struct bytes body;        /* copied, unless it is lent */
-    bool body_is_lent;        /* its bytes stay where they are until on_done */
-    const char *headers;      /* more header lines, each ended by \r\n, or NULL; copied */
-    usec_t timeout;           /* 0: the client's. For long polls: the wait plus a margin */
+    struct bytes body;        /* copied, unless body_is_lent */
+    bool body_is_lent;        /* its bytes stay valid until on_done */
+    const char *headers;      /* further header lines, each ended by \r\n; copied; NULL: none */
+    usec_t timeout;           /* 0: the client's. For a long poll: the wait plus a margin */
     bool may_resend;
     void *arg;
-    /* Streamed replies: headers are there / a piece came. A status >= 300 is always gathered instead. */
+    /* For streamed replies: the headers are complete; a piece arrived. A reply with a status >= 300 is gathered instead. */
     void (*on_headers)(const struct http_reply_view *reply, void *arg);
     void (*on_body)(struct http_call *call, struct bytes piece, void *arg);
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 };
 
-/* NULL when the url is no address. */
+/* NULL if the url is not an address. */
 struct http_client *http_client_new(const struct http_client_config *config);
-/* Every call ends with HTTP_CLIENT_CANCELLED first; their on_done must not make new ones. Any callback may
- * free the client. */
+/* Ends every call with HTTP_CLIENT_CANCELLED first; on_done must not make new ones then. Any callback may free the client. */
 void http_client_free(struct http_client **c);
 
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);
-/* Ends it now: on_done(HTTP_CLIENT_CANCELLED) is called before this returns; its connection is closed. */
+/* Calls on_done(HTTP_CLIENT_CANCELLED) before it returns, and closes the connection. */
 void http_call_cancel(struct http_call *call);
 void http_call_pause(struct http_call *call);
 void http_call_resume(struct http_call *call);
-size_t http_client_busy(const struct http_client *c); /* calls begun or waiting */
+size_t http_client_busy(const struct http_client *c); /* calls in progress or waiting */
 
-/* For command-line tools: makes the call and runs `base` until it ends. The body is appended to *body (may
- * be NULL). */
+/* For command-line tools: makes the call and runs `base` until it ends. Appends the body to *body, which may be NULL. */
 enum http_client_result http_client_fetch(
     struct http_client *c, const struct http_call_spec *spec, int *status, struct buf *body);
 

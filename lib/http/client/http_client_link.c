@@ -14,14 +14,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Before the end of the reply: its connection is not used again. */
+/* Ends the call before the end of its reply: the connection is closed. */
 static void fail(struct http_link *l, enum http_client_result result)
 {
     call_end(l->call, result, false);
 }
 
-/* The connection ended. A pooled one that the server closed as the request left may be tried anew, if its
- * maker said that this is harmless. */
+/* The connection ended. If the server closed a pooled connection while the request was sent, a call with may_resend is retried. */
 static void lost(struct http_link *l)
 {
     if (l->used && !l->received && l->call->may_resend)
@@ -52,7 +51,7 @@ static int append_head(struct http_call *call, const char *at, size_t n)
     return 0;
 }
 
-/* A value is ended by the next name; a reply's trailers, which come when its body has begun, are dropped. */
+/* The next name ends a value. Trailers are dropped. */
 static int on_header_field(http_parser *parser, const char *at, size_t n)
 {
     struct http_call *call = call_of(parser);
@@ -145,14 +144,14 @@ static bool is_sent(const struct http_link *l)
     return l->sent == l->call->request.len + l->call->lent.len;
 }
 
-/* What comes behind a whole reply nobody asked for: such a connection is not used again. */
+/* A connection with unexpected bytes behind the reply is closed. */
 static void end_reply(struct http_link *l, bool more)
 {
     bool keep = http_should_keep_alive(&l->parser) && !more && !l->eof && !l->write_failed && is_sent(l);
     call_end(l->call, HTTP_CLIENT_OK, keep);
 }
 
-/* Parses up to the end of the reply or to a pause; false when the call is over or the link dead. */
+/* Parses up to the end of the reply or a pause. False when the call is over or the link closed. */
 static bool parse(struct http_link *l, const char *p, size_t n)
 {
     size_t used = http_parser_execute(&l->parser, &settings, p, n);
@@ -214,7 +213,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     client_leave(c);
 }
 
-/* What is left of head and body, in one call. */
+/* Sends the rest of head and body in one call. */
 static ssize_t send_rest(struct http_link *l)
 {
     const struct buf *request = &l->call->request;
@@ -228,8 +227,8 @@ static ssize_t send_rest(struct http_link *l)
     return sendmsg(l->fd, &message, MSG_NOSIGNAL);
 }
 
-/* A server may answer and close before it has read all (413): so a failed write only ends the writing, and
- * what is to be read decides. */
+/* A server may reply and close before it has read the whole request, as with 413. So a failed write only ends the writing; the
+ * reply decides. */
 static void write_request(struct http_link *l)
 {
     ssize_t n = send_rest(l);
@@ -345,7 +344,7 @@ static bool connect_unix(struct http_link *l)
     return connect_to(l, (const struct sockaddr *)&to, sizeof to);
 }
 
-/* From l->address on, the first that can be tried. */
+/* Tries the addresses from l->address on. */
 static bool connect_next(struct http_link *l)
 {
     for (; l->address; l->address = l->address->ai_next) {
@@ -424,7 +423,7 @@ void link_pause(struct http_link *l)
         event_del(l->timer);
 }
 
-/* What was kept is parsed from the loop: on_body is never called from inside http_call_resume. */
+/* Kept bytes are parsed from the loop: on_body is never called inside http_call_resume. */
 void link_resume(struct http_link *l)
 {
     if (l->state != HTTP_LINK_BUSY)

@@ -16,37 +16,36 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t aside_until;  /* as its backoff says; 0: it is up */
-    usec_t wait;         /* what that added to the time it failed */
-    usec_t spared_until; /* while another is up */
-    /* What that was when last a request was not answered in time, before an answered probe cut it short. */
+    usec_t down_until;     /* end of its backoff; 0: up */
+    usec_t wait;           /* the backoff, from the failure on */
+    usec_t cooldown_until; /* not tried before, while another host is up */
+    /* cooldown_until after the last timeout, kept when an answered probe ends the cooldown */
     usec_t watched_until;
-    usec_t failed_at; /* last: what was begun before and stalls too is of the same stall */
-    size_t under_way;
-    bool silent; /* what set it aside was a request that it did not answer in time */
-    bool
-        stalls; /* so it was again soon after it was thought well: its answers to probes say nothing of requests */
-    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* since then, the last time */
-    struct http_call *probe;                                  /* NULL: none is under way */
+    usec_t failed_at; /* a request begun before that belongs to the same failure */
+    size_t in_flight;
+    bool silent; /* the last fault was a timeout */
+    bool stalls; /* requests time out although probes are answered */
+    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* the last probe since the fault */
+    struct http_call *probe;                                  /* NULL: none in flight */
     struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
 };
 
 struct http_pool {
     struct http_pool_host hosts[HTTP_POOL_HOSTS_MAX];
     size_t n, turn, n_up;
-    usec_t fell; /* when the last that was up was set aside */
+    usec_t fell; /* when the last host went down */
     usec_t backoff_max;
     struct stats *stats;
 };
 
-/* What a request needs back when it ends. */
+/* The context of a request. */
 struct pool_call {
     struct http_pool_host *host;
     struct http_call_spec spec;
     usec_t began;
 };
 
-/* Where the target begins in http://HOST:PORT/TARGET; the length when there is none. */
+/* The offset of the target in http://HOST:PORT/TARGET, or the length without one. */
 static size_t authority_length(struct bytes url)
 {
     static const struct bytes scheme = BYTES_LITERAL("http://");
@@ -77,7 +76,7 @@ static bool is_safe_target(struct bytes target)
     return true;
 }
 
-/* In a list separated by spaces a bare word is a URL that was cut in two, not a host. */
+/* In a list separated by spaces a word without a scheme is part of a broken URL. */
 static bool has_scheme(struct bytes url)
 {
     return bytes_starts_with(url, BYTES_LITERAL("http://")) || bytes_starts_with(url, BYTES_LITERAL("unix:"));
@@ -93,11 +92,11 @@ static int add_host(
     bool well_formed = config->url || (has_scheme(url) && is_safe_target(url));
     bool good = well_formed && url_address_parse(where, 80, &address) == 0;
     if (memchr(url.ptr, '#', url.len)) {
-        snprintf(error, size, "\"%.*s\": what stands behind a # is never sent; one that is meant is %%23",
+        snprintf(error, size, "\"%.*s\": the part behind # is never sent; write a literal # as %%23",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
         good = false;
     } else if (!good) {
-        snprintf(error, size, "\"%.*s\" is no address (http://HOST:PORT/TARGET or unix:PATH)",
+        snprintf(error, size, "\"%.*s\" is not an address (http://HOST:PORT/TARGET or unix:PATH)",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
     }
     if (good) {
@@ -141,7 +140,7 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
         }
     }
     if (good && p->n == 0) {
-        snprintf(error, error_size, "no destination is given");
+        snprintf(error, error_size, "no destination given");
         good = false;
     }
     if (!good)
@@ -177,30 +176,28 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* When one that is set aside may be tried. What is spared waits for no more than its backoff when no other is up, counted from
- * then: the other that fell may be back sooner, and a try at this one is likely to take long. */
-static usec_t tried_from(const struct http_pool_host *h)
+/* When a host that is down may be tried. Once no host is up, a cooldown lasts no longer than one backoff from then. */
+static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
-    usec_t spared = h->spared_until;
-    if (p->n_up == 0 && p->fell + h->wait < spared)
-        spared = p->fell + h->wait;
-    return spared > h->aside_until ? spared : h->aside_until;
+    usec_t cooldown = h->cooldown_until;
+    if (p->n_up == 0 && p->fell + h->wait < cooldown)
+        cooldown = p->fell + h->wait;
+    return cooldown > h->down_until ? cooldown : h->down_until;
 }
 
-/* Whether a request has to wait for a probe that is answered. */
+/* Whether a probe must be answered before the next request. */
 static bool needs_probe(const struct http_pool_host *h)
 {
-    return h->aside_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
+    return h->down_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
 }
 
-static bool may_be_tried(const struct http_pool_host *h, usec_t now)
+static bool may_try(const struct http_pool_host *h, usec_t now)
 {
-    return !h->aside_until || (h->under_way == 0 && now >= tried_from(h) && !needs_probe(h));
+    return !h->down_until || (h->in_flight == 0 && now >= try_from(h) && !needs_probe(h));
 }
 
-/* Also what closes the connection or speaks no HTTP lets no request wait long: there are servers that know no other way to refuse
- * OPTIONS, and are well otherwise. That says less than an answer does, so the sparing stays. */
+/* Some healthy servers answer OPTIONS by closing the connection. Such a host gets requests again, but its cooldown stays. */
 static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct http_pool_host *h = arg;
@@ -210,17 +207,17 @@ static void on_probed(enum http_client_result result, const struct http_reply_vi
         return;
     if (result == HTTP_CLIENT_TIMEOUT || result == HTTP_CLIENT_REFUSED) {
         h->probed = PROBE_FAILED;
-        h->aside_until = clock_monotonic() + backoff_failed(&h->backoff);
+        h->down_until = clock_monotonic() + backoff_failed(&h->backoff);
         return;
     }
     if (result == HTTP_CLIENT_OK && (h->probed == PROBE_FAILED || !h->stalls))
-        h->spared_until = 0;
+        h->cooldown_until = 0;
     h->probed = PROBE_ANSWERED;
 }
 
 static void probe_when_due(struct http_pool_host *h, usec_t now)
 {
-    if (!needs_probe(h) || h->probe || h->under_way > 0 || now < h->aside_until)
+    if (!needs_probe(h) || h->probe || h->in_flight > 0 || now < h->down_until)
         return;
     if (h->probes)
         stats_add(h->probes, 1);
@@ -245,7 +242,7 @@ struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but)
         probe_when_due(&p->hosts[i], now);
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
-        if (may_be_tried(h, now) && !(but & http_pool_host_bit(h)))
+        if (may_try(h, now) && !(but & http_pool_host_bit(h)))
             return h;
     }
     return NULL;
@@ -262,9 +259,9 @@ usec_t http_pool_wait(const struct http_pool *p)
     usec_t now = clock_monotonic(), least = p->backoff_max;
     for (size_t i = 0; i < p->n; i++) {
         const struct http_pool_host *h = &p->hosts[i];
-        if (may_be_tried(h, now))
+        if (may_try(h, now))
             return 0;
-        usec_t from = tried_from(h);
+        usec_t from = try_from(h);
         if (from > now && from - now < least)
             least = from - now;
     }
@@ -328,7 +325,7 @@ void http_pool_describe(const struct http_reply_view *reply, char *out, size_t s
         out[len - 1] = '\0';
 }
 
-/* Seconds; a date is not read. */
+/* Only seconds; a date is ignored. */
 static usec_t retry_after(const struct http_reply_view *reply)
 {
     uint64_t seconds;
@@ -337,13 +334,13 @@ static usec_t retry_after(const struct http_reply_view *reply)
     return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
 }
 
-static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_t asked_for)
+static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_t asked_for)
 {
     struct http_pool *p = h->pool;
     usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
     if (asked_for > p->backoff_max)
         asked_for = p->backoff_max;
-    if (!h->aside_until && --p->n_up == 0)
+    if (!h->down_until && --p->n_up == 0)
         p->fell = now;
     h->silent = silent;
     if (silent && began >= h->failed_at)
@@ -351,42 +348,42 @@ static void set_aside(struct http_pool_host *h, bool silent, usec_t began, usec_
     h->failed_at = now;
     h->probed = NOT_PROBED;
     h->wait = asked_for > wait ? asked_for : wait;
-    h->aside_until = now + h->wait;
-    h->spared_until =
+    h->down_until = now + h->wait;
+    h->cooldown_until =
         now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
                                                                          : HTTP_POOL_COOLDOWN_MAX);
     if (silent)
-        h->watched_until = h->spared_until;
+        h->watched_until = h->cooldown_until;
     if (h->faults)
         stats_add(h->faults, 1);
 }
 
-static void is_back(struct http_pool_host *h)
+static void bring_up(struct http_pool_host *h)
 {
     backoff_succeeded(&h->backoff);
-    h->pool->n_up += h->aside_until != 0;
-    h->aside_until = 0;
+    h->pool->n_up += h->down_until != 0;
+    h->down_until = 0;
     h->probed = NOT_PROBED;
 }
 
-static void note_outcome(
+static void record_outcome(
     const struct pool_call *call, enum http_client_result result, const struct http_reply_view *reply)
 {
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     if (http_pool_is_fault(result, reply->status))
-        set_aside(call->host, result == HTTP_CLIENT_TIMEOUT, call->began,
+        take_down(call->host, result == HTTP_CLIENT_TIMEOUT, call->began,
             result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
     else
-        is_back(call->host);
+        bring_up(call->host);
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct pool_call call = *(struct pool_call *)arg;
     free(arg);
-    call.host->under_way--;
-    note_outcome(&call, result, reply);
+    call.host->in_flight--;
+    record_outcome(&call, result, reply);
     if (call.spec.on_done)
         call.spec.on_done(result, reply, call.spec.arg);
 }
@@ -416,7 +413,7 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
     mine.on_body = spec->on_body ? on_body : NULL;
     mine.on_done = on_done;
     h->pool->turn = (size_t)(h - h->pool->hosts) + 1;
-    h->under_way++;
+    h->in_flight++;
     if (h->requests)
         stats_add(h->requests, 1);
     return http_client_request(h->client, &mine);
@@ -424,14 +421,14 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 
 static double read_up(void *ctx)
 {
-    return ((struct http_pool_host *)ctx)->aside_until == 0;
+    return ((struct http_pool_host *)ctx)->down_until == 0;
 }
 
-static double read_aside(void *ctx)
+static double read_down(void *ctx)
 {
     const struct http_pool_host *h = ctx;
-    usec_t from = needs_probe(h) ? h->aside_until : tried_from(h);
-    usec_t left = h->aside_until ? from - clock_monotonic() : 0;
+    usec_t from = needs_probe(h) ? h->down_until : try_from(h);
+    usec_t left = h->down_until ? from - clock_monotonic() : 0;
     return left > 0 ? (double)left / USEC_PER_SEC : 0;
 }
 
@@ -444,14 +441,14 @@ void http_pool_register_stats(struct http_pool *p, struct stats *stats)
         buf_append_str(&labels, "destination=");
         buf_append_json(&labels, bytes_str(h->url));
         buf_append_char(&labels, '\0');
-        stats_gauge(stats, "destination_up", labels.ptr, "1 unless it is set aside", read_up, h);
-        stats_gauge(stats, "destination_set_aside_seconds", labels.ptr, "Until it is tried again, or probed",
-            read_aside, h);
-        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests to it");
+        stats_gauge(stats, "destination_up", labels.ptr, "1 if up, 0 if down after a fault", read_up, h);
+        stats_gauge(stats, "destination_set_aside_seconds", labels.ptr,
+            "Time until it is tried again or probed", read_down, h);
+        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests sent to it");
         h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
-            "Requests that it did not answer, or with 5xx or 429");
-        h->probes = stats_counter(stats, "destination_probes_total", labels.ptr,
-            "OPTIONS * to it, set aside for not having answered in time");
+            "Requests without an answer, or answered 5xx or 429");
+        h->probes = stats_counter(
+            stats, "destination_probes_total", labels.ptr, "OPTIONS * requests sent to it after a timeout");
         buf_free(&labels);
     }
 }

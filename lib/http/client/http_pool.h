@@ -2,34 +2,27 @@
  *
  *     struct http_pool_host *h = http_pool_next(pool);
  *     if (h)
- *         http_pool_request(h, &spec);       target NULL: the one of its URL
+ *         http_pool_request(h, &spec);       target NULL: the target of its URL
  *     else
  *         ... try again in http_pool_wait(pool)
  *
- * Hosts take turns. One that fails (no connection, no reply, not HTTP, 5xx, 429) is set aside for a time that grows
- * exponentially, with jitter, from backoff_min to backoff_max; then it gets one request, and with the first good answer
- * its full share. While another is up it is spared for longer if its failure took long: for HTTP_POOL_COOLDOWN_FACTOR times what that
- * took, at most HTTP_POOL_COOLDOWN_MAX. So one that takes long to fail does not make the others wait most of the time.
+ * Hosts take turns. A fault (no connection, no reply, not HTTP, 5xx, 429) takes a host down for a backoff between backoff_min and
+ * backoff_max. Then it gets one request at a time until it has answered well.
  *
- * One that did not answer in time is asked whether it answers at all before it gets another request, while another is up: by
- * OPTIONS *, which means nothing but that, beside the requests to the others, which wait for none of it. As long as that is not
- * answered either, such a probe follows another after its backoff, and no request goes there. The first that is answered ends the
- * sparing. One that answers probes, but not requests (the one that follows an answered probe, or another within the time for which it would
- * have been spared), is spared from then on as any that takes long to fail, unless a probe was not answered before the one that is; so is
- * one that answers a probe by closing the connection or with what is no HTTP.
+ * While another host is up, a host that was slow to fail is not tried for HTTP_POOL_COOLDOWN_FACTOR times that long, at most
+ * HTTP_POOL_COOLDOWN_MAX, so that slow failures do not stall the work. A host that timed out is probed first, by OPTIONS * beside
+ * the requests to other hosts. Until a probe is answered it gets no request; an answered probe ends the cooldown. If requests time out
+ * again although probes are answered, only the cooldown counts. The same holds if it answers probes by closing the connection.
  *
- * 1. A host that is back is used again at the latest backoff_max, and once the time limit of a request (or probe) that was under
- *    way, after it came back, or after the last one that was up failed; while another is up HTTP_POOL_COOLDOWN_MAX takes
- *    backoff_max's place where that is longer, and no answered probe has ended the sparing. Retry-After is heeded up to backoff_max.
- * 2. A host that was set aside has one request at a time until it has answered well; a probe gives way to it.
- * 3. What becomes of a request that failed is its maker's business: nothing is sent twice.
- * 4. Any other answer (4xx too) is good: the host is there, it is the request that it does not like.
+ * 1. A recovered host is used again at the latest after backoff_max and the time limit of a request or probe in flight. While
+ *    another host is up, HTTP_POOL_COOLDOWN_MAX takes the place of a shorter backoff_max, unless a probe is answered. Retry-After is
+ *    respected up to backoff_max.
+ * 2. Nothing is sent twice: the caller decides about a failed request.
+ * 3. Any other answer, also 4xx, is good: the host works, and only rejects the request.
  *
- * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme: a bare word is no host. The loop thread only; what http_client.h says holds.
+ * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme. The loop thread only; http_client.h applies.
  *
- * What keeps marks (our own pubsub and simplequeue) is a pool of one, `url`: two would each hold a part, and neither mark would tell what
- * the other has. It is set aside, tried again and shown like any other.
- */
+ * A server that keeps producers' marks, such as pubsub or simplequeue, is a pool of one (`url`): with two, each would know only a part. */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
 
@@ -43,59 +36,57 @@ struct http_pool_host;
 #define HTTP_POOL_COOLDOWN_FACTOR 20
 #define HTTP_POOL_COOLDOWN_MAX (60 * USEC_PER_SEC)
 
-/* Of a stranger's answer, whose status is what counts: the first of its text is logged, and what is longer is not read. */
+/* Limit for replies of which only the status and the first words are used. */
 #define HTTP_POOL_REPLY_MAX ((size_t)1 << 20)
 
-/* What a setting of them says of itself first. */
+/* The beginning of the help of a setting that lists URLs. */
 #define HTTP_POOL_URLS_HELP                                                                                  \
-    "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces or commas: they take turns; "
+    "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces or commas take turns; "
 
 struct http_pool_config {
     struct event_base *base;
-    const char *urls;    /* separated by spaces or commas */
-    const char *url;     /* instead: one, an address as http_client_config's; it may lack the scheme */
-    int max_connections; /* to each */
+    const char *urls;                /* separated by spaces or commas */
+    const char *url;                 /* or one address as in http_client_config, with or without a scheme */
+    int max_connections;             /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
     size_t max_reply;                /* as of http_client_config */
     bool cut_reply;                  /* likewise */
-    const char *auth_token;          /* NULL: none; sent to every one of them */
+    const char *auth_token;          /* NULL: none; sent to every host */
 };
 
-/* NULL with the reason: no URL, one that is none, too many. base NULL only checks. */
+/* NULL with the error: no URL, an invalid one, too many. base NULL: only checks. */
 struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size);
-/* Requests under way end with HTTP_CLIENT_CANCELLED. */
+/* Requests in flight end with HTTP_CLIENT_CANCELLED. */
 void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The next in turn that is not set aside; NULL: all are. It is the caller's turn only if it makes a request. Begins the probes that
- * are due: so there are none where there is nothing to send. */
+/* The next host in turn that may get a request; NULL: none. The turn moves on only with a request. Starts due probes, so a pool
+ * without work sends none. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
-/* Likewise, but none of these: the bits (http_pool_host_bit) of those that refused what another may take. */
+/* The same without some hosts: the bits (http_pool_host_bit) of those that rejected a request that another may accept. */
 struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* Of a pool of one, set aside or not: for whoever waits as http_pool_wait says, and has a last word when it is stopped. */
+/* The host of a pool of one, up or down, for callers that wait by http_pool_wait themselves. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
-/* How long until one can be tried; 0: now. While all that could be tried have their one request under way it is a guess. */
+/* Time until a host can be tried; 0: now. An estimate while the only candidates have a request in flight. */
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h);    /* as configured */
-const char *http_pool_host_target(const struct http_pool_host *h); /* "/" when it has none */
-/* A %s in the target stands for a message; http_pool_fill_target puts it there escaped, wherever it stands, and ends with a
- * NUL. A target without one is copied as it is. */
+const char *http_pool_host_target(const struct http_pool_host *h); /* "/" without one */
+/* Each %s in a target is a placeholder. http_pool_fill_target replaces it by the escaped message and adds a NUL. */
 bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);
-/* The first host whose target has no %s, NULL when all have one: for a method that carries nothing else. */
+/* The first host whose target has no placeholder; NULL if all have one. For methods without a body. */
 const struct http_pool_host *http_pool_without_placeholder(const struct http_pool *p);
-/* As http_client_request, and the outcome is noted before on_done is called. */
+/* As http_client_request; records the outcome before on_done. */
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
 
-/* True for what sets a host aside. */
+/* Whether the outcome takes a host down. */
 bool http_pool_is_fault(enum http_client_result result, int status);
 
-/* True for the answers that blame what the request holds (400, 413, 422), not its address or its token: whoever may leave out
- * what can never be delivered does so for these alone. */
+/* Whether the status blames the content of the request (400, 413, 422), not its address or token: it can never be delivered. */
 bool http_pool_is_poison(int status);
 /* "answered 422 the field t is missing", on one line and no longer than 170 characters. */
 void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);

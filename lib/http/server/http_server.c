@@ -22,7 +22,7 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-/* Descriptors that connections leave to the daemon's own files: a quarter of all, at most so many. */
+/* Descriptors left to the daemon's own files: a quarter of all, at most RESERVE_MAX. */
 #define RESERVE_MAX 256
 
 struct http_listener {
@@ -69,7 +69,7 @@ static usec_t least_limit(const struct http_server_config *config)
     return least;
 }
 
-/* Limits are looked at an eighth of the least of them apart, so none is overrun by more. */
+/* Connections are checked every eighth of the smallest limit, so no limit is exceeded by more. */
 static void start_sweep(struct http_server *s)
 {
     usec_t every = least_limit(&s->config) / 8;
@@ -110,12 +110,12 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
     http_route_init(s, http_builtin_routes);
     stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
-    stats_gauge(
-        config->stats, "http_buffered_bytes", NULL, "Bytes held for all clients together", read_buffered, s);
+    stats_gauge(config->stats, "http_buffered_bytes", NULL,
+        "Memory held for requests and replies of all clients", read_buffered, s);
     s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
-        "Connections closed because they held the most and did not move while max_buffered was used up");
+        "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
-        "Connections past max_connections, or past the descriptors left for them, answered 503 and closed");
+        "Connections above max_connections or the file descriptors for them, answered 503 and closed");
     start_sweep(s);
     return s;
 }
@@ -136,8 +136,8 @@ static void name_peer(const struct sockaddr_storage *from, char out[80])
     }
 }
 
-/* How many descriptors there may be. accept gives the lowest number that is free: whatever it gives, all below are in use. */
-static int descriptors_most(void)
+/* RLIMIT_NOFILE. accept() returns the lowest free number, so all numbers below a new descriptor are in use. */
+static int descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT_MAX)
@@ -152,7 +152,7 @@ static int reserve_of(int most)
 
 int http_descriptors_for_files(void)
 {
-    int most = descriptors_most();
+    int most = descriptor_limit();
     return most - 2 * reserve_of(most);
 }
 
@@ -163,7 +163,7 @@ size_t http_descriptors_with_files(size_t files)
 
 int http_descriptors_for_connections(void)
 {
-    int most = descriptors_most();
+    int most = descriptor_limit();
     return most - reserve_of(most);
 }
 
@@ -183,11 +183,11 @@ static bool is_full_of_public(const struct http_server *s)
     return s->config.max_connections > 0 && s->n_public >= (size_t)s->config.max_connections / 2;
 }
 
-/* Of the descriptors that are not for connections, those that are refused may have half for a moment. */
+/* Refused connections may briefly use half of the descriptors that are not for connections. */
 static void take_connection(struct http_listener *l, int fd, const char *peer)
 {
     struct http_server *s = l->server;
-    int most = descriptors_most();
+    int most = descriptor_limit();
     int reserve = reserve_of(most);
     if (fd >= most - reserve || is_full(s) || (l->is_public && is_full_of_public(s))) {
         http_overload_accept(s, fd, peer, fd < most - reserve / 2);
@@ -198,8 +198,7 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
     s->n_public += l->is_public;
 }
 
-/* Out of descriptors or memory: the connection stays in the backlog, so the socket stays readable; trying
- * again at once would spin. */
+/* Out of descriptors or memory: the connection stays in the backlog and the socket readable, so retrying at once would spin. */
 static void pause_accepting(struct http_server *s)
 {
     static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
@@ -276,7 +275,7 @@ static void stop_listening(struct http_server *s)
     event_del(s->accept_again);
 }
 
-/* Each connection gets a turn, in which it reads once more: a request that has just come is still answered. */
+/* Each idle connection reads once more, so that a request that has just arrived is answered. */
 void http_server_drain(struct http_server *s)
 {
     struct http_conn *c;

@@ -45,18 +45,18 @@ static void test_refuses_by_line(void **state)
     char text[400];
     (void)state;
     refuse(bytes_str("[total u]\nkey = l\n[input]\n[total u]\n"),
-        "x.conf:4: section [total u] is there twice, first in line 1");
-    refuse(bytes_str("[input]\ntime = t\ntime = u\n"), "x.conf:3: time is there twice, first in line 2");
+        "x.conf:4: section [total u] is repeated, first in line 1");
+    refuse(bytes_str("[input]\ntime = t\ntime = u\n"), "x.conf:3: time is repeated, first in line 2");
     refuse(bytes_str("[inputs]\n"), "x.conf:1: unknown section [inputs]");
-    refuse(bytes_str("time = t\n"), "x.conf:1: time stands before any [section]");
-    refuse(bytes_str("[input]\ntime\n"), "x.conf:2: neither a [section], a `key = value` nor a comment");
-    refuse(bytes_str("[input\n"), "x.conf:1: a section's name ends with ]");
-    refuse(bytes_str("[input] time = t\n"), "x.conf:1: something stands behind the section's ]");
+    refuse(bytes_str("time = t\n"), "x.conf:1: time comes before any [section]");
+    refuse(bytes_str("[input]\ntime\n"), "x.conf:2: expected a [section], a `key = value` or a comment");
+    refuse(bytes_str("[input\n"), "x.conf:1: the ] of the section is missing");
+    refuse(bytes_str("[input] time = t\n"), "x.conf:1: text behind the ] of the section");
     refuse(bytes_str("[]\n"), "x.conf:1: unknown section []");
-    refuse(bytes_str("[total a b]\n"), "x.conf:1: section [total a b] has more than a kind and a name");
-    refuse(bytes_str("[input]\n= t\n"), "x.conf:2: nothing stands before the =");
-    refuse(bytes_str("[input]\ntime = t\n more\n"),
-        "x.conf:3: a setting begins at the start of its line, without white space before it");
+    refuse(bytes_str("[total a b]\n"), "x.conf:1: section [total a b] has more words than a kind and a name");
+    refuse(bytes_str("[input]\n= t\n"), "x.conf:2: the key before = is missing");
+    refuse(
+        bytes_str("[input]\ntime = t\n more\n"), "x.conf:3: a setting must begin at the start of its line");
     refuse(bytes_of("[input]\nti\0e = t\n", 17), "x.conf:2: the line holds a NUL byte");
     snprintf(text, sizeof text, "[input]\ntime = %0*d\n", CONFIG_LINE_MAX, 1);
     refuse(bytes_str(text), "x.conf:2: the line is longer than 190 bytes");
