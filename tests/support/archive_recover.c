@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define STEP (10 * USEC_PER_MSEC)
-#define STEPS_MOST 2000
+/* Of the threads, which publish and commit while the archive's clock advances by STEP. */
+#define PATIENCE (60 * USEC_PER_SEC)
 
 static struct io_ops unsynced;
 static struct buf stream;
@@ -70,7 +71,7 @@ static const char *finish_all(struct file_archive *a)
     if (file_archive_flush(a) != 0)
         return file_archive_trouble(a, &final);
     file_archive_roll(a);
-    for (int i = 0; i < STEPS_MOST; i++) {
+    for (usec_t end = clock_monotonic() + PATIENCE; clock_monotonic() < end;) {
         struct file_archive_numbers n = file_archive_numbers(a);
         if (n.open + n.finishing == 0)
             return file_archive_flush(a) == 0 ? NULL : file_archive_trouble(a, &final);
@@ -79,7 +80,7 @@ static const char *finish_all(struct file_archive *a)
             return file_archive_trouble(a, &final);
         usleep(50);
     }
-    return "it is never done";
+    return "it is not done within its time";
 }
 
 static void recover(const char *directory)
