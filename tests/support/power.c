@@ -256,10 +256,6 @@ static int power_ftruncate(int fd, off_t length)
 static int power_open(const char *path, int flags, mode_t mode)
 {
     bool part, failed = false;
-    if ((flags & O_TMPFILE) == O_TMPFILE) {
-        errno = EOPNOTSUPP;
-        return -1;
-    }
     pthread_mutex_lock(&lock);
     if (flags & O_CREAT) {
         failed = faults(&part);
