@@ -109,8 +109,6 @@ uint64_t journal_committed_end(const struct journal *j);
 uint64_t journal_disk_bytes(const struct journal *j);
 /* Of those, trimmed bytes that only wait for reads to leave. */
 uint64_t journal_trimmed_bytes(const struct journal *j);
-/* Whether the files of all that was trimmed are removed. */
-bool journal_trim_is_done(const struct journal *j);
 /* Payload bytes in [from, to), without holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 usec_t journal_last_time(const struct journal *j);    /* of the last committed frame, wall clock; 0: empty */
@@ -141,7 +139,6 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
 
 /* The committed mark. 0 for a new producer, and *known (may be NULL) is false. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
-size_t journal_producers(const struct journal *j);
 
 /* One observer a journal, called after each commit that moved the committed end, behind the appends' own callbacks. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);

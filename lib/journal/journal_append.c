@@ -171,11 +171,6 @@ uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *know
     return m ? m->committed : 0;
 }
 
-size_t journal_producers(const struct journal *j)
-{
-    return j->marks.count;
-}
-
 static struct bytes payload_of(const struct batch *b, const struct entry *e)
 {
     struct frame f;
@@ -200,15 +195,6 @@ static void call_back(struct batch *b, enum journal_result result)
         }
         e->done(&c, e->arg);
     }
-}
-
-static void apply_roll(struct journal *j, struct batch *b)
-{
-    if (!b->rolled)
-        return;
-    segment_list_last(j)->size = b->old_size;
-    segment_list_push(j, b->rolled);
-    b->rolled = NULL;
 }
 
 static void apply_commit(struct journal *j, struct batch *b)
@@ -266,7 +252,11 @@ void append_deliver(struct batch *b)
         call_back(b, JOURNAL_OK);
         return;
     }
-    apply_roll(j, b);
+    if (b->rolled) {
+        segment_list_last(j)->size = b->old_size;
+        segment_list_push(j, b->rolled);
+        b->rolled = NULL;
+    }
     segment_list_last(j)->size = b->size;
     if (b->result != JOURNAL_OK) {
         refuse(j, b);

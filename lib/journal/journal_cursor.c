@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -47,6 +48,16 @@ void cursor_close(struct cursor *c)
     free(c->large.checksums);
     c->large.checksums = NULL;
     c->large.position = 0;
+}
+
+void cursor_failure(
+    const struct cursor *c, enum cursor_status status, const char *path, char text[JOURNAL_ERROR_TEXT])
+{
+    char what[64];
+    int system = status == CURSOR_IO ? c->system : 0;
+    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
+        (unsigned long long)c->position);
+    failure_set(text, path, what, system);
 }
 
 struct cursor *cursor_new(void)

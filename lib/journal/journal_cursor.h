@@ -2,6 +2,7 @@
 #ifndef MILLRACE_JOURNAL_CURSOR_H
 #define MILLRACE_JOURNAL_CURSOR_H
 
+#include "journal/journal_error.h"
 #include "journal/journal_format.h"
 
 /* A place where a frame begins. */
@@ -35,6 +36,9 @@ void cursor_free(struct cursor *c);
 enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base);
 void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
 void cursor_close(struct cursor *c);
+/* After BAD or IO: a text that names file and byte. */
+void cursor_failure(
+    const struct cursor *c, enum cursor_status status, const char *path, char text[JOURNAL_ERROR_TEXT]);
 void cursor_go(struct cursor *c, const struct index_entry *p);
 
 /* The frame at the cursor, verified. Its spans are valid until the cursor moves or peeks again. END: zeros or the end of

@@ -30,30 +30,6 @@ static struct frame_index *claim(struct journal_set *set, struct segment *s)
     return oldest;
 }
 
-/* The number of entries at or below the position. */
-static size_t count_to(const struct frame_index *p, uint64_t position)
-{
-    size_t n = p->n;
-    while (n > 0 && p->at[n - 1].position > position)
-        n--;
-    return n;
-}
-
-static bool is_far_enough(const struct frame_index *p, size_t i, uint64_t position)
-{
-    uint64_t before = i > 0 ? p->at[i - 1].position : SEGMENT_HEADER;
-    return position >= before + p->apart && (i == p->n || p->at[i].position >= position + p->apart);
-}
-
-/* Drops every second entry. */
-static void thin(struct frame_index *p)
-{
-    for (size_t i = 0; 2 * i + 1 < p->n; i++)
-        p->at[i] = p->at[2 * i + 1];
-    p->n /= 2;
-    p->apart *= 2;
-}
-
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p)
 {
     if (p->position < SEGMENT_HEADER + journal_index_spacing)
@@ -62,46 +38,42 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
         s->index = claim(j->set, s);
     struct frame_index *known = s->index;
     known->used = ++j->set->index_clock;
-    size_t i = count_to(known, p->position);
-    if (!is_far_enough(known, i, p->position))
+    size_t i = known->n;
+    while (i > 0 && known->at[i - 1].position > p->position)
+        i--;
+    uint64_t before = i > 0 ? known->at[i - 1].position : SEGMENT_HEADER;
+    if (p->position < before + known->apart ||
+        (i < known->n && known->at[i].position < p->position + known->apart))
         return;
     memmove(known->at + i + 1, known->at + i, (known->n - i) * sizeof *known->at);
     known->at[i] = *p;
-    if (++known->n == FRAME_INDEX_ENTRIES_MAX)
-        thin(known);
+    if (++known->n < FRAME_INDEX_ENTRIES_MAX)
+        return;
+    for (i = 0; 2 * i + 1 < known->n; i++) /* drop every second entry */
+        known->at[i] = known->at[2 * i + 1];
+    known->n /= 2;
+    known->apart *= 2;
 }
 
-static bool is_above(const struct index_entry *p, uint64_t offset)
+/* The last entry with an offset of at most `offset` and a time before `time`. */
+static struct index_entry find_last(struct journal *j, struct segment *s, uint64_t offset, usec_t time)
 {
-    return p->offset > offset;
-}
-
-static bool is_late(const struct index_entry *p, uint64_t time)
-{
-    return p->time >= (usec_t)time;
-}
-
-static struct index_entry last_before(struct journal *j, struct segment *s, uint64_t what,
-    bool (*behind)(const struct index_entry *p, uint64_t what))
-{
-    struct index_entry begin = {SEGMENT_HEADER, s->base, s->last_time};
-    if (!s->index)
-        return begin;
-    s->index->used = ++j->set->index_clock;
-    size_t n = s->index->n;
-    while (n > 0 && behind(&s->index->at[n - 1], what))
+    size_t n = s->index ? s->index->n : 0;
+    while (n > 0 && (s->index->at[n - 1].offset > offset || s->index->at[n - 1].time >= time))
         n--;
-    return n > 0 ? s->index->at[n - 1] : begin;
+    if (s->index)
+        s->index->used = ++j->set->index_clock;
+    return n > 0 ? s->index->at[n - 1] : (struct index_entry){SEGMENT_HEADER, s->base, s->last_time};
 }
 
 struct index_entry frame_index_find_offset(struct journal *j, struct segment *s, uint64_t offset)
 {
-    return last_before(j, s, offset, is_above);
+    return find_last(j, s, offset, INT64_MAX);
 }
 
 struct index_entry frame_index_find_time(struct journal *j, struct segment *s, usec_t time)
 {
-    return last_before(j, s, (uint64_t)time, is_late);
+    return find_last(j, s, UINT64_MAX, time);
 }
 
 void frame_index_drop(struct segment *s)

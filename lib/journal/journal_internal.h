@@ -61,7 +61,6 @@ struct journal {
 
     struct segment **segments; /* journal_segment_list.c */
     size_t n_segments, n_trimmed;
-    size_t n_unlinking; /* files under removal, or whose removal failed */
     struct marks marks;
     uint64_t accepted_end, committed_end;
     usec_t accepted_time, committed_time;

@@ -48,16 +48,13 @@ static void retry_later(struct job *job, int system)
 
 void job_read_failed(struct job *job, enum cursor_status status)
 {
-    char what[96];
     int system = status == CURSOR_IO ? job->cursor->system : 0;
     job->again = false;
-    if (errno_is_shortage(system)) {
+    if (errno_is_fd_limit(system) || system == ENOMEM) {
         retry_later(job, system);
         return;
     }
-    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
-        (unsigned long long)job->cursor->position);
-    failure_set(job->failure, job->segment->path, what, system);
+    cursor_failure(job->cursor, status, job->segment->path, job->failure);
     job->result = system ? JOURNAL_IO : JOURNAL_DAMAGED;
 }
 

@@ -2,9 +2,7 @@
 #include "journal/journal_prealloc.h"
 #include "journal/journal_handoff.h"
 
-#include "base/errno_class.h"
-#include "base/io.h"
-
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -45,13 +43,6 @@ static enum leave wait_for_idle(struct journal *j)
     return leave;
 }
 
-static void set_allocated(struct journal *j)
-{
-    set_lock(j->set);
-    j->prealloc.allocated = true;
-    set_unlock(j->set);
-}
-
 /* 0, or an errno. *filled is how far the zeros reach. */
 static int write_zeros(struct journal *j, int fd, uint64_t *filled)
 {
@@ -74,10 +65,12 @@ static int write_zeros(struct journal *j, int fd, uint64_t *filled)
  * file. A file system without fallocate gets zeros only. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
-    if (io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0)
-        set_allocated(j);
-    else if (errno_is_full(errno))
+    bool allocated = io_allocate(fd, 0, 0, (off_t)j->segment_bytes) == 0;
+    if (!allocated && errno_is_full(errno))
         return errno;
+    set_lock(j->set);
+    j->prealloc.allocated = allocated;
+    set_unlock(j->set);
     int failed = write_zeros(j, fd, filled);
     if (failed == 0 && sync_or_eio(io->fsync(fd)) != 0)
         failed = errno;
@@ -107,9 +100,9 @@ static struct prealloc make_spare(struct journal *j)
     return made;
 }
 
-/* Under the lock. */
 static struct journal *take_to_fill(struct journal_set *set)
 {
+    assert(set_is_locked(set));
     struct journal *j = set->to_fill;
     set->to_fill = j->next_to_fill;
     if (!set->to_fill)
@@ -213,9 +206,9 @@ void prealloc_discard(struct journal *j)
     prealloc_release(j);
 }
 
-/* Under the lock. */
 static bool wants_recycled(struct journal *j, const struct segment *s)
 {
+    assert(set_is_locked(j->set));
     if (set_never_syncs(j->set) || s->size < j->segment_bytes || j->prealloc.abandon || s->shared)
         return false;
     j->prealloc.trimmed = true;
@@ -266,9 +259,9 @@ void prealloc_adopt(struct journal *j)
     free(path);
 }
 
-/* Under the lock. */
 static void leave_fill_list(struct journal_set *set, struct journal *j)
 {
+    assert(set_is_locked(set));
     set->to_fill_tail = &set->to_fill;
     while (*set->to_fill_tail) {
         if (*set->to_fill_tail == j)

@@ -283,18 +283,6 @@ static void deliver_read(struct job *job)
     segment_list_leave(job->journal, job->segment);
 }
 
-static enum journal_result scan_failed(
-    struct journal *j, const struct segment *s, const struct cursor *c, enum cursor_status status)
-{
-    char what[96];
-    int system = status == CURSOR_IO ? c->system : 0;
-    snprintf(what, sizeof what, "%s at byte %llu", system ? "cannot read" : "damaged",
-        (unsigned long long)c->position);
-    if (!j->latched)
-        failure_set(j->failure, s->path, what, system);
-    return system ? JOURNAL_IO : JOURNAL_DAMAGED;
-}
-
 /* Visits one frame; false stops. */
 typedef bool visit_fn(const struct frame *f, void *arg);
 
@@ -312,8 +300,11 @@ static enum journal_result visit_segment(
         *stopped = !fn(&f, arg);
         cursor_skip(c, &f);
     }
-    if (status != CURSOR_FRAME)
-        r = scan_failed(j, s, c, status);
+    if (status != CURSOR_FRAME) {
+        r = status == CURSOR_IO && c->system ? JOURNAL_IO : JOURNAL_DAMAGED;
+        if (!j->latched)
+            cursor_failure(c, status, s->path, j->failure);
+    }
     cursor_free(c);
     return r;
 }

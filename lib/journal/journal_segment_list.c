@@ -69,11 +69,6 @@ uint64_t journal_trimmed_bytes(const struct journal *j)
     return bytes_of_segments(j, 0, j->n_trimmed);
 }
 
-bool journal_trim_is_done(const struct journal *j)
-{
-    return j->n_trimmed == 0 && j->n_unlinking == 0;
-}
-
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to)
 {
     uint64_t n = 0;
@@ -109,27 +104,20 @@ static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
     fd_cache_drop(&j->set->files, job->segment);
-    job->result = JOURNAL_IO;
     if (j->unlink_failed)
         return;
     int recycled = prealloc_recycle(j, job->segment);
-    if (recycled > 0) {
-        job->result = JOURNAL_OK;
+    if (recycled > 0)
         return;
-    }
     j->unlink_failed =
         recycled < 0 || (io->unlink(job->segment->path) != 0 && errno != ENOENT) || journal_dir_sync(j) != 0;
     if (j->unlink_failed)
         log_warn(
             "cannot remove a segment", LOG_S("path", job->segment->path), LOG_S("error", strerror(errno)));
-    else
-        job->result = JOURNAL_OK;
 }
 
 static void deliver_unlink(struct job *job)
 {
-    if (job->result == JOURNAL_OK)
-        job->journal->n_unlinking--;
     segment_free(job->segment);
 }
 
@@ -141,7 +129,6 @@ static void reap(struct journal *j)
         struct job *job = mem_zalloc(sizeof *job);
         job->run = run_unlink;
         job->deliver = deliver_unlink;
-        j->n_unlinking++;
         job->segment = j->segments[n++];
         job_submit(j, job);
     }

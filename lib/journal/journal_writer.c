@@ -226,13 +226,6 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
-/* A segment that was not prepared ends early, as soon as a prepared file is ready. */
-static bool better_place_ready(struct journal *j)
-{
-    const struct writer *w = &j->writer;
-    return !w->prepared && w->position >= j->segment_bytes / 8 && prealloc_is_ready(j);
-}
-
 /* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own. The segment's
  * header is synced before the commit is acknowledged and states its reach, so a hole always ends above every offset
  * that was ever read. */
@@ -249,13 +242,10 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return true;
     if (b->reserve == 0 && j->writer.position < j->writer.found)
         return false;
-    return j->writer.position >= j->segment_bytes || better_place_ready(j);
-}
-
-/* Without a descriptor for the next segment the current one grows. */
-static bool can_stay(const struct journal *j, const struct batch *b, int system)
-{
-    return errno_is_fd_limit(system) && !passes_hole(j, b);
+    if (j->writer.position >= j->segment_bytes)
+        return true;
+    /* A segment that was not prepared ends early, as soon as a prepared file is ready. */
+    return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
 /* Whether the current segment's file has room for the batch and its reserve. */
@@ -288,7 +278,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     b->old_size = w->size;
     if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
         return JOURNAL_OK;
-    if (can_stay(j, b, errno)) {
+    if (errno_is_fd_limit(errno) && !passes_hole(j, b)) { /* nothing was created: this segment grows */
         hand_on(w, w->wanted);
         return JOURNAL_OK;
     }
@@ -347,12 +337,6 @@ static uint64_t fill_target(const struct journal *j, uint64_t end)
     return target < j->segment_bytes ? target : j->segment_bytes;
 }
 
-/* The running mean of bytes between two syncs. */
-static void note_commit(struct writer *w, uint64_t bytes)
-{
-    w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
-}
-
 /* Writes zeros behind the batch, so that the next commits' syncs change no metadata. That saves time per commit and
  * costs time per byte, so it stops when commits are usually large. Missing space is no failure here: the batch itself
  * is written. */
@@ -389,13 +373,6 @@ static enum journal_result undo_write(struct journal *j, size_t reserve)
     return JOURNAL_NO_SPACE;
 }
 
-/* Under JOURNAL_SYNC_NEVER a session's first commit is synced all the same, so that its boot id and policy survive a
- * power cut. */
-static bool must_sync(const struct journal *j)
-{
-    return !set_never_syncs(j->set) || !j->writer.announced;
-}
-
 static void written(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -428,7 +405,9 @@ static struct frame_place what_is_synced(const struct journal *j)
 static enum journal_result write_frames(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
-    b->sync = must_sync(j);
+    /* Under JOURNAL_SYNC_NEVER a session's first commit is synced all the same, so that its boot id and policy survive a power
+     * cut. */
+    b->sync = !set_never_syncs(j->set) || !w->announced;
     if (!w->announced)
         announce(j, b);
     enum journal_result r = reserve_behind(j, b);
@@ -438,7 +417,8 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     if (write_sealed(w, &b->frames, &synced) != 0)
         return errno_is_full(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
     uint64_t end = w->position + b->frames.len;
-    note_commit(w, end - synced.durable_position);
+    uint64_t bytes = end - synced.durable_position;
+    w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
     r = fill_ahead(j, end);
     if (r != JOURNAL_OK)
         return r;

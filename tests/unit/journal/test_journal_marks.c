@@ -91,7 +91,7 @@ static void test_more_producers_than_the_bound_are_refused(void **state)
     assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
     journal_set_flush(f->set);
     reopen(f);
-    assert_int_equal(journal_producers(f->j), 2);
+    assert_int_equal(f->j->marks.count, 2);
     assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
     assert_int_equal(append(f, "b", 1, 2, "y", &a), JOURNAL_OK);
     put(f, "nobody's");
@@ -129,7 +129,7 @@ static void test_refused_producers_are_forgotten(void **state)
         assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
     }
     io = &io_system;
-    assert_int_equal(journal_producers(f->j), 0);
+    assert_int_equal(f->j->marks.count, 0);
     assert_int_equal(append(f, "a", 0, 1, "x", &a), JOURNAL_OK);
     assert_int_equal(append(f, "b", 0, 1, "x", &a), JOURNAL_OK);
     assert_int_equal(append(f, "c", 0, 1, "x", &a), JOURNAL_TOO_MANY_PRODUCERS);
