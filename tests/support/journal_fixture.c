@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SECONDS_MOST 600 /* of one test, also a slow one on a busy machine; less than ctest waits for all */
+#define SECONDS_MAX 600 /* of one test on a busy machine; less than ctest's limit */
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 
@@ -41,17 +41,17 @@ void reopen(struct fixture *f)
 
 static void hangs(int signal)
 {
-    static const char text[] = "this test hangs: " STRING(SECONDS_MOST) " seconds are over\n";
+    static const char text[] = "this test hangs: " STRING(SECONDS_MAX) " seconds are over\n";
     (void)signal;
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
     abort();
 }
 
-/* Whoever waits for a journal's thread waits for ever where that is broken. */
+/* A test that waits for a broken thread would hang. */
 static void limit_time(void)
 {
     signal(SIGALRM, hangs);
-    alarm(SECONDS_MOST);
+    alarm(SECONDS_MAX);
 }
 
 int setup(void **state)

@@ -1,5 +1,4 @@
-/* journal_fixture: a journal on real files in a directory of its own, as its owner sees it; for the test_journal*.c, and for what
- * stands right on a journal. */
+/* journal_fixture: a journal on real files in a directory of its own, for the journal's tests and those of its direct users. */
 #ifndef MILLRACE_TEST_JOURNAL_FIXTURE_H
 #define MILLRACE_TEST_JOURNAL_FIXTURE_H
 
@@ -25,7 +24,7 @@ struct seen {
     struct buf data;
 };
 
-/* What the next opening takes. */
+/* Configuration of the next opening. */
 extern int64_t sync_ms;
 extern size_t segment_bytes;
 extern size_t max_producers;
@@ -39,7 +38,7 @@ int teardown(void **state);
 
 enum journal_result try_open(struct fixture *f);
 void reopen(struct fixture *f);
-/* The files as they are now, as if the process had been killed; nothing is being made or removed meanwhile. */
+/* Replaces the directory by a copy of its present state, as if the process had been killed. */
 void kill_into_copy(struct fixture *f);
 void open_killed_copy(struct fixture *f);
 
@@ -47,19 +46,19 @@ void on_commit(const struct journal_commit *c, void *arg); /* arg: struct answer
 enum journal_result append(struct fixture *f, const char *producer, uint64_t mark, uint64_t next,
     const char *text, struct answer *answer);
 struct answer put(struct fixture *f, const char *text);
-/* A frame of bytes that tell where they belong: byte i of the journal is i modulo 251. */
+/* Appends bytes that show their offset: byte i of the journal is i modulo 251. */
 void append_pattern(struct fixture *f, size_t size, journal_append_fn *done, void *arg);
 void assert_pattern(uint64_t offset, struct bytes text);
 /* Lines of 1000 bytes, each committed, from `time` on. */
 void fill_segments(struct fixture *f, int lines, usec_t time);
-/* Until the reader thread has nothing to do. */
+/* Waits until the reader thread has nothing to do. */
 void settle(struct fixture *f);
 void settle_committers(struct fixture *f); /* set_settle_committers */
-/* Until no file is being made ahead of use. */
+/* Waits until no file is being prepared. */
 void settle_filler(struct fixture *f);
-/* A line of 1000 bytes; what is before the newest segment goes. */
+/* Appends a line of 1000 bytes, and trims all but the newest segment. */
 void fill_and_trim(struct fixture *f);
-/* The same until the newest segment is in a file that was used before; the next such file is ready then. */
+/* Repeats that until the newest segment is in a recycled file; the next one is ready then. */
 void use_files_again(struct fixture *f);
 
 void assert_content(struct fixture *f, const char *text);
