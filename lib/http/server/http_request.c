@@ -81,11 +81,6 @@ const char *http_peer(const struct http_request *req)
     return req->conn->peer;
 }
 
-void *http_request_ctx(struct http_request *req)
-{
-    return req->conn->server->config.ctx;
-}
-
 void http_set_data(struct http_request *req, void *data)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
@@ -146,20 +141,6 @@ bool http_param_u64(
         return true;
     http_problem(req, 400, "bad-parameter", NULL, "%s must be a number from %llu to %llu", name,
         (unsigned long long)min, (unsigned long long)max);
-    return false;
-}
-
-bool http_param_i64(
-    struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max, int64_t *out)
-{
-    struct bytes text;
-    *out = fallback;
-    if (!http_param(req, name, &text))
-        return true;
-    if (bytes_to_i64(text, out) && *out >= min && *out <= max)
-        return true;
-    http_problem(req, 400, "bad-parameter", NULL, "%s must be a number from %lld to %lld", name,
-        (long long)min, (long long)max);
     return false;
 }
 

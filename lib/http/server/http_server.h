@@ -140,7 +140,6 @@ bool http_require_admin(struct http_request *req);
 /* For an operation of a HTTP_ROUTE_PUBLIC route that is not public: true unless a web page of another origin sent the
  * request, or it came by a public connection. Otherwise replies 403. */
 bool http_require_same_origin(struct http_request *req);
-void *http_request_ctx(struct http_request *req);
 /* The handler's own pointer, NULL at first. */
 void http_set_data(struct http_request *req, void *data);
 void *http_data(const struct http_request *req);
@@ -148,8 +147,6 @@ void *http_data(const struct http_request *req);
 /* Parameters. On an invalid value each replies 400 and returns false. A missing parameter yields the fallback. */
 bool http_param_u64(
     struct http_request *req, const char *name, uint64_t fallback, uint64_t min, uint64_t max, uint64_t *out);
-bool http_param_i64(
-    struct http_request *req, const char *name, int64_t fallback, int64_t min, int64_t max, int64_t *out);
 /* A name (bytes_is_name), NUL-terminated. Fallback NULL: the parameter is required. */
 bool http_param_name(
     struct http_request *req, const char *name, const char *fallback, char out[NAME_LEN_MAX + 1]);
