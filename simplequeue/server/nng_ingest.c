@@ -231,38 +231,25 @@ static bool known_parameters(const struct url_query *query)
     return true;
 }
 
-static bool parse_queue(const struct url_query *query, char name[NAME_LEN_MAX + 1])
-{
-    struct bytes text = BYTES_LITERAL(QUEUES_DEFAULT);
-    url_query_get(query, "queue", &text);
-    if (!bytes_is_name(text))
-        return false;
-    snprintf(name, NAME_LEN_MAX + 1, "%.*s", (int)text.len, text.ptr);
-    return true;
-}
-
-static bool parse_delay(const struct url_query *query, int64_t max, usec_t *delay)
-{
-    struct bytes text = BYTES_LITERAL("0");
-    uint64_t ms;
-    url_query_get(query, "delay", &text);
-    if (!bytes_to_u64(text, &ms) || ms > (uint64_t)max)
-        return false;
-    *delay = (usec_t)ms * USEC_PER_MSEC;
-    return true;
-}
-
 /* NULL, or what is wrong with the header line. */
 static const char *parse_header(
     const struct url_query *query, int64_t max_delay, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
+    struct bytes queue = BYTES_LITERAL(QUEUES_DEFAULT), delay = BYTES_LITERAL("0");
+    uint64_t ms;
     if (!known_parameters(query))
         return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
-    if (!parse_queue(query, name))
+    url_query_get(query, "queue", &queue);
+    if (!bytes_is_name(queue))
         return "queue is not a name";
-    if (put_request_marks(query, put) != NULL)
+    snprintf(name, NAME_LEN_MAX + 1, "%.*s", (int)queue.len, queue.ptr);
+    if (put_request_marks(query, put))
         return PUT_MARKS_HINT;
-    return parse_delay(query, max_delay, &put->delay) ? NULL : "delay is not a number of milliseconds";
+    url_query_get(query, "delay", &delay);
+    if (!bytes_to_u64(delay, &ms) || ms > (uint64_t)max_delay)
+        return "delay is not a number of milliseconds";
+    put->delay = (usec_t)ms * USEC_PER_MSEC;
+    return NULL;
 }
 
 static bool retry_batch(struct wait *w, enum wait_event event);
