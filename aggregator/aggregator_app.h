@@ -1,4 +1,4 @@
-/* app: what the aggregator's wiring and its HTTP face share. The loop's thread only. */
+/* app: the state that the aggregator's wiring and its HTTP endpoints share. The loop's thread only. */
 #ifndef MILLRACE_AGGREGATOR_APP_H
 #define MILLRACE_AGGREGATOR_APP_H
 
@@ -15,10 +15,10 @@ struct app {
     struct aggregate *aggregate; /* NULL while it is opened; then the rest is NULL too */
     struct watermark_poll *watermark;
     struct follower *followers[WATERMARK_STREAMS_MAX];
-    bool answers;                     /* every stream was caught up: once true, it stays */
-    struct seal_waiter *seal_waiters; /* requests that wait for the open slice to be sealed */
+    bool answers;                     /* every stream was caught up once */
+    struct seal_waiter *seal_waiters; /* requests that wait for a seal */
     size_t max_answer;
-    char health[512]; /* what was said last */
+    char health[512]; /* as it was set last; "": ready */
 };
 
 /* Seals the slice that requests wait for, and answers them when it is sealed or refused. Call it after aggregate_poll. */

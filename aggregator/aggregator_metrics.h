@@ -1,14 +1,14 @@
-/* metrics: what the aggregate counts, told to /metrics. */
+/* metrics: the aggregate's numbers on /metrics. Totals are of the process and never fall. */
 #ifndef MILLRACE_AGGREGATOR_METRICS_H
 #define MILLRACE_AGGREGATOR_METRICS_H
 
 struct app;
 struct metrics;
 
-/* The aggregate is open; freed before it. */
+/* The aggregate must be open; free the metrics before it. */
 struct metrics *metrics_new(struct app *app);
 void metrics_free(struct metrics **m);
-/* Takes in what has changed since. */
+/* Adds what has changed since the last call. */
 void metrics_update(struct metrics *m);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What chain_open has found out so far. */
+/* The state of chain_open. */
 struct opening {
     const struct chain_config *config;
     struct manifest manifest; /* zeroed (through 0) without an archive */
@@ -75,8 +75,7 @@ static enum slice_result list_slices(struct opening *o)
     return SLICE_OK;
 }
 
-/* A compactor that put it in force may have been killed before that was durable, and who asks need not be the next one, which
- * would see to it. */
+/* A compactor may have been killed after it switched `current` and before that was durable. */
 static enum slice_result settle_current(const char *archive, char *error)
 {
     struct buf path = {0};

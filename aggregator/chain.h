@@ -1,20 +1,19 @@
 /* chain: the slices of a directory as one sequence that continues the archive.
  *
- * A stream's events are in the archive up to the end of its last slice, then in the sealed slices, one after
- * another, then in the open one. So counts are exact only as long as each begins where the one before ended. That is
- * checked once, at opening; whatever does not fit is refused by name, since counting on would double or lose events.
+ * A stream's events are in the archive up to the end of its last slice, then in the sealed slices one after another, then in
+ * the open one. Counts are exact only if each slice begins where the one before ended. The chain checks that once, at
+ * opening, and refuses by name whatever does not fit: counting on would double or lose events.
  *
  * Invariants
- * 1. Slice numbers have no gap, each slice begins where the one before ended, and only the newest may be open. One left open by a seal that was interrupted before
- *    its transaction is open; by one interrupted after it, sealed: then the next slice begins here.
- * 2. The oldest slice is at most the one behind what the archive goes through. Where the two meet, the slice that is
- *    archived ends, or the one behind it begins, where the manifest says.
- * 3. The open slice is behind what the archive goes through: an older one is an old copy.
- * 4. Every slice says under which counters it was counted. An open one of other counters is sealed as it is, before
- *    anything is counted under the new ones. A counter of one name and another key is refused, in slices and archive
- *    alike: two meanings would add up under one name.
+ * 1. Slice numbers have no gap, each slice begins where the one before ended, and only the newest may be open. A seal that
+ *    was interrupted leaves it open or sealed; if it is sealed, the next slice begins here.
+ * 2. The oldest slice is at most the one behind the archive's `through`. Slice `through` ends, and the one behind it begins,
+ *    where the manifest says.
+ * 3. The open slice is behind `through`: an older one is an old copy.
+ * 4. An open slice of other counters is sealed as it is before anything is counted under the new ones. A counter with an old
+ *    name and another key is refused, in slices and archive alike: two meanings would add up under one name.
  *
- * Blocking; nothing else may use the directory.
+ * Blocking; no other process may use the directory.
  */
 #ifndef MILLRACE_CHAIN_H
 #define MILLRACE_CHAIN_H
@@ -24,11 +23,11 @@
 
 struct chain_config {
     const char *slices_dir, *rejects_dir; /* both exist */
-    const char *archive;                  /* its directory, or NULL: none is known */
+    const char *archive;                  /* its directory; NULL: none is configured */
     const struct counters *counters;
 };
 
-/* Where the open slice begins: what slice_config takes of one that is made now. */
+/* Where the open slice begins, for slice_config. */
 struct chain_next {
     uint64_t number;
     struct slice_tally before;
@@ -37,11 +36,11 @@ struct chain_next {
 };
 void chain_next_free(struct chain_next *next);
 
-/* Takes the sealed slices into *sealed (empty before) and tells where the open one begins, whether it is there already
- * or not. Whatever the result, the caller frees both. */
+/* Adds the sealed slices to *sealed (empty before) and finds where the open one begins, whether it exists or not. The caller
+ * frees both, whatever the result. */
 enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
     struct chain_next *next, char error[SLICE_ERROR_TEXT]);
-/* What follows the newest sealed slice; there must be one. */
+/* The slice after the newest sealed one; there must be one. */
 void chain_follow(const struct sealed *sealed, struct chain_next *next);
 /* The last slice that the archive in force holds; 0: none, or no archive yet. SLICE_FOREIGN when it is not an archive of
  * these slices: it ends elsewhere than the sealed slice of that number does, or there was never one. */

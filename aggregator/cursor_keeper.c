@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct kept {
+struct stream_cursor_state {
     struct cursor_keeper *keeper;
     size_t stream;
-    bool is_told, is_asking;
-    uint64_t told, asked;
-    int said; /* the status that the log has, 0: none */
+    bool is_sent, is_asking;
+    uint64_t sent, asked;
+    int logged; /* the status that was logged last; 0: none */
 };
 
 struct cursor_keeper {
@@ -20,7 +20,7 @@ struct cursor_keeper {
     const struct aggregate *aggregate;
     const char *name;
     size_t n;
-    struct kept *streams;
+    struct stream_cursor_state *streams;
 };
 
 struct cursor_keeper *cursor_keeper_new(
@@ -30,7 +30,7 @@ struct cursor_keeper *cursor_keeper_new(
     *k = (struct cursor_keeper){.client = client, .aggregate = a, .name = name, .n = n_streams};
     k->streams = mem_zalloc((n_streams + 1) * sizeof(*k->streams));
     for (size_t i = 0; i < n_streams; i++)
-        k->streams[i] = (struct kept){.keeper = k, .stream = i};
+        k->streams[i] = (struct stream_cursor_state){.keeper = k, .stream = i};
     return k;
 }
 
@@ -43,39 +43,39 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-static void say(struct kept *s, int status, struct bytes body)
+static void log_refusal(struct stream_cursor_state *s, int status, struct bytes body)
 {
     const struct slice_cursor *c = aggregate_committed(s->keeper->aggregate, s->stream);
-    if (status == s->said)
+    if (status == s->logged)
         return;
-    s->said = status;
+    s->logged = status;
     char *text = bytes_dup(body);
     log_warn("pubsub does not move the cursor that keeps what is not counted", LOG_S("stream", c->stream),
         LOG_S("cursor", s->keeper->name), LOG_U("status", (uint64_t)status), LOG_S("answer", text));
     free(text);
 }
 
-/* Without an answer pubsub is away, which the follower says. */
+/* Without an answer pubsub is away, which the follower reports. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
-    struct kept *s = arg;
+    struct stream_cursor_state *s = arg;
     s->is_asking = false;
     if (result != HTTP_CLIENT_OK)
         return;
     if (reply->status != 200) {
-        say(s, reply->status, reply->body);
+        log_refusal(s, reply->status, reply->body);
         return;
     }
-    s->said = 0;
-    s->is_told = true;
-    s->told = s->asked;
+    s->logged = 0;
+    s->is_sent = true;
+    s->sent = s->asked;
 }
 
-static void tell(struct kept *s, const struct slice_cursor *c)
+static void send_cursor(struct stream_cursor_state *s, const struct slice_cursor *c)
 {
     struct buf target = {0};
     buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%s%s%c", c->stream, s->keeper->name,
-        c->offset, c->id, s->is_told ? "" : "&backwards=1", '\0');
+        c->offset, c->id, s->is_sent ? "" : "&backwards=1", '\0');
     s->is_asking = true;
     s->asked = c->offset;
     struct http_call_spec spec = {
@@ -87,9 +87,9 @@ static void tell(struct kept *s, const struct slice_cursor *c)
 void cursor_keeper_tick(struct cursor_keeper *k)
 {
     for (size_t i = 0; i < k->n; i++) {
-        struct kept *s = &k->streams[i];
+        struct stream_cursor_state *s = &k->streams[i];
         const struct slice_cursor *c = aggregate_committed(k->aggregate, i);
-        if (c->id[0] && !s->is_asking && (!s->is_told || s->told != c->offset))
-            tell(s, c);
+        if (c->id[0] && !s->is_asking && (!s->is_sent || s->sent != c->offset))
+            send_cursor(s, c);
     }
 }

@@ -205,8 +205,8 @@ int main(int argc, char **argv)
         counters->n_totals + counters->n_subtotals, counts);
     printf("to a committed slice %.0f events a processor second, bare loop %.0f, ratio %.2f\n",
         ours[rounds / 2], bare[rounds / 2], ratio[rounds / 2]);
-    printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n", memory_bytes / 1e6,
-        written_ratio);
+    printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n",
+        memory_bytes / 1e6, written_ratio);
     counters_free(&counters);
     buf_free(&text);
     return 0;

@@ -1,8 +1,8 @@
 /* count_run: a sorted run of counts as blocks of bytes, written to and read from any place that holds blocks.
  *
  * Blocks are numbered from 0 and hold records in order (docs/formats/slices.md). A record may continue in the next block.
- * The run's index names each block's first key, length and checksum, and ends with a checksum of its own. So whoever
- * keeps the index's checksum has the whole run checked.
+ * The run's index names each block's first key, length and checksum, and ends with a checksum of its own. So the
+ * index's checksum covers the whole run.
  *
  * 1. A block is verified before any of its bytes is used (XXH3, seeded with the run's number and the block's): a block
  *    from another place or another run does not fit.

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define NONE_TEXT "None"
-#define MS_PER_SECOND 1000
 #define SECONDS_PER_HOUR 3600
-#define TIME_BOUND 1e17 /* far past the last hour, in s and in ms, and exact in 64 bits */
+#define TIME_MAX 9.2e18 /* past the last hour in every unit, and within 64 bits */
 #define REASON_MAX 200
 #define DIGITS_MAX 24
 
@@ -40,6 +40,19 @@ static int line_of(const struct config_section *s, const char *key)
     return s->line;
 }
 
+static const struct time_unit {
+    const char *name;
+    int64_t a_second;
+} time_units[] = {{"s", 1}, {"ms", 1000}, {"us", 1000000}, {"ns", 1000000000}};
+
+static const struct time_unit *find_unit(const char *name)
+{
+    for (size_t i = 0; i < sizeof time_units / sizeof *time_units; i++)
+        if (strcmp(time_units[i].name, name) == 0)
+            return &time_units[i];
+    return NULL;
+}
+
 static int read_input(struct reading *r)
 {
     static const char *const known[] = {"time", "time_unit", "skip_if", NULL};
@@ -53,13 +66,15 @@ static int read_input(struct reading *r)
                *skip = config_value(s, "skip_if");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
-    if (unit && strcmp(unit, "s") != 0 && strcmp(unit, "ms") != 0)
+    const struct time_unit *known_unit = find_unit(unit ? unit : "s");
+    if (!known_unit)
         return config_fail(
-            r->error, r->config, line_of(s, "time_unit"), "time_unit is s or ms, not '%s'", unit);
+            r->error, r->config, line_of(s, "time_unit"), "time_unit is s, ms, us or ns, not '%s'", unit);
     if (skip && !*skip)
         return config_fail(r->error, r->config, line_of(s, "skip_if"), "skip_if needs a field");
     r->out->time_field = mem_strdup(time);
-    r->out->time_in_ms = unit && strcmp(unit, "ms") == 0;
+    r->out->time_unit = known_unit->name;
+    r->out->units_a_second = known_unit->a_second;
     r->out->skip_if = skip ? mem_strdup(skip) : NULL;
     return 0;
 }
@@ -206,7 +221,7 @@ static char *canonical_text(const struct counters *c)
     struct buf text = {0};
     if (c->skip_if)
         buf_printf(&text, "input skip_if = %s\n", c->skip_if);
-    buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_in_ms ? "ms" : "s");
+    buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
     append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
     append_sorted(&text, "total", c->totals, c->n_totals);
     char *copy = bytes_dup(buf_bytes(&text));
@@ -423,21 +438,78 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
+/* So many digits as a number; -1 when there are others. */
+static int read_digits(const char *at, int n)
+{
+    int value = 0;
+    for (int i = 0; i < n; i++) {
+        if (at[i] < '0' || at[i] > '9')
+            return -1;
+        value = value * 10 + at[i] - '0';
+    }
+    return value;
+}
+
+/* The offset at the end of an RFC 3339 time, in seconds; false when it is none. */
+static bool read_zone(struct bytes zone, int *seconds)
+{
+    *seconds = 0;
+    if (zone.len == 1)
+        return zone.ptr[0] == 'Z' || zone.ptr[0] == 'z';
+    if (zone.len != 6 || (zone.ptr[0] != '+' && zone.ptr[0] != '-') || zone.ptr[3] != ':')
+        return false;
+    int hours = read_digits(zone.ptr + 1, 2), minutes = read_digits(zone.ptr + 4, 2);
+    *seconds = (hours * 60 + minutes) * 60 * (zone.ptr[0] == '-' ? -1 : 1);
+    return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
+}
+
+/* RFC 3339: 2012-03-16T18:40:47.5+01:00, the fraction cut. A leap second counts as the second before it. */
+static bool read_rfc3339(struct bytes text, int64_t *out)
+{
+    static const char form[] = "0000-00-00T00:00:00";
+    size_t n = sizeof(form) - 1;
+    int zone;
+    if (text.len <= n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (form[i] != '0' && text.ptr[i] != form[i] &&
+            !(form[i] == 'T' && (text.ptr[i] == 't' || text.ptr[i] == ' ')))
+            return false;
+    struct tm t = {.tm_year = read_digits(text.ptr, 4) - 1900,
+        .tm_mon = read_digits(text.ptr + 5, 2) - 1,
+        .tm_mday = read_digits(text.ptr + 8, 2),
+        .tm_hour = read_digits(text.ptr + 11, 2),
+        .tm_min = read_digits(text.ptr + 14, 2),
+        .tm_sec = read_digits(text.ptr + 17, 2)};
+    if (text.ptr[n] == '.')
+        for (n++; n < text.len && text.ptr[n] >= '0' && text.ptr[n] <= '9';)
+            n++;
+    bool has_fraction = text.ptr[n - 1] != '.';
+    if (!has_fraction || !read_zone(bytes_of(text.ptr + n, text.len - n), &zone) || t.tm_year < 0 ||
+        t.tm_hour < 0 || t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59 || t.tm_sec < 0 || t.tm_sec > 60)
+        return false;
+    t.tm_sec -= t.tm_sec == 60;
+    struct tm normal = t;
+    *out = timegm(&normal) - zone;
+    return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
+}
+
 /* The event's hour; NULL, or what is wrong with the time. */
 static const char *hour_of(const struct counters *c, const struct json_value *time, int64_t *hour)
 {
-    int64_t t, unit = c->time_in_ms ? MS_PER_SECOND : 1;
+    int64_t t;
     if (time->type == JSON_MISSING)
         return "is missing: no time";
     if (time->type == JSON_I64)
         t = time->v.i64;
-    else if (time->type == JSON_F64 && fabs(time->v.f64) < TIME_BOUND)
+    else if (time->type == JSON_F64 && fabs(time->v.f64) < TIME_MAX)
         t = (int64_t)time->v.f64;
     else if (time->type == JSON_F64 || time->type == JSON_U64)
         return "is a time outside 2000 to 2159";
-    else
-        return "is no number: no time";
-    t /= unit;
+    else if (time->type != JSON_STRING || !read_rfc3339(time->v.string, &t))
+        return "is not a time";
+    if (time->type != JSON_STRING)
+        t /= c->units_a_second;
     if (t < HOUR_FIRST || t >= HOUR_END)
         return "is a time outside 2000 to 2159";
     *hour = t - t % SECONDS_PER_HOUR;

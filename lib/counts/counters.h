@@ -1,15 +1,13 @@
-/* counters: what to count, read from the configuration's [input], [total NS] and [subtotal S.NS] sections, and
- * the keys that one event has under it.
+/* counters: the configuration's [input], [total NS] and [subtotal S.NS] sections, and the keys of an event under them.
  *
  *     [input]                              [total u]              [subtotal c.u]
  *     time = t                             key = l                key = c
  *     skip_if = _heartbeat_                label = user           label = country
  *
- * A key is a top-level field, host(field), or a "constant". Rules of what a field's value counts as are in
- * docs/guide/counting.md: missing, null and empty are `None`; an integer its digits; true/false; an array, an
- * object or another number rejects the event.
+ * A key is a top-level field, host(field), or a "constant". docs/guide/counting.md has the rules for values: missing, null
+ * and empty count as `None`, an integer as its digits; an array, an object or another number rejects the event.
  *
- * 1. Every total's namespace and every subtotal's pair is there once; a subtotal's second part is a total.
+ * 1. Every total's namespace and every subtotal's pair occurs once; a subtotal's second part is a total.
  * 2. The order is the configuration's. Labels default to the namespace (its first part for a subtotal) and
  *    are names; totals' labels differ from each other, and those of one total's subtotals do.
  * 3. counters_extract either gives every key of the event or rejects it whole: an event is counted under all
@@ -35,7 +33,8 @@ struct counter {
 
 struct counters {
     const char *time_field;
-    bool time_in_ms;
+    const char *time_unit; /* s, ms, us or ns */
+    int64_t units_a_second;
     const char *skip_if; /* NULL: nothing is skipped */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
@@ -49,10 +48,10 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct config_error *error);
 void counters_free(struct counters **c);
 
-/* Of two canonical texts: the line of `before` whose counter has another key in `now`, borrowed; BYTES_NONE when there
- * is none. A counter that is in only one of them is in nobody's way. */
+/* The line of `before` whose counter has another key in `now`, borrowed; BYTES_NONE: there is none. A counter that is in only
+ * one of the two canonical texts is no conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
-/* Appends the lines of `before` whose counter is not in `now`: what the counter's name meant, for when it comes back. */
+/* Appends the lines of `before` whose counter is not in `now`. The archive keeps them, in case the name is used again. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
 /* By namespace ("u" or "c.u"); NULL when there is none. */
@@ -72,7 +71,7 @@ struct counters_event {
     const char *reason;        /* of COUNTERS_REJECTED: one line, valid until the next extract */
 };
 
-/* Extracts events one after another; one a thread. What it gives is valid until the next extract. */
+/* Extracts events one after another; one reader a thread. Its output is valid until the next extract. */
 struct counters_reader;
 struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
 void counters_reader_free(struct counters_reader **r);

@@ -1,12 +1,12 @@
-/* json_fields: some top-level fields of one JSON object, strictly. simdjson's DOM parser behind a C face.
+/* json_fields: selected top-level fields of a JSON object, by simdjson's DOM parser behind a C header.
  *
- * 1. The whole line is validated (UTF-8, escapes, numbers, nesting) whether or not its fields are asked for. Refused
- *    are: what is no JSON, a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates (which
- *    no UTF-8 text can hold), and nesting past 1000 levels, a scalar counted as one.
- * 2. With duplicate fields the last wins. Names are compared after unescaping.
- * 3. Nothing is allocated a line once the longest line so far has been seen; its room is kept until free.
+ * 1. The whole line is validated (UTF-8, escapes, numbers, nesting), whichever fields are selected. Refused are text that is
+ *    not JSON, a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates, and nesting past 1000
+ *    levels, a scalar counted as one.
+ * 2. Of duplicate fields the last wins. Names are compared after unescaping.
+ * 3. Memory is allocated only for a line longer than all before it, and kept until free.
  *
- * Not thread-safe: one a thread. */
+ * One thread at a time. */
 #ifndef MILLRACE_JSON_FIELDS_H
 #define MILLRACE_JSON_FIELDS_H
 
@@ -49,12 +49,11 @@ void json_fields_free(struct json_fields **f);
 int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 
-/* A small whole document, for tools and the API that read each other's JSON answers: walk with these. NULL when
- * it is no JSON. */
+/* A small document, such as another daemon's reply. NULL when it is not JSON. */
 struct json_doc;
 struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
-/* By JSON pointer ("/rows/0/n"); type JSON_MISSING when there is none. Strings live as long as the doc. */
+/* By JSON pointer ("/rows/0/n"); type JSON_MISSING when the document has no such value. Strings live as long as the doc. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
 /* An integer of at least 0, also as a string of digits (offsets, which may pass 2^53). False leaves *out alone. */
 static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)

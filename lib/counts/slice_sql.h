@@ -8,7 +8,7 @@
 /* The row id of a run's block. */
 #define SLICE_BLOCK_ID(run, block) ((sqlite3_int64)((run) << 32 | (block)))
 
-/* The result that an SQLite code means. A full disk is told from other failures by the system's error. */
+/* The result that an SQLite code means. The system's error tells a full disk from other failures. */
 enum slice_result slice_sql_result(sqlite3 *db, int code);
 /* Writes "what: SQLite's message" to error and returns the result of the connection's last failure. */
 enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE_ERROR_TEXT]);

@@ -174,6 +174,24 @@ class Seal(harness.MillraceTest):
         self.assertEqual(d.process.wait(harness.PATIENCE), 78)
         self.assertIn("total u key = l", d.log)
 
+    def counted(self):
+        text = self.aggregator.get("/metrics").text
+        return [int(float(line.split()[1])) for name in ("events_counted_total", "lines_rejected_total")
+                for line in text.splitlines() if line.startswith("millrace_%s " % name) or
+                line.startswith("millrace_aggregator_%s " % name)]
+
+    def test_totals_of_the_process_never_fall(self):
+        """A restart inside a slice, then a seal: the slice's own numbers begin again, those on /metrics do not."""
+        self.count(LINE % b"a", LINE % b"b", BAD)
+        wait_until(lambda: self.counted() == [2, 1], lambda: "the metrics: %s" % self.counted())
+        self.aggregator.stop()
+        self.restart(COUNTERS)
+        self.count(LINE % b"c")
+        wait_until(lambda: self.counted() == [1, 0], lambda: "the metrics: %s" % self.counted())
+        self.post("/seal?slice=1", 200)
+        self.count(LINE % b"d", BAD)
+        wait_until(lambda: self.counted() == [2, 1], lambda: "the metrics: %s" % self.counted())
+
     def hold(self, name):
         """A slice that nobody else can open: its opening takes as long as we like (up to SQLite's patience)."""
         db = sqlite3.connect(self.path("data", "slices", name), isolation_level=None)

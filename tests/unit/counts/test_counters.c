@@ -49,7 +49,7 @@ static void test_reads_what_is_configured(void **state)
     (void)state;
     assert_string_equal(c->time_field, "t");
     assert_string_equal(c->skip_if, "_heartbeat_");
-    assert_false(c->time_in_ms);
+    assert_int_equal(c->units_a_second, 1);
     assert_int_equal(c->n_totals, 2);
     assert_int_equal(c->n_subtotals, 2);
     assert_string_equal(c->totals[0].ns, "u");
@@ -96,7 +96,7 @@ static void test_refusals_name_the_line(void **state)
         {"[total u]\nkey = l\n", "[input]"},
         {INPUT, "nothing is counted"},
         {"[input]\nskip_if = x\n[total u]\nkey = l\n", "test.conf:1: [input] needs time"},
-        {INPUT "time_unit = us\n[total u]\nkey = l\n", "test.conf:3: time_unit"},
+        {INPUT "time_unit = m\n[total u]\nkey = l\n", "test.conf:3: time_unit"},
         {INPUT "tine = t\n[total u]\nkey = l\n", "test.conf:3: [input] has no setting 'tine'"},
         {INPUT "[total u]\nkey = l\nlable = x\n", "test.conf:5: "},
         {INPUT "[total u]\nlabel = x\n", "test.conf:3: "},
@@ -280,7 +280,7 @@ static void test_reasons(void **state)
     struct fixture *f = *state;
     check_reason(f, BYTES_LITERAL("[1]"), "not an object");
     check_reason(f, BYTES_LITERAL("{}"), "field t is missing: no time");
-    check_reason(f, BYTES_LITERAL("{\"t\":\"1\"}"), "field t is no number: no time");
+    check_reason(f, BYTES_LITERAL("{\"t\":\"1\"}"), "field t is not a time");
     check_reason(f, BYTES_LITERAL("{\"t\":1}"), "field t is a time outside 2000 to 2159");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"l\":[]}"), "field l is an array");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"c\":{}}"), "field c is an object");
@@ -298,6 +298,55 @@ static void test_skips(void **state)
     assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{\"_heartbeat_\":1"), &e), COUNTERS_REJECTED);
     assert_int_equal(
         counters_extract(f->r, BYTES_LITERAL("{\"x\":{\"_heartbeat_\":1}}"), &e), COUNTERS_REJECTED);
+}
+
+static void test_finer_units(void **state)
+{
+    static const struct {
+        const char *unit, *inside, *past;
+    } units[] = {
+        {"us", "1331923247999999", "5995814400000000"}, {"ns", "1331923247999999999", "5995814400000000000"}};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char text[128], line[64];
+        struct counters_event e;
+        snprintf(text, sizeof text, "[input]\ntime = t\ntime_unit = %s\n[total u]\nkey = l\n", units[i].unit);
+        struct counters *c = must_read(text);
+        struct counters_reader *r = counters_reader_new(c);
+        snprintf(line, sizeof line, "{\"t\":%s}", units[i].inside);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.hour, 1331920800);
+        snprintf(line, sizeof line, "{\"t\":%s}", units[i].past);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_REJECTED);
+        counters_reader_free(&r);
+        counters_free(&c);
+    }
+}
+
+static void test_times_as_text(void **state)
+{
+    static const char *const good[] = {"2012-03-16T18:40:47Z", "2012-03-16t18:40:47.999999999z",
+        "2012-03-16 19:40:47+01:00", "2012-03-16T13:10:47.5-05:30", "2012-03-16T18:59:60Z"};
+    static const char *const bad[] = {"", "1331923247", "2012-03-16", "2012-03-16T18:40:47",
+        "2012-03-16T18:40:47+1", "2012-02-30T18:40:47Z", "2012-13-16T18:40:47Z", "2012-03-16T24:00:00Z",
+        "2012-03-16T18:40:47.Z", "2012-03-16T18:40:47+24:00", "2012-03-16T18:40:47Zx", "1999-12-31T23:59:59Z",
+        "2012-03-16T1a:40:47Z", "2160-01-01T00:00:00Z"};
+    struct counters *c = must_read("[input]\ntime = t\ntime_unit = ms\n[total u]\nkey = l\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    char line[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"%s\"}", good[i]);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.hour, 1331920800);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"%s\"}", bad[i]);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_REJECTED);
+    }
+    counters_reader_free(&r);
+    counters_free(&c);
 }
 
 static void test_milliseconds(void **state)
@@ -357,6 +406,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
         cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_finer_units),
+        cmocka_unit_test(test_times_as_text),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_what_is_missing),
     };
