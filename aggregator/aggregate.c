@@ -46,7 +46,7 @@ struct aggregate {
     bool has_flushed; /* since the opening */
     usec_t turned_at; /* wall clock */
     unsigned log_pages;
-    bool merge_is_due;
+    bool merge_is_due, merge_is_behind;
     struct slice_reader **layers; /* what aggregate_layers gave last */
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
@@ -118,6 +118,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     a->counted = state->tally;
     a->rejects_length = state->rejects_length;
     a->merge_is_due = a->job.merge_is_due;
+    a->merge_is_behind = a->job.merge_is_behind;
     open_cursors(a, state);
     chain_next_free(&a->next);
     return SLICE_OK;
@@ -311,7 +312,10 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
         start_job(a, now);
         return a->job.kind == STORAGE_COMMIT;
     }
-    if (!a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally))
+    bool is_due =
+        !a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally);
+    bool merge_first = a->merge_is_behind && now >= a->background_at; /* unless the disk refuses it */
+    if (is_due && !merge_first)
         aggregate_flush(a, now);
     if (a->job_running || !is_idle(a) || now < a->background_at)
         return is_writing(a) && a->job_running;
@@ -407,6 +411,7 @@ static void job_done(struct aggregate *a, usec_t now)
         log_warn("two texts have one hash; the smaller is kept", LOG_S("key", w->collision));
     a->log_pages = a->job.log_pages;
     a->merge_is_due = a->job.merge_is_due;
+    a->merge_is_behind = a->job.merge_is_behind;
     if (kind == STORAGE_COMMIT)
         job_committed(a, now);
     if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)

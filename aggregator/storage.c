@@ -115,6 +115,7 @@ static void run_job(struct storage *s, struct storage_job *job)
     }
     job->log_pages = s->slice ? slice_log_pages(s->slice) : 0;
     job->merge_is_due = s->slice && slice_merge_is_due(s->slice);
+    job->merge_is_behind = s->slice && slice_merge_is_behind(s->slice);
 }
 
 static void *run(void *arg)

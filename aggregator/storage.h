@@ -37,7 +37,7 @@ struct storage_job {
     enum slice_result result;
     struct slice_written written;
     struct slice_reader *reader; /* of STORAGE_FOLD and STORAGE_BEGIN; the owner's */
-    bool runs_changed, merge_is_due;
+    bool runs_changed, merge_is_due, merge_is_behind;
     unsigned log_pages;
     char error[SLICE_ERROR_TEXT];
 };

@@ -488,8 +488,8 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     return r;
 }
 
-/* The lowest level with enough runs; -1: none. */
-static int64_t level_to_merge(const struct slice *s)
+/* The lowest level with so many runs; -1: none. */
+static int64_t find_level(const struct slice *s, size_t runs)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < s->state.n_runs; i++)
@@ -498,7 +498,7 @@ static int64_t level_to_merge(const struct slice *s)
         size_t n = 0;
         for (size_t i = 0; i < s->state.n_runs; i++)
             n += s->state.runs[i].level == level;
-        if (n >= SLICE_MERGE_RUNS)
+        if (n >= runs)
             return (int64_t)level;
     }
     return -1;
@@ -506,7 +506,12 @@ static int64_t level_to_merge(const struct slice *s)
 
 bool slice_merge_is_due(const struct slice *s)
 {
-    return s->merge || s->n_garbage > 0 || level_to_merge(s) >= 0;
+    return s->merge || s->n_garbage > 0 || find_level(s, SLICE_MERGE_RUNS) >= 0;
+}
+
+bool slice_merge_is_behind(const struct slice *s)
+{
+    return find_level(s, 2 * SLICE_MERGE_RUNS) >= 0;
 }
 
 static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
@@ -594,7 +599,7 @@ static enum slice_result continue_merge(struct slice *s, struct slice_written *w
     bool is_over = false;
     enum slice_result r = SLICE_OK;
     if (!s->merge)
-        r = begin_merge(s, (uint64_t)level_to_merge(s), error);
+        r = begin_merge(s, (uint64_t)find_level(s, SLICE_MERGE_RUNS), error);
     if (r == SLICE_OK)
         r = merge_part(s, w, &is_over, error);
     if (r == SLICE_OK && is_over) {

@@ -64,6 +64,8 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
 
 /* Whether there is something to merge or to delete. */
 bool slice_merge_is_due(const struct slice *s);
+/* Whether a level has twice the runs of a merge: merging is to go before further commits, or reads become slow. */
+bool slice_merge_is_behind(const struct slice *s);
 /* Does a part of it that takes some 10 ms. A failure abandons the merge, not what is committed. */
 enum slice_result slice_merge_step(
     struct slice *s, struct slice_written *written, char error[SLICE_ERROR_TEXT]);

@@ -2,6 +2,7 @@
 #include "support/cm.h"
 
 #include "aggregator/aggregate.h"
+#include "counts/slice.h"
 #include "base/io.h"
 #include "support/make_slice.h"
 #include "counts/manifest.h"
@@ -288,6 +289,27 @@ static void counting_goes_on_while_a_slice_is_sealed(void **state)
     aggregate_close(&a);
     a = open_good();
     assert_int_equal(count_after(a, 0), aggregate_cursor(a, 0)->offset / LENGTH);
+    aggregate_close(&a);
+}
+
+/* Flushes that are always due do not keep runs from being merged: a read looks into each. */
+static void runs_stay_few_however_often_it_flushes(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    struct reads_layers layers;
+    usec_t now = 0;
+    int lines = 0;
+    for (struct aggregate_numbers n = {0}; n.flushes < 10 * SLICE_MERGE_RUNS; aggregate_numbers(a, &n)) {
+        take(a, 1);
+        lines++;
+        aggregate_tick(a, now += 2 * USEC_PER_SEC);
+        usleep(50);
+        aggregate_poll(a, now);
+        assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+        assert_true(slice_reader_runs(layers.readers[0]) <= 3 * SLICE_MERGE_RUNS);
+    }
+    assert_int_equal(count_after(a, 0), lines);
     aggregate_close(&a);
 }
 
@@ -829,6 +851,7 @@ int main(void)
         TEST(sealing_takes_what_is_being_flushed),
         TEST(the_first_lines_are_committed_at_once),
         TEST(counting_goes_on_while_a_slice_is_sealed),
+        TEST(runs_stay_few_however_often_it_flushes),
         TEST(found_between_its_two_steps),
         TEST(killed_anywhere_it_is_open_or_sealed),
         TEST(without_a_next_slice_nothing_is_lost),
