@@ -404,6 +404,15 @@ static int start(struct daemon *d, struct config_error *error)
     return status;
 }
 
+/* Posted by `stop`: what they would work on is freed. */
+static void drop_posts(struct daemon *d)
+{
+    for (struct post *p; (p = d->first_post);) {
+        d->first_post = p->next;
+        free(p);
+    }
+}
+
 static void end(struct daemon *d)
 {
     http_server_free(&d->http);
@@ -411,6 +420,7 @@ static void end(struct daemon *d)
         run_posts(d);
     if (d->ctx != NULL && d->spec->stop != NULL)
         d->spec->stop(d->ctx);
+    drop_posts(d);
     for (int i = 0; i < 3; i++)
         if (d->signals[i] != NULL)
             event_free(d->signals[i]);

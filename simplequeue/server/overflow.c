@@ -50,6 +50,7 @@ void overflow_close(struct overflow **p)
     if (!o)
         return;
     overflow_log_free(&o->log);
+    queues_flush(o->loop->queues); /* removals of the last batches: on_removed needs the eviction */
     free(o->path);
     free(o);
     *p = NULL;

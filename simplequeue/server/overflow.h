@@ -19,6 +19,7 @@ struct overflow;
  * written. */
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
     void *arg, char *error, size_t error_size);
+/* Ends what the log has in hand, and commits its removals. Before served_queue_close. */
 void overflow_close(struct overflow **o);
 
 /* The functions below do nothing if `o` is NULL: there is no overflow log. */

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import resource
+import select
 import signal
 import socket
 import struct
@@ -346,6 +347,25 @@ class MemoryTest(Full, InMemory, QueueTest):
 
 
 class DiskTest(Full, OnDisk, QueueTest):
+    def test_a_batch_that_the_log_takes_after_the_drain_timed_out(self):
+        """The stop waits for the log's thread, and the removal of the batch is committed behind it."""
+        mine, theirs = pty.openpty()
+        self.addCleanup(os.close, mine)
+        self.addCleanup(os.close, theirs)
+        q = self.queue("--overflow-log=" + os.ttyname(theirs), "--max-depth=1", "--drain-timeout=100ms")
+        text = b"x" * 3000 + b"\n" * 20000  # more than a terminal holds
+        self.expect(q.post("/put", text), 200)
+        with socket.create_connection(("127.0.0.1", int(q.url.rsplit(":", 1)[1])), harness.PATIENCE) as c:
+            c.sendall(b"POST /put HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\ny")
+            wait_until(lambda: select.select([mine], [], [], 0)[0], "the batch to be written")
+            q.process.terminate()
+            self.assertEqual(c.recv(1), b"", "closed without a reply: the drain timed out")
+        shown = b""
+        while len(shown.replace(b"\r", b"")) < len(text) + 1:
+            shown += os.read(mine, 65536)
+        q.stop(75)
+        self.assertEqual(self.queue("--max-depth=1").stats()["depth"], 0)
+
     def test_a_journal_past_its_limit_is_no_kill(self):
         q = self.queue("--segment-bytes=64K")
         self.expect(q.post("/put?queue=a", b"one"), 200)
