@@ -163,7 +163,7 @@ class Retention(CursorTest):
 
     def test_settings_are_judged(self):
         for text, complaint in (("[pubsub]\n[stream s]\nretain = 5\n", b"p.conf:3"), ("[stream]\n", b"invalid stream name"),
-                                ("[stream a/b]\n", b"invalid stream name"), ("[stream s]\nretain_age = soon\n", b"no duration"),
+                                ("[stream a/b]\n", b"invalid stream name"), ("[stream s]\nretain_age = soon\n", b"is not a duration"),
                                 ("[stream s]\ndisk_limit = 1M\n", b"three times segment_bytes"),
                                 ("[pubsub]\nretain_bytes = 2G\ndisk_limit = 1G\n", b"retain_bytes must not")):
             run = self.run_program("pubsub", "--data-dir=x", "--check-config", "--config=" + self.write("p.conf", text))

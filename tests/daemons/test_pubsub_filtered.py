@@ -482,7 +482,7 @@ class CommandLine(FilteredTest):
                             (("--to_stream=s", "--to_pubsub_url=127.9.9.9:" + self.port), b"into itself"),
                             (("--to_stream=s", "--to_pubsub_url=[::1]:" + self.port), b"into itself"),
                             (("--to_stream=out", "--to_pubsub_url=ftp://x/"), b"invalid address"),
-                            (("--to_stream=out", "--producer=a b"), b"no name"),
+                            (("--to_stream=out", "--producer=a b"), b"not a name"),
                             (("--port=0", "--producer=a"), b"producer: requires to_stream"),
                             (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: requires to_stream"),
                             (("--to_stream=out", "--filter_values=x"), b"require a subject"),
@@ -497,7 +497,7 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash: empty name between commas"),
                             (("--to_stream=out", "--filter_subject=x"), b"requires values"),
                             (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"invalid pattern at character"),
-                            (("--to_stream=a b",), b"no name"),
+                            (("--to_stream=a b",), b"not a name"),
                             (("--to_stream=out", "--from=yesterday"), b"must be earliest")):
             for check in ("--check-config",), ():
                 done = self.run_filtered(*args, *check)

@@ -73,7 +73,7 @@ static void nng_asks_for_no_token(void **state)
     overflows_to("--nng-listen=tcp://127.0.0.1:0", NULL, NULL);
     overflows_to("--nng-listen=ipc:///run/x, ipc:///run/y ,ipc:///run/z", NULL, NULL);
     overflows_to("--nng-listen=ipc:///run/x", "--auth-token-file=t", NULL);
-    refuses("--nng-listen=tcp://127.0.0.1:0", "--auth-token-file=t", "no token");
+    refuses("--nng-listen=tcp://127.0.0.1:0", "--auth-token-file=t", "cannot check a token");
     refuses("--nng-listen=http://x", NULL, "ipc://PATH");
 }
 
