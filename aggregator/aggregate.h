@@ -1,28 +1,28 @@
-/* aggregate: counts lines of streams, keeps the counts in slices, and answers reads of both, each count once.
+/* aggregate: counts the lines of streams, stores the counts in slices, and answers reads over memory and slices.
  *
- * Lines are counted into the *active* batch in memory. Swap, then flush: every flush_interval, or when the batch has reached
- * its share of the memory, it becomes the *flushing* batch, a new one takes its place, and the storage thread commits it to
- * the open slice as a run. A read adds up the reader of the slice, the flushing batch and the active one. Between commits
- * the storage thread merges runs.
+ * Lines are counted into the *active* batch in memory. After flush_interval, or once the batch has used its share of the
+ * memory, it becomes the *flushing* batch and an empty batch replaces it. The storage thread commits the flushing batch to
+ * the open slice as a run, and merges runs between commits. A read adds up three layers: the slice's reader, the flushing
+ * batch and the active batch.
  *
  * Invariants
- * 1. The reader is from before the flushing batch's transaction until aggregate_poll, in one call, renews it and drops the
- *    batch. So a count is in exactly one of the three places at every read.
- * 2. A batch carries the cursors of the moment it was swapped out, and they are committed with it: after a crash each
- *    stream goes on behind the committed lines, and nothing is counted twice or missed.
+ * 1. Every count is in exactly one layer. The reader shows the slice as it was before the flushing batch's transaction.
+ *    One call of aggregate_poll then renews the reader and drops the batch.
+ * 2. A batch is committed with the cursors that it reached. After a crash each stream continues behind its committed lines,
+ *    so no line is counted twice or missed.
  * 3. The rejects of a batch are written and synced before its transaction, which records the file's length.
- * 4. A batch that found no room is kept, and tried again every AGGREGATE_RETRY. Lines are counted on until max_memory, when
- *    aggregate_is_full asks the feeder to pause. Any other failure latches: no more is written, nothing is lost (it is
- *    counted again from the cursors after a restart), reads go on.
- * 5. A slice has the counts of one configuration of counters. If that changed, the open slice is sealed at opening.
- * 6. A seal begins with a swap: the flushing batch is the last of slice n and is committed with the mark, lines are counted
- *    into slice n + 1 from there on. Each step waits for room by itself, while counting and reads go on. A crash before the
- *    commit leaves n open; a crash after it is found at opening, which begins n + 1 with the cursors where n ended.
- * 7. The slices continue the archive: the oldest is no later than the one behind the archive's `through`; anything else is
- *    refused at opening. Only slices that the archive in force includes are cleared.
+ * 4. On a full disk a batch is kept and retried every AGGREGATE_RETRY. Counting continues up to max_memory, then
+ *    aggregate_is_full asks the feeder to pause. Any other failure stops all writes until a restart, which counts the
+ *    uncommitted lines again. Reads continue.
+ * 5. A slice holds the counts of one configuration of counters. If that changed, opening seals the open slice.
+ * 6. Sealing slice n commits the flushing batch as its last, with the seal. Later lines count into slice n + 1. Each step
+ *    waits for disk space while counting and reads continue. A crash before the commit leaves n open. After a crash behind
+ *    the commit, opening begins n + 1 at the cursors where n ended.
+ * 7. The slices continue the archive without a gap, or opening refuses them. Only slices that the current generation of
+ *    the archive includes are cleared.
  *
- * One owner thread makes every call; the storage thread is inside. It calls `notify`, which must only arrange that the
- * owner calls aggregate_poll soon. Times are on the monotonic clock unless said otherwise.
+ * One owner thread makes every call. The storage thread calls `notify`, which must only make the owner call aggregate_poll
+ * soon. Times are on the monotonic clock unless stated otherwise.
  */
 #ifndef MILLRACE_AGGREGATE_H
 #define MILLRACE_AGGREGATE_H
@@ -36,82 +36,83 @@
 struct aggregate;
 
 struct aggregate_config {
-    const char *dir;                 /* slices/ and rejects/ are made in it */
-    const char *archive;             /* the archive's directory, or NULL: none is known, nothing is cleared */
+    const char *dir;                 /* contains slices/ and rejects/, which are created */
+    const char *archive;             /* the archive's directory; NULL: no archive, slices are never cleared */
     const struct counters *counters; /* must outlive it */
     const char *const *streams;      /* names, copied */
     size_t n_streams;
     usec_t flush_interval;
-    size_t max_memory; /* of the batches and their texts together, bytes */
-    size_t max_sealed; /* slices that wait to be cleared; 0: SEALED_MAX */
+    size_t max_memory; /* bytes, for all batches and their texts */
+    size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
     void (*notify)(void *arg);
     void *notify_arg;
 };
 
-/* Blocking (recovery). `wall` is the wall clock. SLICE_OK, or why not, with the text. */
+/* Opens and recovers the slices; blocks. `wall` is the wall clock. */
 enum slice_result aggregate_open(
     const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT]);
-/* Waits for a commit under way. What is not flushed is counted again from the cursors at the next opening. */
+/* Waits for the current commit. After the next opening, lines that were not flushed are counted again. */
 void aggregate_close(struct aggregate **a);
 
-/* Feeding; streams are named by their index in the configuration. */
-/* How far the stream is counted, in memory. Valid until the next call that feeds. */
+/* Feeding. `stream` is an index into the configuration's streams. */
+/* The position up to which the stream is counted in memory. Valid until the next feeding call. */
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream);
-/* How far it is counted and committed, and where it began before anything is: nothing before that will be asked for
- * again. An empty id when it was never read. */
+/* The position up to which the stream's counts are committed; before the first commit, its start. Lines before this
+ * position are never needed again. The id is empty until the stream is first read. */
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream);
-/* Where a stream that was never read begins: its id and first offset. Only while the cursor's id is empty. */
+/* Sets the id and first offset of a stream that was never read. Allowed only while the cursor's id is empty. */
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
-/* The same for a line over the bound: `length` bytes without LF, of which `head` is the beginning; rejected. */
+/* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes
+ * without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
 /* Moves the cursor across a hole. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
-/* True while no more should be fed: memory is full, or writing has failed. */
+/* True while the feeder must pause: memory is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* Begins what is due: a retry, a flush ( at once for the first lines after the
- * opening, then every flush_interval), or a step of merging. True when a flush began. Call it several times a flush_interval. */
+/* Begins the job that is due: a retry, a flush, or a merge step. The first lines after opening are flushed at once, later
+ * ones every flush_interval. True if a flush began. Call it several times per flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
-/* Begins a flush now, unless the storage thread is busy. */
+/* Begins a flush unless the storage thread is busy. */
 void aggregate_flush(struct aggregate *a, usec_t now);
-/* Takes the storage thread's result and begins what follows from it. */
+/* Takes the storage thread's result and begins the next job. */
 void aggregate_poll(struct aggregate *a, usec_t now);
-/* All counts are committed, and no seal is under way. */
+/* True if all counts are committed and no seal is in progress. */
 bool aggregate_is_clean(const struct aggregate *a);
-/* NULL, or what is wrong with the storage, and whether it is for good. */
+/* The storage's failure, or NULL. *latched: it lasts until a restart. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* Seals the open slice with everything counted so far. SLICE_OK: the seal is under way, or the storage thread is busy: call
- * again after aggregate_poll until aggregate_sealed has the slice. SLICE_FULL: there is no room, or too many slices wait to
- * be cleared; a seal that has begun is completed as room comes back. `wall` is the wall clock. */
+/* Seals the open slice with everything counted so far. With SLICE_OK the seal has begun or the storage thread is busy: call
+ * again after each aggregate_poll until aggregate_sealed has the slice. SLICE_FULL: the disk is full, or too many slices
+ * wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the wall clock. */
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
-    AGGREGATE_CLEAR_OPEN,         /* that slice is not sealed */
-    AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive in force does not go through it, or cannot be read: see error */
-    AGGREGATE_CLEAR_FAILED,       /* some may be left: see error */
+    AGGREGATE_CLEAR_OPEN,         /* the slice is not sealed */
+    AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive does not include it or is unreadable: see error */
+    AGGREGATE_CLEAR_FAILED,       /* some slices may remain: see error */
 };
 enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT]);
-/* The sealed slices there are, oldest first. Valid until the next seal or clear. */
+/* The sealed slices, oldest first. Valid until the next seal or clear. */
 const struct sealed *aggregate_sealed(const struct aggregate *a);
 
 enum aggregate_after {
     AGGREGATE_AFTER_OK,
-    AGGREGATE_AFTER_CLEARED, /* a slice that would be needed is gone */
-    AGGREGATE_AFTER_AHEAD,   /* that slice was never sealed */
+    AGGREGATE_AFTER_CLEARED, /* a needed slice was cleared */
+    AGGREGATE_AFTER_AHEAD,   /* the slice is not sealed yet */
 };
-/* The layers of everything after slice `after`; valid until the next call of anything here. */
+/* The layers that hold all counts after slice `after`. Valid until the next call of any function here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 
 struct aggregate_numbers {
-    struct slice_tally slice, total; /* of the open slice, and of all; in memory too */
-    struct slice_tally counted;      /* since the opening; never falls */
+    struct slice_tally slice, total; /* of the open slice, of all slices; both with the batches in memory */
+    struct slice_tally counted;      /* since the start; never decreases */
     uint64_t rows_flushed, flushes, collisions, holes;
-    usec_t last_flush; /* how long it took */
+    usec_t last_flush; /* duration */
     size_t memory;
 };
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out);

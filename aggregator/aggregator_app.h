@@ -12,16 +12,16 @@ struct app {
     struct daemon *daemon;
     struct counters *counters;
     struct stream_names streams;
-    struct aggregate *aggregate; /* NULL while it is opened; then the rest is NULL too */
+    struct aggregate *aggregate; /* NULL until recovery is complete, as are the members below */
     struct watermark_poll *watermark;
     struct follower *followers[WATERMARK_STREAMS_MAX];
-    bool answers;                     /* every stream was caught up once */
+    bool answers;                     /* every stream has caught up at least once */
     struct seal_waiter *seal_waiters; /* requests that wait for a seal */
     size_t max_answer;
-    char health[512]; /* as it was set last; "": ready */
+    char health[512]; /* the latest reason reported to /health; "": ready */
 };
 
-/* Seals the slice that requests wait for, and answers them when it is sealed or refused. Call it after aggregate_poll. */
+/* Continues the seal that requests wait for, and answers them once it is complete or refused. Call it after aggregate_poll. */
 void app_try_seal(struct app *app);
 
 extern const struct http_route app_routes[];

@@ -1,7 +1,7 @@
 /* health: whether the aggregator is ready, for /health and for requests that need it.
  *
- * It is not ready while it opens its slices or catches up with its streams, when a stream is refused, and when its storage
- * fails. Reads continue in every state once all streams were caught up.
+ * The aggregator is not ready while it opens its slices or catches up with its streams, if a stream is refused, or if its
+ * storage fails. Once all streams have caught up, reads continue in every state.
  */
 #ifndef MILLRACE_AGGREGATOR_HEALTH_H
 #define MILLRACE_AGGREGATOR_HEALTH_H
@@ -12,11 +12,12 @@ struct app;
 struct http_request;
 
 void health_set_not_ready(struct app *app, const char *text);
-/* Derives the state from the streams and the storage; the aggregate is open. */
+/* Updates the state from the streams and the storage. Requires an open aggregate. */
 void health_update(struct app *app);
-/* False: the slices are still being opened, and the request was refused with 503. */
+/* Refuses the request with 503 and returns false until the slices are open. */
 bool health_check_open(const struct app *app, struct http_request *req);
-/* The same until every stream was caught up: before that an answer could be less than an earlier one. */
+/* Refuses the request with 503 and returns false until every stream has caught up. Before that, counts could be lower than
+ * those answered before a restart. */
 bool health_check_caught_up(const struct app *app, struct http_request *req);
 
 #endif

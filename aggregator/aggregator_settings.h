@@ -1,4 +1,4 @@
-/* settings: what the aggregator's section of the configuration may say, and what is read from it and checked. */
+/* settings: the table of the aggregator's settings, and the checks that a table cannot express. */
 #ifndef MILLRACE_AGGREGATOR_SETTINGS_H
 #define MILLRACE_AGGREGATOR_SETTINGS_H
 
@@ -9,16 +9,16 @@
 struct stream_names {
     size_t n;
     const char *names[WATERMARK_STREAMS_MAX];
-    char *text; /* what they point into */
+    char *text; /* the buffer that the names point into */
 };
 
 extern const struct option_row settings_rows[];
 
-/* Each: 0, or -1 with the error, which names the setting and where it was set. */
+/* Each returns 0, or -1 with an error that names the setting and its origin. */
 int settings_read_streams(const struct options *o, struct stream_names *out, struct config_error *error);
 void stream_names_free(struct stream_names *s);
 int settings_read_counters(struct options *o, struct counters **out, struct config_error *error);
-/* All of it, for --check-config too. */
+/* Checks all settings, also for --check-config. */
 int settings_check(struct options *o, struct config_error *error);
 
 #endif

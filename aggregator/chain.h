@@ -1,17 +1,16 @@
-/* chain: the slices of a directory as one sequence that continues the archive.
+/* chain: checks at opening that the archive and the slices form one sequence without gap or overlap.
  *
- * A stream's events are in the archive up to the end of its last slice, then in the sealed slices one after another, then in
- * the open one. Counts are exact only if each slice begins where the one before ended. The chain checks that once, at
- * opening, and refuses by name whatever does not fit: counting on would double or lose events.
+ * The archive holds the first part of each stream, the sealed slices hold the next parts in order, and the open slice holds
+ * the last part. Counts are exact only if each slice begins where its predecessor ended. Otherwise events would be lost or
+ * counted twice, so the chain refuses to open and names the file.
  *
  * Invariants
- * 1. Slice numbers have no gap, each slice begins where the one before ended, and only the newest may be open. A seal that
- *    was interrupted leaves it open or sealed; if it is sealed, the next slice begins here.
- * 2. The oldest slice is at most the one behind the archive's `through`. Slice `through` ends, and the one behind it begins,
- *    where the manifest says.
- * 3. The open slice is behind `through`: an older one is an old copy.
- * 4. An open slice of other counters is sealed as it is before anything is counted under the new ones. A counter with an old
- *    name and another key is refused, in slices and archive alike: two meanings would add up under one name.
+ * 1. Slice numbers have no gap. Each slice begins where its predecessor ended. Only the newest may be open.
+ * 2. The archive's manifest names its last slice, `through`, and that slice's end in each stream. Slice `through` + 1, or an
+ *    older one, exists and matches these positions.
+ * 3. The open slice is newer than `through`. An older open slice is a stale copy.
+ * 4. If the counters changed, an open slice of the former counters is sealed unchanged. A counter that keeps its name but
+ *    changes its key is refused, because counts of two meanings would add up under one name.
  *
  * Blocking; no other process may use the directory.
  */
@@ -23,11 +22,11 @@
 
 struct chain_config {
     const char *slices_dir, *rejects_dir; /* both exist */
-    const char *archive;                  /* its directory; NULL: none is configured */
+    const char *archive;                  /* its directory; NULL: no archive */
     const struct counters *counters;
 };
 
-/* Where the open slice begins, for slice_config. */
+/* The number and the start of the open slice, for slice_config. */
 struct chain_next {
     uint64_t number;
     struct slice_tally before;
@@ -36,18 +35,18 @@ struct chain_next {
 };
 void chain_next_free(struct chain_next *next);
 
-/* Adds the sealed slices to *sealed (empty before) and finds where the open one begins, whether it exists or not. The caller
- * frees both, whatever the result. */
+/* Fills the empty *sealed with the sealed slices, and *next with the start of the open slice, which need not exist yet. The
+ * caller frees both, also after a failure. */
 enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
     struct chain_next *next, char error[SLICE_ERROR_TEXT]);
-/* The slice after the newest sealed one; there must be one. */
+/* Sets *next to the slice after the newest sealed one. At least one must exist. */
 void chain_follow(const struct sealed *sealed, struct chain_next *next);
-/* The last slice that the archive in force holds; 0: none, or no archive yet. SLICE_FOREIGN when it is not an archive of
- * these slices: it ends elsewhere than the sealed slice of that number does, or there was never one. */
+/* The last slice that the current generation of the archive includes; 0: none, or no archive yet. SLICE_FOREIGN if the
+ * archive does not belong to these slices: its last slice never existed or ended at another position. */
 enum slice_result chain_archived(
     const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT]);
 
-/* DIR/0000000042.db and DIR/0000000042.ndjson; the caller frees them. */
+/* DIR/0000000042.db and DIR/0000000042.ndjson. The caller frees the result. */
 char *chain_slice_path(const char *slices_dir, uint64_t number);
 char *chain_rejects_path(const char *rejects_dir, uint64_t number);
 

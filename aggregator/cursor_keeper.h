@@ -1,9 +1,9 @@
-/* cursor_keeper: keeps a named cursor on each stream at pubsub, so that retention never passes lines that are not counted.
+/* cursor_keeper: moves a named cursor in each stream at pubsub, so that retention never deletes lines that are not counted.
  *
- * 1. A cursor moves only to where a committed transaction of the slice has got to; at first to where the stream begins.
- * 2. The first request after a start may move a cursor back: the slices may be an older copy, which counts again from there.
- *    Later requests may not: then another process moves the cursor, which is logged.
- * 3. A request that fails is repeated at the next tick, and logged once.
+ * 1. A cursor moves only to a position that a transaction of the slice has committed. It starts where counting begins.
+ * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
+ *    pubsub refuses a later request, another process moves the cursor; the keeper logs that.
+ * 3. A failed request is logged once and repeated at the next tick.
  *
  * The loop's thread only.
  */
@@ -15,7 +15,7 @@
 struct http_client;
 struct cursor_keeper;
 
-/* Borrows all arguments. `name` is that of the cursors. Free the client first. */
+/* Borrows all arguments. All cursors have the name `name`. Free the client first. */
 struct cursor_keeper *cursor_keeper_new(
     struct http_client *client, const struct aggregate *a, size_t n_streams, const char *name);
 void cursor_keeper_free(struct cursor_keeper **k);

@@ -1,9 +1,9 @@
-/* follower: feeds one stream of a pubsub to the aggregate, by a stream client (stream_client.h).
+/* follower: subscribes to one stream at pubsub with a stream client (stream_client.h) and feeds its lines to the aggregate.
  *
  * 1. Only whole lines are counted. At the end of every callback the aggregate's cursor equals the stream client's.
- * 2. A hole is crossed and logged. A stream that the stream client refuses (another one, a shorter one, a deleted one) is not
- *    counted; follower_trouble has the reason.
- * 3. While aggregate_is_full nothing is read.
+ * 2. The follower logs and crosses a hole. It stops at a stream that the stream client refuses because it was replaced, cut
+ *    short or deleted; follower_trouble has the reason.
+ * 3. While aggregate_is_full, the follower reads nothing.
  */
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H
@@ -18,9 +18,9 @@ struct follower_config {
     struct event_base *base;
     struct http_client *client; /* must outlive it, or be freed first */
     struct aggregate *aggregate;
-    size_t stream; /* its index in the aggregate */
+    size_t stream; /* an index of the aggregate */
     size_t max_line;
-    void (*changed)(void *arg); /* it began, caught up, or its trouble changed */
+    void (*changed)(void *arg); /* called when the stream begins, catches up, or its trouble changes */
     void *arg;
 };
 
@@ -31,7 +31,7 @@ void follower_stop(struct follower *f);
 /* Resumes after a pause for aggregate_is_full. */
 void follower_resume(struct follower *f);
 bool follower_is_caught_up(const struct follower *f);
-/* NULL, or why no lines arrive. *refused: waiting does not help. */
+/* The reason why no lines arrive, or NULL. *refused: the stream was refused, and only an operator can help. */
 const char *follower_trouble(const struct follower *f, bool *refused);
 
 #endif

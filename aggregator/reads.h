@@ -1,11 +1,11 @@
-/* reads: answers by key, prefix and range over every place that holds counts of one moment.
+/* reads: looks up counts by key, prefix or range, over the slices and the batches in memory.
  *
- * A layer is the reader of a slice or a batch in memory. A count lies in exactly one layer; the answer adds them up.
+ * A layer is a slice's reader or a batch. Each count is in exactly one layer; an answer adds up all layers.
  *
- * 1. An answer is whole records, in order, cut only between records. `next` is then the key to go on with.
- * 2. It has at least one record when there is one, whatever the bounds.
- * 3. When a layer cannot be read there is no answer, rather than a part of one.
- * Keys are ordered with their separator behind them, and so are the bounds of a range.
+ * 1. An answer consists of whole records in order. If the bounds cut it, `next` is the key at which to continue.
+ * 2. Despite the bounds, an answer contains at least one record if any matches.
+ * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
+ * Keys, and the bounds of a range, are ordered with their separator appended.
  */
 #ifndef MILLRACE_READS_H
 #define MILLRACE_READS_H
@@ -23,25 +23,25 @@ struct reads_layers {
 };
 
 struct reads_bounds {
-    uint64_t max_records; /* 0: no bound */
-    size_t max_bytes;     /* no record begins at or past it; 0: no bound */
+    uint64_t max_records; /* 0: unlimited */
+    size_t max_bytes;     /* the last record begins before this; 0: unlimited */
 };
 
 struct reads_answer {
     struct buf lines;
     uint64_t records;
     bool more;
-    struct buf next; /* when more: the key of the first record left out */
+    struct buf next; /* if more records match: the key of the next */
     char error[SLICE_ERROR_TEXT];
 };
 void reads_answer_free(struct reads_answer *a);
 
-/* Each appends to the answer (a zeroed one is empty). 0, or -1 with answer->error. */
+/* Each appends to the answer, which may be zeroed. Returns 0, or -1 with answer->error. */
 int reads_get(const struct reads_layers *l, struct bytes key, struct reads_answer *answer);
-/* Keys that begin with `prefix`; with `start` (may be empty) only from that key on. */
+/* Reads keys that begin with `prefix`, from `start` on unless `start` is empty. */
 int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes start,
     struct reads_bounds bounds, struct reads_answer *answer);
-/* start <= key <= end. */
+/* Reads the keys from start to end inclusive. */
 int reads_range(const struct reads_layers *l, struct bytes start, struct bytes end,
     struct reads_bounds bounds, struct reads_answer *answer);
 

@@ -1,9 +1,9 @@
-/* sealed: the sealed slices that are not cleared yet, oldest first.
+/* sealed: the list of sealed slices that are not cleared yet, oldest first.
  *
  * Invariants
- * 1. Their numbers rise by one. So every slice after n is there as long as n + 1 or an older one is.
- * 2. The log of each is folded into the file, which does not change any more: readers open it as immutable.
- * 3. Clearing unlinks the oldest first and syncs the directory: a crash leaves no gap.
+ * 1. Numbers are consecutive.
+ * 2. The log of each slice was moved into its file, which never changes again. Readers open it as immutable.
+ * 3. Clearing unlinks the oldest first and syncs the directory, so a crash leaves no gap.
  *
  * Owned by the aggregate; one thread.
  */
@@ -12,11 +12,11 @@
 
 #include "counts/slice_reader.h"
 
-#define SEALED_MAX 1000 /* a read looks into each of them */
+#define SEALED_MAX 1000 /* a read opens a source in each */
 
 struct sealed_slice {
     char *path;
-    struct slice_state state; /* as it was sealed */
+    struct slice_state state; /* the state at the seal */
     struct slice_reader *reader;
 };
 struct sealed {
@@ -24,11 +24,11 @@ struct sealed {
     struct sealed_slice *slices;
 };
 
-/* Adds a slice as the newest, with its reader, which it owns from here. */
+/* Adds the newest slice and takes ownership of its reader. */
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader);
-/* NULL when there is no such slice (any more, or yet). */
+/* Returns NULL if the slice was cleared or is not sealed yet. */
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
-/* Removes those up to `through`. */
+/* Deletes the slices up to `through` inclusive. */
 enum slice_result sealed_clear(struct sealed *s, uint64_t through, char error[SLICE_ERROR_TEXT]);
 void sealed_free(struct sealed *s);
 

@@ -1,7 +1,7 @@
-/* watermark_poll: asks pubsub each second for the ends of the streams, and keeps the watermark (watermark.h) and the lag.
+/* watermark_poll: requests the ends of the streams from pubsub every second, and computes the watermark and the lag.
  *
- * An answer counts only if every stream in it has the id that is counted: the end of another stream under the same name
- * proves nothing. The loop's thread only.
+ * An answer is ignored unless every stream has the id of the counted stream: a stream may have been replaced under its name.
+ * The loop's thread only.
  */
 #ifndef MILLRACE_WATERMARK_POLL_H
 #define MILLRACE_WATERMARK_POLL_H
@@ -16,7 +16,7 @@ struct watermark_poll;
 
 struct watermark_poll_config {
     struct event_base *base;
-    struct http_client *client; /* must be freed first: that ends a request under way */
+    struct http_client *client; /* free the client first, which ends its request */
     const struct aggregate *aggregate;
     const char *const *streams; /* names in the aggregate's order; must outlive it */
     size_t n_streams;
@@ -28,7 +28,7 @@ void watermark_poll_free(struct watermark_poll **p);
 
 /* Unix seconds; 0 until known. */
 int64_t watermark_poll_complete_until(struct watermark_poll *p);
-/* Bytes published and not yet counted, by the last answer. */
+/* The number of bytes not yet counted, as of the latest answer. */
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream);
 
 #endif

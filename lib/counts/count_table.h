@@ -1,13 +1,11 @@
 /* count_table: counts in memory under fixed-size keys {counter, hour, ids of the components}, in one flat table.
  *
- * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The slots of
- * an event's keys are prefetched together and then added to. Sorting happens when counts leave the table: for a flush, or
- * for the part that a read asks for.
+ * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The caller
+ * prefetches the slots of all keys of an event, then adds to them. Counts are sorted only when a flush or a read takes them.
  *
- * 1. A key is there once; its count is below 2^32 (the caller ends a batch before it has that many events).
- * 2. count_table_source yields records.h's records in order. Ids that share a stored form are added up.
- * 3. A source copies what it needs: it stays valid when the table changes, and the table may be read by several threads
- *    while no thread adds.
+ * 1. Each key has one slot. Its count is below 2^32, because the caller ends a batch before it has that many events.
+ * 2. count_table_source yields records (records.h) in order and adds up ids that share a stored form.
+ * 3. A source holds copies and stays valid when the table changes. Several threads may read the table while none adds.
  */
 #ifndef MILLRACE_COUNT_TABLE_H
 #define MILLRACE_COUNT_TABLE_H
@@ -18,7 +16,7 @@
 
 /* A key with its count; 16 bytes, four to a cache line. */
 struct count_slot {
-    uint32_t tag; /* counter + 1 and hour, of count_tag; 0: empty */
+    uint32_t tag; /* counter + 1 and hour, made by count_tag; 0: empty */
     uint32_t key, sub;
     uint32_t count;
 };
@@ -27,7 +25,7 @@ struct count_slot {
 #define COUNT_COUNTERS_MAX ((1u << (32 - COUNT_TAG_HOUR_BITS)) - 2)
 #define COUNT_NO_SUB UINT32_MAX /* the sub id of a total's key */
 
-/* `hour` is its first second, from HOUR_FIRST to before HOUR_END. */
+/* `hour` is the first second of the hour, at least HOUR_FIRST and below HOUR_END. */
 uint32_t count_tag(size_t counter, int64_t hour);
 
 struct count_table;
@@ -42,11 +40,11 @@ void count_table_add(
 
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);
-/* The bytes there will be after the table has grown once more, if it is about to; else as they are. */
+/* The table's size in bytes. If the table is about to grow, its size after that. */
 size_t count_table_bytes_soon(const struct count_table *t);
 
-/* The keys that a source is for: those that begin with `prefix`, from `from` to `last` (with separators; `last` may be
- * empty: no bound). The source may yield more. */
+/* Keys that begin with `prefix`, from `from` to `last` inclusive, all with separators. An empty `last` is no bound. A source
+ * for a range may yield further keys too. */
 struct count_range {
     struct bytes from, prefix, last;
 };

@@ -8,10 +8,10 @@
  * and empty count as `None`, an integer as its digits; an array, an object or another number rejects the event.
  *
  * 1. Every total's namespace and every subtotal's pair occurs once; a subtotal's second part is a total.
- * 2. The order is the configuration's. Labels default to the namespace (its first part for a subtotal) and
- *    are names; totals' labels differ from each other, and those of one total's subtotals do.
- * 3. counters_extract either gives every key of the event or rejects it whole: an event is counted under all
- *    of its counters or under none.
+ * 2. Counters keep the configuration's order. A label defaults to the namespace, or to its first part for a subtotal.
+ *    Totals have distinct labels, and so have the subtotals of one total.
+ * 3. counters_extract either returns every key of an event or rejects the event. An event is counted under all
+ *    counters or under none.
  */
 #ifndef MILLRACE_COUNTERS_H
 #define MILLRACE_COUNTERS_H
@@ -28,7 +28,7 @@ struct counter {
     enum counter_key_kind kind;
     const char *field; /* or the constant's text */
     size_t total;      /* of a subtotal: the index of its total in `totals` */
-    uint64_t max_keys; /* distinct keys a slice, 0: no bound */
+    uint64_t max_keys; /* distinct keys in a slice; 0: unlimited */
 };
 
 struct counters {
@@ -38,25 +38,25 @@ struct counters {
     const char *skip_if; /* NULL: nothing is skipped */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
-    /* Canonical: a line for each setting that decides counts (labels do not), sorted: `total u key = l`. Equal texts
-     * count alike. */
+    /* Canonical form: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do not.
+     * Configurations with equal texts produce equal counts. */
     const char *text;
 };
 
-/* 0, or -1 with the error naming file and line. Unknown settings in these sections are errors. At least one
+/* Returns 0, or -1 with an error that names file and line. Unknown settings in these sections are errors. At least one
  * total is required. */
 int counters_read(const struct config *config, struct counters **out, struct config_error *error);
 void counters_free(struct counters **c);
 
-/* The line of `before` whose counter has another key in `now`, borrowed; BYTES_NONE: there is none. A counter that is in only
- * one of the two canonical texts is no conflict. */
+/* The first line of `before` whose counter has a different key in `now`, borrowed; BYTES_NONE without a conflict. A counter
+ * in only one of the two canonical texts does not conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps them, in case the name is used again. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
-/* By namespace ("u" or "c.u"); NULL when there is none. */
+/* Finds a counter by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
-/* By label; for a subtotal within `total`. */
+/* Find a total by label, or a subtotal of `total` by label. */
 const struct counter *counters_find_total_label(const struct counters *c, struct bytes label);
 const struct counter *counters_find_sub_label(
     const struct counters *c, const struct counter *total, struct bytes label);
@@ -65,21 +65,21 @@ enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
     int64_t hour;              /* its first second */
-    const struct bytes *texts; /* the full texts of keys, each key of the configuration once */
+    const struct bytes *texts; /* full texts of the keys, one for each distinct key setting */
     size_t n_texts;            /* the same for every event */
-    const size_t *text_of;     /* of each total, then of each subtotal: which text is its key */
-    const char *reason;        /* of COUNTERS_REJECTED: one line, valid until the next extract */
+    const size_t *text_of;     /* for each total, then each subtotal: the index of its key in texts */
+    const char *reason;        /* with COUNTERS_REJECTED: one line, valid until the next extract */
 };
 
-/* Extracts events one after another; one reader a thread. Its output is valid until the next extract. */
+/* Extracts events one after another. Each thread needs its own reader. The output is valid until the next extract. */
 struct counters_reader;
 struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
 void counters_reader_free(struct counters_reader **r);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* ASCII-lowercased host of `scheme://authority/...` without user and port; the text itself without a scheme;
- * "None" if that leaves nothing. `space` is used for the lowercased copy. */
+/* The ASCII-lowercased host of `scheme://authority/...`, without user and port. A text without a scheme is returned
+ * unchanged; an empty result becomes "None". `space` holds the lowercased copy. */
 struct bytes counters_host(struct bytes text, struct buf *space);
 
 #endif

@@ -1,11 +1,11 @@
-/* interner: numbers for the texts of components, so that a text is hashed and escaped once and counts have fixed-size keys.
+/* interner: maps the texts of key components to ids, so that counts have fixed-size keys and each text is escaped once.
  *
- * 1. Equal texts have one id, different texts have different ids; ids count up from 0 and never change.
- * 2. A text's stored form (records.h) is made when the text is added. Two texts may share a stored form: the one stated
- *    exception to exactness, which the merge reports.
- * 3. The hash is seeded: texts from outside cannot be made to collide.
- * 4. What interner_get gives for an id stays in place until the interner is freed. One thread adds; another may read the
- *    ids that it was handed under a lock, except lookup_mark.
+ * 1. Equal texts have one id, different texts have different ids. Ids count up from 0 and never change.
+ * 2. Adding a text computes its stored form (records.h). Two hashed texts may share a stored form. Their counts then
+ *    add up, and the merge reports the collision.
+ * 3. The hash is seeded, so a client cannot choose texts that collide.
+ * 4. The result of interner_get stays valid until the interner is freed. One thread adds. Another thread may read ids that
+ *    it received under a lock, except for lookup_mark.
  */
 #ifndef MILLRACE_INTERNER_H
 #define MILLRACE_INTERNER_H
@@ -21,7 +21,7 @@ struct interned {
     char stored[COMPONENT_HASH]; /* padded with NUL */
     uint32_t text_len;
     const char *text;
-    uint32_t lookup_mark; /* the caller's, 0 at first: when the lookup was last written */
+    uint32_t lookup_mark; /* for the caller: when the lookup was last written; 0 at first */
     uint8_t stored_len;
 };
 
@@ -34,9 +34,9 @@ struct interner *interner_new(uint64_t seed);
 void interner_free(struct interner **i);
 
 uint64_t interner_hash(const struct interner *i, struct bytes text);
-/* Asks the processor for the slot that interner_add will look at. */
+/* Prefetches the slot that interner_add will read. */
 void interner_prefetch(const struct interner *i, uint64_t hash);
-/* The id of the text, which is copied if it is new. */
+/* Returns the id of the text. A new text is copied. */
 uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash);
 struct interned *interner_get(const struct interner *i, uint32_t id);
 

@@ -1,10 +1,10 @@
-/* json_fields: selected top-level fields of a JSON object, by simdjson's DOM parser behind a C header.
+/* json_fields: extracts selected top-level fields of a JSON object with simdjson's DOM parser.
  *
- * 1. The whole line is validated (UTF-8, escapes, numbers, nesting), whichever fields are selected. Refused are text that is
- *    not JSON, a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates, and nesting past 1000
- *    levels, a scalar counted as one.
- * 2. Of duplicate fields the last wins. Names are compared after unescaping.
- * 3. Memory is allocated only for a line longer than all before it, and kept until free.
+ * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. It refuses
+ *    a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates, and nesting deeper than 1000
+ *    levels, where a scalar counts as a level.
+ * 2. If a field occurs twice, the last one wins. Names are compared after unescaping.
+ * 3. Memory grows only for a line longer than all earlier ones, and is kept until free.
  *
  * One thread at a time. */
 #ifndef MILLRACE_JSON_FIELDS_H
@@ -31,7 +31,7 @@ enum json_type {
 };
 
 struct json_value {
-    enum json_type type; /* U64 only for what does not fit I64 */
+    enum json_type type; /* U64 only for numbers that do not fit I64 */
     union {
         bool boolean;
         int64_t i64;
@@ -45,17 +45,18 @@ struct json_value {
 struct json_fields *json_fields_new(const char *const *names, size_t n);
 void json_fields_free(struct json_fields **f);
 
-/* values[i] answers names[i]. 0, or -1 with *reason (static text): "not JSON: ...", "not an object". */
+/* Sets values[i] to the field names[i]. Returns 0, or -1 with a static text in *reason: "not JSON: ...", "not an object". */
 int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 
-/* A small document, such as another daemon's reply. NULL when it is not JSON. */
+/* A small parsed document, such as another daemon's reply. json_doc_parse returns NULL if the text is not JSON. */
 struct json_doc;
 struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
-/* By JSON pointer ("/rows/0/n"); type JSON_MISSING when the document has no such value. Strings live as long as the doc. */
+/* Finds a value by JSON pointer ("/rows/0/n"). The type of an absent value is JSON_MISSING. Strings are valid until the
+ * document is freed. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
-/* An integer of at least 0, also as a string of digits (offsets, which may pass 2^53). False leaves *out alone. */
+/* Reads a non-negative integer, or a string of digits such as an offset above 2^53. On failure *out is unchanged. */
 static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)
 {
     struct json_value v = json_doc_at(d, pointer);
@@ -68,7 +69,7 @@ static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, u
 }
 size_t json_doc_length(
     const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
-/* The name of an object's i-th member, as long-lived as the doc; BYTES_NONE when there is none. */
+/* The name of an object's i-th member, or BYTES_NONE. Valid until the document is freed. */
 struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* manifest: what a generation of the archive says of itself, manifest.json, and which generation is in force.
+/* manifest: reads and writes manifest.json, which describes a generation of the archive, and finds the current generation.
  *
- * The compactor writes manifests; sortdb reads them to know its files, the aggregator to know which slices the
- * archive holds. docs/guide/archive.md has the layout and a manifest to look at.
+ * The compactor writes manifests. sortdb reads them to find its files, and the aggregator to find out which slices the
+ * archive holds. docs/guide/archive.md describes the layout and shows a manifest.
  *
- * 1. A manifest that was parsed describes as many files as it has shards, file k named as manifest_file_name(k).
- * 2. What manifest_print wrote manifest_parse gives back; equal manifests print equal text.
- * 3. An unknown format is refused. Unknown members are ignored: a later version may add some.
+ * 1. A parsed manifest describes one file for each shard. File k has the name manifest_file_name(k).
+ * 2. manifest_parse restores what manifest_print wrote. Equal manifests print equal text.
+ * 3. An unknown format is refused. Unknown members are ignored, because a later version may add some.
  */
 #ifndef MILLRACE_MANIFEST_H
 #define MILLRACE_MANIFEST_H
@@ -14,17 +14,17 @@
 
 #define MANIFEST_FORMAT 1
 #define MANIFEST_SHARDS_MAX 4096
-#define MANIFEST_ERROR_TEXT 512      /* room for a failure's text */
-#define MANIFEST_DIRECTORY_DIGITS 12 /* of a generation's directory */
-#define MANIFEST_NAME_TEXT 48        /* room for a directory's or a file's name */
+#define MANIFEST_ERROR_TEXT 512      /* buffer for an error text */
+#define MANIFEST_DIRECTORY_DIGITS 12 /* in the name of a generation's directory */
+#define MANIFEST_NAME_TEXT 48        /* buffer for a directory's or a file's name */
 
 struct manifest_file {
     char name[MANIFEST_NAME_TEXT];
     uint64_t records, bytes;
-    uint64_t xxh3; /* XXH3, 64 bit, seed 0, of the file's bytes */
+    uint64_t xxh3; /* XXH3 (64 bits, seed 0) of the file's bytes */
 };
 
-/* Where slice `through` ended in a stream. */
+/* The position in a stream at which slice `through` ended. */
 struct manifest_stream {
     char name[NAME_LEN_MAX + 1];
     char id[NAME_LEN_MAX + 1];
@@ -33,10 +33,10 @@ struct manifest_stream {
 
 struct manifest {
     uint64_t generation;
-    uint64_t through; /* the last slice whose counts are in it; 0: none */
+    uint64_t through; /* the last slice that the archive includes; 0: none */
     int64_t made;     /* wall clock, seconds */
-    char *counters;   /* canonical text; "" when no slice was merged yet */
-    char *retired;    /* lines of counters that are in the files and in `counters` no more; "" for none */
+    char *counters;   /* canonical text; "" before the first slice is merged */
+    char *retired;    /* lines of counters still in the files but no longer in `counters`; "" for none */
     uint32_t shards;  /* 1.. */
     struct manifest_file *files; /* as many as shards */
     struct manifest_stream *streams;
@@ -45,10 +45,10 @@ struct manifest {
 
 enum manifest_result {
     MANIFEST_OK,
-    MANIFEST_ABSENT, /* there is no such file, no `current` */
-    MANIFEST_BAD,    /* not what a manifest is */
-    MANIFEST_NEWER,  /* a format of a later version */
-    MANIFEST_FAILED, /* the system refused: see the text */
+    MANIFEST_ABSENT, /* the file or `current` does not exist */
+    MANIFEST_BAD,    /* not a valid manifest */
+    MANIFEST_NEWER,  /* the format of a later version */
+    MANIFEST_FAILED, /* a system call failed: see the error text */
 };
 const char *manifest_strerror(enum manifest_result r);
 
@@ -56,26 +56,26 @@ const char *manifest_strerror(enum manifest_result r);
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
 /* "shard-0-of-4.csv" */
 void manifest_file_name(uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
-/* False when it is no generation's directory name: twelve digits, nothing else. */
+/* False unless the name has the form of a generation's directory: exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 
-/* *out is filled for MANIFEST_OK and freed with manifest_free; otherwise it is zeroed. */
+/* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. */
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
-/* DIRECTORY/manifest.json; its generation must be what the directory's name says ("000000000007", or with ".tmp"
- * behind it while it is made). */
+/* Reads DIRECTORY/manifest.json. The directory must bear the manifest's generation as its name ("000000000007", with a
+ * ".tmp" suffix until it is complete). */
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);
-/* A number for the bytes of all its files: what two archives have in common only when they hold the same. */
+/* A checksum over all files. Archives with different contents have different numbers, except by chance. */
 uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);
 
-/* The generation in force: what ARCHIVE/current names. MANIFEST_ABSENT when there is none. */
+/* The current generation, which ARCHIVE/current names. MANIFEST_ABSENT without one. */
 enum manifest_result manifest_current(
     const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT]);
-/* manifest_current, then the manifest of that generation. A generation that is removed between the two steps is
- * met again as the newer one that replaced it. */
+/* Reads the manifest of the current generation. If the compactor removes that generation meanwhile, reads its
+ * replacement. */
 enum manifest_result manifest_read_current(
     const char *archive, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 

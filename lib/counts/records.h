@@ -1,11 +1,11 @@
-/* records: the texts that counts are kept and served in. Source: the project's record format (docs/formats/records.md).
+/* records: the text format in which counts are archived and served (docs/formats/records.md).
  *
  *     total     u|jehiah,c413:2 c41l:5                 hours ascending
  *     subtotal  c.u|jehiah.c41l,JP:1 US:4              sub keys in byte order, one record an hour
  *     lookup    lookup|h0aMB8AuNw4=,http://www.facebook.com/
  *
- * A record is a line `key,value`. Records are ordered as whole lines in byte order, so every comparison is of
- * key plus RECORD_SEPARATOR: `a!x,` sorts before `a,`.
+ * A record is a line `key,value`. Records are in the byte order of their lines, so comparisons include the separator:
+ * `a!x,` sorts before `a,`.
  */
 #ifndef MILLRACE_RECORDS_H
 #define MILLRACE_RECORDS_H
@@ -17,41 +17,41 @@
 #define COMPONENT_HASH 12 /* characters of a hashed component */
 #define NAMESPACE_MAX 16
 #define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */
-#define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the first second that no hour holds */
+#define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the end of the last hour */
 
-/* Hours: year-2000, month, day, hour in base 32; w-z lead the years from 2032. */
-/* Seconds since 1970 -> text, NUL-terminated; its length (4 or 5), or 0 when the year is not 2000..2159. */
+/* An hour's text is year - 2000, month, day and hour in base 32. From 2032 on, the year begins with a letter from w to z. */
+/* Converts seconds since 1970 to NUL-terminated text. Returns the length (4 or 5), or 0 if the year is not 2000..2159. */
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1]);
-/* Text -> the hour's first second; false when it is no hour (month 0, 31 February, ...). */
+/* Converts text to the first second of the hour. False if the text is not a valid hour (month 0, 31 February, ...). */
 bool hour_decode(struct bytes text, int64_t *seconds);
 
-/* True when the text is stored as it is: under 12 bytes and no space : , . | control or DEL. */
+/* True if the text is stored unchanged: shorter than 12 bytes, without space : , . | control or DEL. */
 bool component_is_plain(struct bytes text);
-/* base64 of the first 8 bytes of MD5: always 12 characters, the last one '='. */
+/* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. */
 void component_hash(struct bytes text, char out[COMPONENT_HASH + 1]);
-/* The stored form: the text itself, or its hash written to `space`. An empty text is stored as the empty
- * component; callers give "None" for a missing one. */
+/* The stored form: the text itself, or its hash, which is written to `space`. An empty text stays empty; callers pass
+ * "None" for a missing value. */
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);
-/* True when the stored form is a hash (12 bytes ending in '='), so that a lookup record has the text. */
+/* True if the stored form is a hash (12 bytes ending in '='). A lookup record then holds the text. */
 bool component_is_hash(struct bytes stored);
 
-/* Lookups: a backslash and control bytes are escaped, \\ and \xHH. */
+/* Escapes a text for a lookup record: backslash as \\, control bytes as \xHH. */
 void lookup_escape(struct bytes text, struct buf *out);
-/* -1 when an escape is not one that lookup_escape makes. */
+/* Returns -1 for an escape that lookup_escape does not produce. */
 int lookup_unescape(struct bytes text, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */
 
 struct record {
-    struct bytes key, value; /* of the line */
+    struct bytes key, value; /* borrowed from the line */
 };
-/* A line without its LF; false when it has no separator. */
+/* Splits a line, given without LF. False if the line has no separator. */
 bool record_split(struct bytes line, char separator, struct record *out);
-/* Compares key + separator of a and b, as LC_ALL=C sort orders the lines. */
+/* Compares a and b, each followed by the separator, in the order of LC_ALL=C sort. */
 int record_key_compare(struct bytes a, struct bytes b, char separator);
 
-/* Walks `name:count name:count`: start with *rest = value; false at the end. A pair that is malformed sets
- * *bad and ends the walk. */
+/* Iterates over `name:count name:count`. Start with *rest = value. False at the end, or with *bad set at a malformed
+ * pair. */
 bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad);
 
 /* The parts of a key: "c.u|jehiah.c41l" -> ns "c.u", key "jehiah", hour "c41l"; "u|jehiah" -> hour empty. */
@@ -61,7 +61,7 @@ struct record_key {
 };
 bool record_key_parse(struct bytes key, struct record_key *out);
 
-/* What decides the shard: "u|jehiah" for a total and its subtotals, "lookup|hash" for a lookup. Appends. */
+/* Appends the text that determines the shard: "u|jehiah" for a total and its subtotals, "lookup|hash" for a lookup. */
 void record_shard_text(const struct record_key *k, struct buf *out);
 /* crc32 (zlib) of that text, modulo shards. */
 uint32_t record_shard(const struct record_key *k, uint32_t shards);

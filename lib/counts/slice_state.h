@@ -1,8 +1,8 @@
-/* slice_state: what a slice says of itself: its number, its counters, where it begins and ends, its runs. And how that
- * is stored in the slice's file (docs/formats/slices.md).
+/* slice_state: a slice's metadata (number, counters, begin and end in each stream, runs), read from and written to its file.
+ * docs/formats/slices.md has the format.
  *
- * 1. One checksum covers all of it, the runs' index checksums included. So every byte that decides an answer is verified,
- *    or the slice is refused by name.
+ * 1. One checksum covers the whole state, with the runs' index checksums. Every byte that affects an answer is verified.
+ *    A mismatch causes an error that names the slice.
  * 2. A file of another application, another number or another format is refused and left untouched.
  */
 #ifndef MILLRACE_SLICE_STATE_H
@@ -14,28 +14,28 @@
 
 #define SLICE_FORMAT 2
 #define SLICE_ID_TEXT 33     /* a stream's id: 32 hex digits and NUL */
-#define SLICE_NAME_TEXT 32   /* of slice_file_name */
-#define SLICE_ERROR_TEXT 512 /* room for a failure's text */
+#define SLICE_NAME_TEXT 32   /* buffer for slice_file_name */
+#define SLICE_ERROR_TEXT 512 /* buffer for an error text */
 
 enum slice_result {
     SLICE_OK,
-    SLICE_FULL,      /* no room; nothing changed; heals by itself */
+    SLICE_FULL,      /* disk full; nothing changed; retry later */
     SLICE_FAILED,    /* the file cannot be written or read */
-    SLICE_DAMAGED,   /* its bytes are not those that were written */
-    SLICE_FOREIGN,   /* no slice of ours, or another number than its name says */
-    SLICE_UNSEALED,  /* a sealed one was asked for */
-    SLICE_OLDER,     /* of a former format: to be converted */
+    SLICE_DAMAGED,   /* a checksum or the structure is wrong */
+    SLICE_FOREIGN,   /* not a slice, or its number does not match its file name */
+    SLICE_UNSEALED,  /* the slice is not sealed, but must be */
+    SLICE_OLDER,     /* an older format, which must be converted */
     SLICE_NEWER,     /* written by a later version */
-    SLICE_DIFFERENT, /* counted under other counters */
+    SLICE_DIFFERENT, /* the slice has other counters */
 };
 const char *slice_strerror(enum slice_result r);
 
-/* "0000000042.db". The digits sort as the numbers do. */
+/* "0000000042.db". Names sort like their numbers. */
 void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT]);
-/* False when it is no slice's file name. */
+/* False if the name is not that of a slice. */
 bool slice_file_number(const char *name, uint64_t *number);
 
-/* Where a stream is counted up to. An id of "": nothing of the stream was seen yet. */
+/* The position up to which a stream is counted. The id is "" until the stream is first read. */
 struct slice_cursor {
     char stream[NAME_LEN_MAX + 1];
     char id[SLICE_ID_TEXT];
@@ -47,7 +47,7 @@ struct slice_tally {
 };
 
 struct slice_run {
-    uint64_t id, level, counts, bytes, checksum; /* of its index */
+    uint64_t id, level, counts, bytes, checksum; /* checksum: of the index */
 };
 
 struct slice_state {
@@ -56,13 +56,13 @@ struct slice_state {
     struct slice_tally tally;  /* of this slice */
     struct slice_tally before; /* of all slices before it */
     uint64_t rejects_length;
-    bool sealed;                 /* ended: nothing is added any more */
-    char *counters;              /* the canonical text it was counted under */
-    struct slice_cursor *begins; /* where it began, of the streams that were known then; by stream */
+    bool sealed;                 /* complete: nothing more is added */
+    char *counters;              /* their canonical text (counters.h) */
+    struct slice_cursor *begins; /* its start in each stream then known; sorted by stream */
     size_t n_begins;
-    struct slice_cursor *cursors; /* by stream */
+    struct slice_cursor *cursors; /* sorted by stream */
     size_t n_cursors;
-    struct slice_run *runs; /* by id */
+    struct slice_run *runs; /* sorted by id */
     size_t n_runs;
 };
 
@@ -71,16 +71,16 @@ void slice_state_free(struct slice_state *state);
 struct slice_state slice_state_copy(const struct slice_state *state);
 uint64_t slice_state_checksum(const struct slice_state *state);
 
-/* Whether the database is a slice of this format. *is_new: it is empty. */
+/* Checks that the database is a slice of this format. *is_new: the database is empty. */
 enum slice_result slice_state_check_format(
     sqlite3 *db, const char *path, bool *is_new, char error[SLICE_ERROR_TEXT]);
-/* Reads and verifies the state, but not the runs' blocks. *state is filled for SLICE_OK. */
+/* Reads and verifies the state, but not the runs' blocks. With SLICE_OK, *state is set. */
 enum slice_result slice_state_read(
     sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
-/* The same for a slice of the former format, which has no checksum and no runs. */
+/* Reads the state of a slice in the former format, which has no checksum and no runs. */
 enum slice_result slice_state_read_former(
     sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
-/* The slice's number must be that of its file's name. */
+/* Checks that the slice's number matches its file name. */
 enum slice_result slice_state_check_number(
     const struct slice_state *state, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT]);
 
