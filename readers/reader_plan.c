@@ -682,8 +682,3 @@ struct bytes plan_acks(const struct plan *p)
 {
     return buf_bytes(&p->acks[0]);
 }
-
-uint64_t plan_mark(const struct plan *p)
-{
-    return p->mark;
-}

@@ -134,6 +134,5 @@ const struct batch *plan_batch(const struct plan *p); /* the one being delivered
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */
 uint64_t plan_epoch(const struct plan *p);
 struct bytes plan_acks(const struct plan *p); /* "LEASE:A-B,C", or empty */
-uint64_t plan_mark(const struct plan *p);
 
 #endif

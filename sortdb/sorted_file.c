@@ -17,23 +17,6 @@ struct sorted_file {
     uint64_t records;
 };
 
-const char *sorted_file_strerror(enum sorted_file_result r)
-{
-    switch (r) {
-    case SORTED_FILE_OK:
-        return "no error";
-    case SORTED_FILE_ABSENT:
-        return "no such file";
-    case SORTED_FILE_REFUSED:
-        return "damaged or not sorted";
-    case SORTED_FILE_FAILED:
-        return "cannot be read";
-    case SORTED_FILE_CANCELLED:
-        return "given up";
-    }
-    return "unknown";
-}
-
 static enum sorted_file_result refuse(const struct sorted_file *f, char *error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static enum sorted_file_result refuse(const struct sorted_file *f, char *error, const char *fmt, ...)

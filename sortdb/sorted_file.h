@@ -25,7 +25,6 @@ enum sorted_file_result {
     SORTED_FILE_FAILED,    /* a system error: a retry may succeed */
     SORTED_FILE_CANCELLED, /* the caller's flag was set */
 };
-const char *sorted_file_strerror(enum sorted_file_result r);
 
 /* The manifest's values. */
 struct sorted_file_expected {

@@ -57,11 +57,6 @@ struct stats *daemon_stats(struct daemon *d)
     return d->stats;
 }
 
-struct http_server *daemon_http(struct daemon *d)
-{
-    return d->http;
-}
-
 bool daemon_is_ready(const struct daemon *d)
 {
     return d->ready;

@@ -72,7 +72,6 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
-struct http_server *daemon_http(struct daemon *d); /* NULL without an HTTP server */
 
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls it; so does a daemon that keeps retrying to

@@ -8,7 +8,7 @@
 /* A manifest has some 300 bytes, and the file's name. */
 #define MANIFEST_MAX ((size_t)8 << 10)
 
-const char *const archive_compression_names[] = {"none", "gzip", "zstd"};
+static const char *const compression_names[ARCHIVE_COMPRESSIONS] = {"none", "gzip", "zstd"};
 const char *const archive_suffixes[] = {"", ".gz", ".zst"};
 
 void archive_manifest_identity(
@@ -25,7 +25,7 @@ void archive_manifest_summary(
 {
     buf_append_bytes(out, identity);
     buf_printf(out, ",\"xxh3\":\"%016" PRIx64 "\",\"compression\":\"%s\",\"stored_bytes\":\"%" PRIu64 "\"}\n",
-        xxh3, archive_compression_names[c], stored_bytes);
+        xxh3, compression_names[c], stored_bytes);
 }
 
 static bool contains(struct bytes text, struct bytes part)

@@ -13,8 +13,7 @@
 enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };
 #define ARCHIVE_COMPRESSIONS 3
 
-extern const char *const archive_compression_names[ARCHIVE_COMPRESSIONS]; /* "none", "gzip", "zstd" */
-extern const char *const archive_suffixes[ARCHIVE_COMPRESSIONS];          /* "", ".gz", ".zst" */
+extern const char *const archive_suffixes[ARCHIVE_COMPRESSIONS]; /* "", ".gz", ".zst" */
 
 /* A manifest's text is built in two parts. The summary is all behind the file's name. */
 void archive_manifest_identity(

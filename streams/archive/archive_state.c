@@ -54,7 +54,7 @@ static void print_file(const struct archive_file_state *f, struct buf *out)
         f->length, f->lines, f->first, f->end, f->finishing ? "true" : "false");
 }
 
-void archive_state_print(const struct archive_state *s, struct buf *out)
+static void print_state(const struct archive_state *s, struct buf *out)
 {
     buf_printf(out, "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\n\"files\":[",
         ARCHIVE_STATE_FORMAT, s->stream, s->cursor.id, s->cursor.offset);
@@ -210,7 +210,7 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
     return check_state(out, error);
 }
 
-int archive_state_parse(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
+static int parse_state(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
 {
     struct json_doc *doc = json_doc_parse(text);
     *out = (struct archive_state){.n_files = 0};
@@ -248,7 +248,7 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
         return 0;
     if (fd < 0 || read_whole(fd, &text) != 0 || io_sync_parent(path) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
-    else if (archive_state_parse(buf_bytes(&text), out, why) != 0)
+    else if (parse_state(buf_bytes(&text), out, why) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
     else
         rc = 1;
@@ -274,7 +274,7 @@ int archive_state_write(const char *path, const struct archive_state *s)
 {
     struct buf text = {0}, fresh = {0};
     buf_printf(&fresh, "%s.new", path);
-    archive_state_print(s, &text);
+    print_state(s, &text);
     int rc = write_new(fresh.ptr, buf_bytes(&text)) == 0 && io->rename(fresh.ptr, path) == 0 &&
                      io_sync_parent(path) == 0
                  ? 0

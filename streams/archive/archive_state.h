@@ -41,10 +41,7 @@ void archive_file_state_free(struct archive_file_state *f);
 /* The copy owns its strings. */
 struct archive_file_state archive_file_state_copy(const struct archive_file_state *f);
 void archive_state_add(struct archive_state *s, const struct archive_file_state *f); /* copies */
-void archive_state_print(const struct archive_state *s, struct buf *out);
-/* 0, or -1 with the reason. Free *out with archive_state_free. */
-int archive_state_parse(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* 1: read, and durable even if the process that wrote it was killed before it synced the directory. 0: no such file. -1: failed,
+/* Free *out with archive_state_free. 1: read, and durable even if the process that wrote it was killed before it synced the directory. 0: no such file. -1: failed,
  * with the reason. */
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
 /* 0: the new state is durable. -1 with errno: a crash leaves either the old or the new one. */

@@ -273,11 +273,6 @@ const char *http_pool_host_url(const struct http_pool_host *h)
     return h->url;
 }
 
-const char *http_pool_host_target(const struct http_pool_host *h)
-{
-    return h->target;
-}
-
 bool http_pool_host_has_placeholder(const struct http_pool_host *h)
 {
     return strstr(h->target, "%s") != NULL;

@@ -73,8 +73,7 @@ struct http_pool_host *http_pool_single(struct http_pool *p);
 /* Time until a host can be tried; 0: now. An estimate while the only candidates have a request in flight. */
 usec_t http_pool_wait(const struct http_pool *p);
 
-const char *http_pool_host_url(const struct http_pool_host *h);    /* as configured */
-const char *http_pool_host_target(const struct http_pool_host *h); /* "/" without one */
+const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */
 /* Each %s in a target is a placeholder. http_pool_fill_target replaces it by the escaped message and adds a NUL. */
 bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);

@@ -55,7 +55,6 @@ static int start_counting(struct daemon *d, void **ctx, struct config_error *err
     (void)error;
     counting = (struct counting){.daemon = d, .in_order = true};
     *ctx = &counting;
-    assert_null(daemon_http(d));
     assert_false(daemon_is_ready(d));
     daemon_set_ready(d);
     assert_true(daemon_is_ready(d));
