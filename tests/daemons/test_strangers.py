@@ -1,6 +1,8 @@
 """What a web page of another site can have a browser of this host send: no daemon does it, but for what is made for pages."""
 import os
 import re
+import resource
+import socket
 
 import harness
 from harness import MillraceTest, Pipeline, pipeline_config
@@ -81,6 +83,17 @@ class StrangersTest(MillraceTest):
         self.assertTrue(refused and len(refused) < 20)
         self.assertTrue(all(r.json()["code"] == "too-many-requests" and r.header("Retry-After") for r in refused))
         self.assertEqual(up.ask("api", "POST", "/v1/events", EVENT).status, 200, "the daemon's own port has no such bound")
+
+    def test_public_connections_leave_half_of_the_descriptors(self):
+        up = self.pipeline(api={"public_port": 0})
+        port = int(self.public_port(up).rsplit(":", 1)[1])
+        pid = up.daemon_pid("api")
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (400, limits[1]))  # less than max_connections asks for
+        for _ in range(400):
+            c = socket.create_connection(("127.0.0.1", port), harness.PATIENCE)
+            self.addCleanup(c.close)
+        self.assertEqual(up.ask("api", "GET", "/ping").status, 200)
 
     def test_a_unix_socket_is_out_of_a_browsers_reach(self):
         queue = self.start("simplequeue", listen="unix:" + self.path("socket"))

@@ -177,10 +177,13 @@ static bool is_full(const struct http_server *s)
     return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
 }
 
-/* Public connections leave half of all to the others. */
+/* Public connections leave half of all to the others, however few the descriptors allow. */
 static bool is_full_of_public(const struct http_server *s)
 {
-    return s->config.max_connections > 0 && s->n_public >= (size_t)s->config.max_connections / 2;
+    int most = http_descriptors_for_connections();
+    if (s->config.max_connections > 0 && s->config.max_connections < most)
+        most = s->config.max_connections;
+    return s->n_public >= (size_t)most / 2;
 }
 
 /* Refused connections may briefly use half of the descriptors that are not for connections. */

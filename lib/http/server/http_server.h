@@ -111,7 +111,7 @@ size_t http_descriptors_with_connections(size_t connections);
 /* Serves on a listening socket, which the server owns from then on. May be called more than once. 0 or -1. */
 int http_server_listen_fd(struct http_server *s, int fd);
 /* Listens for the public: these connections reach HTTP_ROUTE_PUBLIC routes only, without a token. They are at most half of
- * max_connections. */
+ * max_connections, and of the descriptors for connections. */
 int http_server_listen_public_fd(struct http_server *s, int fd);
 /* Stops accepting and closes idle connections. Requests in a handler end normally, with Connection: close. */
 void http_server_drain(struct http_server *s);
