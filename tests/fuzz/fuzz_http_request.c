@@ -17,8 +17,8 @@ static void handle_echo(struct http_request *req, void *ctx)
 
 static const struct http_route routes[] = {
     {.path = "/echo", .methods = HTTP_GET_ | HTTP_POST_, .handler = handle_echo},
-    {.path = "/sum", .methods = HTTP_POST_, .handler = http_fuzz_stream, .on_body = http_fuzz_take_piece},
-    {.path = "/p/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = http_fuzz_stream},
+    {.path = "/sum", .methods = HTTP_POST_, .handler = http_fuzz_stream},
+    {.path = "/p/", .methods = HTTP_GET_, .handler = http_fuzz_stream},
     {.path = NULL},
 };
 

@@ -47,12 +47,3 @@ void http_fuzz_stream(struct http_request *req, void *ctx)
     http_stream_write(req, BYTES_LITERAL("piece"));
     http_stream_end(req);
 }
-
-bool http_fuzz_take_piece(struct http_request *req, struct bytes piece, void *ctx)
-{
-    (void)ctx;
-    if (!memchr(piece.ptr, '!', piece.len))
-        return true;
-    http_problem(req, 400, "bad-request", NULL, "no exclamations");
-    return false;
-}

@@ -12,6 +12,5 @@ void http_fuzz_turn(void);   /* what is ready is done */
 
 /* Routes' handlers: answers with a stream of one piece; refuses a piece of a body in which an exclamation mark stands. */
 void http_fuzz_stream(struct http_request *req, void *ctx);
-bool http_fuzz_take_piece(struct http_request *req, struct bytes piece, void *ctx);
 
 #endif

@@ -183,43 +183,17 @@ static void handle_large(struct http_request *req, void *ctx)
     evbuffer_free(b);
 }
 
-static void sum_gone(struct http_request *req, void *arg)
-{
-    (void)arg;
-    say("gone", http_path(req));
-    free(http_data(req));
-}
-
-static bool take_piece(struct http_request *req, struct bytes piece, void *ctx)
-{
-    (void)ctx;
-    uint64_t *sum = http_data(req);
-    if (!sum) {
-        sum = mem_zalloc(sizeof *sum);
-        http_set_data(req, sum);
-        http_on_gone(req, sum_gone, NULL);
-    }
-    *sum += piece.len;
-    if (memchr(piece.ptr, '!', piece.len)) {
-        free(sum);
-        http_problem(req, 400, "bad-request", NULL, "no exclamations");
-        return false;
-    }
-    return true;
-}
-
 static void handle_sum(struct http_request *req, void *ctx)
 {
     (void)ctx;
-    uint64_t *sum = http_data(req);
-    http_replyf(req, 200, NULL, "%llu", (unsigned long long)(sum ? *sum : 0));
-    free(sum);
+    http_replyf(req, 200, NULL, "%zu", http_body(req).len);
 }
 
+/* The path behind "/files/". */
 static void handle_rest(struct http_request *req, void *ctx)
 {
     (void)ctx;
-    http_replyf(req, 200, NULL, "%s", http_path_rest(req));
+    http_replyf(req, 200, NULL, "%s", http_path(req) + strlen("/files/"));
 }
 
 static void handle_plain(struct http_request *req, void *ctx)
@@ -254,14 +228,11 @@ static const struct http_route routes[] = {
     {.path = "/break", .methods = HTTP_GET_, .handler = handle_break},
     {.path = "/pump", .methods = HTTP_GET_, .handler = handle_pump},
     {.path = "/large", .methods = HTTP_GET_, .handler = handle_large},
-    {.path = "/sum",
-        .methods = HTTP_POST_,
-        .handler = handle_sum,
-        .on_body = take_piece,
-        .max_body = 1 << 20},
-    {.path = "/files/", .methods = HTTP_GET_, .flags = HTTP_ROUTE_PREFIX, .handler = handle_rest},
+    {.path = "/sum", .methods = HTTP_POST_, .handler = handle_sum, .max_body = 1 << 20},
+    {.path = "/files/a b", .methods = HTTP_GET_, .handler = handle_rest},
+    {.path = "/files/x", .methods = HTTP_GET_, .handler = handle_rest},
     {.path = "/two", .methods = HTTP_GET_, .handler = handle_plain},
-    {.path = "/two", .methods = HTTP_DELETE_, .handler = handle_rest},
+    {.path = "/two", .methods = HTTP_DELETE_, .handler = handle_plain},
     {.path = "/events", .methods = HTTP_GET_, .on_overload = retry_events, .handler = handle_plain},
     {.path = "/act", .methods = HTTP_POST_, .flags = HTTP_ROUTE_NEEDS_TOKEN, .handler = handle_plain},
     {.path = "/ready", .methods = HTTP_GET_, .flags = HTTP_ROUTE_WHEN_READY, .handler = handle_plain},

@@ -111,13 +111,11 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
-/* Answers instead of the handler. If the handler has received pieces of the body, its on_gone ends that first. */
+/* Answers instead of the handler. */
 static void refuse(struct http_conn *c, enum http_refusal why)
 {
     struct http_request *req = &c->req;
     req->refusal = why;
-    if (req->live)
-        abandon(req);
     req->live = true;
     http_route_refuse(req);
 }
@@ -134,9 +132,9 @@ static void handle(struct http_conn *c)
     enter(c, HTTP_CONN_HANDLER);
     if (req->refusal != HTTP_REFUSED_NOT)
         refuse(c, req->refusal);
-    else if (req->reply == HTTP_REPLY_NONE && !has_memory(c))
+    else if (!has_memory(c))
         refuse(c, HTTP_REFUSED_OVERLOADED);
-    else if (req->reply == HTTP_REPLY_NONE)
+    else
         req->endpoint->row->handler(req, req->endpoint->ctx);
 }
 
@@ -152,8 +150,7 @@ static void begin_body(struct http_conn *c)
     if (req->refusal == HTTP_REFUSED_NOT) {
         if (h->expects_continue && has_body && !h->http10)
             http_output_write(c, go_on, sizeof go_on - 1);
-        if (!req->endpoint->row->on_body)
-            expect_body(c, h->content_length);
+        expect_body(c, h->content_length);
     }
     http_body_begin(&c->body, h);
     req->live = true;
@@ -165,11 +162,8 @@ static void begin_body(struct http_conn *c)
 static bool deliver(struct http_conn *c, struct bytes piece)
 {
     struct http_request *req = &c->req;
-    const struct http_route *row = req->endpoint->row;
     enter(c, HTTP_CONN_BODY);
     req->body_bytes += piece.len;
-    if (row->on_body)
-        return row->on_body(req, piece, req->endpoint->ctx) && req->reply == HTTP_REPLY_NONE;
     buf_append_bytes(&req->body, piece);
     if (req->body.len <= HTTP_KEPT_BUFFER_MAX) /* its memory is kept anyway */
         return true;
@@ -214,15 +208,12 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* A streamed body may be answered before it is complete: its rest is not read. */
 static size_t step(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
     size_t used = parse(c, p, n);
     if (c->message_complete || req->refusal != HTTP_REFUSED_NOT)
         handle(c);
-    else if (req->live && req->reply != HTTP_REPLY_NONE)
-        enter(c, HTTP_CONN_HANDLER);
     if (c->state == HTTP_CONN_HANDLER && req->reply == HTTP_REPLY_DONE)
         end_request(c);
     return used;

@@ -49,7 +49,6 @@ struct http_endpoint {
     struct stats_histogram *seconds;
     struct stats_counter *by_status[600]; /* registered on first use */
     struct http_endpoint *same_path;      /* the route of other methods */
-    struct http_endpoint *next_prefix;
 };
 
 enum http_reply_state {
@@ -94,7 +93,6 @@ struct http_request {
     size_t held_bytes;    /* by its handler */
     usec_t began;
 
-    void *data;
     void (*on_gone)(struct http_request *, void *);
     void *on_gone_arg;
     void (*on_drain)(struct http_request *, void *);
@@ -164,7 +162,6 @@ struct http_server {
     size_t n_endpoints;           /* the daemon's first, then the built-in */
     struct http_endpoint **slots; /* hash table of paths, open addressing, at most half full */
     size_t slots_mask;
-    struct http_endpoint *prefixes;
     struct http_endpoint *unknown; /* counts requests without a route */
 
     struct http_listener *listeners;

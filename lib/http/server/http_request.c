@@ -29,19 +29,9 @@ bool http_is_head(const struct http_request *req)
     return req->head.is_head;
 }
 
-bool http_is_http10(const struct http_request *req)
-{
-    return req->head.http10;
-}
-
 const char *http_path(const struct http_request *req)
 {
     return req->path.ptr;
-}
-
-const char *http_path_rest(const struct http_request *req)
-{
-    return req->path.ptr + req->endpoint->path_len;
 }
 
 struct bytes http_body(struct http_request *req)
@@ -79,18 +69,6 @@ usec_t http_now(const struct http_request *req)
 const char *http_peer(const struct http_request *req)
 {
     return req->conn->peer;
-}
-
-void http_set_data(struct http_request *req, void *data)
-{
-    assert(req->magic == HTTP_REQUEST_MAGIC);
-    req->data = data;
-}
-
-void *http_data(const struct http_request *req)
-{
-    assert(req->magic == HTTP_REQUEST_MAGIC);
-    return req->data;
 }
 
 void http_set_long_poll(struct http_request *req)

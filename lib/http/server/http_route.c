@@ -60,7 +60,7 @@ static bool has_path(const struct http_endpoint *e, struct bytes path)
     return path.len == e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
 }
 
-/* The slot of the path's first route that is not a prefix, or the empty slot for it. */
+/* The slot of the path's first route, or the empty slot for it. */
 static struct http_endpoint **slot_of(struct http_server *s, struct bytes path)
 {
     size_t at = path_hash(path) & s->slots_mask;
@@ -78,14 +78,6 @@ static void chain_row(struct http_endpoint **at, struct http_endpoint *e)
         *at = e;
 }
 
-static struct http_endpoint **prefix_slot(struct http_server *s, const struct http_endpoint *e)
-{
-    struct http_endpoint **at = &s->prefixes;
-    while (*at && !has_path(*at, bytes_of(e->row->path, e->path_len)))
-        at = &(*at)->next_prefix;
-    return at;
-}
-
 static void index_rows(struct http_server *s)
 {
     size_t n = 8;
@@ -93,10 +85,8 @@ static void index_rows(struct http_server *s)
         n *= 2;
     s->slots = mem_zalloc(n * sizeof *s->slots);
     s->slots_mask = n - 1;
-    for (struct http_endpoint *e = s->endpoints; e < s->endpoints + s->n_endpoints; e++) {
-        bool prefix = e->row->flags & HTTP_ROUTE_PREFIX;
-        chain_row(prefix ? prefix_slot(s, e) : slot_of(s, bytes_of(e->row->path, e->path_len)), e);
-    }
+    for (struct http_endpoint *e = s->endpoints; e < s->endpoints + s->n_endpoints; e++)
+        chain_row(slot_of(s, bytes_of(e->row->path, e->path_len)), e);
 }
 
 void http_route_init(struct http_server *s, const struct http_route *builtin)
@@ -118,23 +108,10 @@ void http_route_free(struct http_server *s)
     free(s->slots);
 }
 
-/* The route of the longest prefix. */
-static struct http_endpoint *find_prefix(struct http_server *s, struct bytes path)
-{
-    struct http_endpoint *best = NULL;
-    for (struct http_endpoint *e = s->prefixes; e; e = e->next_prefix)
-        if (bytes_starts_with(path, bytes_of(e->row->path, e->path_len)) &&
-            (!best || e->path_len > best->path_len))
-            best = e;
-    return best;
-}
-
 /* The route for the path; of several, the one that has the method. */
 static struct http_endpoint *find_row(struct http_server *s, struct bytes path, struct http_request *req)
 {
     struct http_endpoint *first = *slot_of(s, path), *found = NULL;
-    if (!first)
-        first = find_prefix(s, path);
     for (struct http_endpoint *e = first; e; e = e->same_path) {
         req->allowed |= e->row->methods;
         if (!found && (e->row->methods & req->head.method))

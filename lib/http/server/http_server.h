@@ -1,7 +1,6 @@
 /* http_server: HTTP/1.1 on libevent, for daemons with one event loop.
  *
- * The server owns its connections. It calls a handler once the headers and the whole body of a request are there; a route
- * with on_body gets the body in pieces instead. The handler replies now or later. A `struct http_request *` is valid until
+ * The server owns its connections. It calls a handler once the headers and the whole body of a request are there. The handler replies now or later. A `struct http_request *` is valid until
  * http_reply*, http_problem* or http_stream_end finishes the reply, or until the client is gone. A handler that replies
  * later sets http_on_gone and forgets the request there.
  *
@@ -46,16 +45,13 @@ struct http_request;
 enum http_method { HTTP_GET_ = 1, HTTP_POST_ = 2, HTTP_PUT_ = 4, HTTP_DELETE_ = 8, HTTP_OPTIONS_ = 16 };
 
 typedef void http_handler(struct http_request *req, void *ctx);
-/* Receives a piece of a streamed body. Returns false after replying, to stop reading. */
-typedef bool http_body_fn(struct http_request *req, struct bytes piece, void *ctx);
 
 #define HTTP_ROUTE_NEEDS_TOKEN 1    /* stops, deletes or resets something: needs the token or allow_admin */
-#define HTTP_ROUTE_PREFIX 2         /* `path` is a prefix; http_path_rest returns the rest */
-#define HTTP_ROUTE_WHEN_READY 4     /* 503 with the reason until the daemon is ready */
-#define HTTP_ROUTE_LENIENT 8        /* ignores unknown parameters unless they look like a misspelling */
-#define HTTP_ROUTE_NO_HEAD 16       /* GET has side effects, so HEAD gets 405 */
-#define HTTP_ROUTE_IDENTITY_BODY 32 /* 415 for a body with a Content-Encoding other than identity */
-#define HTTP_ROUTE_PUBLIC 64        /* open to web pages of any origin, see allowed_hosts */
+#define HTTP_ROUTE_WHEN_READY 2     /* 503 with the reason until the daemon is ready */
+#define HTTP_ROUTE_LENIENT 4        /* ignores unknown parameters unless they look like a misspelling */
+#define HTTP_ROUTE_NO_HEAD 8        /* GET has side effects, so HEAD gets 405 */
+#define HTTP_ROUTE_IDENTITY_BODY 16 /* 415 for a body with a Content-Encoding other than identity */
+#define HTTP_ROUTE_PUBLIC 32        /* open to web pages of any origin, see allowed_hosts */
 
 struct http_route {
     const char *path;
@@ -63,8 +59,6 @@ struct http_route {
     unsigned flags;
     size_t max_body; /* bytes; 0: the server's max_body */
     http_handler *handler;
-    http_body_fn
-        *on_body; /* NULL: the body is gathered; otherwise streamed to it before the handler is called */
     /* Replies instead of the server's 503 `overloaded`; false: it did not. May be NULL. */
     bool (*on_overload)(struct http_request *req, void *ctx);
     const char *help;   /* one line for the list of endpoints */
@@ -123,10 +117,8 @@ void http_server_free(struct http_server **s);
 /* A request. What these return is borrowed until the request ends. */
 enum http_method http_method(const struct http_request *req);
 bool http_is_head(const struct http_request *req);
-bool http_is_http10(const struct http_request *req);
-const char *http_path(const struct http_request *req);      /* decoded, without the query */
-const char *http_path_rest(const struct http_request *req); /* behind the prefix of the route */
-struct bytes http_body(struct http_request *req);           /* the gathered body; may be empty */
+const char *http_path(const struct http_request *req); /* decoded, without the query */
+struct bytes http_body(struct http_request *req);      /* the gathered body; may be empty */
 bool http_param(const struct http_request *req, const char *name, struct bytes *value);
 const struct url_query *http_query(const struct http_request *req);
 /* The value of the first header of that name, in any case; BYTES_NONE without one. */
@@ -140,9 +132,6 @@ bool http_require_admin(struct http_request *req);
 /* For an operation of a HTTP_ROUTE_PUBLIC route that is not public: true unless a web page of another origin sent the
  * request, or it came by a public connection. Otherwise replies 403. */
 bool http_require_same_origin(struct http_request *req);
-/* The handler's own pointer, NULL at first. */
-void http_set_data(struct http_request *req, void *data);
-void *http_data(const struct http_request *req);
 
 /* Parameters. On an invalid value each replies 400 and returns false. A missing parameter yields the fallback. */
 bool http_param_u64(

@@ -1,6 +1,7 @@
 /* http_server: a request is answered as on a connection of its own, whatever came before it and wherever it is cut. */
 #include "support/cm.h"
 #include "support/http_world.h"
+#include "http/server/http_internal.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -75,7 +76,7 @@ static void tell(struct http_request *req, void *ctx)
     const struct url_query *q = http_query(req);
     (void)ctx;
     buf_printf(&out, "%s method %d head %d old %d\n", http_path(req), (int)http_method(req),
-        http_is_head(req), http_is_http10(req));
+        http_is_head(req), req->head.http10);
     for (size_t i = 0; i < q->n; i++) {
         buf_append_bytes(&out, q->params[i].name);
         buf_append_char(&out, '=');

@@ -56,8 +56,8 @@ static void answer(struct http_request *req, void *ctx)
         http_reply(req, s->answer, NULL, BYTES_NONE);
 }
 
-static const struct http_route routes[] = {
-    {.path = "/", .methods = HTTP_GET_, .handler = answer, .flags = HTTP_ROUTE_PREFIX}, {0}};
+static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .handler = answer},
+    {.path = "/in", .methods = HTTP_GET_, .handler = answer}, {0}};
 
 /* `timeout`: of probes. */
 static void open_pool_of(struct world *w, usec_t timeout, int max_connections)
