@@ -166,20 +166,15 @@ static void compose_body(struct sender *s)
     }
 }
 
-/* They let a destination recognize a message that comes twice. */
-static void compose_headers(struct sender *s)
-{
-    buf_clear(&s->headers);
-    buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
-        s->run.queue_id, s->run.messages[0].id, s->run.messages[s->run.n - 1].id);
-    buf_append_char(&s->headers, '\0');
-}
-
 static void send_run(struct sender *s)
 {
     struct http_pool_host *other = http_pool_next_except(s->pool, s->refusers);
     s->host = other ? other : http_pool_next(s->pool);
     http_pool_fill_target(s->host, s->run.messages[0].text, &s->target);
+    buf_clear(&s->headers); /* they let a destination recognize a message that comes twice */
+    buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
+        s->run.queue_id, s->run.messages[0].id, s->run.messages[s->run.n - 1].id);
+    buf_append_char(&s->headers, '\0');
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
         .target = s->target.ptr,
@@ -204,7 +199,6 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
     if (run->n > 1 || run->messages[0].id != s->refused_id)
         s->refusers = 0;
     compose_body(s);
-    compose_headers(s);
     send_run(s);
 }
 

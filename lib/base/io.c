@@ -85,11 +85,6 @@ int io_write_all(int fd, const void *p, size_t n, off_t at)
 }
 
 /* The rest of a part after its first `did` bytes. */
-static int write_rest(int fd, const struct iovec *part, size_t did, off_t at)
-{
-    return io_write_all(fd, (const char *)part->iov_base + did, part->iov_len - did, at);
-}
-
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
 {
     while (n > 0) {
@@ -105,7 +100,8 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
             at += (off_t)parts->iov_len;
         }
         if (left > 0) {
-            if (write_rest(fd, parts, left, at + (off_t)left) != 0)
+            if (io_write_all(
+                    fd, (const char *)parts->iov_base + left, parts->iov_len - left, at + (off_t)left) != 0)
                 return -1;
             at += (off_t)parts->iov_len;
             parts++;

@@ -22,6 +22,18 @@ struct reading {
     struct config_error *error;
 };
 
+static void format_error(
+    struct config_error *error, const struct config *c, int line, const char *fmt, va_list ap)
+{
+    int n = 0;
+    if (c != NULL)
+        n = line > 0 ? snprintf(error->text, sizeof error->text, "%s:%d: ", c->path, line)
+                     : snprintf(error->text, sizeof error->text, "%s: ", c->path);
+    if (n >= 0 && (size_t)n < sizeof error->text)
+        vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+}
+
+/* Keeps the first error. */
 static void fail_at(struct reading *r, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void fail_at(struct reading *r, int line, const char *fmt, ...)
 {
@@ -29,23 +41,16 @@ static void fail_at(struct reading *r, int line, const char *fmt, ...)
     if (r->failed)
         return;
     r->failed = true;
-    int n = snprintf(r->error->text, sizeof r->error->text, "%s:%d: ", r->config->path, line);
     va_start(ap, fmt);
-    if (n > 0 && (size_t)n < sizeof r->error->text)
-        vsnprintf(r->error->text + n, sizeof r->error->text - (size_t)n, fmt, ap);
+    format_error(r->error, r->config, line, fmt, ap);
     va_end(ap);
 }
 
 int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
 {
     va_list ap;
-    int n = 0;
-    if (c != NULL)
-        n = line > 0 ? snprintf(error->text, sizeof error->text, "%s:%d: ", c->path, line)
-                     : snprintf(error->text, sizeof error->text, "%s: ", c->path);
     va_start(ap, fmt);
-    if (n >= 0 && (size_t)n < sizeof error->text)
-        vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    format_error(error, c, line, fmt, ap);
     va_end(ap);
     return -1;
 }

@@ -283,21 +283,17 @@ static void take_by_event(struct writer *w, struct bytes lines)
     file_archive_take(w->archive, w->runs, w->n_runs);
 }
 
-static void take_by_arrival(struct writer *w, struct bytes lines)
-{
-    struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
-    file_archive_take(w->archive, &run, 1);
-}
-
 static void on_lines(struct bytes lines, void *arg)
 {
     static const struct timeval quiet = {0, QUIET};
     struct writer *w = arg;
     event_add(w->quiet, &quiet);
-    if (w->event_time != NULL)
+    if (w->event_time != NULL) {
         take_by_event(w, lines);
-    else
-        take_by_arrival(w, lines);
+    } else {
+        struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
+        file_archive_take(w->archive, &run, 1);
+    }
     if (file_archive_is_full(w->archive)) {
         stream_client_pause(w->stream);
         loop_notify_wake(w->notify);
