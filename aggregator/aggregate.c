@@ -12,14 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECKPOINT_PAGES 4000 /* of 4 KiB: the log is about 16 MiB when it starts again */
+#define CHECKPOINT_PAGES 4000 /* of 4 KiB: a checkpoint is due at about 16 MiB of log */
 
-/* How far the seal of a slice is. */
+/* The progress of a seal. */
 enum phase {
     PHASE_COUNTING,
-    PHASE_ENDING,    /* the last batch is committed with the mark */
-    PHASE_FOLDING,   /* the log is moved into the file, and removed */
-    PHASE_BEGINNING, /* the slice is among the sealed ones; the next one is made */
+    PHASE_ENDING,    /* the last batch is being committed, with the seal */
+    PHASE_FOLDING,   /* the log is being moved into the file and removed */
+    PHASE_BEGINNING, /* the slice is sealed; the next one is being created */
 };
 
 struct aggregate {
@@ -33,21 +33,21 @@ struct aggregate {
     struct storage *storage;
     struct tally *tally;
     struct batch flushing;
-    struct slice_tally counted; /* of the slice that lines are counted into */
-    struct slice_tally ending;  /* of the slice that is being sealed */
+    struct slice_tally counted; /* of the slice that lines count into */
+    struct slice_tally ending;  /* of the slice being sealed */
     uint64_t rejects_length;    /* as committed */
-    /* One a stream, in the configuration's order. */
+    /* One for each stream, in the configuration's order. */
     struct slice_cursor *cursors, *job_cursors, *committed;
     struct storage_job job;
-    bool job_running, job_waits; /* with the storage thread; refused, to be tried again */
+    bool job_running, job_waits; /* the storage thread has the job; the job failed and waits for a retry */
     enum phase phase;
-    struct chain_next next; /* what job.begin points to */
+    struct chain_next next; /* job.begin points into this */
     usec_t last_swap, started_job, retry_at, background_at;
-    bool has_flushed; /* since the opening */
+    bool has_flushed; /* since the start */
     usec_t turned_at; /* wall clock */
     unsigned log_pages;
     bool merge_is_due, merge_is_behind;
-    struct slice_reader **layers; /* what aggregate_layers gave last */
+    struct slice_reader **layers; /* the latest result of aggregate_layers */
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
@@ -60,7 +60,7 @@ static enum slice_result fail_errno(const char *what, const char *path, char *er
     return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
-/* Describes the slice that begins at a->next. */
+/* Prepares the STORAGE_BEGIN job for the slice that begins at a->next. */
 static void prepare_begin(struct aggregate *a, usec_t wall)
 {
     free(a->slice_path);
@@ -273,7 +273,7 @@ static void start_job(struct aggregate *a, usec_t now)
     storage_start(a->storage, &a->job);
 }
 
-/* Swaps the batches and commits the one that was active. */
+/* Swaps the batches and starts the commit of the previously active one. */
 static void start_flush(struct aggregate *a, usec_t now, bool seal)
 {
     a->flushing = tally_take(a->tally, seal);
@@ -314,7 +314,7 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
     }
     bool is_due =
         !a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally);
-    bool merge_first = a->merge_is_behind && now >= a->background_at; /* unless the disk refuses it */
+    bool merge_first = a->merge_is_behind && now >= a->background_at; /* unless a merge failed recently */
     if (is_due && !merge_first)
         aggregate_flush(a, now);
     if (a->job_running || !is_idle(a) || now < a->background_at)
@@ -344,14 +344,14 @@ static void renew(struct aggregate *a)
 static void heal(struct aggregate *a)
 {
     if (a->failure[0])
-        log_info("storage takes writes again");
+        log_info("storage recovered; writing continues");
     a->failure[0] = '\0';
 }
 
 static void lack_room(struct aggregate *a, usec_t now, const char *error)
 {
     if (!a->failure[0])
-        log_warn("no room to write; counting goes on in memory", LOG_S("error", error));
+        log_warn("disk full; counting continues in memory", LOG_S("error", error));
     snprintf(a->failure, sizeof(a->failure), "storage full: %s", error);
     a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
@@ -408,14 +408,14 @@ static void job_done(struct aggregate *a, usec_t now)
     heal(a);
     a->numbers.collisions += w->collisions;
     if (w->collisions > 0)
-        log_warn("two texts have one hash; the smaller is kept", LOG_S("key", w->collision));
+        log_warn("two texts have the same hash; the lookup keeps the smaller", LOG_S("key", w->collision));
     a->log_pages = a->job.log_pages;
     a->merge_is_due = a->job.merge_is_due;
     a->merge_is_behind = a->job.merge_is_behind;
     if (kind == STORAGE_COMMIT)
         job_committed(a, now);
     if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)
-        renew(a); /* a reader that looks past the log lets the log start again */
+        renew(a); /* a renewed reader lets SQLite reuse the log from its start */
     if (kind == STORAGE_COMMIT && !a->latched)
         batch_free(&a->flushing);
     if (kind == STORAGE_COMMIT && a->job.commit.seal && !a->latched)
@@ -438,7 +438,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
         job_done(a, now);
     } else if (job->result == SLICE_FULL) {
         lack_room(a, now, job->error);
-        /* Background work begins anew later; the rest is tried again as it is. */
+        /* A failed merge or checkpoint starts over later. Any other job is retried unchanged. */
         a->job_waits = job->kind != STORAGE_MERGE && job->kind != STORAGE_CHECKPOINT;
     } else {
         latch(a, job->error);
@@ -486,13 +486,14 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char
     if (through >= a->number)
         return AGGREGATE_CLEAR_OPEN;
     if (!a->config.archive) {
-        snprintf(error, SLICE_ERROR_TEXT, "no archive is known: the setting archive names it");
+        snprintf(
+            error, SLICE_ERROR_TEXT, "the setting archive is missing; set it to the archive's directory");
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
     if (chain_archived(a->config.archive, &a->sealed, &archived, error) != SLICE_OK)
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     if (through > archived) {
-        snprintf(error, SLICE_ERROR_TEXT, "the archive in force goes through slice %" PRIu64, archived);
+        snprintf(error, SLICE_ERROR_TEXT, "the current archive goes through slice %" PRIu64, archived);
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
     return sealed_clear(&a->sealed, through, error) == SLICE_OK ? AGGREGATE_CLEAR_OK : AGGREGATE_CLEAR_FAILED;

@@ -35,7 +35,7 @@ static void set_ready(struct app *app)
     app->health[0] = '\0';
 }
 
-/* Describes the first stream that is refused, or not caught up before the first answer. */
+/* Describes the first stream that is refused or, before all have caught up once, still behind. */
 static bool describe_streams(const struct app *app, char *out, size_t size)
 {
     for (size_t i = 0; i < app->streams.n; i++) {
@@ -51,7 +51,7 @@ static bool describe_streams(const struct app *app, char *out, size_t size)
     return false;
 }
 
-/* A stream in trouble is retried in the background: the start need not wait for it. */
+/* With --daemon, the start does not wait for a stream in trouble, which is retried in the background. */
 static void release_starter_on_trouble(const struct app *app)
 {
     for (size_t i = 0; i < app->streams.n; i++)

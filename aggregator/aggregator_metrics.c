@@ -57,19 +57,20 @@ static void register_all(struct metrics *m)
     struct stats *s = daemon_stats(m->app->daemon);
     m->events =
         stats_counter(s, "events_counted_total", NULL, "events counted since the start of the process");
-    m->skipped = stats_counter(s, "lines_skipped_total", NULL, "lines that are no events");
-    m->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines that went to the rejects file");
+    m->skipped = stats_counter(s, "lines_skipped_total", NULL, "lines skipped because of skip_if");
+    m->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines written to the rejects file");
     m->rows = stats_counter(s, "rows_flushed_total", NULL, "rows written to the slice");
-    m->collisions = stats_counter(s, "lookup_collisions_total", NULL, "meetings of two texts with one hash");
-    m->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams that were crossed");
-    m->flush_seconds =
-        stats_histogram(s, "flush_seconds", NULL, "from the swap to the committed transaction");
-    stats_gauge(s, "lag_bytes", NULL, "published and not yet counted, as last asked", lag_bytes, m->app);
-    stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, m->app);
+    m->collisions =
+        stats_counter(s, "lookup_collisions_total", NULL, "collisions of two texts with the same hash");
+    m->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
+    m->flush_seconds = stats_histogram(
+        s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
     stats_gauge(
-        s, "sealed_slices", NULL, "slices that wait to be archived and cleared", sealed_slices, m->app);
-    stats_gauge(s, "complete_until_seconds", NULL, "all that was published before is counted", complete_until,
-        m->app);
+        s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, m->app);
+    stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, m->app);
+    stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, m->app);
+    stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
+        complete_until, m->app);
 }
 
 struct metrics *metrics_new(struct app *app)

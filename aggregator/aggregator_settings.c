@@ -11,7 +11,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "directory of slices and rejects"},
+        .help = "directory for slices and rejects"},
     {.name = "archive",
         .type = OPTION_STRING,
         .min = 1,
@@ -81,7 +81,7 @@ int settings_read_counters(struct options *o, struct counters **out, struct conf
     if (!has_key_bound(*out))
         return 0;
     counters_free(out);
-    return config_fail(error, config, 0, "this version does not bound keys: remove max_keys");
+    return config_fail(error, config, 0, "max_keys is not supported; remove it");
 }
 
 void stream_names_free(struct stream_names *s)
@@ -90,7 +90,7 @@ void stream_names_free(struct stream_names *s)
     *s = (struct stream_names){0};
 }
 
-/* Splits the names in place. */
+/* Splits the list of names in place. */
 int settings_read_streams(const struct options *o, struct stream_names *out, struct config_error *error)
 {
     char *save = NULL;
@@ -102,10 +102,10 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
             again = again || strcmp(out->names[i], s) == 0;
         if (again || !bytes_is_name(bytes_str(s)) || out->n == WATERMARK_STREAMS_MAX)
             return options_refuse(o, "streams", error, "%s is %s", s,
-                again ? "there twice" : "no name of a stream, or one too many");
+                again ? "a duplicate" : "not a valid name, or too many streams are named");
         out->names[out->n++] = s;
     }
-    return out->n > 0 ? 0 : options_refuse(o, "streams", error, "it names no stream");
+    return out->n > 0 ? 0 : options_refuse(o, "streams", error, "no stream is named");
 }
 
 int settings_check(struct options *o, struct config_error *error)
@@ -113,7 +113,7 @@ int settings_check(struct options *o, struct config_error *error)
     struct counters *counters = NULL;
     struct stream_names streams = {0};
     if (!options_string(o, "data_dir"))
-        return config_fail(error, NULL, 0, "data_dir is not set: slices need a place");
+        return config_fail(error, NULL, 0, "data_dir is missing; set it to a directory for the slices");
     int result = settings_read_streams(o, &streams, error);
     if (result == 0)
         result = options_check_name(o, "cursor", error);

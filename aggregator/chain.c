@@ -15,10 +15,10 @@
 /* The state of chain_open. */
 struct opening {
     const struct chain_config *config;
-    struct manifest manifest; /* zeroed (through 0) without an archive */
-    uint64_t *numbers;        /* of the slices there are, in order */
+    struct manifest manifest; /* zeroed, so `through` is 0, without an archive */
+    uint64_t *numbers;        /* of the existing slices, sorted */
     size_t n;
-    struct slice_state newest; /* number 0: none, or only the beginning of one */
+    struct slice_state newest; /* number 0: none, or one whose creation was interrupted */
     char *error;
 };
 
@@ -75,7 +75,7 @@ static enum slice_result list_slices(struct opening *o)
     return SLICE_OK;
 }
 
-/* A compactor may have been killed after it switched `current` and before that was durable. */
+/* Syncs the archive: a killed compactor may have switched `current` without syncing it. */
 static enum slice_result settle_current(const char *archive, char *error)
 {
     struct buf path = {0};
@@ -99,7 +99,7 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
         return settle_current(archive, error);
     if (r == MANIFEST_ABSENT)
         return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot tell what the archive holds: %.400s", why);
+    snprintf(error, SLICE_ERROR_TEXT, "cannot read which slices the archive includes: %.400s", why);
     return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
 }
 
@@ -136,12 +136,13 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
     if (line.len == 0)
         return SLICE_OK;
     snprintf(o->error, SLICE_ERROR_TEXT,
-        "%.200s was counted under other counters: `%.*s` has another key now; give the counter another name",
+        "%.200s was counted under other counters: `%.*s` has a different key now; give the counter a new "
+        "name",
         what, (int)(line.len > 200 ? 200 : line.len), line.ptr);
     return SLICE_DIFFERENT;
 }
 
-/* A stream that the manifest does not name, or of which nothing was seen, can begin anywhere. */
+/* Compares positions with the manifest. A stream that the manifest lacks, or that was never read, may have any position. */
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
     const struct slice_cursor *cursors, size_t n, char *error)
 {
@@ -169,7 +170,7 @@ static enum slice_result check_same_data(const struct manifest *m, const struct 
     if (sealed->n == 0 || m->through < sealed->slices[0].state.number)
         return SLICE_OK;
     snprintf(error, SLICE_ERROR_TEXT,
-        "the archive in force goes through slice %" PRIu64 ", which was never sealed here", m->through);
+        "the current archive goes through slice %" PRIu64 ", which was never sealed here", m->through);
     return SLICE_FOREIGN;
 }
 
@@ -193,7 +194,7 @@ static const struct slice_cursor *find_cursor(const struct slice_cursor *list, s
     return NULL;
 }
 
-/* Between the two nothing is counted twice or left out. */
+/* Checks that a slice begins where its predecessor ends. */
 static enum slice_result check_follows(
     const struct opening *o, const struct slice_state *before, const struct slice_state *next)
 {
@@ -239,7 +240,7 @@ static enum slice_result cut_rejects(const struct opening *o, const struct slice
     return r;
 }
 
-/* Nothing is added: what follows the last transaction is counted again, into the next slice. */
+/* Adds nothing. Lines after its last transaction count into the next slice. */
 static enum slice_result seal_as_it_is(const struct opening *o, const char *path)
 {
     const struct slice_state *at = &o->newest;
@@ -272,7 +273,7 @@ static enum slice_result look_at_newest(struct opening *o)
     bool differs = r == SLICE_OK && o->newest.number > 0 && !o->newest.sealed &&
                    strcmp(o->newest.counters, o->config->counters->text) != 0;
     if (differs) {
-        log_info("the counters changed: sealing the slice that was open", LOG_U("slice", o->newest.number));
+        log_info("the counters changed; sealing the open slice", LOG_U("slice", o->newest.number));
         r = seal_as_it_is(o, path);
         o->newest.sealed = r == SLICE_OK;
     }
@@ -287,7 +288,7 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
     struct slice_reader *reader = NULL;
     enum slice_result r = slice_look(path, number, &state, o->error);
     if (r == SLICE_OK && !state.sealed) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "%.400s was never sealed, and a later slice is there", path);
+        snprintf(o->error, SLICE_ERROR_TEXT, "%.400s is not sealed, but a later slice exists", path);
         r = SLICE_FOREIGN;
     }
     if (r == SLICE_OK)

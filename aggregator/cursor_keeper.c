@@ -12,7 +12,7 @@ struct stream_cursor_state {
     size_t stream;
     bool is_sent, is_asking;
     uint64_t sent, asked;
-    int logged; /* the status that was logged last; 0: none */
+    int logged; /* the last logged status; 0: none */
 };
 
 struct cursor_keeper {
@@ -50,12 +50,12 @@ static void log_refusal(struct stream_cursor_state *s, int status, struct bytes 
         return;
     s->logged = status;
     char *text = bytes_dup(body);
-    log_warn("pubsub does not move the cursor that keeps what is not counted", LOG_S("stream", c->stream),
+    log_warn("pubsub refused to move the cursor that retains uncounted lines", LOG_S("stream", c->stream),
         LOG_S("cursor", s->keeper->name), LOG_U("status", (uint64_t)status), LOG_S("answer", text));
     free(text);
 }
 
-/* Without an answer pubsub is away, which the follower reports. */
+/* If pubsub does not answer, the follower reports it. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;

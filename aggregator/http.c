@@ -1,5 +1,5 @@
-/* The read protocol over the aggregate (docs/guide/protocol.md). An answer is made within one turn of the loop, so it is
- * of one moment; max_answer bounds how long that takes, and a longer one goes on at X-Millrace-Next. */
+/* The read protocol over the aggregate (docs/guide/protocol.md). One turn of the loop composes an answer, so an answer shows
+ * one moment. max_answer limits its size and time; X-Millrace-Next is the key at which a longer one continues. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/aggregator_health.h"
 #include "daemon/read_protocol.h"
@@ -20,11 +20,12 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
             req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
         return true;
     case AGGREGATE_AFTER_CLEARED:
-        http_problem(req, 410, "slice-cleared", "ask the archive which slice it goes through, and start over",
+        http_problem(req, 410, "slice-cleared",
+            "read the archive's last slice from its manifest, then start over",
             "a slice after %" PRIu64 " is cleared", after);
         return false;
     case AGGREGATE_AFTER_AHEAD:
-        http_problem(req, 409, "slice-ahead", "the archive belongs to other data than this aggregator's",
+        http_problem(req, 409, "slice-ahead", "the archive does not belong to this aggregator's slices",
             "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
             aggregate_open_slice(app->aggregate));
         return false;
@@ -137,11 +138,11 @@ const struct http_route app_routes[] = {
     {.path = "/seal",
         .methods = HTTP_POST_,
         .handler = http_seal,
-        .help = "?slice= ends a slice, begins the next"},
+        .help = "seal slice ?slice= and begin the next"},
     {.path = "/clear",
         .methods = HTTP_POST_,
         .handler = http_clear,
-        .help = "?through= removes sealed slices that the archive holds"},
-    {.path = "/slices", .methods = HTTP_GET_, .handler = http_slices, .help = "the slices there are"},
+        .help = "delete archived slices up to ?through="},
+    {.path = "/slices", .methods = HTTP_GET_, .handler = http_slices, .help = "list the slices"},
     {0},
 };

@@ -64,7 +64,7 @@ void app_try_seal(struct app *app)
     char error[SLICE_ERROR_TEXT];
     if (!app->seal_waiters)
         return;
-    /* All wait for one slice: none is sealed while they wait for another. */
+    /* All requests wait for the same slice: no other slice can be sealed meanwhile. */
     uint64_t number = app->seal_waiters->slice;
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
     enum slice_result r =

@@ -1,4 +1,4 @@
-/* aggregator: wires the followers of streams, the aggregate and its HTTP face to the event loop. */
+/* aggregator: connects the streams' followers, the aggregate and the HTTP endpoints to the event loop. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
 #include "aggregator/aggregator_health.h"
@@ -20,7 +20,7 @@
 #define TICK_LEAST (5 * USEC_PER_MSEC)
 
 struct wiring {
-    struct app app; /* first: handlers get it as their ctx */
+    struct app app; /* first: it is the ctx of the handlers */
     struct loop_notify *notify;
     struct http_client *client;
     struct opening *opening; /* until the aggregate is open */
@@ -30,7 +30,7 @@ struct wiring {
     bool drained;
 };
 
-/* What is not open has nothing to flush: its opening is waited for when everything is freed. */
+/* Before recovery completes there is nothing to flush. The recovery thread is joined when all is freed. */
 static bool is_flushed(const struct app *app)
 {
     bool latched;
@@ -77,7 +77,7 @@ static void on_keep(evutil_socket_t fd, short what, void *arg)
     cursor_keeper_tick(w->keeper);
 }
 
-/* A stream that begins claims its cursor at once, so that retention waits for it. */
+/* Moves the cursor as soon as a stream begins, so that retention waits for it. */
 static void on_stream(void *arg)
 {
     struct wiring *w = arg;
@@ -144,7 +144,7 @@ static void take_opened(struct wiring *w)
     }
 }
 
-/* The opening is over, or the writer has done something. */
+/* Recovery is complete, or the storage thread has completed a job. */
 static void on_notify(void *arg)
 {
     struct wiring *w = arg;

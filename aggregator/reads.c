@@ -14,7 +14,7 @@ struct sources {
     size_t n;
 };
 
-/* 0, or -1: a slice's last renewal failed. */
+/* Returns 0, or -1 if the last renewal of a slice's reader failed. */
 static int open_sources(
     const struct reads_layers *l, const struct count_range *range, struct sources *s, char *error)
 {
@@ -43,7 +43,7 @@ static bool is_full(const struct reads_bounds *b, const struct reads_answer *a)
     return (b->max_records && a->records >= b->max_records) || (b->max_bytes && a->lines.len >= b->max_bytes);
 }
 
-/* Records before the range are passed over, the first one behind it ends the answer. */
+/* Skips records before the range and stops at the first one behind it. */
 static enum count_next copy_records(struct count_merge *m, const struct count_range *range,
     const struct reads_bounds *bounds, struct reads_answer *a)
 {

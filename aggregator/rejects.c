@@ -40,7 +40,7 @@ void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const
     buf_printf(out, ",\"bytes\":%llu,\"line\":", (unsigned long long)bytes);
     size_t start = out->len;
     buf_append_json(out, line);
-    /* More replacement characters than the line has: some of its bytes could not be shown. */
+    /* If more replacement characters appear than the line had, some bytes were not UTF-8. */
     if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(line)) {
         buf_append_str(out, ",\"hex\":\"");
         append_hex(out, line);

@@ -12,7 +12,7 @@
 
 struct storage {
     const struct counters *counters;
-    struct slice *slice; /* the thread's, and so is rejects */
+    struct slice *slice; /* slice and rejects belong to the thread */
     struct rejects *rejects;
     void (*notify)(void *arg);
     void *notify_arg;
@@ -54,7 +54,8 @@ static enum slice_result fold(struct storage *s, struct storage_job *job)
     bool whole;
     enum slice_result r = slice_checkpoint(s->slice, &whole, job->error);
     if (r == SLICE_OK && !whole) {
-        snprintf(job->error, sizeof(job->error), "the slice's log cannot be folded: it is open elsewhere");
+        snprintf(job->error, sizeof(job->error),
+            "cannot move the slice's log into its file; another process has it open");
         r = SLICE_FULL;
     }
     return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, job->error) : r;

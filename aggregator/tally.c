@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#define TABLE_SHARE 8 /* of the memory, for the table of a batch */
-#define TEXTS_SHARE 4 /* for the interner */
-#define SORT_BYTES 32 /* what sorting a count for the flush takes */
+#define TABLE_SHARE 8 /* fraction of the memory: the table of a batch */
+#define TEXTS_SHARE 4 /* fraction of the memory: the interner */
+#define SORT_BYTES 32 /* memory to sort one count for the flush */
 #define EVENTS_MAX (UINT64_C(1) << 31)
 
 struct tally {
@@ -14,11 +14,11 @@ struct tally {
     struct counters_reader *reader;
     size_t max_memory, n_counters;
     uint64_t seed;
-    uint32_t slice; /* a number for the slice, and for each interner: what lookups are marked with */
+    uint32_t slice; /* current lookup mark; changes with the slice and with the interner */
     struct batch batch;
-    uint64_t *hashes;          /* of an event's texts, then of its counts */
-    uint32_t *ids;             /* of its texts */
-    struct count_slot *counts; /* of the event, one a counter */
+    uint64_t *hashes;          /* hashes of an event's texts, then of its counts */
+    uint32_t *ids;             /* ids of its texts */
+    struct count_slot *counts; /* the counts of the event, one for each counter */
 };
 
 static uint64_t random_seed(void)

@@ -34,7 +34,7 @@ uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
     return end > offset ? end - offset : 0;
 }
 
-/* False when the stream listed is not the one that is counted. */
+/* False if the listed stream is not the counted one. */
 static bool read_end(const struct watermark_poll *p, const struct json_doc *doc, size_t at, uint64_t *ends)
 {
     char pointer[64];

@@ -8,26 +8,26 @@
 #define KEY_SHOWN 80
 #define COLLISION_TEXT 64
 
-/* A source with the text it is ordered by: its key, or the name of its value. */
+/* A source in a heap, with its sort key: the key of its record, or the name of its value. */
 struct head {
-    uint64_t prefix; /* the first 8 bytes as a number: most comparisons end here */
+    uint64_t prefix; /* the first 8 bytes as a number, to decide most comparisons */
     struct bytes text;
     struct count_source *source;
 };
 
-/* A binary heap, the least first. */
+/* A binary min-heap. */
 struct heap {
     struct head *heads;
     size_t n;
 };
 
 struct count_merge {
-    struct heap records;  /* sources at a record after the one at hand */
-    struct heap values;   /* sources in the record at hand that have a value left */
-    struct head *current; /* all sources in the record at hand */
+    struct heap records;  /* sources whose next record is after the current one */
+    struct heap values;   /* sources with values left in the current record */
+    struct head *current; /* all sources that hold the current record */
     size_t n_current;
-    bool has_values; /* the heap of values is filled */
-    bool has_name;   /* `name` is that of the value before */
+    bool has_values; /* `values` is filled */
+    bool has_name;   /* `name` holds the name of the previous value */
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
@@ -87,7 +87,7 @@ struct count_merge *count_merge_new(struct count_source **sources, size_t n)
     m->records.heads = mem_alloc((n + 1) * sizeof(struct head));
     m->values.heads = mem_alloc((n + 1) * sizeof(struct head));
     m->current = mem_alloc((n + 1) * sizeof(struct head));
-    /* Every source is moved to its first record by the first next_record. */
+    /* The first next_record of each source moves it to its first record. */
     for (size_t i = 0; i < n; i++)
         m->current[m->n_current++] = (struct head){.source = sources[i]};
     return m;
@@ -163,7 +163,7 @@ struct bytes count_merge_line(const struct count_merge *m)
     return m->n_current == 1 ? m->current[0].source->line : BYTES_NONE;
 }
 
-/* Keeps the smallest of the texts that the record has. */
+/* Keeps the smallest text of the lookup. */
 static void meet_text(struct count_merge *m, struct bytes text, bool is_first)
 {
     int order = is_first ? -1 : bytes_compare(text, buf_bytes(&m->text));
@@ -206,7 +206,7 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
     return r == COUNT_FAILED ? source_failed(m, s) : r;
 }
 
-/* Takes the first value of every source of the record. */
+/* Fills the heap with the first value of each source. */
 static enum count_next begin_values(struct count_merge *m)
 {
     m->values.n = 0;
@@ -227,7 +227,7 @@ static enum count_next add_up(struct count_merge *m, struct count_value *out)
     for (;;) {
         struct count_source *s = first.source;
         if (__builtin_add_overflow(out->count, s->count, &out->count))
-            return record_failed(m, s, "a sum over 2^64 - 1", buf_bytes(&m->key));
+            return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
         if (m->values.n == 0 || !bytes_equal(m->values.heads[0].text, out->name))
@@ -236,7 +236,7 @@ static enum count_next add_up(struct count_merge *m, struct count_value *out)
     }
 }
 
-/* The common case, without heap and copy. */
+/* The fast path: one source holds the record, so no heap and no copy. */
 static enum count_next take_only(struct count_merge *m, struct count_value *out)
 {
     struct count_source *s = m->current[0].source;

@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A block: records, each
- *     varint shared   bytes of the key that are those of the record before (0 for a block's first)
+/* A block is a sequence of records, each
+ *     varint shared   length of the prefix shared with the previous key (0 for a block's first)
  *     varint rest, key bytes
  *     varint length of the values, values: { byte length, name, varint count } or the text of a lookup
- * A key that equals the one before continues its record. An index: varint counts, varint blocks, each { varint length, first
- * key, varint bytes, 8 bytes checksum }, and 8 bytes checksum of all that. Numbers of 8 bytes are little endian. */
+ * A record with the same key as the previous one continues it. An index is: varint counts, varint blocks, for each block
+ * { varint length, first key, varint bytes, 8 bytes checksum }, then 8 bytes checksum of the index. Little endian. */
 
 #define CHECKSUM_BYTES 8
 #define VARINT_MAX 10
 #define NAME_MAX_LEN 255
-#define INDEX_BLOCK UINT32_MAX /* the number that seeds the index's checksum */
+#define INDEX_BLOCK UINT32_MAX /* seeds the index's checksum, in place of a block's number */
 
 static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
 {
@@ -37,7 +37,7 @@ static void append_checksum(struct buf *b, uint64_t sum)
         buf_append_char(b, (char)(sum >> 8 * i));
 }
 
-/* What is left to read of a span. */
+/* The unread part of a span. */
 struct reader {
     const unsigned char *at, *end;
 };
@@ -82,7 +82,7 @@ struct count_run_writer {
     count_block_write *write;
     void *arg;
     struct buf block, values, last_key, entries;
-    bool in_record; /* the merge stands in a record whose values are not all taken */
+    bool in_record; /* the current record of the merge has values left */
 };
 
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg)
@@ -149,7 +149,7 @@ static void append_value(struct count_run_writer *w, bool is_lookup, const struc
 {
     w->counts++;
     if (is_lookup) {
-        /* A byte before the text, so that an empty one is a value too. */
+        /* A NUL before the text distinguishes an empty text from no value. */
         buf_append_char(&w->values, 0);
         buf_append_bytes(&w->values, v->text);
         return;
@@ -226,7 +226,7 @@ struct block {
 struct count_run_index {
     uint64_t run, checksum;
     uint32_t n;
-    char *data; /* what the blocks' keys point into */
+    char *data; /* the blocks' keys point into this */
     struct block *blocks;
 };
 
@@ -243,7 +243,7 @@ void count_run_index_free(struct count_run_index **i)
 static bool parse_index(struct count_run_index *i, struct reader *r)
 {
     uint64_t counts, n, len;
-    /* A block takes more than 9 bytes here, which bounds what is allocated. */
+    /* A block takes more than 9 bytes of the index. This limits the allocation. */
     if (!read_varint(r, &counts) || !read_varint(r, &n) || n > (uint64_t)(r->end - r->at) / 9)
         return false;
     i->n = (uint32_t)n;
@@ -294,7 +294,7 @@ struct run_source {
     struct reader records, values;
     struct buf from;
     bool is_lookup;
-    bool ahead; /* the piece in `values` is that of the next record */
+    bool ahead; /* `values` already holds the first piece of the next record */
 };
 
 static enum count_next damaged(struct run_source *s, const char *what)
@@ -321,7 +321,7 @@ static enum count_next load_block(struct run_source *s)
     return COUNT_FOUND;
 }
 
-/* The next piece of a record; *same: it continues the record at hand. */
+/* Reads the next piece of a record. *same: the piece continues the current record. */
 static enum count_next next_piece(struct run_source *s, bool *same)
 {
     uint64_t shared, rest, len;
@@ -374,7 +374,7 @@ static enum count_next run_next_value(struct count_source *base)
 {
     struct run_source *s = (struct run_source *)base;
     while (s->values.at == s->values.end) {
-        /* Its next piece may be in the next block; a record of one piece ends within its block as a rule. */
+        /* The next block may continue the record. Most records end within their block. */
         bool same;
         if (s->ahead)
             return COUNT_END;
@@ -404,7 +404,7 @@ static void run_close(struct count_source *base)
     free(s);
 }
 
-/* The last block whose first key is before `from`: records at or after it begin there or behind. */
+/* The last block whose first key is below `from`. Records at or above `from` begin in it or later. */
 static uint32_t find_block(const struct count_run_index *i, struct bytes from)
 {
     uint32_t low = 0, high = i->n;

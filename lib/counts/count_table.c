@@ -105,7 +105,7 @@ bool count_range_has(const struct count_range *r, struct bytes key)
            (r->last.len == 0 || bytes_compare(key, r->last) <= 0);
 }
 
-/* What is sorted: 96 bits of order, then 32 bits that belong to it. */
+/* A sort item: 96 bits of sort key, then 32 bits of data. */
 struct sortable {
     uint64_t high, low;
 };
@@ -133,7 +133,7 @@ static unsigned digit_of(const struct sortable *s, unsigned shift)
     return (unsigned)(word >> (shift & 63)) & (RADIX_SIZE - 1);
 }
 
-/* One pass by a digit; false when all items have the same, and nothing was moved. */
+/* One pass over one digit. False if all items have the same digit; nothing was moved then. */
 static bool radix_pass(const struct sortable *from, struct sortable *to, size_t n, unsigned shift)
 {
     size_t starts[RADIX_SIZE] = {0}, at = 0;
@@ -159,10 +159,10 @@ static int compare_sortables(const void *a, const void *b)
     return x->low < y->low ? -1 : x->low > y->low;
 }
 
-/* By the upper 96 bits. */
+/* Sorts by the upper 96 bits. */
 static void sort(struct sortables *s)
 {
-    /* Six digits over high, three over the upper half of low; digits at an edge overlap the word's end, not each other. */
+    /* Six digits cover high, three the upper half of low. No two digits overlap. */
     static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
     if (s->n < RADIX_SIZE) {
         if (s->n > 1)
@@ -181,8 +181,8 @@ static void sort(struct sortables *s)
     free(other);
 }
 
-/* A text's first 96 bits of order: its stored form with what ends it in a record. A hash has 12 bytes and differs from
- * every plain text with its end within them. */
+/* A text's sort key: the first 96 bits of its stored form followed by its terminator. A hash fills all 12 bytes; a plain text
+ * with its terminator always differs from it within them. */
 static struct sortable order_of(const struct interned *t, uint32_t id, char end)
 {
     char text[COMPONENT_HASH + 4] = {0};
@@ -195,7 +195,7 @@ static struct sortable order_of(const struct interned *t, uint32_t id, char end)
     return (struct sortable){__builtin_bswap64(high), (uint64_t)__builtin_bswap32(low) << 32 | id};
 }
 
-/* The places of ids among each other, as texts that end alike. */
+/* The sort order of ids whose texts have the same terminator. */
 struct ranks {
     uint32_t *rank_of; /* by id; ids with one stored form share a rank */
     uint32_t *id_of;   /* by rank */
@@ -241,7 +241,7 @@ static void ranks_free(struct ranks *r)
 
 #define NS_TEXT (2 * NAMESPACE_MAX + 3) /* "subtotal.total|" */
 
-/* A counter as its records name it. */
+/* A counter with the prefix of its keys. */
 struct space {
     char text[NS_TEXT];
     size_t len;
@@ -255,7 +255,7 @@ static int compare_spaces(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Of all counters, in the order of their records. */
+/* Makes a space for each counter, in the order of their records. */
 static struct space *make_spaces(const struct counters *c, size_t *n)
 {
     *n = c->n_totals + c->n_subtotals;
@@ -284,7 +284,7 @@ static bool may_have(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) <= 0);
 }
 
-/* Whether every key that begins with `head` is: a bound lies in none of them. */
+/* Whether every key that begins with `head` is in the range. */
 static bool has_all(const struct count_range *r, struct bytes head)
 {
     return bytes_starts_with(head, r->prefix) && compare_heads(head, r->from) >= 0 &&
@@ -292,7 +292,7 @@ static bool has_all(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) < 0);
 }
 
-/* For each counter: nothing of it, all of it, or the ids that are marked. */
+/* What to take of a counter: nothing, everything, or the marked ids. */
 struct choice {
     bool none;
     uint8_t *ids; /* NULL: all */
@@ -338,14 +338,14 @@ static struct choice *choose(
 enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
-/* A table's counts in order: high is {place of the counter, rank of the key, hour}, low {rank of the sub key, count}. */
+/* A table's sorted counts: high is {position of the counter, rank of the key, hour}, low {rank of the sub key, count}. */
 struct table_source {
     struct count_source base; /* first */
     const struct interner *texts;
     struct space *spaces;
     struct ranks ranks[ENDS];
     struct sortables counts;
-    size_t at, end; /* of the record at hand: the next value, and where it ends */
+    size_t at, end; /* current record: its next value, its end */
     struct buf key;
     char hour[HOUR_TEXT_MAX + 1];
 };
@@ -413,7 +413,7 @@ static enum count_next table_next_record(struct count_source *base)
         return COUNT_END;
     const struct sortable *first = &s->counts.items[s->at];
     const struct space *space = space_of(s, first);
-    /* A total's record has all hours of its key, a subtotal's one hour. */
+    /* A total's record spans all hours of its key, a subtotal's record one hour. */
     unsigned shift = space->is_subtotal ? 0 : KEY_RANK_SHIFT;
     while (s->end < s->counts.n && s->counts.items[s->end].high >> shift == first->high >> shift)
         s->end++;
@@ -512,7 +512,7 @@ static enum count_next lookup_next_record(struct count_source *base)
     return COUNT_FOUND;
 }
 
-/* Every text under the hash: the merge keeps the smallest and counts the others. */
+/* Yields every text with the hash; the merge keeps the smallest and counts the others. */
 static enum count_next lookup_next_value(struct count_source *base)
 {
     struct lookup_source *s = (struct lookup_source *)base;

@@ -16,7 +16,7 @@ struct reading {
     const struct config *config;
     struct config_error *error;
     struct counters *out;
-    struct counter *totals, *subtotals; /* out's, while they are made */
+    struct counter *totals, *subtotals; /* become those of `out` */
 };
 
 static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
@@ -58,8 +58,7 @@ static int read_input(struct reading *r)
     static const char *const known[] = {"time", "time_unit", "skip_if", NULL};
     const struct config_section *s = config_section(r->config, "input", "");
     if (!s)
-        return config_fail(
-            r->error, r->config, 0, "there is no [input] section: it names the field with the time");
+        return config_fail(r->error, r->config, 0, "[input] is missing; add it with time = FIELD");
     if (refuse_unknown(r, s, known) != 0)
         return -1;
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
@@ -68,8 +67,8 @@ static int read_input(struct reading *r)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
     const struct time_unit *known_unit = find_unit(unit ? unit : "s");
     if (!known_unit)
-        return config_fail(
-            r->error, r->config, line_of(s, "time_unit"), "time_unit is s, ms, us or ns, not '%s'", unit);
+        return config_fail(r->error, r->config, line_of(s, "time_unit"),
+            "time_unit must be s, ms, us or ns, not '%s'", unit);
     if (skip && !*skip)
         return config_fail(r->error, r->config, line_of(s, "skip_if"), "skip_if needs a field");
     r->out->time_field = mem_strdup(time);
@@ -114,15 +113,15 @@ static int read_settings(
             "[%s %s] needs key = FIELD, host(FIELD) or \"CONSTANT\"", s->kind, s->name);
     if (!parse_key(bytes_str(key), c))
         return config_fail(r->error, r->config, line_of(s, "key"),
-            "a key is FIELD, host(FIELD) or \"CONSTANT\", not '%s'", key);
+            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'", key);
     c->key_text = mem_strdup(key);
     c->label = mem_strdup(label ? label : default_label);
     if (!bytes_is_name(bytes_str(c->label)))
         return config_fail(r->error, r->config, line_of(s, "label"),
-            "a label is made of A-Z a-z 0-9 _ . -, up to 64, and is neither . nor ..: '%s' is not", c->label);
+            "invalid label '%s'; use 1 to 64 of A-Z a-z 0-9 _ . -, but not . or ..", c->label);
     if (max && !bytes_to_u64(bytes_str(max), &c->max_keys))
         return config_fail(
-            r->error, r->config, line_of(s, "max_keys"), "max_keys is a number, not '%s'", max);
+            r->error, r->config, line_of(s, "max_keys"), "max_keys must be a number, not '%s'", max);
     return 0;
 }
 
@@ -132,7 +131,7 @@ static int section_line(const struct reading *r, const char *kind, const char *n
     return s ? s->line : 0;
 }
 
-/* Labels are how people ask, so two that could both be meant are refused, with both lines. */
+/* Queries use labels, so a duplicate would be ambiguous. The error names both lines. */
 static int refuse_same_label(
     struct reading *r, const struct config_section *s, const struct counter *list, size_t n)
 {
@@ -149,7 +148,7 @@ static int read_total(struct reading *r, const struct config_section *s)
 {
     if (!namespace_is_valid(bytes_str(s->name)))
         return config_fail(r->error, r->config, s->line,
-            "[total %s]: a namespace is a-z 0-9 _, 1 to 16, and not 'lookup'", s->name);
+            "[total %s]: invalid namespace; use 1 to 16 of a-z 0-9 _, but not 'lookup'", s->name);
     struct counter *c = &r->totals[r->out->n_totals++];
     c->ns = mem_strdup(s->name);
     if (read_settings(r, s, c, s->name) != 0)
@@ -171,7 +170,8 @@ static int read_subtotal(struct reading *r, const struct config_section *s)
     struct bytes first = bytes_of(s->name, dot ? (size_t)(dot - s->name) : 0);
     if (!dot || !namespace_is_valid(first) || !namespace_is_valid(bytes_str(dot + 1)))
         return config_fail(r->error, r->config, s->line,
-            "[subtotal %s]: the form is S.NS, each a-z 0-9 _, 1 to 16, and not 'lookup'", s->name);
+            "[subtotal %s]: invalid name; use S.NS, each part 1 to 16 of a-z 0-9 _, but not 'lookup'",
+            s->name);
     const struct counter *total = find(r->totals, r->out->n_totals, bytes_str(dot + 1));
     if (!total)
         return config_fail(
@@ -186,7 +186,7 @@ static int read_subtotal(struct reading *r, const struct config_section *s)
     return refuse_same_label(r, s, r->subtotals, r->out->n_subtotals);
 }
 
-/* Totals first, so that a subtotal may stand above its total. */
+/* Reads totals first, because a subtotal may precede its total. */
 static int read_sections(
     struct reading *r, const char *kind, int (*read)(struct reading *, const struct config_section *))
 {
@@ -302,11 +302,11 @@ const struct counter *counters_find_sub_label(
     return NULL;
 }
 
-/* A key as some counters ask for it: made once an event, however many of them do. */
+/* A distinct key setting. Its text is computed once per event, however many counters share it. */
 struct source {
     enum counter_key_kind kind;
     const char *field;
-    size_t value; /* its field's index in values; not of a constant */
+    size_t value; /* its field's index in values; unused for a constant */
     struct bytes text;
     char digits[DIGITS_MAX];
     struct buf space;
@@ -318,7 +318,7 @@ struct counters_reader {
     struct json_value *values;
     struct source *sources;
     size_t n_sources;
-    size_t *source_of; /* of the totals, then of the subtotals */
+    size_t *source_of; /* for each total, then each subtotal */
     struct bytes *texts;
     char reason[REASON_MAX];
 };
@@ -378,7 +378,7 @@ void counters_reader_free(struct counters_reader **r)
     *r = NULL;
 }
 
-/* The start of the authority when the text is scheme://authority..., else NULL. */
+/* The start of the authority in scheme://authority..., or NULL. */
 static const char *authority_of(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -416,7 +416,7 @@ struct bytes counters_host(struct bytes text, struct buf *space)
     if (at)
         start = at + 1;
     struct bytes host = without_port(bytes_of(start, (size_t)(stop - start)));
-    /* An unclosed bracket closes: "[::1" and "[::1]" are one host. */
+    /* Complete an unclosed bracket: "[::1" and "[::1]" are one host. */
     bool open = host.len && host.ptr[0] == '[' && host.ptr[host.len - 1] != ']';
     buf_append_bytes(space, host);
     if (open)
@@ -438,7 +438,7 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
-/* So many digits as a number; -1 when there are others. */
+/* Reads n digits as a number. -1 if another character is among them. */
 static int read_digits(const char *at, int n)
 {
     int value = 0;
@@ -450,7 +450,7 @@ static int read_digits(const char *at, int n)
     return value;
 }
 
-/* The offset at the end of an RFC 3339 time, in seconds; false when it is none. */
+/* Reads the zone offset that ends an RFC 3339 time, in seconds. False if it is malformed. */
 static bool read_zone(struct bytes zone, int *seconds)
 {
     *seconds = 0;
@@ -463,7 +463,7 @@ static bool read_zone(struct bytes zone, int *seconds)
     return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
-/* RFC 3339: 2012-03-16T18:40:47.5+01:00, the fraction cut. A leap second counts as the second before it. */
+/* Reads RFC 3339 (2012-03-16T18:40:47.5+01:00) without the fraction. A leap second counts as the second before it. */
 static bool read_rfc3339(struct bytes text, int64_t *out)
 {
     static const char form[] = "0000-00-00T00:00:00";
@@ -494,7 +494,7 @@ static bool read_rfc3339(struct bytes text, int64_t *out)
     return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
 }
 
-/* The event's hour; NULL, or what is wrong with the time. */
+/* Sets the event's hour. Returns NULL, or the error in its time. */
 static const char *hour_of(const struct counters *c, const struct json_value *time, int64_t *hour)
 {
     int64_t t;
@@ -523,7 +523,7 @@ static struct bytes digits_of(struct source *s, const struct json_value *v)
     return bytes_of(s->digits, (size_t)n);
 }
 
-/* NULL, or why the value is no key. */
+/* Sets the key's text from its field. Returns NULL, or the reason why the value cannot be a key. */
 static const char *make_text(struct source *s, const struct json_value *v)
 {
     switch (v->type) {
@@ -542,7 +542,7 @@ static const char *make_text(struct source *s, const struct json_value *v)
         s->text = v->v.string.len ? v->v.string : BYTES_LITERAL(NONE_TEXT);
         break;
     case JSON_F64:
-        return "is a number that is no integer";
+        return "is a number but not an integer";
     case JSON_ARRAY:
         return "is an array";
     case JSON_OBJECT:

@@ -14,7 +14,7 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* "total u key = " of `total u key = l`; BYTES_NONE when the line says something else. */
+/* The part "total u key = " of `total u key = l`; BYTES_NONE for a line of another kind. */
 static struct bytes definition_of(struct bytes line)
 {
     const char *at = line.len ? memmem(line.ptr, line.len, KEY.ptr, KEY.len) : NULL;
@@ -23,7 +23,7 @@ static struct bytes definition_of(struct bytes line)
     return is_counter && at ? bytes_of(line.ptr, (size_t)(at - line.ptr) + KEY.len) : BYTES_NONE;
 }
 
-/* The text's line that begins so; BYTES_NONE when there is none. */
+/* The line of `text` that starts with `beginning`, or BYTES_NONE. */
 static struct bytes find_line(const char *text, struct bytes beginning)
 {
     for (; *text; text = next_line(text))

@@ -16,20 +16,20 @@ struct text_chunk {
 
 struct interner {
     uint64_t seed;
-    /* Open addressing, at most half full: the upper half of the hash, and the id + 1; 0: empty. */
+    /* Open addressing, at most half full. A slot holds the upper half of the hash and the id + 1; 0: empty. */
     uint64_t *slots;
     size_t n_slots;
     uint32_t n;
     size_t bytes;
     struct text_chunk *texts;
     size_t text_left;
-    /* Fixed, so that a reader never sees it move. */
+    /* A fixed array, because a reader must never see it move. */
     struct interned *chunks[INTERNER_IDS_MAX / CHUNK_IDS];
 };
 
 struct interner *interner_new(uint64_t seed)
 {
-    struct interner *i = mem_zalloc(sizeof(*i)); /* pages of it that are not used take no memory */
+    struct interner *i = mem_zalloc(sizeof(*i)); /* unused pages take no memory */
     i->seed = seed;
     i->n_slots = FIRST_SLOTS;
     i->slots = mem_zalloc(i->n_slots * sizeof(*i->slots));
@@ -97,7 +97,7 @@ static const char *copy_text(struct interner *i, struct bytes text)
         i->text_left = room;
         i->bytes += sizeof(*c) + room;
     }
-    /* A chunk is used from its end, so that what is left is all there is to know. */
+    /* Allocate from the end of a chunk, so that text_left is its only state. */
     i->text_left -= text.len;
     char *at = i->texts->data + i->text_left;
     memcpy(at, text.ptr, text.len);

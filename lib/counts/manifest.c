@@ -11,9 +11,9 @@
 
 #define MANIFEST_MAX (16u << 20)
 #define HASH_DIGITS 16
-#define READ_TRIES 8 /* of a generation that goes away while it is looked at */
+#define READ_TRIES 8 /* retries if a generation is removed while it is read */
 #define POINTER_TEXT 192
-#define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that no file's checksum is lost */
+#define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that multiplication loses no bits */
 
 const char *manifest_strerror(enum manifest_result r)
 {
@@ -21,7 +21,7 @@ const char *manifest_strerror(enum manifest_result r)
     case MANIFEST_OK:
         return "ok";
     case MANIFEST_ABSENT:
-        return "there is none";
+        return "does not exist";
     case MANIFEST_BAD:
         return "not a manifest";
     case MANIFEST_NEWER:
@@ -120,7 +120,7 @@ static const char *parse_lists(const struct json_doc *d, struct manifest *m)
         if (!parse_stream(d, i, &m->streams[i]))
             return "a stream without name, id or end";
     if (json_doc_length(d, "/files") != m->shards)
-        return "not as many files as shards";
+        return "the number of files differs from shards";
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
     for (uint32_t k = 0; k < m->shards; k++)
         if (!parse_file(d, k, m->shards, &m->files[k]))
@@ -128,7 +128,7 @@ static const char *parse_lists(const struct json_doc *d, struct manifest *m)
     return NULL;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
     uint64_t made, shards;
@@ -142,7 +142,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     if (counters.type != JSON_STRING)
         return "counters is missing";
     if (retired.type != JSON_STRING && retired.type != JSON_MISSING)
-        return "retired is no text";
+        return "retired is not a string";
     m->made = (int64_t)made;
     m->shards = (uint32_t)shards;
     m->counters = bytes_dup(counters.v.string);
@@ -196,7 +196,7 @@ static int read_whole(const char *path, struct buf *text)
     return n == 0 ? 0 : -1;
 }
 
-/* Whether the directory's last name is that of the generation, in the making or not. */
+/* Whether the path ends in the generation's directory name, with or without ".tmp". */
 static bool is_directory_of(const char *directory, uint64_t generation)
 {
     char name[MANIFEST_NAME_TEXT];
@@ -219,7 +219,7 @@ enum manifest_result manifest_read(
                                                               : manifest_parse(buf_bytes(&text), out, error);
     if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {
         manifest_free(out);
-        r = bad(error, "another generation than its directory's name says");
+        r = bad(error, "its generation does not match the directory's name");
     }
     buf_free(&path);
     buf_free(&text);
@@ -294,7 +294,8 @@ enum manifest_result manifest_current(
     target[n] = '\0';
     if (manifest_directory_number(target, generation))
         return MANIFEST_OK;
-    snprintf(error, MANIFEST_ERROR_TEXT, "%.300s names \"%.100s\", which is no generation", path, target);
+    snprintf(error, MANIFEST_ERROR_TEXT, "%.300s names \"%.100s\", which is not the name of a generation",
+        path, target);
     return MANIFEST_BAD;
 }
 

@@ -5,7 +5,7 @@
 
 #define SECONDS_PER_HOUR 3600
 #define SECONDS_PER_DAY 86400
-#define CENTURY_YEAR 100 /* 2100 is the one year in four that has no 29 February */
+#define CENTURY_YEAR 100 /* 2100 is divisible by four but has no 29 February */
 #define BASE 32
 #define LONG_YEAR_LEADS "wxyz"
 
@@ -56,7 +56,7 @@ static int digit_of(char c)
     return c >= 'a' && c <= 'v' ? c - 'a' + 10 : -1;
 }
 
-/* The year since 2000 that a text's length and first byte say, without its digit; -1 when they fit no year. */
+/* The year since 2000, without its last digit, from a text's length and first byte. -1 if they are invalid. */
 static int year_lead(struct bytes text)
 {
     if (text.len == HOUR_TEXT_MAX - 1)
@@ -112,7 +112,7 @@ void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
     if (text.len)
         MD5Update(&md5, (const uint8_t *)text.ptr, text.len);
     MD5Final(digest, &md5);
-    digest[8] = 0; /* the ninth byte only fills the last group of three, which ends in '=' */
+    digest[8] = 0; /* pads the last group of three, which encodes to '=' at the end */
     for (size_t in = 0, o = 0; in < 9; in += 3, o += 4) {
         uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];
         for (int i = 0; i < 4; i++)
@@ -154,7 +154,7 @@ static int hex_of(char c)
     return d < 16 ? d : -1;
 }
 
-/* The byte that the escape at the start of `text` stands for, its length in *len; -1 when it is none. */
+/* Decodes the escape at the start of `text` and sets *len to its length. -1 if it is invalid. */
 static int unescape_one(struct bytes text, size_t *len)
 {
     if (text.len >= 2 && text.ptr[1] == '\\') {
@@ -187,7 +187,7 @@ int lookup_unescape(struct bytes text, struct buf *out)
     return 0;
 }
 
-/* What both parts of a subtotal's namespace are made of. */
+/* Checks a namespace, or one part of a subtotal's. */
 static bool is_namespace_text(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -221,7 +221,7 @@ int record_key_compare(struct bytes a, struct bytes b, char separator)
     int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
     if (order != 0 || a.len == b.len)
         return order;
-    /* a begins b: its separator meets b's next byte. Where that is a separator too, a's line is the shorter. */
+    /* a is a prefix of b, so its separator is compared with b's next byte. If both are separators, a sorts first. */
     order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
     return order ? order : -1;
 }
@@ -244,7 +244,7 @@ bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, 
     return !*bad;
 }
 
-/* Is it what component_store can have given? */
+/* Whether component_store can have returned this text. */
 static bool is_stored(struct bytes component)
 {
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));

@@ -38,7 +38,7 @@ static const char *const statement_sql[STATEMENTS] = {
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
 
-/* A run that is being written, in a transaction. */
+/* A run being written in a transaction. */
 struct run_sink {
     struct slice *slice;
     uint64_t run;
@@ -46,13 +46,13 @@ struct run_sink {
     char *error;
 };
 
-/* Blocks of a run that is no more. */
+/* Blocks of a deleted run. */
 struct garbage {
     uint64_t run;
     uint32_t next;
 };
 
-/* Runs that are being merged into one. */
+/* A merge of runs in progress. */
 struct merge {
     struct slice_run into;
     struct count_run_index **indexes;
@@ -62,7 +62,7 @@ struct merge {
     struct count_merge *merge;
     struct run_sink sink;
     struct count_run_writer *writer;
-    uint64_t collisions; /* of those reported */
+    uint64_t collisions; /* collisions already reported */
 };
 
 struct slice {
@@ -72,7 +72,7 @@ struct slice {
     unsigned log_pages;
     struct slice_state state;
     uint64_t next_run;
-    struct merge *merge; /* NULL: none under way */
+    struct merge *merge; /* NULL: none in progress */
     struct garbage *garbage;
     size_t n_garbage;
 };
@@ -87,7 +87,7 @@ unsigned slice_log_pages(const struct slice *s)
     return s->log_pages;
 }
 
-/* Runs a bound statement to its end and makes it ready for the next use. */
+/* Executes a bound statement and resets it. */
 static enum slice_result finish(struct slice *s, int which, char *error)
 {
     sqlite3_stmt *statement = s->statements[which];
@@ -121,7 +121,7 @@ static enum slice_result set_cursors(
     return r;
 }
 
-/* Writes what changes with a batch, and the checksum of all. */
+/* Writes the part of the state that a batch changes, and the checksum. */
 static enum slice_result set_state(struct slice *s, const struct slice_state *next, char *error)
 {
     const struct {
@@ -178,7 +178,7 @@ static enum slice_result prepare(struct slice *s, char *error)
     return slice_sql_prepare_block(s->db, &s->block, error);
 }
 
-/* In one transaction, so that a slice whose making was interrupted is an empty database: made again. */
+/* Creates the slice in one transaction. If interrupted, the database stays empty and is created again. */
 static enum slice_result make(struct slice *s, const struct slice_config *c, char *error)
 {
     struct slice_state state = {.number = c->number,
@@ -211,7 +211,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
     return synced == 0 ? SLICE_OK : SLICE_FAILED;
 }
 
-/* Appends the lines of `a` that `b` does not have, each behind `mark`. */
+/* Appends the lines of `a` that `b` lacks, each after `mark`. */
 static void append_missing(struct buf *out, char mark, const char *a, const char *b)
 {
     while (*a) {
@@ -248,7 +248,7 @@ static int count_log_pages(void *arg, sqlite3 *db, const char *name, int pages)
 
 static enum slice_result set_up(struct slice *s, const struct slice_config *c, char *error)
 {
-    /* The log is moved into the file by slice_checkpoint only, when readers are out of its way. */
+    /* No automatic checkpoints: slice_checkpoint moves the log once readers were renewed. */
     enum slice_result r = slice_sql_run(s->db,
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
         "PRAGMA cache_size = -8192;",
@@ -275,7 +275,7 @@ static bool has_run(const struct slice *s, uint64_t run)
     return false;
 }
 
-/* Finds the blocks that a crash left without their run. */
+/* Finds blocks that a crash left without a run. */
 static enum slice_result find_garbage(struct slice *s, char *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];
@@ -378,7 +378,7 @@ static int write_block(void *arg, uint32_t block, struct bytes data)
     return sink->result == SLICE_OK ? 0 : -1;
 }
 
-/* Stores the run's last block and its row, and names it in `next`. */
+/* Stores the run's last block and its row, and adds the run to `next`. */
 static enum slice_result add_run(struct slice *s, struct count_run_writer *w, struct slice_run run,
     struct slice_state *next, struct run_sink *sink)
 {
@@ -454,7 +454,7 @@ static void apply(const struct slice_batch *batch, struct slice_state *next)
     qsort(next->cursors, next->n_cursors, sizeof(*next->cursors), compare_cursors);
 }
 
-/* Ends the transaction: `next` becomes the state, or nothing was changed. */
+/* Commits, and makes `next` the state. After a failure, rolls back. */
 static enum slice_result end(struct slice *s, enum slice_result r, struct slice_state *next, char *error)
 {
     if (r == SLICE_OK)
@@ -465,7 +465,7 @@ static enum slice_result end(struct slice *s, enum slice_result r, struct slice_
         struct slice_state old = s->state;
         s->state = *next;
         *next = old;
-    } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back by itself */
+    } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back already */
                sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK) {
         r = SLICE_FAILED;
     }
@@ -488,7 +488,7 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     return r;
 }
 
-/* The lowest level with so many runs; -1: none. */
+/* The lowest level with at least `runs` runs; -1: none. */
 static int64_t find_level(const struct slice *s, size_t runs)
 {
     uint64_t most = 0;
@@ -545,7 +545,7 @@ static enum slice_result begin_merge(struct slice *s, uint64_t level, char *erro
     return r;
 }
 
-/* The merged run takes the place of those it was made of. */
+/* Replaces the input runs by the merged run. */
 static enum slice_result replace_runs(struct slice *s, struct slice_state *next, char *error)
 {
     struct merge *m = s->merge;

@@ -12,7 +12,7 @@ struct slice_reader {
     sqlite3 *db;
     sqlite3_stmt *block;
     struct slice_state state;
-    struct count_run_index **indexes; /* of state.runs */
+    struct count_run_index **indexes; /* one for each of state.runs */
     char failure[SLICE_ERROR_TEXT];
 };
 
@@ -43,7 +43,7 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
     return slice_sql_read_block(r->db, r->block, r->path, run, block, out, error);
 }
 
-/* Takes the indexes of runs that it has already from the state before. */
+/* Loads the indexes of new runs and reuses the others. */
 static enum slice_result load_indexes(struct slice_reader *r, struct slice_state *next,
     struct count_run_index ***out, char error[SLICE_ERROR_TEXT])
 {
@@ -114,7 +114,7 @@ static enum slice_result open_at(
 
 enum slice_result slice_reader_open(const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
 {
-    /* A reader of a log-keeping database writes to its index in shared memory, so not READONLY. */
+    /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
     return open_at(path, path, SQLITE_OPEN_READWRITE, out, error);
 }
 

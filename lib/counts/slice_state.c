@@ -16,13 +16,13 @@ const char *slice_strerror(enum slice_result r)
     case SLICE_OK:
         return "ok";
     case SLICE_FULL:
-        return "no room on the disk";
+        return "the disk is full";
     case SLICE_FAILED:
         return "storage failed";
     case SLICE_DAMAGED:
         return "damaged";
     case SLICE_FOREIGN:
-        return "not a slice of this aggregator";
+        return "not a slice, or its number does not match its file name";
     case SLICE_UNSEALED:
         return "not sealed";
     case SLICE_OLDER:
@@ -263,6 +263,7 @@ enum slice_result slice_state_check_number(
 {
     if (state->number == number)
         return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "%.400s says that it is slice %" PRIu64, path, state->number);
+    snprintf(error, SLICE_ERROR_TEXT, "the name of %.400s does not match its slice number %" PRIu64, path,
+        state->number);
     return SLICE_FOREIGN;
 }

@@ -769,7 +769,7 @@ static void an_old_copy_among_the_slices_is_refused(void **state)
     aggregate_close(&a);
     copy_slice("slices/0000000002.db", "good");
     copy_slice("old", "slices/0000000002.db");
-    refused(SLICE_FOREIGN, "never sealed");
+    refused(SLICE_FOREIGN, "is not sealed");
     change_slice(in_dir("slices/0000000002.db"), "UPDATE meta SET value = 1 WHERE key = 'sealed'");
     refused(SLICE_FOREIGN, "slice 3 in ");
     copy_slice("good", "slices/0000000002.db");

@@ -201,7 +201,7 @@ static void what_cannot_be_is_refused(void **state)
         const char *const *keys;
         uint64_t count;
         const char *error;
-    } cases[] = {{down, 1, "out of order"}, {again, 1, "out of order"}, {good, UINT64_MAX, "over 2^64"},
+    } cases[] = {{down, 1, "out of order"}, {again, 1, "out of order"}, {good, UINT64_MAX, "exceeds 2^64"},
         {good, UINT64_MAX - 1, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct given g[2] = {{.base.kind = &given_kind, .keys = cases[i].keys, .count = cases[i].count},

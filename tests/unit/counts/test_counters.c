@@ -104,11 +104,11 @@ static void test_refusals_name_the_line(void **state)
         {INPUT "[total lookup]\nkey = l\n", "test.conf:3: [total lookup]"},
         {INPUT "[total]\nkey = l\n", "test.conf:3: "},
         {INPUT "[total a_1234567890_wxyz]\nkey = l\n", "test.conf:3: "},
-        {INPUT "[total u]\nkey = \"\"\n", "test.conf:4: a key is"},
-        {INPUT "[total u]\nkey = \"a\n", "test.conf:4: a key is"},
-        {INPUT "[total u]\nkey = host()\n", "test.conf:4: a key is"},
-        {INPUT "[total u]\nkey = port(u)\n", "test.conf:4: a key is"},
-        {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: a label"},
+        {INPUT "[total u]\nkey = \"\"\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = \"a\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = host()\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = port(u)\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: invalid label"},
         {INPUT "[total u]\nkey = l\nmax_keys = -1\n", "test.conf:5: max_keys"},
         {INPUT "[total u]\nkey = l\n[subtotal c]\nkey = c\n", "test.conf:5: [subtotal c]"},
         {INPUT "[total u]\nkey = l\n[subtotal c.v]\nkey = c\n", "there is no [total v]"},
@@ -284,7 +284,7 @@ static void test_reasons(void **state)
     check_reason(f, BYTES_LITERAL("{\"t\":1}"), "field t is a time outside 2000 to 2159");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"l\":[]}"), "field l is an array");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"c\":{}}"), "field c is an object");
-    check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"r\":1.0}"), "field r is a number that is no integer");
+    check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"r\":1.0}"), "field r is a number but not an integer");
 }
 
 /* Damage rejects before a heartbeat is seen; a heartbeat is skipped before its time is. */
