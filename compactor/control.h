@@ -17,7 +17,7 @@ struct control_config {
 /* NULL with the error if an address is invalid. Copies everything. */
 struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT]);
 void control_free(struct control **c);
-/* Lives as long as the control. */
+/* Valid until the control is freed. */
 const struct run_control *control_calls(struct control *c);
 
 #endif

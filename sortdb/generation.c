@@ -304,7 +304,7 @@ static struct bytes head_key(const struct generation_cursor *c, const struct gen
     return sorted_line_key(text_of(c, p), (struct sorted_span){p->left.begin, p->head_end});
 }
 
-/* LF is not part of a line: a line sorts before one that it is a prefix of. */
+/* LF is not part of a line, so a prefix of a line sorts before it. */
 static bool line_is_before(struct bytes a, struct bytes b)
 {
     a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';

@@ -12,7 +12,7 @@
  * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the frames that were kept.
  * 4. An append with producer P, mark A and next B meets P's mark M (0 for a new producer). M == A: it is stored and M
  *    becomes B. M >= B: a duplicate; nothing is stored, and it is answered once the original is committed. Else
- *    JOURNAL_CONFLICT. M includes accepted appends; if one is refused, all that rely on it are refused.
+ *    JOURNAL_CONFLICT. M includes accepted appends; if one of them is refused, later appends of the producer are refused too.
  * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below the durable offset that an
  *    intact frame names is JOURNAL_DAMAGED, by file and byte. So is the loss of the newest segments.
  * 6. After an unclean end under JOURNAL_SYNC_NEVER and a reboot, offsets go on at the next multiple of JOURNAL_HOLE: no
@@ -175,7 +175,7 @@ typedef void journal_read_fn(const struct journal_window *w, void *arg);
  * its next read. A reader keeps its segment from being removed. */
 enum journal_result journal_reader_open(
     struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges);
-/* Reads up to max_bytes (at least one) and moves the reader on. One read at a time a reader. `done` is not called if the
+/* Reads up to max_bytes (at least one) and moves the reader on. A reader allows one read at a time. `done` is not called if the
  * reader is closed first. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
 /* As journal_reader_read, but frames of JOURNAL_SPAN_MIN bytes and more on average are verified in the file and not copied:
@@ -207,8 +207,8 @@ typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload,
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
 /* Finds the first frame with a payload at or after `time`, on the reader thread. `done` is called once, unless the seek is
- * cancelled: OK with the frame's offset, or with the end that was committed at the call when there is no such frame, but
- * never below the earliest; DAMAGED, IO. The seek is freed before `done`. Cancel seeks before closing the journal. */
+ * cancelled: DAMAGED, IO, or OK with the frame's offset. Without such a frame, the offset is the committed end at the time of
+ * the call. It is never below the earliest offset. The seek is freed before `done`. Cancel seeks before closing the journal. */
 struct journal_seek;
 typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
 struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);

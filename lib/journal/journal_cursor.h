@@ -56,7 +56,7 @@ void cursor_rest(struct cursor *c);
 #define CURSOR_PIECE ((size_t)16 << 10)
 void cursor_enter(struct cursor *c, const struct frame *f);
 bool cursor_is_inside(const struct cursor *c);
-/* n bytes of the payload from `skip` on. CURSOR_FRAME, or BAD if they have changed. */
+/* Reads n bytes of the payload from `skip` on. Returns CURSOR_FRAME, or CURSOR_BAD if the file has changed since cursor_enter. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
 
 #endif

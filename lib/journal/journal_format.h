@@ -107,7 +107,7 @@ struct tail_scan {
     uint64_t nonzero;           /* bytes up to the last one that is not zero */
     bool too_many;              /* too many places look like frames to try all of them */
 };
-/* Tries every place from `from` on for an intact frame at `offset` or above. The work is bounded by a few times the file's
+/* Searches every position from `from` on for an intact frame whose offset is `offset` or higher. The work is bounded by a few times the file's
  * size. */
 void frames_scan_tail(
     struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out);

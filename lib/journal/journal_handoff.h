@@ -13,7 +13,7 @@ void set_sleep_until(struct journal_set *set, pthread_cond_t *until, usec_t due)
 
 /* Under the lock: wakes an owner that waits in set_wait, if a list was empty before. */
 void set_signal_owner(struct journal_set *set, bool was_empty);
-/* Owner: asks for a journal_set_poll, once. */
+/* Owner: requests one call of journal_set_poll through `notify`. */
 void set_request_poll(struct journal_set *set);
 /* Under the lock, in stage one of a commit: waits while the other committer syncs. It may wake early. */
 void set_wait_while_syncing(struct journal_set *set);

@@ -43,7 +43,7 @@ struct batch {
     enum journal_result result;
     bool sync;               /* must be synced before it is handed back */
     uint64_t position;       /* end of its frames in the file */
-    struct segment *rolled;  /* a segment begun for it, perhaps even if it is refused */
+    struct segment *rolled;  /* a segment created for this batch; set even for some refused batches */
     uint64_t old_size, size; /* of the previous segment's file (when rolled) and of the current one */
 };
 
@@ -52,7 +52,7 @@ struct journal {
     struct journal_set *set;
     struct journal *next;
     char *dir;
-    int dir_fd; /* holds the directory's lock; open as long as the journal, so that a sync needs no descriptor */
+    int dir_fd; /* holds the directory's lock; stays open, so that a sync never lacks a descriptor */
     uint64_t segment_bytes;
     size_t max_producers;
     bool shares_files;

@@ -50,7 +50,7 @@ enum cursor_status job_enter(struct job *job); /* gives the cursor its descripto
 /* A step begins at job->begin, or at the cursor if that is further on; job_pass passes the frame at the cursor. */
 void job_begin(struct job *job);
 void job_pass(struct job *job, const struct frame *f);
-/* Sets the job's failure; or, after a shortage, `again`. */
+/* Sets the job's failure. After a shortage, sets `again` instead. */
 void job_read_failed(struct job *job, enum cursor_status status);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Every pubsub process makes a random name, and sends it with the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). One
  * process owns its directory, so equal places mean the same stream; a copy elsewhere has the same id but another place. A
- * restart changes places: compare the newest of both. */
+ * restart changes places: compare only the latest place of each side. */
 #ifndef MILLRACE_STREAM_PLACE_H
 #define MILLRACE_STREAM_PLACE_H
 

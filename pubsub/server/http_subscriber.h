@@ -50,7 +50,7 @@ struct http_subscriber {
 
 /* http_framing.c. Takes a piece to form. */
 void http_framing_take(struct http_subscriber *h, struct bytes piece, struct window *window);
-/* Forms more of it while there is room; true when nothing is left. */
+/* Formats more of the piece while the buffer has room. True when nothing is left. */
 bool http_framing_go_on(struct http_subscriber *h);
 void http_framing_free(struct http_subscriber *h);
 /* Drops the beginning of a line without an end. False: some of it was sent. */

@@ -29,7 +29,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorted ranges as few as can be; how many are left. */
+/* Joins adjacent sorted ranges. Returns the number of ranges left. */
 static size_t join(struct id_range *at, size_t n)
 {
     size_t kept = 0;

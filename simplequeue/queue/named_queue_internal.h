@@ -41,8 +41,7 @@ struct op_type {
     void (*finish)(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
     /* Appends the op's record to q->record and sets o->reserve; for op_append_record. */
     void (*encode)(struct op *o);
-    bool
-        repeats; /* appended again when the disk had no space: perhaps only for its neighbour in the commit */
+    bool repeats; /* retry once on a full disk: the journal refuses all appends of a commit together */
 };
 
 struct op {
@@ -51,7 +50,7 @@ struct op {
     queue_done_fn *done;
     void *arg;
     uint64_t reserve;      /* bytes that the journal must have free behind the record */
-    unsigned refused;      /* for want of disk space: how often */
+    unsigned refused;      /* number of refusals for lack of disk space */
     struct amount to_move; /* PUT, DELAY: messages that the op delays */
 
     uint64_t first_id;    /* PUT, MOVE: the first new id */
@@ -71,7 +70,7 @@ struct op {
 
     struct queue_record_item *items; /* MOVE: n of them */
     struct buf texts;                /* their bytes */
-    size_t gathered;                 /* items whose bytes are in texts */
+    size_t gathered;                 /* number of items whose bytes are already in texts */
     bool is_due;                     /* a delay ended; false: a kick */
     struct queue_now now;
     struct op *next_gathering;
@@ -127,7 +126,7 @@ struct named_queue {
     uint64_t keep_end;          /* the journal's end then */
 
     struct op *gathering; /* MOVEs that wait for a load */
-    struct id_ranges due; /* delays that ended in this turn */
+    struct id_ranges due; /* messages whose delay ended in this turn */
     size_t due_bytes;
     size_t move_limit; /* bytes moved at once; fewer after the disk refused a MOVE */
     size_t moving;     /* MOVEs of ended delays in progress */
@@ -160,7 +159,7 @@ uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
 /* The op will delay so many messages. Until it is decided, reserve_for_all counts them. */
 void reserve_expect_move(struct op *o, struct amount amount);
 void reserve_forget_move(struct op *o);
-/* The disk refused an op of the kind less than a second ago: another try would only disturb other ops. */
+/* True within a second after the disk refused an op of this kind: a retry would make the journal refuse other ops too. */
 bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
 /* The journal has decided the op. */
 void reserve_note(const struct op *o, const struct journal_commit *c);

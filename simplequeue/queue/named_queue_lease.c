@@ -1,4 +1,4 @@
-/* What becomes of leased and taken messages: remove, delay, bury, return. */
+/* Operations on leased and taken messages: remove, delay, bury, return. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 /* Appends the record of the op's busy messages. On refusal they return to their lease. */
@@ -45,7 +45,7 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* An op on those of `ids` that are leased under the number. Refuses if none is, or if the disk refused such an op just now. */
+/* Begins an op on the messages of `ids` that have this lease. Refuses if none has, or shortly after the disk refused such an op. */
 static enum queue_result hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
     const struct id_range *ids, size_t n, struct queue_now now, struct op **out)
 {

@@ -7,7 +7,7 @@
 /* Shorter than the pause after a refused put: on a full disk a put and a MOVE in one commit are refused together. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
 
-/* What was set aside returns to where it was. Delayed messages are due again at `retry_at`, in their order. */
+/* Returns the messages to their former state. Delayed messages are due again at `retry_at`, in the same order. */
 static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at)
 {
     for (size_t i = 0; i < ids->n; i++)
@@ -15,7 +15,7 @@ static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t 
             queue_put_back(q->core, id, retry_at++);
 }
 
-/* After a refusal half as much is moved at once; after a commit twice as much. */
+/* Halves the size of moves after a refusal, doubles it after a commit. */
 static void adapt_move_limit(struct op *o, enum journal_result r)
 {
     struct named_queue *q = o->q;
@@ -147,8 +147,8 @@ enum queue_result named_queue_kick(
     return QUEUE_NOTHING;
 }
 
-/* After the disk refused a MOVE: keeps as much of what is due as may fit, if no other MOVE is in progress. The rest is due later,
- * behind these should they be refused. */
+/* After the disk refused a MOVE: unless another MOVE is in progress, keeps as many due messages as may fit. The others become
+ * due later, behind these. */
 static void leave_for_later(struct named_queue *q, struct queue_now now)
 {
     struct id_ranges few = {0};

@@ -38,8 +38,8 @@ bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_
     return q->full && now.monotonic < q->retry_space[kind];
 }
 
-/* An op without a reserve may be refused only because its neighbour in the commit was, so it says nothing of the disk. A MOVE does:
- * after an unclean stop its space may be lost. */
+/* Ignores the refusal of an op without a reserve: another op in the same commit may have caused it. Except for a MOVE, whose
+ * reserved space may be lost after an unclean stop. */
 void reserve_note(const struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;

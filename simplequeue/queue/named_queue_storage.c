@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-/* On a full disk a segment's survivors are rewritten only if all of them fit: less than SPARE_FOR_KEEP, with their records. */
+/* On a full disk, rewrite the messages left in a segment only if all fit in SPARE_FOR_KEEP with their records. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
 
-/* An opening of a full disk finds what the session before reserved. It may be a little less than a put reserves, or too little
- * if an older version wrote the directory. */
+/* On a full disk, an opening has the space that the previous session reserved. This may be slightly less than a put reserves,
+ * and too little if an older version wrote the directory. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -40,8 +40,8 @@ void storage_append_open(struct named_queue *q)
     op_free(o);
 }
 
-/* The last record stays, because it carries the next id. The last OPEN record stays until another one is committed, or a full disk
- * has refused that. */
+/* Keeps the last record, which carries the next id. Keeps the last OPEN record until another one is committed or a full disk
+ * has refused it. */
 static void trim(struct named_queue *q)
 {
     uint64_t lowest = store_lowest_offset(queue_store(q->core));
@@ -56,8 +56,8 @@ static void trim(struct named_queue *q)
     journal_trim(q->config.journal, keep);
 }
 
-/* The oldest segment is sparse when at most a fourth of it is needed, or when the journal is much longer than the queue. Either
- * bounds what is rewritten: to a fourth of each segment, or to what was put. */
+/* The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. This limits
+ * the bytes rewritten to a fourth of each segment, or to the bytes put. */
 static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t oldest_end, uint64_t end)
 {
     const struct journal *j = q->config.journal;
@@ -69,7 +69,8 @@ static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t o
            there > 2 * queue_state(q->core)->bytes + 4 * segment;
 }
 
-/* The page's messages as items of a record. False while an op on one of them is in progress, or when one is spilled: *spilled. */
+/* Describes the page's messages as items of a record. False while an op on a message is in progress, or with *spilled set
+ * if a message is spilled. */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
     struct queue_record_item **items, size_t *n, uint64_t *spilled)
 {
@@ -126,7 +127,7 @@ static bool append_keep(
     return appended;
 }
 
-/* Messages that alone hold an old segment are rewritten at the journal's end, a page at a time, so that the segment can be
+/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be
  * deleted. */
 static void keep(struct named_queue *q)
 {

@@ -72,7 +72,7 @@ void store_undo(struct store *s, uint64_t floor);
 
 /* NULL if it is not in the store. */
 struct message *store_find(struct store *s, uint64_t id);
-/* The first message at or after `from`: a ready one; one that is not ready; any. False if there is none. */
+/* Three searches for the first message at or after `from`: a ready one, one that is not ready, any. False if there is none. */
 bool store_next_ready(struct store *s, uint64_t from, uint64_t *id);
 bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m);
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id);

@@ -43,8 +43,8 @@ struct queue_server {
     struct bytes mget_separator, mput_separator;
     struct stats_counter *duplicates, *refused;
     /* Memory that requests use in turn: */
-    struct records records; /* of the put at hand */
-    struct buf frames;      /* of the reserve at hand */
+    struct records records; /* of the current put */
+    struct buf frames;      /* of the current reserve */
     struct pending *spare;
     size_t n_spare;
 };

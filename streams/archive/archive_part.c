@@ -57,7 +57,7 @@ static struct iovec part_of(struct bytes b)
     return (struct iovec){(char *)(uintptr_t)b.ptr, b.len};
 }
 
-/* A piece that continues the last one extends it. */
+/* Extends the last piece if the new one follows it in memory. */
 static void add_piece(struct archive_pieces *pieces, struct bytes lines)
 {
     struct iovec *last = pieces->n > 0 ? &pieces->at[pieces->n] : NULL;
@@ -93,7 +93,7 @@ size_t archive_part_unwritten(const struct archive_part *p)
     return p->pending.len + p->taken.bytes;
 }
 
-/* Publishing renames, which never leaves the file system: better found out now than when the file is complete. */
+/* Publishing renames within a file system. Check now that source and target share one. */
 static int make_target_directory(const struct archive_part *p, char *error)
 {
     char directory[PATH_MAX];
@@ -162,7 +162,7 @@ int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 static int cut_open_file(const struct archive_part *p, const char *path, char *error)
 {
     struct stat st;
-    /* The process that created it may have been killed before its name was durable. */
+    /* A process killed after creating the file may not have synced its name. */
     if (fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
         return fail(error, path);
     if ((uint64_t)st.st_size < p->state.length) {
@@ -173,7 +173,7 @@ static int cut_open_file(const struct archive_part *p, const char *path, char *e
     return io->ftruncate(p->fd, (off_t)p->state.length) == 0 ? 0 : fail(error, path);
 }
 
-/* The next write opens it again, so that a state with many files needs no more descriptors than they did. */
+/* Closes the file again: the next write reopens it, so recovery of many files needs few descriptors. */
 static int cut_back(struct archive_part *p, char *error)
 {
     const char *path = p->state.staged;

@@ -6,11 +6,11 @@
 #include <endian.h>
 #include <stdlib.h>
 
-/* Larger numbers are not times. */
+/* Larger numbers cannot be times. */
 #define TIME_MAX INT64_C(1000000000000000)
-/* A double represents this many digits exactly, with or without a point. */
+/* A double holds this many decimal digits exactly, with or without a point. */
 #define PLAIN_DIGITS 15
-/* Of ten digits, those compared with the previous line. */
+/* The first 8 of 10 digits are compared with the previous line. */
 #define REPEAT_DIGITS 8
 #define REPEAT_REST 3 /* two more digits, and the byte behind the number */
 #define REPEAT_MIN INT64_C(1000000000)
@@ -19,8 +19,8 @@
 
 typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 
-/* The member's text in the last line with a time of ten digits: from the comma or brace before it to the eighth digit. Lines of one log
- * usually spell it alike, and these digits stay the same for a hundred seconds. */
+/* The member's text in the latest line with a time of ten digits, from the comma or brace before it to the eighth digit. Lines of
+ * one log usually repeat this text, because the eight digits change only every hundred seconds. */
 struct repeat {
     char text[64];
     size_t length;   /* 0: none yet */
@@ -36,15 +36,15 @@ struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain;        /* the name has one spelling, apart from \u */
-    lanes last_letter; /* of a plain name, in every lane */
+    bool plain;        /* the only escape that can spell the name is \u */
+    lanes last_letter; /* last letter of a plain name, in every lane */
     scan_fn *scan;     /* with the widest vectors available */
     struct repeat repeat;
     int64_t divisor;
-    bool divides; /* divisor != 1: saves a division */
+    bool divides; /* divisor != 1; otherwise the division is skipped */
 };
 
-/* ASCII whose bytes have no escape but \u. (A slash may be written \/.) */
+/* Whether the name is ASCII whose bytes have no escape but \u. A slash has another: \/. */
 static bool is_plain(const char *name)
 {
     for (const char *at = name; *at != '\0'; at++)
@@ -53,13 +53,13 @@ static bool is_plain(const char *name)
     return *name != '\0';
 }
 
-/* Parsing the whole line would cost more than everything else that is done with it. The scan looks for the member from the line's
- * end, since the last one of a name counts; what precedes it does not matter.
+/* Parsing the whole line would dominate the cost of a line, so the scan searches for the member backwards from the line's end. If
+ * a name occurs twice, its last member counts. The scan can therefore ignore all bytes before the first match.
  *
- * In a JSON object the bytes "NAME" between a brace or comma and a colon are a member's name: within a string each quote is preceded
- * by a backslash. It is a member of the outermost object if only the line's last brace follows, and the last of its name if no \u
- * that could spell the name follows. A line without these bytes, such a \u or another brace has no such member. Everything else
- * is left to the parser. */
+ * Inside a JSON string a backslash precedes every quote. So the bytes "NAME" between a brace or comma and a colon are a member's
+ * name. The member belongs to the outermost object if only the line's last brace follows. It is the last of its name if no \u
+ * that could spell the name follows. A line with no such bytes, no such \u and no other brace lacks the member. The parser
+ * handles all other lines. */
 
 static inline lanes lanes_at(const char *at)
 {
@@ -73,8 +73,8 @@ static inline lanes equal(lanes v, char c)
     return (lanes)(v == (lanes){0} + (unsigned char)c);
 }
 
-/* Marks among 16 bytes: a brace, the u of \u, or the quote behind what may be the name (its last letter and both quotes are compared).
- * Reads bytes before them, but none behind. */
+/* Finds marks in 16 bytes: a brace, the u of \u, or the closing quote of a possible name (compared by both quotes and its last
+ * letter). Reads bytes before the 16, but none after. */
 static inline lanes marks_at(const struct event_time *e, const char *at)
 {
     lanes here = lanes_at(at), before = lanes_at(at - 1);
@@ -93,7 +93,7 @@ static bool is_mark(const struct event_time *e, const char *begin, const char *a
            at[-(ptrdiff_t)e->name_length - 1] == '"';
 }
 
-/* The last lane that is set in these 8, of which at least one is. */
+/* The last nonzero lane of 8. At least one must be nonzero. */
 static inline int last_set(uint64_t eight)
 {
     return 7 - __builtin_clzll(le64toh(eight)) / 8;
@@ -134,7 +134,7 @@ SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char 
     return brace | escape | name;
 }
 
-/* Like last_mark, which searches the rest at the beginning. */
+/* Like last_mark, with wide vectors. last_mark searches the remaining bytes at the beginning. */
 SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = SIMD_STEP + e->name_length + 1;
@@ -147,7 +147,7 @@ SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *
 }
 #endif
 
-/* \u0074 may be a letter of the name. `at` is the u. */
+/* Whether an escape such as \u0074 may be a letter of the name. `at` is its u. */
 static inline bool spells_ascii(const char *at, const char *end)
 {
     return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
@@ -170,7 +170,7 @@ static inline bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* Checks eight digits and adds them up in parallel: pairs, fours, eight. */
+/* Checks and converts eight digits in parallel: first pairs, then fours, then all eight. */
 static bool read_eight_digits(const char *at, int64_t *out)
 {
     uint64_t v;
@@ -185,8 +185,8 @@ static bool read_eight_digits(const char *at, int64_t *out)
     return true;
 }
 
-/* A number without sign and exponent, and the end of its member. With this few digits, cutting the fraction off gives the same result
- * as the parser's double. */
+/* Reads a number without sign and exponent, and the end of its member. With at most PLAIN_DIGITS digits, dropping the fraction
+ * gives the same result as the parser's double. */
 static bool read_number(const char *begin, const char *end, int64_t *out)
 {
     const char *at = begin;
@@ -224,7 +224,7 @@ static void remember(
     repeat->hundred = seconds - seconds % 100;
 }
 
-/* Parses the member. `name` is the first quote of its name, `behind` follows the second. */
+/* Parses the member. `name` points to its name's first quote, `behind` to the byte after the second. */
 static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
@@ -241,7 +241,8 @@ static enum scan_result read_member(
     return FOUND;
 }
 
-/* The same bytes as in that line have the same meaning. Only the last two digits, and the end of the number, are checked. */
+/* Whether the member equals the remembered text. Equal bytes parse alike, so only the last two digits and the number's end are
+ * checked. */
 INLINED bool repeats_last_member(
     const struct event_time *e, struct bytes line, const char *name, int64_t *out)
 {
@@ -257,14 +258,14 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* The last letter of a mark is compared already. */
+/* Compares the name with a mark, except for the last letter, which marks_at has compared. */
 static inline bool is_name(const struct event_time *e, const char *mark)
 {
     size_t n = e->name_length;
     return *mark == '"' && (n == 1 || memcmp(mark - n, e->name, n - 1) == 0);
 }
 
-/* Inlined with each search for marks. */
+/* Inlined once for each kind of search. */
 INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')

@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
-#define FINISHING_MAX 32 /* complete files, before no more lines are taken */
-/* Two locks, the new state, a directory that is being synced. */
+#define FINISHING_MAX 32 /* with more complete files, no lines are taken */
+/* Two locks, the new state, and a directory being synced. */
 #define OWN_DESCRIPTORS 4
-/* Kept free where the files are; of a small file system its sixteenth. */
+/* Disk space kept free; on a small file system, a sixteenth of it. */
 #define RESERVE ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
@@ -41,7 +41,7 @@ struct file_archive {
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct archive_shortages shortages;
-    bool was_full; /* no space for lines: complete files are published before more come */
+    bool was_full; /* no space for lines: publish complete files before more lines are taken */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -84,8 +84,8 @@ static size_t count_stage(const struct file_archive *a, enum archive_part_stage 
     return n;
 }
 
-/* Publishing lets others take files away, which makes room. If new lines took the first free space, a full disk would fill with
- * complete files that nobody may take. */
+/* Only published files can be removed by the operator. If new lines took the first free space on a full disk, complete files
+ * could never be published. */
 static bool finishes_first(const struct file_archive *a)
 {
     return a->was_full && count_stage(a, PART_SETTLED) + count_stage(a, PART_FINISHING) > 0;
@@ -108,7 +108,7 @@ static void close_idlest(struct file_archive *a)
     close_part(a, idlest);
 }
 
-/* The offset of its first line makes a staged name unique. */
+/* The offset of the first line makes the staged name unique. */
 static struct archive_part *begin_part(struct file_archive *a, const char *name)
 {
     struct buf staged = {0};
@@ -132,7 +132,7 @@ static struct archive_part *find_part(struct file_archive *a, const char *name)
     return begin_part(a, name);
 }
 
-/* Closes a complete file, after a sync. False: there is none, or the sync failed. */
+/* Syncs and closes a complete file. False if none exists or the sync failed. */
 static bool free_descriptor(struct file_archive *a)
 {
     struct archive_part *p = NULL;
@@ -154,7 +154,7 @@ static bool free_descriptor(struct file_archive *a)
     return true;
 }
 
-/* -1: not all of it is written. */
+/* Returns -1 unless all lines are written. */
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
@@ -222,7 +222,7 @@ static void take_run(struct file_archive *a, const struct archive_run *run)
     a->numbers.pending += run->lines.len;
 }
 
-/* Writes what is worth a write from where it lies, and copies the rest. */
+/* Writes large pieces from the caller's memory, and copies the others. */
 static void write_or_keep(struct file_archive *a, struct archive_part *p)
 {
     bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
@@ -270,7 +270,7 @@ static void add_to_commit(struct archive_commit *c, struct archive_part *p)
     p->unsynced = p->unsynced_name = false;
 }
 
-/* All that was taken, after it is written. */
+/* Starts a commit of all lines taken. They must be written. */
 static int start_commit(struct file_archive *a)
 {
     struct archive_commit *c = &a->commit;
@@ -288,7 +288,7 @@ static int start_commit(struct file_archive *a)
     return 0;
 }
 
-/* What a failed commit has not synced is synced by the next. */
+/* After a failed commit, the next one syncs the same files again. */
 static void end_syncs(struct file_archive *a, bool done)
 {
     for (size_t i = 0; i < a->n_parts; i++) {
@@ -303,7 +303,7 @@ static void commit_failed(struct file_archive *a)
 {
     const struct archive_commit *c = &a->commit;
     char text[ARCHIVE_ERROR_TEXT];
-    /* EMFILE from a sync means that a directory could not be opened: no sync has failed. */
+    /* EMFILE means that a directory could not be opened for its sync. Only a failed fsync is final. */
     bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
     snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
         c->sync_failed ? a->staging : a->state_path, strerror(c->error));
@@ -323,7 +323,7 @@ static struct archive_part *part_staged_at(const struct file_archive *a, const c
     return NULL;
 }
 
-/* Files that the durable state knows to be complete may be published. */
+/* Allows publishing the files that the durable state records as complete. */
 static void settle_parts(struct file_archive *a)
 {
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -336,7 +336,7 @@ static void settle_parts(struct file_archive *a)
     }
 }
 
-/* While this file is in the staging directory, others there belong to a state (invariant 2). */
+/* If this file exists in the staging directory, the other files there belong to a state (invariant 2). */
 #define MARK "has-state"
 
 static void mark_staging(struct file_archive *a)
@@ -370,7 +370,7 @@ static void end_commit(struct file_archive *a)
     archive_commit_free(c);
 }
 
-/* A shortage lasts while any file is left that met it. */
+/* The shortage ends once no staged file waits because of it. */
 static void update_finish_shortage(struct file_archive *a)
 {
     for (size_t i = 0; i < a->n_parts; i++)
@@ -400,7 +400,7 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
     if (f->rc != 0) {
         set_trouble(a, SHORTAGE_TO_FINISH, f->shortage, f->error);
         if (a->config.compression != ARCHIVE_PLAIN)
-            a->was_full = false; /* there may be space for lines where there is none for a packed file */
+            a->was_full = false; /* lines may still fit where a packed file does not */
         return;
     }
     if (p->state.lines > 0) {
@@ -412,7 +412,7 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
     update_finish_shortage(a);
 }
 
-/* After a crash, or with a lower max_open, more files than that may be open. They would keep the archive full. */
+/* After a crash or with a lower max_open, more than max_open files may be open. The archive would stay full. */
 static void close_idle_parts(struct file_archive *a, usec_t wall)
 {
     while (count_stage(a, PART_OPEN) > a->config.max_open)
@@ -471,7 +471,7 @@ int file_archive_flush(struct file_archive *a)
     }
 }
 
-/* STAGED, and what publishing makes beside it. */
+/* Whether the path is a staged file of the state, or a file that publishing creates beside it. */
 static bool is_of_state(const struct file_archive *a, const char *path)
 {
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -483,7 +483,7 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes what a crash left behind that no state names. Without a state, only where there never was one. */
+/* Deletes files that a crash left and no state names. Deletes nothing if a state existed but is missing. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;

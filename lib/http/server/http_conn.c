@@ -12,7 +12,7 @@
 
 #define LINGER_USEC_MAX (2 * USEC_PER_SEC)
 
-/* Ends a request that was not answered. What its owner answers in on_gone is dropped. */
+/* Ends a request that was not answered. A reply given in on_gone is dropped. */
 static void abandon(struct http_request *req)
 {
     void (*fn)(struct http_request *, void *) = req->on_gone;

@@ -123,7 +123,7 @@ struct http_conn {
     bool in_turn, scheduled;
     bool corked; /* scheduled only to send a reply that waits for others */
     bool eof, broken, reset, first, over_limit, is_public;
-    bool read_once_more; /* draining: before an idle connection is closed */
+    bool read_once_more; /* draining: read once more before closing an idle connection */
     bool unread;         /* the client may still send bytes that are not parsed */
 
     struct http_body_decoder body;
