@@ -15,9 +15,11 @@
     ((size_t)128 << 10) /* mean bytes of a commit from which on zeros cost more than they save */
 #define USUAL_OF 8      /* commits in the running mean, about */
 
-#define RESERVE_STEP ((size_t)4096)     /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20) /* reserved beyond the request, at most */
-#define TAIL_SHARE 64                   /* of a segment: unused bytes that may stay behind its end */
+#define RESERVE_STEP ((size_t)4096)        /* the smallest reserve worth a system call */
+#define RESERVE_AHEAD ((size_t)4 << 20)    /* reserved beyond the request, at most */
+#define NEXT_HEAD_MIN ((uint64_t)16 << 10) /* of a segment's header without marks, with whole pages */
+#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* of a mark in it */
+#define TAIL_SHARE 64 /* of a segment: unused bytes that may stay behind its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
@@ -259,6 +261,17 @@ static bool finds_room(struct journal *j, const struct batch *b)
     return allocate(w, end) == 0;
 }
 
+/* Whether the next segment's header and table fit beside the reserve, of which they must not take. A batch that uses the
+ * reserve stays in the current segment otherwise. */
+static bool can_carry_reserve(struct journal *j, const struct batch *b)
+{
+    struct writer *w = &j->writer;
+    uint64_t head = NEXT_HEAD_MIN + w->marks.count * NEXT_MARK_MAX;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER + writer_unused_reserve(w) + head;
+    return b->reserve || w->wanted == 0 || passes_hole(j, b) || prealloc_is_ready(j) || w->reserved >= end ||
+           allocate(w, end) == 0 || !errno_is_full(errno);
+}
+
 static enum journal_result roll_when_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -272,6 +285,8 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
         return JOURNAL_LATCHED;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
         return JOURNAL_NO_SPACE; /* keep this segment's reserve: the next segment would find no room either */
+    if (!can_carry_reserve(j, b))
+        return JOURNAL_OK;
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;

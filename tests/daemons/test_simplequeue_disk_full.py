@@ -212,6 +212,29 @@ class DiskFullTest(OnSmallDisk):
         self.expect(q.post("/put?queue=a", b"x"), 200)
         self.expect(q.post("/put?queue=b", b"x"), 503, "too-many-queues")
 
+    def test_the_marks_of_producers_do_not_use_up_the_reserve(self):
+        """Each segment begins with the marks of all producers. Acknowledged in reverse, nothing can be trimmed meanwhile."""
+        q = self.open("--segment-bytes=128K", "--sync=never")
+        producers, n = 1000, 12000
+        names = ["p" * 60 + "%04d" % i for i in range(producers)]
+        for name in names:
+            self.expect(q.post("/put?producer=%s&mark=0&next=1" % name, b"x"), 200)
+        self.expect(q.post("/mput", b"\n".join([b"x"] * (n - producers))), 200)
+        self.disk.take_the_rest()
+        ids = []
+        while len(ids) < n:
+            lease, got = self.reserve(q, "items=6000&lease=3600000")
+            ids = [(lease, i) for i, _, _ in reversed(got)] + ids
+        for at in range(0, n, 100):
+            self.ack_one_by_one(q, ids[at:at + 100])
+            self.disk.take_the_rest()
+        q.kill9()
+        self.disk.give_back()
+        q = self.open("--segment-bytes=128K", "--sync=never")
+        self.assertEqual(q.stats()["depth"], 0)
+        reply = q.post("/put?producer=%s&mark=0&next=1" % names[0], b"x")
+        self.assertEqual(self.expect(reply, 200).header("X-Millrace-Duplicate"), "1")
+
     def test_a_new_directory_that_finds_no_room_may_be_tried_again(self):
         self.disk.take_the_rest()
         for program in ("simplequeue", "pubsub"):
