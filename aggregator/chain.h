@@ -6,6 +6,7 @@
  *
  * Invariants
  * 1. Slice numbers have no gap. Each slice begins where its predecessor ended. Only the newest may be open.
+ *    If the newest is sealed, a seal was interrupted after its commit: the next slice begins where this one ended.
  * 2. The archive's manifest names its last slice, `through`, and that slice's end in each stream. Slice `through` + 1, or an
  *    older one, exists and matches these positions.
  * 3. The open slice is newer than `through`. An older open slice is a stale copy.

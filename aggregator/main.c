@@ -139,7 +139,7 @@ static void take_opened(struct wiring *w)
     if (r == SLICE_OK && !daemon_is_draining(d)) {
         begin(w);
     } else if (r != SLICE_OK) {
-        log_error("cannot open the slices", LOG_S("why", slice_strerror(r)), LOG_S("error", error));
+        log_error("cannot open the slices", LOG_S("result", slice_strerror(r)), LOG_S("error", error));
         daemon_fail(d, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
     }
 }
