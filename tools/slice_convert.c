@@ -131,7 +131,7 @@ static enum slice_result write_new(const char *path, const char *to, sqlite3 *db
     struct slice_written written;
     struct slice *slice = NULL;
     enum slice_result r =
-        sources[0] && sources[1] ? slice_open(&config, &slice, error) : slice_sql_fail(db, path, error);
+        sources[0] && sources[1] ? slice_open(&config, &slice, error) : slice_sql_fail(db, "read the counts", error);
     if (r == SLICE_OK)
         r = slice_commit(slice, &batch, &written, error);
     slice_close(&slice);

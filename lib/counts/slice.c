@@ -12,6 +12,7 @@
 
 #define MERGE_STEP_BYTES (1u << 20)
 #define DELETE_STEP_BLOCKS 256
+#define RUN_MAX (UINT32_MAX / 2 - 1) /* so that every id of a block is a positive number */
 
 static const char schema[] =
     "CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL,"
@@ -275,27 +276,30 @@ static bool has_run(const struct slice *s, uint64_t run)
     return false;
 }
 
-/* Finds blocks that a crash left without a run. */
+/* Finds blocks that a crash left without a run. Damage can change any id, so each must be above the one before. */
 static enum slice_result find_garbage(struct slice *s, char *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];
+    sqlite3_int64 from = INT64_MIN;
     int code;
-    uint64_t run = 0;
-    s->next_run = 1;
-    for (size_t i = 0; i < s->state.n_runs; i++)
-        s->next_run = s->state.runs[i].id + 1;
-    do {
-        sqlite3_bind_int64(find, 1, SLICE_BLOCK_ID(run, 0));
+    s->next_run = s->state.n_runs > 0 ? s->state.runs[s->state.n_runs - 1].id + 1 : 1;
+    for (;;) {
+        sqlite3_bind_int64(find, 1, from);
         code = sqlite3_step(find);
-        if (code == SQLITE_ROW) {
-            run = (uint64_t)sqlite3_column_int64(find, 0) >> 32;
-            if (!has_run(s, run))
-                add_garbage(s, run);
-            run++;
-            s->next_run = run > s->next_run ? run : s->next_run;
-        }
+        sqlite3_int64 id = code == SQLITE_ROW ? sqlite3_column_int64(find, 0) : 0;
         sqlite3_reset(find);
-    } while (code == SQLITE_ROW);
+        if (code != SQLITE_ROW)
+            break;
+        uint64_t run = (uint64_t)id >> 32;
+        if (id < from || run > RUN_MAX) {
+            snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: a block has the id %lld", s->path, id);
+            return SLICE_DAMAGED;
+        }
+        if (!has_run(s, run))
+            add_garbage(s, run);
+        s->next_run = run + 1 > s->next_run ? run + 1 : s->next_run;
+        from = SLICE_BLOCK_ID(run + 1, 0);
+    }
     return code == SQLITE_DONE ? SLICE_OK : slice_sql_fail(s->db, "read the blocks", error);
 }
 

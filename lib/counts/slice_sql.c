@@ -26,7 +26,9 @@ enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE
 {
     int code = db ? sqlite3_extended_errcode(db) : SQLITE_NOMEM;
     enum slice_result r = slice_sql_result(db, code);
-    snprintf(error, SLICE_ERROR_TEXT, "%s: %s", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
+    const char *path = db ? sqlite3_db_filename(db, "main") : NULL;
+    snprintf(error, SLICE_ERROR_TEXT, "%.300s%s%s: %s", path ? path : "", path && *path ? ": " : "", what,
+        db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
     return r == SLICE_OK ? SLICE_FAILED : r;
 }
 
@@ -40,7 +42,8 @@ enum slice_result slice_sql_run(sqlite3 *db, const char *sql, char error[SLICE_E
 enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, char error[SLICE_ERROR_TEXT])
 {
     if (sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
-        enum slice_result r = slice_sql_fail(*db, path, error);
+        enum slice_result r = slice_sql_result(*db, *db ? sqlite3_extended_errcode(*db) : SQLITE_NOMEM);
+        snprintf(error, SLICE_ERROR_TEXT, "%.300s: %s", path, *db ? sqlite3_errmsg(*db) : "out of memory");
         sqlite3_close(*db);
         *db = NULL;
         return r;

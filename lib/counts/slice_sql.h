@@ -10,7 +10,7 @@
 
 /* Converts an SQLite code to a result. The connection's system error distinguishes a full disk from other failures. */
 enum slice_result slice_sql_result(sqlite3 *db, int code);
-/* Writes `what` and SQLite's message to error. Returns the result for the connection's latest failure. */
+/* Writes "PATH: what: SQLite's message" to error. Returns the result for the connection's latest failure. */
 enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE_ERROR_TEXT]);
 enum slice_result slice_sql_run(sqlite3 *db, const char *sql, char error[SLICE_ERROR_TEXT]);
 /* Opens a connection. One thread at a time may use it. */

@@ -61,7 +61,7 @@ static enum slice_result commit(struct slice *s, const struct count_fixture *f, 
 }
 
 /* Batch i counts i % 50 keys once each, one of them hashed with a lookup. */
-static void commit_nth(struct slice *s, uint64_t nth)
+static enum slice_result try_commit_nth(struct slice *s, uint64_t nth)
 {
     struct slice_cursor cursor = {
         .stream = "clicks", .id = "0123456789abcdef0123456789abcdef", .offset = nth};
@@ -75,19 +75,26 @@ static void commit_nth(struct slice *s, uint64_t nth)
     count_fixture_add(&f, "a text that is hashed", "US", 1, 1);
     struct slice_batch batch = {
         .cursors = &cursor, .n_cursors = 1, .tally = {.events = nth * 3}, .rejects_length = nth * 2};
-    if (commit(s, &f, batch) != SLICE_OK)
-        fail_msg("%s", error);
+    enum slice_result r = commit(s, &f, batch);
     count_fixture_end(&f);
+    return r;
+}
+
+static void commit_nth(struct slice *s, uint64_t nth)
+{
+    if (try_commit_nth(s, nth) != SLICE_OK)
+        fail_msg("%s", error);
 }
 
 static int print_reader(struct slice_reader *r, struct bytes from, struct buf *out)
 {
-    struct count_source *sources[SLICE_MERGE_RUNS * 4];
     size_t n = slice_reader_runs(r);
-    assert_in_range(n, 0, SLICE_MERGE_RUNS * 4);
+    struct count_source **sources = mem_alloc((n + 1) * sizeof *sources);
     for (size_t i = 0; i < n; i++)
         sources[i] = slice_reader_source(r, i, from);
-    return count_fixture_print(sources, n, out, error);
+    int result = count_fixture_print(sources, n, out, error);
+    free(sources);
+    return result;
 }
 
 /* What the sum of the first `n` batches is as text. */
@@ -294,9 +301,9 @@ static void what_is_not_ours_is_refused(void **state)
     assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
 }
 
-static void read_file(struct buf *out)
+static void read_file(const char *name, struct buf *out)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(name, "rb");
     size_t n;
     assert_non_null(file);
     do {
@@ -307,9 +314,9 @@ static void read_file(struct buf *out)
     fclose(file);
 }
 
-static void write_file(const struct buf *text)
+static void write_file(const char *name, const struct buf *text)
 {
-    FILE *file = fopen(path, "wb");
+    FILE *file = fopen(name, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(text->ptr, 1, text->len, file), text->len);
     fclose(file);
@@ -349,14 +356,14 @@ static void flipped_bits_are_refused_or_harmless(void **state)
     assert_int_equal(commit(s, &f, last), SLICE_OK);
     slice_close(&s);
     count_fixture_end(&f);
-    read_file(&file);
+    read_file(path, &file);
     assert_int_equal(try_read(&good), 0);
     int refused = 0, rounds = 1000;
     for (int i = 0; i < rounds; i++) {
         size_t at = (size_t)random() % file.len;
         char old = file.ptr[at];
         file.ptr[at] = (char)(old ^ 1 << random() % 8);
-        write_file(&file);
+        write_file(path, &file);
         file.ptr[at] = old;
         buf_clear(&got);
         if (try_read(&got) != 0)
@@ -368,6 +375,120 @@ static void flipped_bits_are_refused_or_harmless(void **state)
     buf_free(&good);
     buf_free(&file);
     buf_free(&got);
+}
+
+/* Opens the damaged slice, reads it, commits one more batch, merges and reads again. Returns how many of the reads gave the
+ * model's text before the file was refused. Any other text fails, and so does an error that does not name the file. */
+static int use_damaged(uint64_t committed)
+{
+    struct slice_config c = config_of(COUNTERS, 0);
+    struct slice *s;
+    int reads = 0;
+    error[0] = '\0';
+    enum slice_result r = slice_open(&c, &s, error);
+    for (; r == SLICE_OK && reads < 2; reads++) {
+        struct slice_reader *reader;
+        struct buf got = {0}, expected = {0};
+        const struct slice_state *state = slice_committed(s);
+        uint64_t nth = state->n_cursors ? state->cursors[0].offset : 0;
+        assert_in_range(nth, 0, committed + (uint64_t)reads);
+        r = slice_reader_open(path, &reader, error);
+        if (r == SLICE_OK)
+            r = print_reader(reader, BYTES_NONE, &got) == 0 ? SLICE_OK : SLICE_DAMAGED;
+        slice_reader_close(&reader);
+        print_model(nth, &expected);
+        bool equal = bytes_equal(buf_bytes(&got), buf_bytes(&expected));
+        buf_free(&got);
+        buf_free(&expected);
+        if (r != SLICE_OK)
+            break;
+        assert_true(equal);
+        r = try_commit_nth(s, nth + 1);
+        struct slice_written written;
+        while (r == SLICE_OK && slice_merge_is_due(s))
+            r = slice_merge_step(s, &written, error);
+    }
+    slice_close(&s);
+    if (r != SLICE_OK && !strstr(error, path))
+        fail_msg("the error does not name the slice: %s", error);
+    return reads;
+}
+
+/* A byte of a page's header, of its pointers to cells, of the schema, or any. */
+static size_t random_place(size_t len)
+{
+    size_t page = (size_t)random() % (len / 4096), kind = (size_t)random() % 4;
+    size_t within[] = {12, 100, 300, 4096};
+    return page * 4096 + (size_t)random() % within[kind];
+}
+
+/* Wherever a bit is flipped in an open slice or its log, what is committed is answered, an earlier commit is, from which
+ * counting goes on, or the slice is refused by name. */
+static void flipped_bits_in_an_open_slice_are_refused_or_harmless(void **state)
+{
+    (void)state;
+    enum { COMMITS = 3 * SLICE_MERGE_RUNS + 5 };
+    struct buf files[2] = {0};
+    char log[128];
+    int intact = 0, rounds = 120;
+    snprintf(log, sizeof log, "%s-wal", path);
+    pid_t child = fork();
+    if (child == 0) {
+        struct slice *s = open_good();
+        bool whole;
+        for (uint64_t n = 1; n <= COMMITS; n++) {
+            commit_nth(s, n);
+            if (n < COMMITS - 5)
+                merge_all(s);
+            if (n == COMMITS - 6)
+                slice_checkpoint(s, &whole, error);
+        }
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    read_file(path, &files[0]);
+    read_file(log, &files[1]);
+    assert_true(files[1].len > 4096);
+    for (int i = 0; i < rounds; i++) {
+        struct buf *file = &files[i % 2];
+        size_t at = random_place(file->len);
+        char old = file->ptr[at];
+        file->ptr[at] = (char)(old ^ 1 << random() % 8);
+        write_file(path, &files[0]);
+        write_file(log, &files[1]);
+        file->ptr[at] = old;
+        alarm(20);
+        intact += use_damaged(COMMITS) == 2;
+        alarm(0);
+    }
+    assert_in_range(intact, 1, rounds - 1);
+    buf_free(&files[0]);
+    buf_free(&files[1]);
+}
+
+/* No id of a block, whatever the file says, keeps the opening busy or makes a run that no block can belong to. */
+static void a_block_of_an_impossible_run_is_refused(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"9223372032559808512", "9223372036854775807", "-1", "-4294967296"};
+    struct slice *s = open_good();
+    commit_nth(s, 1);
+    slice_close(&s);
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        char sql[128];
+        sqlite3 *db;
+        snprintf(sql, sizeof sql,
+            "DELETE FROM blocks WHERE id NOT BETWEEN 0 AND 1 << 40; INSERT INTO blocks VALUES(%s, x'00')",
+            ids[i]);
+        assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        struct slice_config c = config_of(COUNTERS, 0);
+        alarm(10);
+        assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
+        alarm(0);
+        assert_non_null(strstr(error, path));
+    }
 }
 
 /* A block in another's place has a right checksum of its own, and does not fit. */
@@ -447,6 +568,8 @@ int main(void)
         TEST(a_full_disk_leaves_nothing_behind),
         TEST(what_is_not_ours_is_refused),
         TEST(flipped_bits_are_refused_or_harmless),
+        TEST(flipped_bits_in_an_open_slice_are_refused_or_harmless),
+        TEST(a_block_of_an_impossible_run_is_refused),
         TEST(swapped_blocks_are_refused),
         TEST(reads_begin_anywhere),
     };
