@@ -366,7 +366,9 @@ static void start_fold(struct aggregate *a, usec_t now)
 static void job_committed(struct aggregate *a, usec_t now)
 {
     a->rejects_length = a->job.commit.rejects_length;
-    memcpy(a->committed, a->job_cursors, a->config.n_streams * sizeof(*a->committed));
+    for (size_t i = 0; i < a->config.n_streams; i++)
+        if (a->job_cursors[i].id[0] != '\0') /* else the stream may have begun since */
+            a->committed[i] = a->job_cursors[i];
     a->numbers.flushes++;
     a->numbers.rows_flushed += a->job.written.counts;
     a->numbers.last_flush = now - a->started_job;

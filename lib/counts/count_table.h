@@ -22,7 +22,7 @@ struct count_slot {
 };
 
 #define COUNT_TAG_HOUR_BITS 21
-#define COUNT_COUNTERS_MAX ((1u << (32 - COUNT_TAG_HOUR_BITS)) - 2)
+_Static_assert(COUNTERS_MAX + 1 < 1u << (32 - COUNT_TAG_HOUR_BITS), "a tag has room for every counter");
 #define COUNT_NO_SUB UINT32_MAX /* the sub id of a total's key */
 
 /* `hour` is the first second of the hour, at least HOUR_FIRST and below HOUR_END. */

@@ -240,11 +240,14 @@ int counters_read(const struct config *config, struct counters **out, struct con
     *out = c;
     if (read_input(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
         read_sections(&r, "subtotal", read_subtotal) == 0) {
-        if (c->n_totals) {
+        if (c->n_totals > 0 && c->n_totals + c->n_subtotals <= COUNTERS_MAX) {
             c->text = canonical_text(c);
             return 0;
         }
-        config_fail(error, config, 0, "nothing is counted: there is no [total NAMESPACE] section");
+        if (c->n_totals > 0)
+            config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
+        else
+            config_fail(error, config, 0, "nothing is counted: there is no [total NAMESPACE] section");
     }
     counters_free(out);
     return -1;

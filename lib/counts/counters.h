@@ -19,6 +19,8 @@
 #include "base/bytes.h"
 #include "config/config.h"
 
+#define COUNTERS_MAX 2046 /* totals and subtotals together */
+
 enum counter_key_kind { COUNTER_FIELD, COUNTER_HOST, COUNTER_CONSTANT };
 
 struct counter {

@@ -244,6 +244,19 @@ static void sealing_takes_what_is_being_flushed(void **state)
     aggregate_close(&a);
 }
 
+/* The stream's place is what retention must keep, though the commit under way does not have it yet. */
+static void a_stream_that_begins_during_a_commit_keeps_its_beginning(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    assert_int_equal(aggregate_seal(a, 0, 0, error), SLICE_OK);
+    aggregate_begin_stream(a, 0, ID, 700);
+    seal_good(a);
+    assert_string_equal(aggregate_committed(a, 0)->id, ID);
+    assert_int_equal(aggregate_committed(a, 0)->offset, 700);
+    aggregate_close(&a);
+}
+
 /* The monotonic clock begins at boot: it may be below the flush interval. */
 static void the_first_lines_are_committed_at_once(void **state)
 {
@@ -850,6 +863,7 @@ int main(void)
         TEST(the_next_begins_where_it_ended),
         TEST(sealing_takes_what_is_being_flushed),
         TEST(the_first_lines_are_committed_at_once),
+        TEST(a_stream_that_begins_during_a_commit_keeps_its_beginning),
         TEST(counting_goes_on_while_a_slice_is_sealed),
         TEST(runs_stay_few_however_often_it_flushes),
         TEST(found_between_its_two_steps),

@@ -124,6 +124,20 @@ static void test_refusals_name_the_line(void **state)
         refuse(wrong[i].text, wrong[i].error);
 }
 
+static void test_too_many_counters_are_refused(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    buf_append_str(&text, INPUT "[total u]\nkey = l\n");
+    for (int i = 1; i < COUNTERS_MAX; i++)
+        buf_printf(&text, "[total n%d]\nkey = l\n", i);
+    struct counters *c = must_read(text.ptr);
+    counters_free(&c);
+    buf_append_str(&text, "[subtotal c.u]\nkey = c\n");
+    refuse(text.ptr, "more than 2046 counters");
+    buf_free(&text);
+}
+
 static void test_one_label_in_two_totals_is_fine(void **state)
 {
     struct counters *c = must_read(
@@ -400,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_text_is_canonical),
         cmocka_unit_test(test_refusals_name_the_line),
         cmocka_unit_test(test_one_label_in_two_totals_is_fine),
+        cmocka_unit_test(test_too_many_counters_are_refused),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test_setup_teardown(test_values_as_keys, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_times, open_sample, close_sample),
