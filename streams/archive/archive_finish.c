@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -57,11 +58,13 @@ static int sync_parent(struct finish *f, const char *path)
     return io_sync_parent(path) == 0 ? 0 : fail_system(f, path);
 }
 
-/* POSIX promises a rename between two directories once both are synced. */
+/* POSIX promises a rename between two directories once both are synced. A directory that somebody deleted has no name to sync. */
 static int sync_rename(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
-    return sync_parent(f, file->name) == 0 ? sync_parent(f, file->staged) : -1;
+    if (io_sync_parent(file->name) != 0 && errno != ENOENT)
+        return fail_system(f, file->name);
+    return io_sync_parent(file->staged) == 0 || errno == ENOENT ? 0 : fail_system(f, file->staged);
 }
 
 static int write_synced(struct finish *f, const char *path, struct bytes text)
@@ -172,7 +175,7 @@ static int name_manifest(struct finish *f, const char *name, const char *target,
     struct buf fresh = {0}, text = {0};
     bool own = archive_manifest_has_identity(manifest, buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest));
-    if (rc == 1 && own && io->unlink(manifest) != 0)
+    if (rc == 1 && own && io->unlink(manifest) != 0 && errno != ENOENT)
         rc = fail_system(f, manifest);
     if (rc == 0) {
         archive_manifest_print(target, buf_bytes(&f->summary), &text);
@@ -198,7 +201,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
         rc = sync_rename(f);
     if (rc == 0 && io->rename_new(from, target.ptr) != 0) {
         rc = errno == EEXIST ? 1 : fail_system(f, target.ptr);
-        if (rc == 1 && io->unlink(manifest.ptr) != 0)
+        if (rc == 1 && io->unlink(manifest.ptr) != 0 && errno != ENOENT)
             rc = fail_system(f, manifest.ptr);
     }
     int saved = errno;
@@ -208,11 +211,16 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     return rc;
 }
 
+/* The directory was made with the first line, but it is empty until a file is published: a cleaner may have deleted it. */
 static int publish(struct finish *f, const char *from)
 {
     const char *plain_name = f->spec->file->name;
+    char directory[PATH_MAX];
     struct buf name = {0};
     int rc = 1;
+    io_parent_of(plain_name, directory);
+    if (!exists(directory) && io_make_dirs(directory) != 0)
+        return fail_system(f, plain_name);
     for (unsigned n = 0; rc == 1; n++) {
         buf_clear(&name);
         buf_printf(&name, n == 0 ? "%s" : "%s.%u", plain_name, n);
@@ -255,7 +263,7 @@ static int resume(struct finish *f)
             LOG_S("path", file->name), LOG_U("first", file->first), LOG_U("end", file->end),
             LOG_U("lines", file->lines));
     /* That rename may not be durable yet, and until then the summary is needed. */
-    if (sync_rename(f) != 0 && errno != ENOENT)
+    if (sync_rename(f) != 0)
         return -1;
     io->unlink(f->summary_path.ptr);
     return 0;

@@ -13,7 +13,8 @@
  * 3. A file without lines is deleted, not published.
  * 4. No rename replaces a file of somebody else. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes
  *    NAME.1, NAME.2 and so on, even if its manifest has a name already: that manifest is deleted first.
- * 5. It checks what it reads against the length and the line count of the state. If they differ it fails and leaves STAGED. */
+ * 5. Others may take published files away at once, and delete the directory when it is empty: it is made again.
+ * 6. It checks what it reads against the length and the line count of the state. If they differ it fails and leaves STAGED. */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 

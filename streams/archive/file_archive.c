@@ -483,7 +483,8 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes files that a crash left and no state names. Deletes nothing if a state existed but is missing. */
+/* Deletes files that a crash left and no state names. Deletes nothing if a state existed but is missing. A mark without staged files
+ * says nothing about later files, so it goes. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
@@ -510,6 +511,10 @@ static int clean_staging(struct file_archive *a, char *error)
             io->unlink(path.ptr);
     }
     closedir(d);
+    buf_clear(&path);
+    buf_printf(&path, "%s/" MARK, a->staging);
+    if (marked && !others && !a->has_state)
+        io->unlink(path.ptr);
     buf_free(&path);
     if (a->has_state && !marked)
         mark_staging(a);

@@ -341,6 +341,102 @@ static void test_a_target_on_another_file_system_is_refused(void **state)
     assert_int_equal(rmdir(other), 0);
 }
 
+/* Another archive took over a pattern that was free. A crash before its first state must not stop it. */
+static void test_a_crash_before_the_first_state_of_the_next_archive(void **state)
+{
+    struct buf all = {0};
+    (void)state;
+    struct file_archive *a = open_with_state(4);
+    file_archive_close(&a);
+    strcat(state_path, ".next");
+    a = open_begun(4);
+    take_line(a, 0);
+    take_run(a, &all, 'a', 1000);
+    check_file("@0.part", &all);
+    file_archive_close(&a);
+    a = open_begun(4);
+    assert_false(is_there("@0.part"));
+    file_archive_close(&a);
+    buf_free(&all);
+}
+
+/* Cleaners of empty directories delete it while the file is staged. */
+static void test_a_deleted_target_directory_is_made_again(void **state)
+{
+    char path[60];
+    (void)state;
+    snprintf(format, sizeof format, "%s/%%H/%%M", directory);
+    snprintf(path, sizeof path, "%s/00", directory);
+    struct file_archive *a = open_with_state(4);
+    take_line(a, 0);
+    assert_int_equal(file_archive_flush(a), 0);
+    assert_int_equal(rmdir(path), 0);
+    finish_all(a);
+    check_content("00/00", "{}\n");
+    assert_true(is_there("00/00.manifest.json"));
+    file_archive_close(&a);
+}
+
+/* A mover takes each file at once, and the directory that this leaves empty. */
+static int take_away(const char *from, const char *to)
+{
+    char path[60];
+    int rc = real_io->rename_new(from, to);
+    snprintf(path, sizeof path, "%s/00", directory);
+    if (rc == 0 && strstr(to, ".manifest.json") == NULL) {
+        assert_int_equal(unlink(to), 0);
+        remove_file("00/00.manifest.json");
+        assert_int_equal(rmdir(path), 0);
+    }
+    return rc;
+}
+
+static void test_a_mover_takes_the_directory_too(void **state)
+{
+    struct io_ops moving = *io;
+    bool final;
+    (void)state;
+    moving.rename_new = take_away;
+    snprintf(format, sizeof format, "%s/%%H/%%M", directory);
+    struct file_archive *a = open_with_state(4);
+    real_io = io;
+    io = &moving;
+    take_line(a, 0);
+    finish_all(a);
+    io = real_io;
+    assert_int_equal(file_archive_numbers(a).finished, 1);
+    assert_null(file_archive_trouble(a, &final));
+    assert_false(is_there("@0.part"));
+    file_archive_close(&a);
+}
+
+/* The mover takes the manifest before the file has its name, and another program takes the name. */
+static int take_name(const char *from, const char *to)
+{
+    int rc = real_io->rename_new(from, to);
+    if (rc == 0 && strstr(to, "0000.manifest.json") != NULL) {
+        assert_int_equal(unlink(to), 0);
+        write_file("0000", "theirs");
+    }
+    return rc;
+}
+
+static void test_a_mover_takes_the_manifest_and_another_the_name(void **state)
+{
+    struct io_ops moving = *io;
+    (void)state;
+    moving.rename_new = take_name;
+    struct file_archive *a = open_with_state(4);
+    real_io = io;
+    io = &moving;
+    take_line(a, 0);
+    finish_all(a);
+    io = real_io;
+    check_content("0000", "theirs");
+    check_content("0000.1", "{}\n");
+    file_archive_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_a_crash_before_the_first_state),
@@ -350,6 +446,9 @@ int main(void)
         T(test_a_packed_file_of_format_1_without_its_name_is_refused),
         T(test_a_file_that_cannot_be_created_waits_for_space),
         T(test_no_file_is_created_before_what_waits_is_published), T(test_two_files_of_one_name),
-        T(test_more_files_than_descriptors), T(test_a_target_on_another_file_system_is_refused)};
+        T(test_more_files_than_descriptors), T(test_a_target_on_another_file_system_is_refused),
+        T(test_a_crash_before_the_first_state_of_the_next_archive),
+        T(test_a_deleted_target_directory_is_made_again), T(test_a_mover_takes_the_directory_too),
+        T(test_a_mover_takes_the_manifest_and_another_the_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
