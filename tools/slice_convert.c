@@ -130,8 +130,8 @@ static enum slice_result write_new(const char *path, const char *to, sqlite3 *db
         .seal = old->sealed};
     struct slice_written written;
     struct slice *slice = NULL;
-    enum slice_result r =
-        sources[0] && sources[1] ? slice_open(&config, &slice, error) : slice_sql_fail(db, "read the counts", error);
+    enum slice_result r = sources[0] && sources[1] ? slice_open(&config, &slice, error)
+                                                   : slice_sql_fail(db, "read the counts", error);
     if (r == SLICE_OK)
         r = slice_commit(slice, &batch, &written, error);
     slice_close(&slice);

@@ -62,7 +62,7 @@ class Stop(MillraceTest):
         self.assertRegex(reader.log, "delivered messages will be delivered again .*queue=default ids=%s\n" % ids)
 
     def assert_nothing_again(self, reader):
-        self.assertNotIn("come again", reader.log)
+        self.assertNotIn("will be delivered again", reader.log)
         self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (8, 8))
 
 
@@ -153,7 +153,7 @@ class SecondSignal(Stop):
         self.begin_stop(reader)
         reader.process.send_signal(signal.SIGTERM)
         self.ended(reader, 75, harness.SOON)
-        self.assertNotIn("come again", reader.log)
+        self.assertNotIn("will be delivered again", reader.log)
         self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (6, 6))
 
 
