@@ -94,12 +94,16 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* The byte at the offset cannot be read. */
+/* The byte at the offset cannot be read. Below the earliest offset stands only a subscriber that went back to bytes that
+ * retention has deleted since. */
 static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
 {
     bool gone = r == JOURNAL_GONE;
+    uint64_t earliest = journal_earliest(sub->journal);
     if (!sub->started)
         refuse(sub, gone ? SUBSCRIBER_GONE : SUBSCRIBER_UNREADABLE, gone ? edges : NULL);
+    else if (gone && sub->offset < earliest)
+        end(sub, SUBSCRIBER_PASSED, &(struct journal_edges){.before = sub->offset, .after = earliest});
     else if (gone)
         end(sub, SUBSCRIBER_AT_HOLE, edges);
     else

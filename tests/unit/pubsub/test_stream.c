@@ -470,6 +470,26 @@ static void retention_before_the_start(void **state)
     }
 }
 
+/* Retention deletes bytes that are written but unsent, and then the sink returns to them. */
+static void rewound_below_the_earliest_offset(void **state)
+{
+    struct world *w = *state;
+    struct sink k = {0};
+    publish_until_full(w, 256 * 1024, 30000, UINT64_MAX);
+    begin(w, &k, "earliest", true);
+    wait_for(w, &k, journal_committed_end(stream_journal(w->stream)));
+    stream_set_limits(w->stream, &(struct stream_limits){.retain_bytes = 128 * 1024});
+    stream_retain(w->stream, UINT64_MAX, 1);
+    uint64_t earliest = journal_earliest(stream_journal(w->stream));
+    assert_true(earliest > 1000 && !k.ended);
+    subscriber_go_back(k.sub, 1000);
+    wait_for(w, &k, SIZE_MAX);
+    assert_int_equal(k.how, SUBSCRIBER_PASSED);
+    assert_int_equal(k.edges.before, 1000);
+    assert_int_equal(k.edges.after, earliest);
+    finish(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +504,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(retention_makes_room_below_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_read_under_way_is_not_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retention_before_the_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rewound_below_the_earliest_offset, set_up, tear_down),
         cmocka_unit_test_setup_teardown(streams_come_back_by_name, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
