@@ -140,6 +140,7 @@ static void take_opened(struct wiring *w)
         begin(w);
     } else if (r != SLICE_OK) {
         log_error("cannot open the slices", LOG_S("result", slice_strerror(r)), LOG_S("error", error));
+        health_set_not_ready(&w->app, error);
         daemon_fail(d, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
     }
 }

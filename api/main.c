@@ -76,6 +76,7 @@ static int add_source(struct sources_config *sources, struct options *o, const c
     const char *token_file, char **token, struct config_error *error)
 {
     int status = daemon_read_token(options_text(o, token_file), token, error);
+    sources->names[sources->n] = name;
     sources->urls[sources->n] = peer_url(o, name);
     sources->tokens[sources->n++] = *token;
     return status;

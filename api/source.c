@@ -14,6 +14,7 @@ struct sources {
     struct event_base *base;
     size_t n;
     struct http_client *clients[SOURCES_MAX];
+    const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     usec_t timeout;
     struct question *open; /* a list */
@@ -56,6 +57,7 @@ struct sources *sources_new(const struct sources_config *config)
             sources_free(&s);
             return NULL;
         }
+        s->names[s->n] = config->names[s->n];
         s->urls[s->n] = mem_strdup(config->urls[s->n]);
     }
     return s;
@@ -206,10 +208,11 @@ static void go_on(struct question *q)
 
 static void fail(struct question *q, const char *what, int status)
 {
+    const char *name = q->sources->names[q->at], *url = q->sources->urls[q->at];
     if (status)
-        snprintf(q->error, sizeof q->error, "%s answered with status %d", q->sources->urls[q->at], status);
+        snprintf(q->error, sizeof q->error, "%s at %s answered with status %d", name, url, status);
     else
-        snprintf(q->error, sizeof q->error, "%s: %s", q->sources->urls[q->at], what);
+        snprintf(q->error, sizeof q->error, "%s at %s: %s", name, url, what);
     finish(q, SOURCE_UNAVAILABLE);
 }
 

@@ -33,7 +33,8 @@ enum source_result {
 
 struct sources_config {
     struct event_base *base;
-    size_t n; /* 1..SOURCES_MAX */
+    size_t n;                       /* 1..SOURCES_MAX */
+    const char *names[SOURCES_MAX]; /* for errors; borrowed until sources_free */
     const char *urls[SOURCES_MAX];
     const char *tokens[SOURCES_MAX]; /* of each source; NULL: none; copied */
     usec_t timeout;                  /* of a question */

@@ -93,10 +93,15 @@ static void on_output(struct bufferevent *bev, void *arg)
     forward_lines(arg, false);
 }
 
+/* The last lines of a process may still be in the pipe when SIGCHLD arrives. */
 static void close_output(struct child *c)
 {
+    char piece[8192];
+    ssize_t n;
     if (c->output == NULL)
         return;
+    while ((n = read(bufferevent_getfd(c->output), piece, sizeof piece)) > 0)
+        evbuffer_add(bufferevent_get_input(c->output), piece, (size_t)n);
     forward_lines(c, true);
     bufferevent_free(c->output);
     c->output = NULL;
@@ -107,19 +112,6 @@ static void on_output_end(struct bufferevent *bev, short what, void *arg)
     (void)bev;
     (void)what;
     close_output(arg);
-}
-
-/* The last lines of a process may still be in the pipe when SIGCHLD arrives. */
-static void drain_output(struct child *c)
-{
-    char piece[8192];
-    ssize_t n;
-    if (c->output == NULL)
-        return;
-    struct evbuffer *in = bufferevent_get_input(c->output);
-    while ((n = read(bufferevent_getfd(c->output), piece, sizeof piece)) > 0)
-        evbuffer_add(in, piece, (size_t)n);
-    close_output(c);
 }
 
 /* Runs between fork and exec. */
@@ -136,7 +128,7 @@ static void exec_program(const struct child *c, int output, pid_t parent)
     if (getppid() != parent)
         _exit(EX_TEMPFAIL);
     dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO);
+    dup2(output, STDERR_FILENO); /* now FIRST_PASSED_FD may be replaced, even if it is `output` */
     if (c->program->listen_fd >= 0) {
         dup2(c->program->listen_fd, FIRST_PASSED_FD);
         snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -149,31 +141,13 @@ static void exec_program(const struct child *c, int output, pid_t parent)
     _exit(EX_CONFIG);
 }
 
-/* The descriptors must not have the numbers that the child uses for passed descriptors. */
-static int open_pipe(int ends[2])
-{
-    int low[2];
-    if (pipe2(low, O_CLOEXEC) != 0)
-        return -1;
-    for (int i = 0; i < 2; i++) {
-        ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, FIRST_PASSED_FD + 1);
-        close(low[i]);
-    }
-    if (ends[0] >= 0 && ends[1] >= 0)
-        return 0;
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0)
-            close(ends[i]);
-    return -1;
-}
-
 static void handle_end(struct child *c, const char *how, int code);
 
 static void start_child(struct child *c)
 {
     int ends[2];
     pid_t parent = getpid();
-    if (open_pipe(ends) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         handle_end(c, "pipe", errno);
         return;
     }
@@ -196,35 +170,16 @@ static void start_child(struct child *c)
     set_state(c, SUPERVISOR_STARTING);
 }
 
-/* Starts the first waiting program, if all before it are or were ready. */
+/* Starts the waiting programs up to the first required one that was never ready. */
 static void start_next(struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n && !s->stopping; i++) {
         struct child *c = &s->children[i];
-        if (c->state == SUPERVISOR_WAITING) {
+        if (c->state == SUPERVISOR_WAITING)
             start_child(c);
-            return;
-        }
-        if (!c->was_ready && c->state != SUPERVISOR_FAILED)
+        if (!c->was_ready && c->state != SUPERVISOR_FAILED && !c->program->optional)
             return;
     }
-}
-
-static void mark_ready(struct child *c)
-{
-    if (c->state != SUPERVISOR_STARTING)
-        return;
-    c->was_ready = true;
-    c->ready_since = clock_monotonic();
-    set_state(c, SUPERVISOR_READY);
-    start_next(c->owner);
-}
-
-static void stop_child(struct child *c)
-{
-    set_state(c, SUPERVISOR_STOPPING);
-    kill(c->pid, SIGTERM);
-    set_timer(c, c->owner->config.stop_timeout);
 }
 
 /* Stops the last running program; its end calls this again. */
@@ -235,7 +190,9 @@ static void stop_next(struct supervisor *s)
         if (c->state == SUPERVISOR_STOPPING)
             return;
         if (c->pid != 0) {
-            stop_child(c);
+            set_state(c, SUPERVISOR_STOPPING);
+            kill(c->pid, SIGTERM);
+            set_timer(c, s->config.stop_timeout);
             return;
         }
         if (c->state != SUPERVISOR_STOPPED) {
@@ -290,16 +247,18 @@ static void restart_later(struct child *c)
 static void handle_end(struct child *c, const char *how, int code)
 {
     bool exited = strcmp(how, "exit") == 0;
+    bool refused = exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready;
+    bool has_begun = c->program->optional && c->status_text[0] != '\0';
     const char *name = c->program->name;
     if (c->owner->stopping) {
         event_del(c->timer);
         set_state(c, SUPERVISOR_STOPPED);
         stop_next(c->owner);
-    } else if (exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready) {
+    } else if (refused && !has_begun) {
         log_error("cannot start: stopping the pipeline", LOG_S("daemon", name), LOG_I("status", code));
         set_state(c, SUPERVISOR_STOPPED);
         supervisor_stop(c->owner, code);
-    } else if (exited && code == EX_DATAERR) {
+    } else if (refused || (exited && code == EX_DATAERR)) {
         log_error("daemon failed and will not be restarted; the others keep running", LOG_S("daemon", name),
             LOG_S("error", c->status_text));
         set_state(c, SUPERVISOR_FAILED);
@@ -311,31 +270,24 @@ static void handle_end(struct child *c, const char *how, int code)
     }
 }
 
-static struct child *child_by_pid(struct supervisor *s, pid_t pid)
-{
-    for (size_t i = 0; i < s->config.n; i++)
-        if (s->children[i].pid == pid)
-            return &s->children[i];
-    return NULL;
-}
-
-static void apply_assignment(struct child *c, struct bytes line)
-{
-    if (bytes_equal_str(line, "READY=1")) {
-        mark_ready(c);
-    } else if (bytes_starts_with(line, BYTES_LITERAL("STATUS="))) {
-        snprintf(c->status_text, sizeof c->status_text, "%.*s", (int)line.len - 7, line.ptr + 7);
-        c->owner->config.on_change(index_of(c), c->owner->config.arg);
-    }
-}
-
 /* The text has NAME=VALUE lines, as sd_notify sends them. */
 static void apply_message(struct supervisor *s, pid_t from, const char *text)
 {
-    struct child *c = child_by_pid(s, from);
-    while (c != NULL && *text != '\0') {
+    struct child *c = s->children, *end = c + s->config.n;
+    while (c < end && c->pid != from)
+        c++;
+    while (c < end && *text != '\0') {
         size_t n = strcspn(text, "\n");
-        apply_assignment(c, bytes_of(text, n));
+        struct bytes line = bytes_of(text, n);
+        if (bytes_equal_str(line, "READY=1") && c->state == SUPERVISOR_STARTING) {
+            c->was_ready = true;
+            c->ready_since = clock_monotonic();
+            set_state(c, SUPERVISOR_READY);
+            start_next(s);
+        } else if (bytes_starts_with(line, BYTES_LITERAL("STATUS="))) {
+            snprintf(c->status_text, sizeof c->status_text, "%.*s", (int)n - 7, text + 7);
+            s->config.on_change(index_of(c), s->config.arg);
+        }
         text += n + (text[n] == '\n');
     }
 }
@@ -368,13 +320,13 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
     int status;
     (void)fd;
     (void)what;
-    on_notify(s->notify_fd, EV_READ, s); /* its last messages count only while its pid is known */
+    on_notify(s->notify_fd, EV_READ, s); /* messages count only until the sender is reaped */
     for (size_t i = 0; i < s->config.n; i++) {
         struct child *c = &s->children[i];
         if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
             continue;
         c->pid = 0;
-        drain_output(c);
+        close_output(c);
         if (WIFSIGNALED(status))
             handle_end(c, "signal", WTERMSIG(status));
         else
@@ -448,30 +400,8 @@ void supervisor_free(struct supervisor **sp)
     *sp = NULL;
 }
 
-enum supervisor_state supervisor_state(const struct supervisor *s, size_t program)
+struct supervisor_report supervisor_report(const struct supervisor *s, size_t program)
 {
-    return s->children[program].state;
-}
-
-pid_t supervisor_pid(const struct supervisor *s, size_t program)
-{
-    return s->children[program].pid;
-}
-
-unsigned supervisor_restarts(const struct supervisor *s, size_t program)
-{
-    return s->children[program].restarts;
-}
-
-const char *supervisor_status_text(const struct supervisor *s, size_t program)
-{
-    return s->children[program].status_text;
-}
-
-bool supervisor_all_ready(const struct supervisor *s)
-{
-    for (size_t i = 0; i < s->config.n; i++)
-        if (s->children[i].state != SUPERVISOR_READY && s->children[i].state != SUPERVISOR_FAILED)
-            return false;
-    return true;
+    const struct child *c = &s->children[program];
+    return (struct supervisor_report){c->state, c->pid, c->restarts, c->status_text};
 }

@@ -1,19 +1,21 @@
 /* supervisor: keeps a list of programs running until it is stopped.
  *
- * It starts the programs one after another, each once the previous one is ready, and stops them in reverse order, each once the
- * next one has ended. So a program can rely on those before it in the list, while it starts and while it stops.
+ * It starts the programs in order, each once the required programs before it are ready, and stops them in reverse order, each once
+ * the next one has ended. So a program can rely on the required programs before it, while it starts and while it stops.
  *
- * 1. A program is ready when it sends READY=1 to NOTIFY_SOCKET (sd_notify). Only messages from the running process count.
- * 2. The supervisor owns the listening socket and passes it on at each start (LISTEN_FDS). A restarted program keeps its address,
- *    and clients that connect meanwhile wait in the backlog.
+ * 1. A program is ready when it sends READY=1 to NOTIFY_SOCKET (sd_notify). Messages count only while their sender runs.
+ * 2. The supervisor passes the listening socket on at each start (LISTEN_FDS). A restarted program keeps its address, and clients
+ *    that connect meanwhile wait in the backlog.
  * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once the program
  *    has been ready for SUPERVISOR_STEADY. The other programs keep running.
  * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status: a restart
  *    would fail in the same way.
  * 5. A program that exits with EX_DATAERR would do harm if it were restarted. It stays down; the others keep running.
- * 6. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. It gets SIGTERM
+ * 6. The programs after an optional program do not wait for it. A program sends its first STATUS= once its settings are valid. So
+ *    if an optional program fails as in 4 after a STATUS=, its data are unusable: it stays down as in 5.
+ * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. It gets SIGTERM
  *    when the supervisor dies.
- * 7. Stopping a program is one SIGTERM, then one SIGKILL after stop_timeout.
+ * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
  *
  * One event loop; no call blocks.
  */
@@ -34,7 +36,7 @@ enum supervisor_state {
     SUPERVISOR_STARTING,   /* running, not ready yet */
     SUPERVISOR_READY,      /* running */
     SUPERVISOR_RESTARTING, /* ended; waiting for its delay */
-    SUPERVISOR_FAILED,     /* ended for good (invariant 5) */
+    SUPERVISOR_FAILED,     /* ended for good (invariants 5 and 6) */
     SUPERVISOR_STOPPING,
     SUPERVISOR_STOPPED,
 };
@@ -42,8 +44,9 @@ const char *supervisor_state_name(enum supervisor_state s);
 
 struct supervisor_program {
     const char *name;
-    char *const *argv; /* argv[0] is the executable's path */
-    int listen_fd;     /* -1: none */
+    char **argv;   /* argv[0] is the executable's path */
+    int listen_fd; /* -1: none */
+    bool optional;
 };
 
 struct supervisor_config {
@@ -68,12 +71,12 @@ void supervisor_stop(struct supervisor *s, int status);
 /* Only after on_stopped. */
 void supervisor_free(struct supervisor **s);
 
-enum supervisor_state supervisor_state(const struct supervisor *s, size_t program);
-pid_t supervisor_pid(const struct supervisor *s, size_t program); /* 0: not running */
-unsigned supervisor_restarts(const struct supervisor *s, size_t program);
-/* The last STATUS= message of the present process; "" if none. */
-const char *supervisor_status_text(const struct supervisor *s, size_t program);
-/* True if every program is ready or has failed. */
-bool supervisor_all_ready(const struct supervisor *s);
+struct supervisor_report {
+    enum supervisor_state state;
+    pid_t pid; /* 0: not running */
+    unsigned restarts;
+    const char *status_text; /* the last STATUS= message of the latest process; "" if none; borrowed */
+};
+struct supervisor_report supervisor_report(const struct supervisor *s, size_t program);
 
 #endif

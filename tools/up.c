@@ -66,7 +66,7 @@ struct up {
     struct up_plan plan;
     struct supervisor *supervisor;
     const char *config_path, *data_dir;
-    bool colours, was_ready, ended;
+    bool colours, is_up, ended;
     int status;
 };
 
@@ -86,17 +86,6 @@ static void on_line(size_t program, struct bytes line, void *arg)
     buf_free(&out);
 }
 
-static void append_url_and_status(const struct up *up, size_t i, struct buf *text)
-{
-    if (up->plan.daemons[i].url != NULL)
-        buf_append_json(text, bytes_str(up->plan.daemons[i].url));
-    else
-        buf_append_str(text, "null");
-    buf_append_str(text, ",\"said\":");
-    buf_append_json(text, bytes_str(supervisor_status_text(up->supervisor, i)));
-    buf_append_char(text, '}');
-}
-
 /* run.json tells the other tools where each daemon listens. A rename replaces it, so readers see the old or the new file whole. */
 static void write_run_file(const struct up *up)
 {
@@ -107,12 +96,13 @@ static void write_run_file(const struct up *up)
     buf_append_json(&text, bytes_str(up->config_path));
     buf_append_str(&text, ",\"daemons\":{");
     for (size_t i = 0; i < up->plan.n; i++) {
-        const struct up_daemon *d = &up->plan.daemons[i];
+        struct supervisor_report r = supervisor_report(up->supervisor, i);
         buf_printf(&text, "%s\n\"%s\":{\"pid\":%d,\"state\":\"%s\",\"restarts\":%u,\"url\":", i ? "," : "",
-            d->name, (int)supervisor_pid(up->supervisor, i),
-            supervisor_state_name(supervisor_state(up->supervisor, i)),
-            supervisor_restarts(up->supervisor, i));
-        append_url_and_status(up, i, &text);
+            up->plan.daemons[i].name, (int)r.pid, supervisor_state_name(r.state), r.restarts);
+        buf_append_json(&text, bytes_str(up->plan.urls[i]));
+        buf_append_str(&text, ",\"said\":");
+        buf_append_json(&text, bytes_str(r.status_text));
+        buf_append_char(&text, '}');
     }
     buf_append_str(&text, "\n}}\n");
     FILE *f = fopen(fresh.ptr, "we");
@@ -126,28 +116,36 @@ static void write_run_file(const struct up *up)
     buf_free(&fresh);
 }
 
-static void log_ready(const struct up *up)
+/* Once every daemon is ready or has failed. */
+static void report_up(struct up *up)
 {
+    bool failed = false;
+    for (size_t i = 0; i < up->plan.n; i++) {
+        enum supervisor_state state = supervisor_report(up->supervisor, i).state;
+        if (up->is_up || (state != SUPERVISOR_READY && state != SUPERVISOR_FAILED))
+            return;
+        failed = failed || state == SUPERVISOR_FAILED;
+    }
+    up->is_up = true;
     for (size_t i = 0; i < up->plan.n; i++)
-        if (up->plan.daemons[i].url != NULL)
-            log_info("listening", LOG_S("daemon", up->plan.daemons[i].name),
-                LOG_S("url", up->plan.daemons[i].url));
-    log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
-    sd_notify(0, "READY=1\nSTATUS=ready");
+        log_info("listening", LOG_S("daemon", up->plan.daemons[i].name), LOG_S("url", up->plan.urls[i]));
+    if (failed)
+        log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
+    else
+        log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
+    sd_notify(0, failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
 }
 
 static void on_change(size_t program, void *arg)
 {
     struct up *up = arg;
-    if (up->supervisor == NULL)
-        return;
+    enum supervisor_state state = supervisor_report(up->supervisor, program).state;
     log_debug("state", LOG_S("daemon", up->plan.daemons[program].name),
-        LOG_S("state", supervisor_state_name(supervisor_state(up->supervisor, program))));
+        LOG_S("state", supervisor_state_name(state)));
+    if (state == SUPERVISOR_FAILED)
+        up_plan_close_socket(&up->plan, program);
     write_run_file(up);
-    if (!up->was_ready && supervisor_all_ready(up->supervisor)) {
-        up->was_ready = true;
-        log_ready(up);
-    }
+    report_up(up);
 }
 
 static void on_stopped(int status, void *arg)
@@ -171,21 +169,19 @@ static void on_hangup(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
     (void)what;
-    for (size_t i = 0; i < up->plan.n; i++)
-        if (supervisor_state(up->supervisor, i) == SUPERVISOR_READY)
-            kill(supervisor_pid(up->supervisor, i), (int)sig);
+    for (size_t i = 0; i < up->plan.n; i++) {
+        struct supervisor_report r = supervisor_report(up->supervisor, i);
+        if (r.state == SUPERVISOR_READY)
+            kill(r.pid, (int)sig);
+    }
 }
 
 static int run_pipeline(struct up *up, const struct options *o)
 {
-    struct supervisor_program programs[UP_DAEMONS_MAX];
     char error[200];
-    for (size_t i = 0; i < up->plan.n; i++)
-        programs[i] = (struct supervisor_program){
-            up->plan.daemons[i].name, up->plan.daemons[i].argv, up->plan.daemons[i].listen_fd};
     struct supervisor_config config = {.base = up->base,
         .n = up->plan.n,
-        .programs = programs,
+        .programs = up->plan.daemons,
         .delay_min = options_int(o, "restart_delay") * USEC_PER_MSEC,
         .delay_max = options_int(o, "restart_delay_max") * USEC_PER_MSEC,
         .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
@@ -236,7 +232,7 @@ static int init_archive(const struct up *up)
     buf_printf(&archive, "--archive=%s", up->plan.archive);
     buf_printf(&current, "%s/current", up->plan.archive);
     char *argv[] = {program.ptr, archive.ptr, init, NULL};
-    bool needed = up_plan_find(&up->plan, "sortdb") != NULL && access(current.ptr, F_OK) != 0;
+    bool needed = up_plan_find(&up->plan, "sortdb") < up->plan.n && access(current.ptr, F_OK) != 0;
     int status = needed ? run_and_wait(argv) : EX_OK;
     buf_free(&program);
     buf_free(&archive);
@@ -264,21 +260,6 @@ static void print_durability(const struct config *config)
         printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
 }
 
-/* --check-config: each daemon checks its own section. */
-static int check_pipeline(const struct up_plan *plan, const struct options *o)
-{
-    puts("# millrace up");
-    options_show_settings(o);
-    for (size_t i = 0; i < plan->n; i++) {
-        printf("# %s\n", plan->daemons[i].name);
-        int status = run_and_wait(plan->daemons[i].argv);
-        if (status != 0)
-            return status;
-    }
-    print_durability(options_config(o));
-    return EX_OK;
-}
-
 static int run_up(struct up *up, const struct options *o)
 {
     struct config_error error;
@@ -297,7 +278,6 @@ static int run_up(struct up *up, const struct options *o)
     }
     char *libexec = tool_libexec_dir();
     struct up_plan_spec spec = {.config = options_config(o),
-        .config_path = up->config_path,
         .data_dir = up->data_dir,
         .libexec = libexec,
         .run = options_string(o, "run"),
@@ -309,9 +289,16 @@ static int run_up(struct up *up, const struct options *o)
         log_error("cannot start the pipeline", LOG_S("error", error.text));
         return EX_CONFIG;
     }
-    int status;
+    int status = EX_OK;
     if (options_check_only(o)) {
-        status = check_pipeline(&up->plan, o);
+        puts("# millrace up");
+        options_show_settings(o);
+        for (size_t i = 0; i < up->plan.n && status == EX_OK; i++) {
+            printf("# %s\n", up->plan.daemons[i].name);
+            status = run_and_wait(up->plan.daemons[i].argv);
+        }
+        if (status == EX_OK)
+            print_durability(options_config(o));
     } else if ((status = init_archive(up)) == EX_OK) {
         up->base = event_base_new();
         status = run_pipeline(up, o);

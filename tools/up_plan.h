@@ -10,24 +10,19 @@
 #define MILLRACE_UP_PLAN_H
 
 #include "config/config.h"
+#include "tools/supervisor.h"
 
 #define UP_DAEMONS_MAX 16
 
-struct up_daemon {
-    const char *name;
-    int listen_fd; /* -1: no socket */
-    char *url;     /* its address, or NULL */
-    char **argv;   /* ended by NULL; argv[0] is the program's path */
-};
 struct up_plan {
     size_t n;
-    struct up_daemon daemons[UP_DAEMONS_MAX];
-    char *archive; /* directory */
+    struct supervisor_program daemons[UP_DAEMONS_MAX];
+    char *urls[UP_DAEMONS_MAX]; /* where each listens; NULL: nowhere */
+    char *archive;              /* directory */
 };
 
 struct up_plan_spec {
     const struct config *config;
-    const char *config_path;
     const char *data_dir; /* of the pipeline */
     const char *libexec;  /* directory of the programs */
     const char *run;      /* names separated by spaces or commas; NULL: all */
@@ -37,7 +32,10 @@ struct up_plan_spec {
 
 /* Returns 0, or -1 with the error: an unknown daemon, an address in use. */
 int up_plan_make(const struct up_plan_spec *spec, struct up_plan *out, struct config_error *error);
-void up_plan_free(struct up_plan *plan); /* closes the sockets */
-const struct up_daemon *up_plan_find(const struct up_plan *plan, const char *name);
+void up_plan_free(struct up_plan *plan);
+/* Its clients are then refused instead of waiting in the backlog. */
+void up_plan_close_socket(struct up_plan *plan, size_t daemon);
+/* The number of a daemon, or plan->n if the plan does not have it. */
+size_t up_plan_find(const struct up_plan *plan, const char *name);
 
 #endif

@@ -1,7 +1,9 @@
 """`millrace up`: order, readiness, restarts, Ctrl-C, and what it refuses."""
+import glob
 import json
 import os
 import resource
+import shutil
 import socket
 
 import harness
@@ -76,7 +78,7 @@ class Up(harness.MillraceTest):
         pipeline.interrupt()
 
     def test_without_descriptors_it_tries_again_until_there_are_some(self):
-        """None for the pipe, none for the place that one of its ends is moved to; and nothing is left open."""
+        """None for the pipe, one of the two that it takes; and nothing is left open."""
         pipeline = self.up().wait_ready()
         limits = resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE)
 
@@ -92,7 +94,7 @@ class Up(harness.MillraceTest):
         fails_under(3)
         before = used()
         free = [fd for fd in range(4, 1000) if fd not in before]
-        fails_under(free[1] + 1)
+        fails_under(free[0] + 1)
         fails_under(3)
         self.assertEqual(used(), before)
         resource.prlimit(pipeline.pid, resource.RLIMIT_NOFILE, limits)
@@ -140,6 +142,51 @@ class Up(harness.MillraceTest):
         self.assertEqual(pipeline.run_file()["daemons"]["queue_to_pubsub"]["restarts"], 0)
         self.wait_total(pipeline, "other", 1)  # the others go on
         pipeline.interrupt()
+
+    def assert_ingestion_goes_on(self, pipeline):
+        """An event reaches its stream, and the API names the daemon that it cannot ask."""
+        wait_until(lambda: self.state(pipeline, "queue_to_pubsub") == self.state(pipeline, "api") == "ready",
+                   lambda: "relay and api to be ready:\n" + pipeline.log)
+        self.put(pipeline, event("late"))
+        wait_until(lambda: b"late" in pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body,
+                   lambda: "the event to be in its stream:\n" + pipeline.log)
+        reply = pipeline.ask("api", "GET", "/v1/series?user=bitly&unit=day")
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"), reply)
+        self.assertIn("aggregator", reply.json()["detail"])
+
+    def state(self, pipeline, name):
+        return pipeline.run_file()["daemons"][name]["state"]
+
+    def count_one_and_stop(self):
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        pipeline.interrupt()
+
+    def test_a_damaged_slice_does_not_stop_ingestion(self):
+        self.count_one_and_stop()
+        for path in glob.glob(self.path("data", "aggregator", "slices", "*.db")):
+            with open(path, "r+b") as f:
+                f.write(b"damaged" * 20)
+        pipeline = self.up()
+        self.assert_ingestion_goes_on(pipeline)
+        status, aggregator = self.status_of("aggregator")
+        self.assertEqual((status, aggregator["state"]), (75, "failed"), aggregator)
+        self.assertNotIn("pipeline ready", pipeline.log)
+        pipeline.interrupt()
+
+    def test_a_stream_that_is_gone_does_not_stop_ingestion(self):
+        self.count_one_and_stop()
+        shutil.rmtree(self.path("data", "pubsub"))
+        pipeline = self.up()
+        self.assert_ingestion_goes_on(pipeline)
+        self.assertEqual(self.status_of("aggregator")[1]["state"], "not ready")
+        pipeline.interrupt()
+
+    def test_a_wrong_setting_of_the_aggregator_stops_the_pipeline(self):
+        status, log = self.failing(aggregator={"max_memry": 5})
+        self.assertEqual(status, 78, log)
+        self.assertIn("max_memry", log)
 
     def test_the_relay_shows_its_numbers(self):
         pipeline = self.up().wait_ready()
