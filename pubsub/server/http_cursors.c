@@ -156,13 +156,14 @@ static void check_position(struct change *c, const struct stream_from *from)
     subscriber_begin(c->check);
 }
 
-static struct change *begin(struct pubsub_server *server, struct http_request *req, enum act act)
+static struct change *begin(
+    struct pubsub_server *server, struct http_request *req, enum act act, const struct stream_from *from)
 {
     char name[NAME_LEN_MAX + 1];
     struct bytes id = BYTES_NONE;
     struct stream *s = server_find_stream(server, req, NULL, false);
     (void)http_param(req, "id", &id);
-    if (!s || !http_param_name(req, "name", NULL, name) || !server_check_stream_id(req, s, id))
+    if (!s || !http_param_name(req, "name", NULL, name) || !server_check_stream_id(req, s, id, from))
         return NULL;
     struct change *c = mem_zalloc(sizeof(*c));
     *c = (struct change){.server = server, .req = req, .stream = s, .act = act};
@@ -188,7 +189,7 @@ static void move(struct pubsub_server *server, struct http_request *req)
     }
     if (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
         return;
-    struct change *c = begin(server, req, MOVES);
+    struct change *c = begin(server, req, MOVES, &from);
     if (!c)
         return;
     c->backwards = backwards;
@@ -198,7 +199,7 @@ static void move(struct pubsub_server *server, struct http_request *req)
 
 static void delete (struct pubsub_server *server, struct http_request *req)
 {
-    struct change *c = begin(server, req, DELETES);
+    struct change *c = begin(server, req, DELETES, NULL);
     if (!c)
         return;
     go(c);

@@ -104,6 +104,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     struct buf text = {0};
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
     server_add_place(h->server, h->req, h->stream);
+    server_add_openings(h->req, h->stream, offset);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
     http_add_header(h->req, "Cache-Control", "no-store");
@@ -370,13 +371,13 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
     struct bytes id = BYTES_NONE;
     (void)http_param(req, "id", &id);
-    if (!server_check_stream_id(req, h->stream, id))
-        return false;
     if (!last.len)
-        return server_read_from(req, "latest", from);
+        return server_read_from(req, "latest", from) && server_check_stream_id(req, h->stream, id, from);
+    if (!server_check_stream_id(req, h->stream, id, NULL))
+        return false;
     *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};
     if (framing_parse_id(last, &from->offset, &id))
-        return server_check_stream_id(req, h->stream, id);
+        return server_check_stream_id(req, h->stream, id, from);
     http_problem(req, 400, "bad-parameter", "send the id of the last event: OFFSET:STREAM_ID",
         "invalid Last-Event-ID");
     return false;

@@ -1,10 +1,12 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
+#include "journal/journal_openings.h"
 #include "pubsub/server/http_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 bool server_is_up(const struct pubsub_server *server)
@@ -145,15 +147,59 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
     }
 }
 
-bool server_check_stream_id(struct http_request *req, struct stream *s, struct bytes asked)
+/* The offset from which the stream's history is not that of an opening: where the next began; if the stream has never known
+ * the opening, where the present one began. */
+static uint64_t divergence(const struct openings *o, struct bytes opening)
 {
-    const char *id = journal_id(stream_journal(s));
-    if (!asked.len || bytes_equal_str(asked, id))
+    const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
+    return known && known != last ? known[1].first : last->first;
+}
+
+static bool check_opening(
+    struct http_request *req, struct stream *s, struct bytes opening, const struct stream_from *from)
+{
+    const struct openings *o = stream_openings(s);
+    if (!opening.len || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)
         return true;
+    const char *wrote = openings_id_of(o, from->offset - 1);
+    if (!*wrote || bytes_equal_str(opening, wrote))
+        return true;
+    uint64_t differs = divergence(o, opening);
+    char members[64];
+    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
+    http_problem_with(req, 409, "other-history", members,
+        "the stream is a restored copy: from %" PRIu64 " on it holds other lines than the cursor's reader got", differs);
+    return false;
+}
+
+bool server_check_stream_id(
+    struct http_request *req, struct stream *s, struct bytes asked, const struct stream_from *from)
+{
+    const char *id = journal_id(stream_journal(s)), *dot = asked.len ? memchr(asked.ptr, '.', asked.len) : NULL;
+    struct bytes name = dot ? bytes_of(asked.ptr, (size_t)(dot - asked.ptr)) : asked;
+    if (!asked.len)
+        return true;
+    if (bytes_equal_str(name, id))
+        return check_opening(
+            req, s, dot ? bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1)) : BYTES_NONE, from);
     char members[JOURNAL_ID_TEXT + 16];
     snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
     http_problem_with(req, 409, "wrong-stream", members, "the stream of this name has another id");
     return false;
+}
+
+void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset)
+{
+    const struct openings *o = stream_openings(s);
+    struct buf text = {0};
+    size_t n = openings_count(o), i = n - 1;
+    while (i > 0 && n - i < OPENINGS_SENT_MAX && openings_at(o, i)->first >= offset)
+        i--;
+    for (const char *between = ""; i < n; i++, between = ", ")
+        buf_printf(&text, "%s%" PRIu64 ":%s", between, openings_at(o, i)->first, openings_at(o, i)->id);
+    buf_append_char(&text, '\0');
+    http_add_header_text(req, "X-Millrace-Openings", text.ptr);
+    buf_free(&text);
 }
 
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from)

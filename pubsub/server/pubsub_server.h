@@ -18,6 +18,8 @@
 struct http_subscriber;
 struct event;
 
+#define OPENINGS_SENT_MAX 64
+
 struct pubsub_server {
     struct daemon *daemon;
     char life[RANDOM_ID_SIZE]; /* names this process; a copy of its data directory gets another */
@@ -56,8 +58,12 @@ struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
 /* Adds X-Millrace-Stream-Place: the same for two answers only if the same stream gave both (stream/stream_place.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
-/* id= names the stream that a cursor is of. False when it is another; answered. */
-bool server_check_stream_id(struct http_request *req, struct stream *s, struct bytes id);
+/* id=STREAM or id=STREAM.OPENING names the stream of a cursor, and the opening that wrote the byte before its offset `from`
+ * (journal/journal_openings.h; NULL: no offset). False if the stream has another id or history; answered. */
+bool server_check_stream_id(
+    struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
+/* Adds X-Millrace-Openings: "FIRST:ID, ...", from the opening that wrote the byte before `offset` to the present one. */
+void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
 /* from=, or `fallback`. False when it is not valid; answered. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);
 /* Answers a cursor that cannot be read from; counts one whose bytes are gone. */

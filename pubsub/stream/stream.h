@@ -21,6 +21,7 @@
 struct stream;
 struct block_cache;
 struct line_index;
+struct openings;
 
 struct stream_limits {
     uint64_t retain_bytes; /* of files; retention deletes what exceeds it. 0: no limit */
@@ -36,6 +37,7 @@ void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
+const struct openings *stream_openings(const struct stream *s); /* of its offsets */
 struct line_index *stream_line_index(struct stream *s);
 struct block_cache *stream_block_cache(struct stream *s);
 

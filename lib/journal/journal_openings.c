@@ -1,0 +1,142 @@
+#include "journal/journal_openings.h"
+
+#include "base/bytes.h"
+#include "base/io.h"
+#include "base/random_id.h"
+#include "base/xxh3.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A slot: the opening's number (from 1), its first number, its id, a checksum seeded with the slot's place. */
+#define SLOT ((size_t)32)
+#define RING (OPENINGS_MAX * SLOT)
+
+struct openings {
+    struct opening list[OPENINGS_MAX];
+    size_t n;
+    uint64_t sequence; /* of the newest */
+};
+
+static uint64_t load64(const char *at)
+{
+    uint64_t n;
+    memcpy(&n, at, sizeof n);
+    return le64toh(n);
+}
+
+static void store64(char *at, uint64_t n)
+{
+    n = htole64(n);
+    memcpy(at, &n, sizeof n);
+}
+
+static uint64_t checksum(const char *slot, size_t place)
+{
+    return XXH3_64bits_withSeed(slot, SLOT - 8, place);
+}
+
+/* Of the opening that a slot must hold by its place, when the newest has the number `newest`; false if it holds another. */
+static bool take_slot(struct openings *o, const char *ring, uint64_t sequence)
+{
+    size_t place = sequence % OPENINGS_MAX;
+    const char *slot = ring + place * SLOT;
+    if (load64(slot) != sequence || load64(slot + 24) != checksum(slot, place))
+        return false;
+    struct opening *at = &o->list[o->n++];
+    at->first = load64(slot + 8);
+    snprintf(at->id, sizeof at->id, "%016llx", (unsigned long long)load64(slot + 16));
+    return true;
+}
+
+static void read_ring(struct openings *o, const char *ring)
+{
+    for (size_t place = 0; place < OPENINGS_MAX; place++) {
+        const char *slot = ring + place * SLOT;
+        uint64_t sequence = load64(slot);
+        if (load64(slot + 24) == checksum(slot, place) && sequence % OPENINGS_MAX == place && sequence > o->sequence)
+            o->sequence = sequence;
+    }
+    uint64_t oldest = o->sequence < OPENINGS_MAX ? 1 : o->sequence - OPENINGS_MAX + 2; /* the next takes a slot */
+    for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++)
+        (void)take_slot(o, ring, sequence);
+}
+
+static void add(struct openings *o, uint64_t next, char slot[SLOT])
+{
+    char id[RANDOM_ID_SIZE];
+    struct opening *new = &o->list[o->n++];
+    random_id(id);
+    new->first = next;
+    memcpy(new->id, id, OPENING_ID_TEXT - 1);
+    store64(slot, ++o->sequence);
+    store64(slot + 8, next);
+    store64(slot + 16, strtoull(new->id, NULL, 16));
+    store64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
+}
+
+/* A file that is too short was being made. */
+static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
+{
+    char ring[RING] = {0}, slot[SLOT];
+    ssize_t n = io->pread(fd, ring, RING, 0);
+    if (n < 0 || (n < (ssize_t)RING && io_write_all(fd, ring, RING, 0) != 0))
+        return -1;
+    read_ring(o, ring);
+    add(o, next, slot);
+    if (io_write_all(fd, slot, SLOT, (off_t)(o->sequence % OPENINGS_MAX * SLOT)) != 0 || io->fsync(fd) != 0)
+        return -1;
+    return n < (ssize_t)RING ? io_sync_dir(dir) : 0;
+}
+
+struct openings *openings_open(const char *dir, uint64_t next)
+{
+    struct openings *o = mem_zalloc(sizeof *o);
+    struct buf path = {0};
+    buf_printf(&path, "%s/" OPENINGS_FILE "%c", dir, '\0');
+    int fd = io->open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
+    buf_free(&path);
+    bool done = fd >= 0 && load_and_add(o, fd, dir, next) == 0;
+    int why = errno;
+    if (fd >= 0)
+        io->close(fd);
+    if (!done)
+        openings_free(&o);
+    errno = why;
+    return o;
+}
+
+void openings_free(struct openings **o)
+{
+    free(*o);
+    *o = NULL;
+}
+
+const char *openings_id_of(const struct openings *o, uint64_t number)
+{
+    size_t i = o->n;
+    while (i > 0 && o->list[i - 1].first > number)
+        i--;
+    return i > 0 ? o->list[i - 1].id : "";
+}
+
+size_t openings_count(const struct openings *o)
+{
+    return o->n;
+}
+
+const struct opening *openings_at(const struct openings *o, size_t i)
+{
+    return &o->list[i];
+}
+
+const struct opening *openings_find(const struct openings *o, struct bytes id)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if (bytes_equal_str(id, o->list[i].id))
+            return &o->list[i];
+    return NULL;
+}
