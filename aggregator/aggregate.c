@@ -243,9 +243,19 @@ void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes he
     move_cursor(a, stream, a->cursors[stream].offset + length + 1);
 }
 
+void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id)
+{
+    struct slice_cursor *c = &a->cursors[stream];
+    if (strcmp(c->id, id) == 0)
+        return;
+    snprintf(c->id, sizeof(c->id), "%s", id);
+    tally_batch(a->tally)->moved = true;
+}
+
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after)
 {
-    move_cursor(a, stream, after);
+    a->cursors[stream].offset = after;
+    tally_batch(a->tally)->moved = true;
     a->numbers.holes++;
 }
 

@@ -67,7 +67,9 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes
  * without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
-/* Moves the cursor across a hole. */
+/* The cursor's id as slices store it, which changes with the opening that wrote the byte before the cursor. */
+void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
+/* Moves the cursor across lost bytes, or back to where a restored copy of the stream differs. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while the feeder must pause: memory is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);

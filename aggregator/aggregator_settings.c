@@ -32,6 +32,11 @@ const struct option_row settings_rows[] = {
         .min = 1,
         .max = NAME_LEN_MAX,
         .help = "name of the cursor on each stream at pubsub; each aggregator needs its own"},
+    {.name = "accept_loss",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "for one start: go on although lines expired before they were counted, or the stream is a restored "
+                "copy; without it the aggregator stays not ready"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",

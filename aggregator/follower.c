@@ -2,6 +2,7 @@
 
 #include "stream/stream_client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct follower {
@@ -14,11 +15,26 @@ static bool is_full(const struct follower *f)
     return aggregate_is_full(f->config.aggregate);
 }
 
+/* As slices store it: with the opening, if that is known. */
+static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
+{
+    snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);
+}
+
+static void note_opening(struct follower *f)
+{
+    char id[SLICE_ID_TEXT];
+    print_id(stream_client_cursor(f->stream), id);
+    aggregate_set_stream_id(f->config.aggregate, f->config.stream, id);
+}
+
 static void on_begin(void *arg)
 {
     struct follower *f = arg;
+    char id[SLICE_ID_TEXT];
     const struct stream_cursor *at = stream_client_cursor(f->stream);
-    aggregate_begin_stream(f->config.aggregate, f->config.stream, at->id, at->offset);
+    print_id(at, id);
+    aggregate_begin_stream(f->config.aggregate, f->config.stream, id, at->offset);
     f->config.changed(f->config.arg);
 }
 
@@ -31,6 +47,7 @@ static void on_lines(struct bytes lines, void *arg)
         aggregate_take_line(f->config.aggregate, f->config.stream, bytes_of(at, (size_t)(lf - at)));
         at = lf + 1;
     }
+    note_opening(f);
     if (is_full(f))
         stream_client_pause(f->stream);
 }
@@ -39,6 +56,7 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct follower *f = arg;
     aggregate_take_overlong(f->config.aggregate, f->config.stream, head, length);
+    note_opening(f);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
@@ -46,6 +64,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     struct follower *f = arg;
     (void)before;
     aggregate_cross_hole(f->config.aggregate, f->config.stream, after);
+    note_opening(f);
 }
 
 static void on_change(void *arg)
@@ -59,14 +78,15 @@ struct follower *follower_new(const struct follower_config *config)
     struct follower *f = mem_zalloc(sizeof(*f));
     const struct slice_cursor *c = aggregate_cursor(config->aggregate, config->stream);
     struct stream_cursor from = {.offset = c->offset};
-    _Static_assert(sizeof(from.id) == SLICE_ID_TEXT, "both hold a stream's id");
-    memcpy(from.id, c->id, SLICE_ID_TEXT);
+    _Static_assert(SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, an opening");
+    (void)sscanf(c->id, "%32[0-9a-f].%16[0-9a-f]", from.id, from.opening);
     f->config = *config;
     f->stream = stream_client_new(&(struct stream_client_config){.base = config->base,
         .pubsub = config->client,
         .stream = c->stream,
         .from = from,
         .max_line = config->max_line,
+        .loss = config->accepts_loss ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
         .on_begin = on_begin,
         .on_lines = on_lines,
         .on_overlong = on_overlong,

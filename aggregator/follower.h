@@ -1,8 +1,9 @@
 /* follower: subscribes to one stream at pubsub with a stream client (stream_client.h) and feeds its lines to the aggregate.
  *
  * 1. Only whole lines are counted. At the end of every callback the aggregate's cursor equals the stream client's.
- * 2. The follower logs and crosses a hole. It stops at a stream that the stream client refuses because it was replaced, cut
- *    short or deleted; follower_trouble has the reason.
+ * 2. The follower logs and crosses a hole that a power cut left. It stops at a stream that was replaced, cut short, deleted or
+ *    restored from an older copy, and at lines that expired before they were counted; follower_trouble has the reason. With
+ *    `accepts_loss` the last two are logged and crossed.
  * 3. While aggregate_is_full, the follower reads nothing.
  */
 #ifndef MILLRACE_FOLLOWER_H
@@ -20,6 +21,7 @@ struct follower_config {
     struct aggregate *aggregate;
     size_t stream; /* an index of the aggregate */
     size_t max_line;
+    bool accepts_loss;
     void (*changed)(void *arg); /* called when the stream begins, catches up, or its trouble changes */
     void *arg;
 };

@@ -108,6 +108,7 @@ static void begin_following(struct wiring *w, const struct options *o)
             .aggregate = app->aggregate,
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
+            .accepts_loss = options_bool(o, "accept_loss"),
             .changed = on_stream,
             .arg = w};
         app->followers[i] = follower_new(&c);

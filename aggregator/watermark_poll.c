@@ -46,7 +46,8 @@ static bool read_end(const struct watermark_poll *p, const struct json_doc *doc,
         const char *id = aggregate_cursor(p->config.aggregate, i)->id;
         snprintf(pointer, sizeof(pointer), "/streams/%zu/id", at);
         struct json_value found = json_doc_at(doc, pointer);
-        if (id[0] && !(found.type == JSON_STRING && bytes_equal_str(found.v.string, id)))
+        if (id[0] && !(found.type == JSON_STRING && found.v.string.len <= strlen(id) &&
+                         memcmp(id, found.v.string.ptr, found.v.string.len) == 0))
             return false;
         snprintf(pointer, sizeof(pointer), "/streams/%zu/end", at);
         json_doc_u64(doc, pointer, &ends[i]);

@@ -17,11 +17,19 @@
 /* The first line of a new stream must arrive within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
+#define OPENINGS_MAX 64 /* that a response names */
+
+struct opening {
+    uint64_t first;
+    char id[STREAM_OPENING_TEXT];
+};
 
 struct stream_client {
     struct stream_client_config config;
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
+    struct opening openings[OPENINGS_MAX]; /* of the response, in the order of their offsets */
+    size_t n_openings, opening;            /* `opening`: that of the cursor */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -89,10 +97,37 @@ static void refuse(struct stream_client *c, const char *text)
     ask_after(c, RETRY_REFUSED);
 }
 
+/* Moves the cursor to `offset` within the response's bytes. */
+static void move_cursor(struct stream_client *c, uint64_t offset)
+{
+    c->cursor.offset = offset;
+    while (c->opening + 1 < c->n_openings && c->openings[c->opening + 1].first < offset)
+        c->opening++;
+    if (c->n_openings > 0 && c->openings[c->opening].first < offset)
+        memcpy(c->cursor.opening, c->openings[c->opening].id, STREAM_OPENING_TEXT);
+}
+
+/* "FIRST:ID, FIRST:ID". A pubsub that sends none leaves the cursor's opening unknown. */
+static void read_openings(struct stream_client *c, const char *text)
+{
+    struct bytes word;
+    c->n_openings = c->opening = 0;
+    while (c->n_openings < OPENINGS_MAX && bytes_next_word(&text, ", ", &word)) {
+        struct opening *o = &c->openings[c->n_openings];
+        const char *colon = memchr(word.ptr, ':', word.len);
+        size_t digits = colon ? (size_t)(colon - word.ptr) : 0;
+        if (word.len != digits + STREAM_OPENING_TEXT || !bytes_to_u64(bytes_of(word.ptr, digits), &o->first))
+            return;
+        memcpy(o->id, colon + 1, STREAM_OPENING_TEXT - 1);
+        o->id[STREAM_OPENING_TEXT - 1] = '\0';
+        c->n_openings++;
+    }
+}
+
 static void on_lines(void *arg, struct bytes lines)
 {
     struct stream_client *c = arg;
-    c->cursor.offset += lines.len;
+    move_cursor(c, c->cursor.offset + lines.len);
     c->config.on_lines(lines, c->config.arg);
 }
 
@@ -101,7 +136,7 @@ static void on_overlong(void *arg, struct bytes head, uint64_t length)
     struct stream_client *c = arg;
     char text[120];
     if (c->config.on_overlong != NULL) {
-        c->cursor.offset += length + 1;
+        move_cursor(c, c->cursor.offset + length + 1);
         c->config.on_overlong(head, length, c->config.arg);
         return;
     }
@@ -162,6 +197,8 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     }
     c->ignoring = false;
     stream_place_read(reply, &c->place);
+    read_openings(c, http_reply_header(reply, "X-Millrace-Openings"));
+    move_cursor(c, start);
     clear_trouble(c);
     if (begins && c->config.on_begin != NULL)
         c->config.on_begin(c->config.arg);
@@ -194,20 +231,48 @@ static void unknown_stream(struct stream_client *c)
     ask_after(c, RETRY_UNKNOWN);
 }
 
-static void cross(struct stream_client *c, struct bytes body)
+static void go_on_after_loss(struct stream_client *c, const char *what, uint64_t before, uint64_t after)
 {
     uint64_t from = c->cursor.offset;
-    uint64_t after = member_number(body, "/after", 0), before = member_number(body, "/before", from);
-    if (after <= from) {
-        refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
-        return;
-    }
-    log_warn("skipping lost bytes of the stream", LOG_S("stream", c->stream), LOG_U("from", from),
-        LOG_U("before", before), LOG_U("after", after));
+    log_warn(what, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before), LOG_U("after", after));
     c->cursor.offset = after;
+    c->cursor.opening[0] = '\0';
     if (c->config.on_gap != NULL)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
+}
+
+static void on_gone(struct stream_client *c, struct bytes body)
+{
+    uint64_t from = c->cursor.offset, after = member_number(body, "/after", 0);
+    uint64_t earliest = member_number(body, "/earliest", 0);
+    char text[200];
+    if (after <= from) {
+        refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
+    } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
+        snprintf(text, sizeof text,
+            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss goes on without them", from, after);
+        refuse(c, text);
+    } else {
+        go_on_after_loss(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
+    }
+}
+
+static void on_misfit(struct stream_client *c, struct bytes body)
+{
+    uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
+    char text[200];
+    if (differs == UINT64_MAX) {
+        refuse(c, "pubsub has another stream of this name: its id is not the cursor's");
+    } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
+        go_on_after_loss(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
+    } else {
+        snprintf(text, sizeof text,
+            "the stream is a restored copy: from offset %" PRIu64 " on it differs from what was read up to %" PRIu64
+            "%s", differs, c->cursor.offset,
+            c->config.loss == STREAM_LOSS_REFUSED ? "; --accept-loss goes on there" : "");
+        refuse(c, text);
+    }
 }
 
 static void unexpected(struct stream_client *c, enum http_client_result result, int status)
@@ -246,9 +311,9 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     else if (status == 404)
         unknown_stream(c);
     else if (status == 410)
-        cross(c, reply->body);
+        on_gone(c, reply->body);
     else if (status == 409)
-        refuse(c, "pubsub has another stream of this name: its id is not the cursor's");
+        on_misfit(c, reply->body);
     else if (status == 416)
         refuse(c, "the stream is shorter than the cursor: it is an old copy");
     else
@@ -265,7 +330,8 @@ static void ask(struct stream_client *c)
     if (c->cursor.id[0] == '\0')
         buf_append_str(&target, c->begin);
     else
-        buf_printf(&target, "%" PRIu64 "&id=%s", c->cursor.offset, c->cursor.id);
+        buf_printf(&target, "%" PRIu64 "&id=%s%s%s", c->cursor.offset, c->cursor.id,
+            c->cursor.opening[0] != '\0' ? "." : "", c->cursor.opening);
     buf_append_char(&target, '\0');
     c->asked_from = c->cursor.offset;
     struct http_call_spec spec = {.method = "GET",

@@ -33,11 +33,15 @@
  * 1. Lines are handed out whole, in runs; the cursor is after the last one. A line cut off by a broken connection is requested
  *    again from its beginning.
  * 2. Every request names the stream's id, so another stream's bytes never appear under this one's offsets.
- * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them.
- * 4. A stream with another id (409), shorter than the cursor (416), or gone (404) is refused: nothing is handed out,
+ * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them. With
+ *    `loss` STREAM_LOSS_REFUSED, retention that has passed the cursor is refused instead.
+ * 4. A stream with another id or history (409), shorter than the cursor (416), or gone (404) is refused: nothing is handed out,
  *    stream_client_trouble has the reason, and the client tries every five seconds. A stream that never existed is waited
  *    for and read from its beginning, also for "latest".
- * 5. The loop thread only. No callback may free the client; any may stop or pause it.
+ * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
+ *    therefore refused for good, even once it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues where
+ *    the histories part, and on_gap has after < before.
+ * 6. The loop thread only. No callback may free the client; any may stop or pause it.
  */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
@@ -49,11 +53,19 @@ struct event_base;
 struct http_client;
 struct stream_client;
 
-#define STREAM_ID_TEXT 33 /* 32 hexadecimal digits and a NUL */
+#define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
+#define STREAM_OPENING_TEXT 17 /* 16 of them */
 
 struct stream_cursor {
-    char id[STREAM_ID_TEXT]; /* "": no stream yet */
+    char id[STREAM_ID_TEXT];           /* "": no stream yet */
+    char opening[STREAM_OPENING_TEXT]; /* that wrote the byte before `offset`; "": unknown */
     uint64_t offset;
+};
+/* What to do about a cursor whose lines have expired, or were written into another history of the stream. */
+enum stream_loss {
+    STREAM_LOSS_CROSSED,  /* cross what has expired; refuse another history */
+    STREAM_LOSS_REFUSED,  /* refuse both */
+    STREAM_LOSS_ACCEPTED, /* continue after what has expired, or where the histories part */
 };
 
 struct stream_client_config {
@@ -64,6 +76,7 @@ struct stream_client_config {
     const char
         *begin; /* without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied */
     size_t max_line; /* bytes without LF; 0: STREAM_LINE_MAX */
+    enum stream_loss loss;
     /* The first response has set the cursor. Not called when `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Whole lines, each with its LF, borrowed; the cursor is after them. */

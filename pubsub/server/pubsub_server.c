@@ -123,7 +123,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
 {
     const char *failure = journal_failure(stream_journal(s));
     uint64_t end = journal_committed_end(stream_journal(s));
-    char members[128];
+    char members[160];
     switch (why) {
     case SUBSCRIBER_BEYOND:
         snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
@@ -135,8 +135,8 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         break;
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
-        snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"",
-            edges->before, edges->after);
+        snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64 "\"",
+            edges->before, edges->after, journal_earliest(stream_journal(s)));
         http_problem_with(req, 410, "cursor-gone", members,
             "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
         break;
