@@ -35,7 +35,8 @@ const struct option_row settings_rows[] = {
     {.name = "accept_loss",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "for one start: go on although lines expired before they were counted, or the stream is a restored "
+        .help = "for one start: go on although lines expired before they were counted, or the stream is a "
+                "restored "
                 "copy; without it the aggregator stays not ready"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,

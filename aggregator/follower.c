@@ -78,7 +78,8 @@ struct follower *follower_new(const struct follower_config *config)
     struct follower *f = mem_zalloc(sizeof(*f));
     const struct slice_cursor *c = aggregate_cursor(config->aggregate, config->stream);
     struct stream_cursor from = {.offset = c->offset};
-    _Static_assert(SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, an opening");
+    _Static_assert(
+        SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, an opening");
     (void)sscanf(c->id, "%32[0-9a-f].%16[0-9a-f]", from.id, from.opening);
     f->config = *config;
     f->stream = stream_client_new(&(struct stream_client_config){.base = config->base,

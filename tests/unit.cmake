@@ -33,6 +33,7 @@ foreach(name journal journal_marks journal_damage journal_storage journal_owner 
   target_sources(unit_${name} PRIVATE support/journal_fixture.c support/journal_settle.c)
 endforeach()
 target_sources(unit_journal_damage PRIVATE support/power.c)
+millrace_unit_test_if(journal_openings millrace_journal)
 millrace_unit_test_if(journal_model millrace_journal)
 millrace_unit_test_if(journal_crash millrace_journal)
 millrace_unit_test_if(journal_format millrace_journal)

@@ -57,10 +57,12 @@ static void read_ring(struct openings *o, const char *ring)
     for (size_t place = 0; place < OPENINGS_MAX; place++) {
         const char *slot = ring + place * SLOT;
         uint64_t sequence = load64(slot);
-        if (load64(slot + 24) == checksum(slot, place) && sequence % OPENINGS_MAX == place && sequence > o->sequence)
+        if (load64(slot + 24) == checksum(slot, place) && sequence % OPENINGS_MAX == place &&
+            sequence > o->sequence)
             o->sequence = sequence;
     }
-    uint64_t oldest = o->sequence < OPENINGS_MAX ? 1 : o->sequence - OPENINGS_MAX + 2; /* the next takes a slot */
+    uint64_t oldest =
+        o->sequence < OPENINGS_MAX ? 1 : o->sequence - OPENINGS_MAX + 2; /* the next takes a slot */
     for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++)
         (void)take_slot(o, ring, sequence);
 }

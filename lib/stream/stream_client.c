@@ -234,7 +234,8 @@ static void unknown_stream(struct stream_client *c)
 static void go_on_after_loss(struct stream_client *c, const char *what, uint64_t before, uint64_t after)
 {
     uint64_t from = c->cursor.offset;
-    log_warn(what, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before), LOG_U("after", after));
+    log_warn(what, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before),
+        LOG_U("after", after));
     c->cursor.offset = after;
     c->cursor.opening[0] = '\0';
     if (c->config.on_gap != NULL)
@@ -251,7 +252,8 @@ static void on_gone(struct stream_client *c, struct bytes body)
         refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
     } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
         snprintf(text, sizeof text,
-            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss goes on without them", from, after);
+            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss goes on without them",
+            from, after);
         refuse(c, text);
     } else {
         go_on_after_loss(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
@@ -268,8 +270,9 @@ static void on_misfit(struct stream_client *c, struct bytes body)
         go_on_after_loss(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
     } else {
         snprintf(text, sizeof text,
-            "the stream is a restored copy: from offset %" PRIu64 " on it differs from what was read up to %" PRIu64
-            "%s", differs, c->cursor.offset,
+            "the stream is a restored copy: from offset %" PRIu64
+            " on it differs from what was read up to %" PRIu64 "%s",
+            differs, c->cursor.offset,
             c->config.loss == STREAM_LOSS_REFUSED ? "; --accept-loss goes on there" : "");
         refuse(c, text);
     }

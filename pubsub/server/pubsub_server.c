@@ -135,7 +135,8 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         break;
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
-        snprintf(members, sizeof(members), "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64 "\"",
+        snprintf(members, sizeof(members),
+            "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64 "\"",
             edges->before, edges->after, journal_earliest(stream_journal(s)));
         http_problem_with(req, 410, "cursor-gone", members,
             "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
@@ -168,14 +169,17 @@ static bool check_opening(
     char members[64];
     snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
     http_problem_with(req, 409, "other-history", members,
-        "the stream is a restored copy: from %" PRIu64 " on it holds other lines than the cursor's reader got", differs);
+        "the stream is a restored copy: from %" PRIu64
+        " on it holds other lines than the cursor's reader got",
+        differs);
     return false;
 }
 
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes asked, const struct stream_from *from)
 {
-    const char *id = journal_id(stream_journal(s)), *dot = asked.len ? memchr(asked.ptr, '.', asked.len) : NULL;
+    const char *id = journal_id(stream_journal(s)),
+               *dot = asked.len ? memchr(asked.ptr, '.', asked.len) : NULL;
     struct bytes name = dot ? bytes_of(asked.ptr, (size_t)(dot - asked.ptr)) : asked;
     if (!asked.len)
         return true;
