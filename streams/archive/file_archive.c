@@ -41,7 +41,8 @@ struct file_archive {
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct archive_shortages shortages;
-    bool was_full; /* no space for lines: publish complete files before more lines are taken */
+    size_t next_line; /* bytes of the next line that waits for disk space; 1 if none waits */
+    bool was_full;    /* no space for lines: publish complete files before more lines are taken */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -193,21 +194,44 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     file_archive_make_state(a);
 }
 
-static void check_reserve(struct file_archive *a)
+/* Returns the disk space for further lines: what is free without the reserve and the lines that are not written yet. */
+static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 {
     struct statvfs fs;
-    char text[ARCHIVE_ERROR_TEXT];
-    if (statvfs(a->directory, &fs) != 0)
-        return;
+    if (statvfs(a->directory, &fs) != 0 || fs.f_blocks == 0)
+        return UINT64_MAX;
     uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    uint64_t reserve = all / RESERVE_SHARE < RESERVE ? all / RESERVE_SHARE : RESERVE;
-    if (all == 0 || free_bytes >= a->numbers.pending + reserve) {
+    *reserve = all / RESERVE_SHARE < RESERVE ? all / RESERVE_SHARE : RESERVE;
+    uint64_t used = *reserve + a->numbers.pending;
+    return free_bytes > used ? free_bytes - used : 0;
+}
+
+static void check_room(struct file_archive *a, uint64_t room, uint64_t reserve)
+{
+    char text[ARCHIVE_ERROR_TEXT];
+    if (room >= a->next_line) {
         archive_shortages_clear(&a->shortages, SHORTAGE_TO_TAKE, a->now);
         return;
     }
-    snprintf(text, sizeof text, "%.300s: %s: the last %" PRIu64 " kB are reserved for lines already taken",
-        a->directory, strerror(ENOSPC), reserve >> 10);
+    snprintf(text, sizeof text,
+        "%.300s: %s: the last %" PRIu64 " kB are reserved for the state and the manifests", a->directory,
+        strerror(ENOSPC), reserve >> 10);
     archive_shortages_set(&a->shortages, SHORTAGE_TO_TAKE, text, a->now);
+}
+
+struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
+{
+    uint64_t reserve = 0, room = disk_room(a, &reserve);
+    struct bytes fitting = lines;
+    a->next_line = 1;
+    if (lines.len > room) {
+        const char *last = memrchr(lines.ptr, '\n', (size_t)room);
+        fitting.len = last != NULL ? (size_t)(last + 1 - lines.ptr) : 0;
+        const char *next = lines.ptr + fitting.len;
+        a->next_line = (size_t)((char *)memchr(next, '\n', lines.len - fitting.len) + 1 - next);
+    }
+    check_room(a, room, reserve);
+    return fitting;
 }
 
 static void take_run(struct file_archive *a, const struct archive_run *run)
@@ -241,7 +265,6 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
             write_or_keep(a, a->parts[i]);
     if (a->numbers.pending >= a->config.max_pending / 2)
         file_archive_write(a);
-    check_reserve(a);
     note_change(a);
 }
 
@@ -440,9 +463,11 @@ static bool is_commit_due(const struct file_archive *a)
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     struct archive_finished f;
+    uint64_t reserve = 0, room;
     a->now = monotonic;
     archive_shortages_log(&a->shortages, a->now);
-    check_reserve(a);
+    room = disk_room(a, &reserve);
+    check_room(a, room, reserve);
     if (a->committing && archive_committer_is_idle(a->committer))
         end_commit(a);
     while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL)
@@ -558,6 +583,7 @@ struct file_archive *file_archive_open(
     a->config = *config;
     a->config.max_open = config->by_event_time ? config->max_open : 1;
     a->now = monotonic;
+    a->next_line = 1;
     a->lock_fd = a->names_fd = -1;
     a->state_path = mem_strdup(config->state_path);
     a->format = mem_strdup(config->format);

@@ -14,9 +14,10 @@
  * 5. During a shortage of space, descriptors or memory, lines wait in memory, the caller stops reading while
  *    file_archive_is_full, and file_archive_tick retries. After any other failed write or sync, nothing more is written until an
  *    operator restarts the program.
- * 6. Lines are taken only while the disk has space for them and a reserve for the state and manifests. On a full disk,
- *    complete files are published first, because removing published files frees space. If only compression lacks space, lines
- *    are still taken; the complete files stay staged and are retried.
+ * 6. The caller takes only lines that fit on the disk beside a reserve for the state and the manifests (file_archive_fitting).
+ *    So complete files can be published on a disk that is full of lines, and removing published files frees space. When a
+ *    write fails for lack of space, complete files are published before more lines are written. If only compression lacks
+ *    space, lines are still taken; the complete files stay staged and are retried.
  * 7. A complete file closes its descriptor once it is durable, or earlier if another file needs one. So the archive needs few
  *    more than max_open, however many files one call begins.
  *
@@ -72,6 +73,9 @@ struct archive_run {
     uint64_t n;
     int64_t time;
 };
+/* Returns those of the lines, from the first on, for which the disk has space beside the reserve. If one does not fit,
+ * file_archive_is_full until it does. */
+struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines);
 /* Takes consecutive runs that begin at the cursor. */
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
 /* Writes the lines in memory without syncing. Call it when no more lines are expected for a while. */

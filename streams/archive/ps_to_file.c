@@ -9,6 +9,7 @@
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
+#include <assert.h>
 #include <event2/event.h>
 #include <limits.h>
 #include <stdio.h>
@@ -82,8 +83,8 @@ struct writer {
     struct archive_run *runs;      /* of the lines being taken */
     size_t n_runs, room_for_runs;
     struct archive_span span; /* of the last one */
+    struct buf held;          /* lines read but not taken, because the disk is full */
     char *state_path;
-    bool draining;
     uint64_t gaps, untimed;
 };
 
@@ -283,21 +284,44 @@ static void take_by_event(struct writer *w, struct bytes lines)
     file_archive_take(w->archive, w->runs, w->n_runs);
 }
 
+/* Takes the lines that fit on the disk and returns their length. */
+static size_t take_fitting(struct writer *w, struct bytes lines)
+{
+    lines = file_archive_fitting(w->archive, lines);
+    if (w->event_time != NULL) {
+        take_by_event(w, lines);
+    } else if (lines.len > 0) {
+        struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
+        file_archive_take(w->archive, &run, 1);
+    }
+    return lines.len;
+}
+
+static bool is_full(const struct writer *w)
+{
+    return w->held.len > 0 || file_archive_is_full(w->archive);
+}
+
 static void on_lines(struct bytes lines, void *arg)
 {
     static const struct timeval quiet = {0, QUIET};
     struct writer *w = arg;
     event_add(w->quiet, &quiet);
-    if (w->event_time != NULL) {
-        take_by_event(w, lines);
-    } else {
-        struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
-        file_archive_take(w->archive, &run, 1);
-    }
-    if (file_archive_is_full(w->archive)) {
+    size_t taken = w->held.len == 0 ? take_fitting(w, lines) : 0;
+    buf_append(&w->held, lines.ptr + taken, lines.len - taken);
+    if (is_full(w)) {
         stream_client_pause(w->stream);
         loop_notify_wake(w->notify);
     }
+}
+
+static void take_held(struct writer *w)
+{
+    size_t taken = take_fitting(w, buf_bytes(&w->held));
+    w->held.len -= taken;
+    memmove(w->held.ptr, w->held.ptr + taken, w->held.len);
+    if (w->held.len == 0)
+        buf_free(&w->held);
 }
 
 static void on_begin(void *arg)
@@ -310,6 +334,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct writer *w = arg;
     (void)before;
+    assert(w->held.len == 0); /* the stream is paused while lines are held */
     w->gaps++;
     file_archive_gap(w->archive, after);
 }
@@ -347,7 +372,9 @@ static void tick(void *arg)
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
     if (!evtimer_pending(w->quiet, NULL)) /* a shortage may be over */
         file_archive_write(w->archive);
-    if (!file_archive_is_full(w->archive))
+    if (w->held.len > 0 && !file_archive_is_full(w->archive))
+        take_held(w);
+    if (!is_full(w))
         stream_client_resume(w->stream);
     update_health(w);
 }
@@ -530,6 +557,7 @@ static void stop(void *ctx)
     loop_notify_free(&w->notify);
     event_time_free(&w->event_time);
     free(w->runs);
+    buf_free(&w->held);
     free(w->state_path);
     free(w);
 }

@@ -99,12 +99,25 @@ class FullDisk(ArchiveTest):
         self.wait_full(w)
         disk.give_back()
 
+        self.take_all(w, taken, lines)
+
+    def take_all(self, w, taken, lines):
         def all_taken():
             self.take_finished(taken)
             return sum(map(len, taken)) == len(self.stream())
-        wait_until(all_taken, lambda: "all to be finished: %s\n%s" % (os.listdir(self.path("out")), w.log))
+        wait_until(all_taken, lambda: "all to be finished: %s\n%s" % (list(os.walk(self.path("out"))), w.log))
         self.assertEqual(sorted(b"".join(taken).splitlines(True)), sorted(lines))
         w.stop()
+
+    def test_lines_leave_room_for_the_state_and_manifests(self):
+        """The disk has room for one line beside its reserve. The second line waits until the file with the first is published and
+        removed."""
+        disk = SmallDisk(self, "1m", "out")
+        disk.take((1024 - 64 - 140) << 10)  # 64 kB are the reserve
+        lines = [b'{"t":%d,"n":%d,"x":"%s"}\n' % (T0, i, b"x" * (130 << 10)) for i in range(4)]
+        self.assertEqual(self.pubsub.post("/pub?stream=s", b"".join(lines)).status, 200)
+        w = self.writer("--time_field=t", "--close_after=100ms", name="s-%Y%m%d-%H%M.ndjson")
+        self.take_all(w.wait_listening(), [], lines)
 
     def publish_what_packs_badly(self, n):
         """A kilobyte a line, of which half is left."""
