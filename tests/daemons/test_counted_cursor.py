@@ -43,8 +43,8 @@ class Gate:
             upstream.connect(self.target)
             threading.Thread(target=self.copy, args=(upstream, client, is_stream), daemon=True).start()
             while piece := client.recv(1 << 16):
-                if piece.startswith(b"GET /sub"):
-                    is_stream.set()
+                # A kept connection may carry a stream after something else, and the other way round.
+                is_stream.set() if piece.startswith(b"GET /sub") else is_stream.clear()
                 upstream.sendall(piece)
         except OSError:
             pass
