@@ -1,10 +1,10 @@
 #include "base/bytes.h"
 
-#include "base/simd.h"
-
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 int bytes_compare(struct bytes a, struct bytes b)
 {
@@ -18,6 +18,28 @@ int bytes_compare(struct bytes a, struct bytes b)
 bool bytes_starts_with(struct bytes a, struct bytes prefix)
 {
     return a.len >= prefix.len && (prefix.len == 0 || memcmp(a.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+bool bytes_equal_nocase(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || strncasecmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+struct bytes bytes_trim(struct bytes text)
+{
+    while (text.len > 0 && isspace((unsigned char)text.ptr[0]))
+        text = bytes_of(text.ptr + 1, text.len - 1);
+    while (text.len > 0 && isspace((unsigned char)text.ptr[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+int bytes_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 bool bytes_to_u64(struct bytes text, uint64_t *out)
@@ -46,19 +68,15 @@ bool bytes_to_i64(struct bytes text, int64_t *out)
     return true;
 }
 
-static bool is_name_char(unsigned char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-';
-}
-
 bool bytes_is_name(struct bytes text)
 {
     if (text.len == 0 || text.len > NAME_LEN_MAX || bytes_equal_str(text, ".") || bytes_equal_str(text, ".."))
         return false;
-    for (size_t i = 0; i < text.len; i++)
-        if (!is_name_char((unsigned char)text.ptr[i]))
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i], letter = c | 0x20;
+        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '.' && c != '-')
             return false;
+    }
     return true;
 }
 
@@ -70,60 +88,29 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
     return word->len > 0;
 }
 
-typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
 #define LANE_COUNT_MAX 255 /* a lane counts up to it */
 
-/* For at most LANE_COUNT_MAX times 16 bytes. Comparing sets a lane to -1 where the bytes are equal. */
-static uint64_t count_in_lanes(const char *at, size_t n_lanes)
+/* Counts 16 bytes at once: a comparison sets a lane to -1 where the byte is an LF. */
+uint64_t bytes_count_lines(struct bytes text)
 {
-    lanes found = {0}, v;
-    uint64_t n = 0;
-    for (size_t i = 0; i < n_lanes; i++) {
-        memcpy(&v, at + i * sizeof v, sizeof v);
-        found -= (lanes)(v == (unsigned char)'\n');
-    }
-    for (size_t i = 0; i < sizeof v; i++)
-        n += found[i];
-    return n;
-}
-
-static uint64_t count_lines(struct bytes text)
-{
+    typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
     const char *at = text.ptr;
     uint64_t n = 0;
     size_t left = text.len;
     while (left >= sizeof(lanes)) {
-        size_t n_lanes = left / sizeof(lanes) < LANE_COUNT_MAX ? left / sizeof(lanes) : LANE_COUNT_MAX;
-        n += count_in_lanes(at, n_lanes);
-        at += n_lanes * sizeof(lanes);
-        left -= n_lanes * sizeof(lanes);
+        lanes found = {0}, v;
+        for (int i = 0; i < LANE_COUNT_MAX && left >= sizeof v; i++) {
+            memcpy(&v, at, sizeof v);
+            found -= (lanes)(v == (unsigned char)'\n');
+            at += sizeof v;
+            left -= sizeof v;
+        }
+        for (size_t i = 0; i < sizeof v; i++)
+            n += found[i];
     }
     for (; left > 0; left--)
         n += *at++ == '\n';
     return n;
-}
-
-#ifdef __x86_64__
-SIMD static uint64_t count_lines_wide(struct bytes text)
-{
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    uint64_t n = 0;
-    for (; (size_t)(end - at) >= SIMD_STEP; at += SIMD_STEP) {
-        simd_fetch_ahead(at);
-        n += (uint64_t)_mm_popcnt_u64(
-            simd_bits(simd_equal(simd_at(at), '\n'), simd_equal(simd_at(at + SIMD_STEP / 2), '\n')));
-    }
-    return n + count_lines(bytes_of(at, (size_t)(end - at)));
-}
-#endif
-
-uint64_t bytes_count_lines(struct bytes text)
-{
-#ifdef __x86_64__
-    if (simd_available())
-        return count_lines_wide(text);
-#endif
-    return count_lines(text);
 }
 
 char *bytes_dup(struct bytes b)
@@ -135,29 +122,25 @@ char *bytes_dup(struct bytes b)
     return copy;
 }
 
-static bool size_unit(struct bytes unit, unsigned *shift)
-{
-    static const char letters[] = "KMGT";
-    const char *at = unit.len > 0 ? strchr(letters, unit.ptr[0] & ~0x20) : NULL;
-    *shift = 0;
-    if (unit.len == 0)
-        return true;
-    if (at == NULL || *at == '\0')
-        return false;
-    *shift = 10 * (unsigned)(at - letters + 1);
-    struct bytes rest = bytes_of(unit.ptr + 1, unit.len - 1);
-    return rest.len == 0 || bytes_equal_str(rest, "B") || bytes_equal_str(rest, "iB");
-}
-
 bool bytes_to_size(struct bytes text, uint64_t *out)
 {
+    static const char letters[] = "KMGT";
     size_t digits = 0;
     uint64_t n;
-    unsigned shift;
+    unsigned shift = 0;
     while (digits < text.len && text.ptr[digits] >= '0' && text.ptr[digits] <= '9')
         digits++;
-    if (!bytes_to_u64(bytes_of(text.ptr, digits), &n) ||
-        !size_unit(bytes_of(text.ptr + digits, text.len - digits), &shift) || n > UINT64_MAX >> shift)
+    if (!bytes_to_u64(bytes_of(text.ptr, digits), &n))
+        return false;
+    if (digits < text.len) {
+        char letter = (char)(text.ptr[digits] & ~0x20);
+        const char *at = letter != '\0' ? strchr(letters, letter) : NULL;
+        struct bytes rest = bytes_of(text.ptr + digits + 1, text.len - digits - 1);
+        if (at == NULL || (rest.len > 0 && !bytes_equal_str(rest, "B") && !bytes_equal_str(rest, "iB")))
+            return false;
+        shift = 10 * (unsigned)(at - letters + 1);
+    }
+    if (n > UINT64_MAX >> shift)
         return false;
     *out = n << shift;
     return true;
@@ -172,21 +155,17 @@ void buf_grow(struct buf *b, size_t more)
     b->ptr = mem_realloc(b->ptr, b->cap);
 }
 
-static size_t count_digits(uint64_t n)
-{
-    size_t len = 1;
-    for (; n >= 1000; n /= 1000)
-        len += 3;
-    return len + (n >= 10) + (n >= 100);
-}
-
 void buf_append_u64(struct buf *b, uint64_t n)
 {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    size_t len = count_digits(n);
+    size_t len = 1;
+    uint64_t left = n;
+    for (; left >= 1000; left /= 1000)
+        len += 3;
+    len += (left >= 10) + (left >= 100);
     buf_reserve(b, len);
     char *at = b->ptr + b->len + len;
     b->len += len;
@@ -227,7 +206,7 @@ void buf_free(struct buf *b)
     *b = (struct buf){0};
 }
 
-/* Length of the well-formed UTF-8 sequence at p (RFC 3629: no surrogates, nothing overlong), or 0. */
+/* The length of the UTF-8 sequence at p; 0 if it is malformed, overlong or a surrogate (RFC 3629). */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
 {
     static const unsigned char low[] = {0xA0, 0x80, 0x90, 0x80}, high[] = {0xBF, 0x9F, 0xBF, 0x8F};
@@ -252,20 +231,9 @@ bool bytes_is_utf8(struct bytes s)
     return true;
 }
 
-static void append_escaped(struct buf *b, unsigned char c)
-{
-    static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\";
-    const char *at = c != 0 ? strchr(names, c) : NULL;
-    if (at != NULL) {
-        buf_append_char(b, '\\');
-        buf_append_char(b, letters[at - names]);
-    } else {
-        buf_printf(b, "\\u%04x", c);
-    }
-}
-
 void buf_append_json(struct buf *b, struct bytes s)
 {
+    static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\";
     const unsigned char *p = (const unsigned char *)s.ptr;
     buf_append_char(b, '"');
     for (size_t i = 0, n; i < s.len; i += n) {
@@ -274,7 +242,11 @@ void buf_append_json(struct buf *b, struct bytes s)
             buf_append_str(b, "\xEF\xBF\xBD");
             n = 1;
         } else if (p[i] < 0x20 || p[i] == '"' || p[i] == '\\' || p[i] == 0x7F) {
-            append_escaped(b, p[i]);
+            const char *name = p[i] != 0 ? strchr(names, p[i]) : NULL;
+            if (name != NULL)
+                buf_printf(b, "\\%c", letters[name - names]);
+            else
+                buf_printf(b, "\\u%04x", p[i]);
         } else {
             buf_append(b, p + i, n);
         }
@@ -301,7 +273,7 @@ void buf_append_csv(struct buf *b, struct bytes s)
 static void *or_abort(void *p, size_t size)
 {
     if (p == NULL && size > 0) {
-        fprintf(stderr, "out of memory: %zu bytes\n", size);
+        fprintf(stderr, "out of memory: cannot allocate %zu bytes\n", size);
         abort();
     }
     return p;

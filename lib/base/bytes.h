@@ -1,8 +1,8 @@
-/* bytes: spans of bytes, and a growing buffer.
+/* bytes: spans of bytes, and a buffer that grows.
  *
- * A message, a line or a key may hold any byte, NUL included, so no function here looks for a terminator. `struct bytes` is a
- * borrowed span: a function that takes one uses it only until it returns, unless its header says otherwise. `struct buf` owns
- * its memory; a zeroed one is empty and ready. Running out of memory ends the process (mem_alloc), so appends cannot fail. */
+ * A message, a line or a key may hold any byte, NUL included, so no function here looks for a terminator. `struct bytes` is
+ * borrowed: a function uses its argument only until it returns, unless its header says otherwise. `struct buf` owns its
+ * memory; a zeroed `struct buf` is empty and ready. Appends cannot fail, because the process aborts without memory. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -44,17 +44,20 @@ static inline bool bytes_equal_str(struct bytes a, const char *s)
     return bytes_equal(a, bytes_str(s));
 }
 
-/* Byte order, as memcmp; a prefix sorts before the longer span. */
+/* Orders as memcmp does; a prefix sorts before the longer span. */
 int bytes_compare(struct bytes a, struct bytes b);
 bool bytes_starts_with(struct bytes a, struct bytes prefix);
+bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case */
+struct bytes bytes_trim(struct bytes text);              /* without white space at either end */
+int bytes_hex_digit(char c);                             /* the value, or -1 */
 
 /* Decimal digits only: no sign, no space, not empty, within range. False leaves *out unchanged. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
 /* The same with an optional leading '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 
-/* A name of a queue, stream, producer, reader or counter label: [A-Za-z0-9_.-]{1,64}, but not "." or "..", so that it is safe as
- * a file name. */
+/* The name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or "..", so that it is safe as a file
+ * name. */
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 
@@ -75,7 +78,7 @@ struct buf {
     size_t cap;
 };
 
-void buf_grow(struct buf *b, size_t more); /* the slow path of buf_reserve */
+void buf_grow(struct buf *b, size_t more); /* called by buf_reserve */
 
 static inline void buf_reserve(struct buf *b, size_t more) /* room for `more` bytes past len */
 {

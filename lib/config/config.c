@@ -63,24 +63,15 @@ static bool is_known_kind(const char *kind)
     return false;
 }
 
-static struct bytes trim(struct bytes b)
-{
-    while (b.len > 0 && isspace((unsigned char)b.ptr[0]))
-        b = bytes_of(b.ptr + 1, b.len - 1);
-    while (b.len > 0 && isspace((unsigned char)b.ptr[b.len - 1]))
-        b.len--;
-    return b;
-}
-
 /* `inside` is the text between the brackets: `kind` or `kind NAME`. */
 static void begin_section(struct reading *r, struct bytes inside)
 {
-    struct bytes all = trim(inside);
+    struct bytes all = bytes_trim(inside);
     size_t n = 0;
     while (n < all.len && !isspace((unsigned char)all.ptr[n]))
         n++;
     char *kind = bytes_dup(bytes_of(all.ptr, n));
-    char *name = bytes_dup(trim(bytes_of(all.ptr + n, all.len - n)));
+    char *name = bytes_dup(bytes_trim(bytes_of(all.ptr + n, all.len - n)));
     for (size_t i = 0; i < r->n_sections; i++)
         if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
             fail_at(r, r->line, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
@@ -102,7 +93,7 @@ static void begin_section(struct reading *r, struct bytes inside)
  * with white space to the previous value. */
 static void look_at_line(struct reading *r, struct bytes line)
 {
-    struct bytes text = trim(line);
+    struct bytes text = bytes_trim(line);
     if (line.len > CONFIG_LINE_MAX)
         fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
     else if (memchr(line.ptr, '\0', line.len) != NULL)
@@ -117,7 +108,7 @@ static void look_at_line(struct reading *r, struct bytes line)
         return;
     const char *end = memchr(text.ptr, ']', text.len);
     struct bytes after =
-        end != NULL ? trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
+        end != NULL ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
     if (end == NULL)
         fail_at(r, r->line, "the ] of the section is missing");
     else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')

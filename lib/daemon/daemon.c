@@ -292,7 +292,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
     warn_about_descriptors(o);
     d->http = http_server_new(&config);
     buf_free(&allowed_hosts);
-    if (d->http != NULL && http_server_listen_fd(d->http, fd) == 0)
+    if (d->http != NULL && http_server_listen_fd(d->http, fd, false) == 0)
         return 0;
     snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
     return EXIT_FAILURE;
@@ -336,7 +336,7 @@ static int open_public_port(struct daemon *d, struct config_error *error)
         sizeof error->text);
     if (fd < 0)
         return EX_CONFIG;
-    if (http_server_listen_public_fd(d->http, fd) != 0) {
+    if (http_server_listen_fd(d->http, fd, true) != 0) {
         snprintf(error->text, sizeof error->text, "cannot serve HTTP on the public socket");
         return EXIT_FAILURE;
     }

@@ -22,7 +22,7 @@ struct http_server *http_fuzz_open(struct http_server_config *config)
     config->base = base;
     config->stats = stats_new("fuzz");
     struct http_server *server = http_server_new(config);
-    if (http_server_listen_fd(server, fd) != 0)
+    if (http_server_listen_fd(server, fd, false) != 0)
         abort();
     return server;
 }

@@ -327,7 +327,7 @@ static int listen_here(struct probe *p)
         return -1;
     printf("port %d\n", name.port);
     fflush(stdout);
-    return http_server_listen_fd(p->server, fd);
+    return http_server_listen_fd(p->server, fd, false);
 }
 
 int main(int argc, char **argv)

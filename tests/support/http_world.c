@@ -19,7 +19,7 @@ void http_world_open(struct http_world *w, struct http_server_config *config)
     assert_true(fd >= 0);
     listen_name(fd, &w->name);
     w->http = http_server_new(config);
-    assert_int_equal(http_server_listen_fd(w->http, fd), 0);
+    assert_int_equal(http_server_listen_fd(w->http, fd, false), 0);
 }
 
 void http_world_close(struct http_world *w)

@@ -1,4 +1,4 @@
-/* A connection and its turns; see http_internal.h. */
+/* A connection and its turns, see http_internal.h. */
 #include "http/server/http_internal.h"
 
 #include "base/errno_class.h"
@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINGER_USEC_MAX (2 * USEC_PER_SEC)
+#define LINGER_USEC_MAX (2 * USEC_PER_SEC) /* how long a closing connection discards input */
 
-/* Ends a request that was not answered. A reply given in on_gone is dropped. */
+/* Ends a request that has no complete reply. */
 static void abandon(struct http_request *req)
 {
     void (*fn)(struct http_request *, void *) = req->on_gone;
@@ -36,14 +36,14 @@ void http_conn_free(struct http_conn *c)
 {
     struct http_server *s = c->server;
     struct http_request *req = &c->req;
-    c->in_turn = true; /* on_gone must not schedule it */
+    c->in_turn = true; /* keeps on_gone from scheduling the connection */
     abandon(req);
     unschedule(c);
     s->buffered -= c->held;
     TAILQ_REMOVE(&s->conns, c, link);
     s->n_conns--;
     s->n_over_limit -= c->over_limit;
-    s->n_public -= c->is_public;
+    s->n_public -= c->is_public && !c->over_limit;
     event_free(c->read_event);
     event_free(c->write_event);
     if (c->reset)
@@ -74,36 +74,17 @@ static bool may_parse(const struct http_conn *c)
     return c->state == HTTP_CONN_HEADER || c->state == HTTP_CONN_BODY;
 }
 
-/* Most bodies are complete when their head is parsed and are answered at once, so one large buffer serves them in turn. */
-static void return_body(struct http_conn *c)
+static bool has_unparsed(const struct http_conn *c)
 {
-    struct buf *body = &c->req.body, *spare = &c->server->spare_body;
-    if (body->cap > HTTP_KEPT_BUFFER_MAX && body->cap <= 2 * HTTP_BODY_PREALLOC_MAX && spare->cap == 0) {
-        *spare = *body;
-        *body = (struct buf){0};
-    }
+    return c->in.len > c->in_at;
 }
 
-static void expect_body(struct http_conn *c, uint64_t length)
-{
-    struct buf *body = &c->req.body, *spare = &c->server->spare_body;
-    size_t room = length < HTTP_BODY_PREALLOC_MAX ? (size_t)length : HTTP_BODY_PREALLOC_MAX;
-    if (room > HTTP_KEPT_BUFFER_MAX && spare->cap > body->cap) {
-        buf_free(body);
-        *body = *spare;
-        *spare = (struct buf){0};
-        buf_clear(body);
-    }
-    buf_reserve(body, room);
-}
-
-/* The reply is complete: on to the next request, or to the end. */
+/* Goes on to the next request, or to the end of the connection. */
 static void end_request(struct http_conn *c)
 {
     struct http_request *req = &c->req;
     bool complete = c->message_complete;
     bool keep = req->keep_alive && complete && !c->reset;
-    return_body(c);
     http_request_reset(req);
     c->message_complete = false;
     c->first = false;
@@ -111,34 +92,7 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
-/* Answers instead of the handler. */
-static void refuse(struct http_conn *c, enum http_refusal why)
-{
-    struct http_request *req = &c->req;
-    req->refusal = why;
-    req->live = true;
-    http_route_refuse(req);
-}
-
-/* The built-in endpoints report what is wrong, so they are answered even without memory. */
-static bool has_memory(const struct http_conn *c)
-{
-    return c->req.endpoint->ctx == c->server || http_memory_available(c->server);
-}
-
-static void handle(struct http_conn *c)
-{
-    struct http_request *req = &c->req;
-    enter(c, HTTP_CONN_HANDLER);
-    if (req->refusal != HTTP_REFUSED_NOT)
-        refuse(c, req->refusal);
-    else if (!has_memory(c))
-        refuse(c, HTTP_REFUSED_OVERLOADED);
-    else
-        req->endpoint->row->handler(req, req->endpoint->ctx);
-}
-
-/* A refused request without a body is complete here and leaves the connection usable. A refused body is not read. */
+/* The head is complete. A refused request without a body leaves the connection usable; a refused body is not read. */
 static void begin_body(struct http_conn *c)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -150,7 +104,8 @@ static void begin_body(struct http_conn *c)
     if (req->refusal == HTTP_REFUSED_NOT) {
         if (h->expects_continue && has_body && !h->http10)
             http_output_write(c, go_on, sizeof go_on - 1);
-        expect_body(c, h->content_length);
+        buf_reserve(&req->body,
+            h->content_length < HTTP_BODY_PREALLOC_MAX ? (size_t)h->content_length : HTTP_BODY_PREALLOC_MAX);
     }
     http_body_begin(&c->body, h);
     req->live = true;
@@ -158,22 +113,7 @@ static void begin_body(struct http_conn *c)
     c->message_complete = !has_body;
 }
 
-/* False when no more of the body is wanted. */
-static bool deliver(struct http_conn *c, struct bytes piece)
-{
-    struct http_request *req = &c->req;
-    enter(c, HTTP_CONN_BODY);
-    req->body_bytes += piece.len;
-    buf_append_bytes(&req->body, piece);
-    if (req->body.len <= HTTP_KEPT_BUFFER_MAX) /* its memory is kept anyway */
-        return true;
-    http_output_account(c);
-    if (!http_memory_available(c->server))
-        req->refusal = HTTP_REFUSED_OVERLOADED;
-    return req->refusal == HTTP_REFUSED_NOT;
-}
-
-/* A chunk that is too long is refused by its size, before its bytes come. */
+/* Refuses a chunk above the limit by its size, before its bytes arrive. */
 static size_t read_body(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -184,12 +124,23 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
         req->refusal = HTTP_REFUSED_MALFORMED;
     else if (piece.len > room || (c->body.state == HTTP_BODY_DATA && c->body.left > room - piece.len))
         req->refusal = HTTP_REFUSED_BODY_TOO_LARGE;
-    else if (piece.len == 0 || deliver(c, piece))
-        c->message_complete = c->body.state == HTTP_BODY_END;
+    if (req->refusal != HTTP_REFUSED_NOT)
+        return used;
+    if (piece.len > 0) {
+        enter(c, HTTP_CONN_BODY);
+        req->body_bytes += piece.len;
+        buf_append_bytes(&req->body, piece);
+        if (req->body.len > HTTP_KEPT_BUFFER_MAX) { /* a smaller buffer is kept anyway */
+            http_output_account(c);
+            if (!http_memory_available(c->server))
+                req->refusal = HTTP_REFUSED_OVERLOADED;
+        }
+    }
+    c->message_complete = c->body.state == HTTP_BODY_END;
     return used;
 }
 
-/* Consumes bytes of at most one request. Blank lines before it are skipped, as old clients send them. */
+/* Consumes bytes of at most one request. Skips blank lines before it, which old clients send. */
 static size_t parse(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -208,26 +159,36 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-static size_t step(struct http_conn *c, const char *p, size_t n)
+/* Built-in endpoints report what is wrong, so they answer even without memory. */
+static void handle(struct http_conn *c)
 {
     struct http_request *req = &c->req;
-    size_t used = parse(c, p, n);
-    if (c->message_complete || req->refusal != HTTP_REFUSED_NOT)
-        handle(c);
-    if (c->state == HTTP_CONN_HANDLER && req->reply == HTTP_REPLY_DONE)
-        end_request(c);
-    return used;
+    enter(c, HTTP_CONN_HANDLER);
+    if (req->refusal == HTTP_REFUSED_NOT && req->endpoint->ctx != c->server &&
+        !http_memory_available(c->server))
+        req->refusal = HTTP_REFUSED_OVERLOADED;
+    if (req->refusal == HTTP_REFUSED_NOT) {
+        req->endpoint->row->handler(req, req->endpoint->ctx);
+    } else {
+        req->live = true;
+        http_route_refuse(req);
+    }
 }
 
 static size_t consume(struct http_conn *c, const char *p, size_t n)
 {
     size_t used = 0;
-    while (used < n && may_parse(c))
-        used += step(c, p + used, n - used);
+    while (used < n && may_parse(c)) {
+        used += parse(c, p + used, n - used);
+        if (c->message_complete || c->req.refusal != HTTP_REFUSED_NOT)
+            handle(c);
+        if (c->state == HTTP_CONN_HANDLER && c->req.reply == HTTP_REPLY_DONE)
+            end_request(c);
+    }
     return used;
 }
 
-/* Fresh bytes are parsed where they were read; only bytes that must wait are copied. */
+/* Parses fresh bytes where they were read, and copies only those that must wait. */
 static void take_input(struct http_conn *c, struct bytes fresh)
 {
     if (c->state >= HTTP_CONN_FINISHING) {
@@ -252,58 +213,30 @@ static void take_input(struct http_conn *c, struct bytes fresh)
     buf_append(&c->in, fresh.ptr + used, fresh.len - used);
 }
 
-static bool has_kept(const struct http_conn *c)
+/* Whether to close the connection now. */
+static bool is_over(struct http_conn *c)
 {
-    return c->in.len > c->in_at;
-}
-
-/* A client that has shut down its sending side may still wait for a reply, as nc does. So a request in a handler and a
- * stream go on, but a long poll ends: it might last for ever. */
-static void note_eof(struct http_conn *c)
-{
-    if (!c->eof || c->state >= HTTP_CONN_FINISHING)
-        return;
-    if (c->state == HTTP_CONN_HANDLER) {
+    /* A client such as nc shuts down its sending side and still waits for the reply. So requests in a handler and streams
+     * continue; only a long poll ends, because it might last for ever. */
+    if (c->eof && c->state == HTTP_CONN_HANDLER) {
         c->broken |= c->req.long_poll;
-    } else if (!has_kept(c)) {
+    } else if (c->eof && c->state < HTTP_CONN_FINISHING && !has_unparsed(c)) {
         abandon(&c->req);
         enter(c, HTTP_CONN_FINISHING);
     }
-}
-
-/* True when the connection is over. Closing while the client still sends would reset the connection, and the client might
- * lose the reply; so its bytes are discarded for a while first. */
-static bool finish(struct http_conn *c)
-{
-    if (http_output_pending(c) > 0)
+    if (c->broken || c->reset)
+        return true;
+    if (c->state == HTTP_CONN_IDLE && c->server->draining && !has_unparsed(c))
+        enter(c, HTTP_CONN_FINISHING);
+    if (c->state < HTTP_CONN_FINISHING || http_output_pending(c) > 0)
         return false;
     if (c->state == HTTP_CONN_LINGERING)
         return c->eof;
-    if (c->eof || (!c->unread && !has_kept(c)))
+    if (c->eof || (!c->unread && !has_unparsed(c)))
         return true;
+    /* Closing a socket with unread input resets the connection, and the client might lose the reply. */
     enter(c, HTTP_CONN_LINGERING);
     return shutdown(c->fd, SHUT_WR) < 0;
-}
-
-static bool is_over(struct http_conn *c)
-{
-    note_eof(c);
-    if (c->broken || c->reset)
-        return true;
-    if (c->state == HTTP_CONN_IDLE && c->server->draining && !has_kept(c))
-        enter(c, HTTP_CONN_FINISHING);
-    return c->state >= HTTP_CONN_FINISHING && finish(c);
-}
-
-static void call_on_drain(struct http_conn *c)
-{
-    struct http_request *req = &c->req;
-    if (!req->above_low || !req->on_drain || http_output_pending(c) > req->drain_low)
-        return;
-    req->above_low = false;
-    req->on_drain(req, req->on_drain_arg);
-    if (req->live && req->reply == HTTP_REPLY_DONE)
-        end_request(c);
 }
 
 static void watch(struct http_conn *c)
@@ -319,22 +252,17 @@ static void watch(struct http_conn *c)
     c->writing = want_write;
 }
 
-/* A complete reply may wait for the replies to requests that came with its own: a write that wakes a sleeping client costs
- * more than several writes to one that is awake. A reply behind bytes that the socket did not take must not wait: only
- * the socket would end that wait, and a turn that writes nothing does not ask for it. */
-static bool may_cork(const struct http_conn *c)
-{
-    const struct http_server *s = c->server;
-    return !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
-           c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
-           http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
-}
-
 /* Ends a turn. False: the connection was freed. */
 static bool settle(struct http_conn *c)
 {
-    if (!c->broken && !c->reset)
-        call_on_drain(c);
+    struct http_request *req = &c->req;
+    if (!c->broken && !c->reset && req->above_low && req->on_drain &&
+        http_output_pending(c) <= req->drain_low) {
+        req->above_low = false;
+        req->on_drain(req, req->on_drain_arg);
+        if (req->live && req->reply == HTTP_REPLY_DONE)
+            end_request(c);
+    }
     if (is_over(c)) {
         http_conn_free(c);
         return false;
@@ -342,9 +270,20 @@ static bool settle(struct http_conn *c)
     http_output_account(c);
     watch(c);
     c->in_turn = false;
-    if ((http_output_pending(c) > 0 && !c->writing) || (has_kept(c) && may_parse(c)))
+    if ((http_output_pending(c) > 0 && !c->writing) || (has_unparsed(c) && may_parse(c)))
         http_output_schedule_turn(c);
     return true;
+}
+
+/* Whether this reply may wait for replies to requests that arrived with its own: one write that wakes a sleeping client costs
+ * more than several to one that is awake. A reply behind bytes that the socket refused must not wait, because no turn would
+ * then ask for the socket. */
+static bool may_cork(const struct http_conn *c)
+{
+    const struct http_server *s = c->server;
+    return !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
+           c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
+           http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
 }
 
 static bool run_turn(struct http_conn *c, struct bytes fresh)
@@ -379,7 +318,7 @@ bool http_conn_read(struct http_conn *c)
     return run_turn(c, n > 0 ? bytes_of(c->server->read_buffer, (size_t)n) : BYTES_NONE);
 }
 
-/* Most scheduled turns only send a reply that was corked. False: a full turn is needed. */
+/* The short turn of a connection that only has a corked reply to send. False: it needs a full turn. */
 static bool send_corked(struct http_conn *c)
 {
     if (!c->corked || c->out_used || c->reset || c->in.len > 0 || c->server->draining)
@@ -414,7 +353,7 @@ void http_conn_run_scheduled(struct http_server *s)
         event_add(s->scheduled_event, &soon);
 }
 
-/* Checked after each turn, so that a long run of handlers delays a corked reply by at most one of them. */
+/* Runs after each turn, so that a long run of handlers delays a corked reply by at most one handler. */
 static void end_corking(struct http_server *s)
 {
     bool overdue = s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_USEC_MAX;
@@ -471,20 +410,15 @@ static bool passed(usec_t since, usec_t limit, usec_t now)
     return limit > 0 && now - since > limit;
 }
 
-/* The time runs only while there is output to take, and not for a stream without a timeout. */
-static bool write_is_late(struct http_conn *c, usec_t now)
-{
-    uint64_t taken = http_output_taken(c);
-    if (taken != c->taken || http_output_pending(c) == 0 || (c->req.live && c->req.no_timeout))
-        c->taken_at = now;
-    c->taken = taken;
-    return passed(c->taken_at, c->server->config.write_timeout, now);
-}
-
 bool http_conn_is_late(struct http_conn *c, usec_t now)
 {
     const struct http_server_config *config = &c->server->config;
-    if (write_is_late(c, now) || (c->over_limit && passed(c->since, LINGER_USEC_MAX, now)))
+    uint64_t taken = http_output_taken(c);
+    if (taken != c->taken || http_output_pending(c) == 0 || (c->req.live && c->req.no_timeout))
+        c->taken_at = now; /* write_timeout counts only while output waits for the client */
+    c->taken = taken;
+    if (passed(c->taken_at, config->write_timeout, now) ||
+        (c->over_limit && passed(c->since, LINGER_USEC_MAX, now)))
         return true;
     switch (c->state) {
     case HTTP_CONN_IDLE:

@@ -1,14 +1,13 @@
 /* The limit on memory held for all clients together.
  *
- * A connection holds the request it has sent and not had answered, what its handler keeps for it (http_set_held_bytes), and
- * output it has not taken. Each of these is bounded, but their sum over many connections is not. So all connections share
- * `max_buffered`. Each accounts for its share at the end of its turns and with each piece of a body. The sum can miss only
- * what the current turn adds: one piece of a body or one reply.
+ * A connection holds its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent output. Each
+ * is bounded, but their sum over many connections is not, so all connections share `max_buffered`. A connection updates
+ * its share at the end of each turn and with each piece of a body. The sum may lag by one piece or one reply.
  *
- * Past the limit, the connections that hold the most and have hardly moved for STALL_TIME are evicted. A client that reads
- * or sends at a useful speed is never evicted, nor is a request that waits for its handler. If no connection qualifies,
- * requests get 503 until others have been served. Streams without a timeout neither count nor get evicted: their writer
- * bounds what is pending. */
+ * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It never
+ * closes a client that reads or sends at a useful speed, or a request that waits for its handler. If no connection
+ * qualifies, requests get 503 until memory is free. Streams without a timeout are exempt: their writers bound what is
+ * pending. */
 #include "http/server/http_internal.h"
 
 #define STALL_TIME USEC_PER_SEC
@@ -16,7 +15,7 @@
 #define EVICTION_INTERVAL (20 * USEC_PER_MSEC)
 #define EVICTION_BATCH_MAX 16
 
-/* Also records the progress for the next check. */
+/* Also records the connection's progress for the next check. */
 static bool is_stalled(struct http_conn *c, usec_t now)
 {
     if (c->moved - c->moved_before >= STALL_BYTES || c->moved_at == 0) {
@@ -27,26 +26,6 @@ static bool is_stalled(struct http_conn *c, usec_t now)
     return now - c->moved_at > STALL_TIME && !in_handler;
 }
 
-static struct http_conn *largest_stalled(struct http_server *s)
-{
-    struct http_conn *c, *largest = NULL;
-    TAILQ_FOREACH(c, &s->conns, link)
-    {
-        if (is_stalled(c, s->now) && c->held > HTTP_KEPT_BUFFER_MAX && (!largest || c->held > largest->held))
-            largest = c;
-    }
-    return largest;
-}
-
-/* The connection is closed in a turn of its own: its on_gone must not run inside another handler. */
-static void evict(struct http_conn *c)
-{
-    c->evicted = c->reset = true;
-    http_output_account(c);
-    stats_add(c->server->evicted, 1);
-    http_output_schedule(c);
-}
-
 bool http_memory_available(struct http_server *s)
 {
     size_t most = s->config.max_buffered;
@@ -55,8 +34,21 @@ bool http_memory_available(struct http_server *s)
     if (s->now - s->eviction_checked_at < EVICTION_INTERVAL)
         return false;
     s->eviction_checked_at = s->now;
-    struct http_conn *c;
-    for (int n = 0; n < EVICTION_BATCH_MAX && s->buffered > most - most / 8 && (c = largest_stalled(s)); n++)
-        evict(c);
+    for (int n = 0; n < EVICTION_BATCH_MAX && s->buffered > most - most / 8; n++) {
+        struct http_conn *c, *largest = NULL;
+        TAILQ_FOREACH(c, &s->conns, link)
+        {
+            if (is_stalled(c, s->now) && c->held > HTTP_KEPT_BUFFER_MAX &&
+                (!largest || c->held > largest->held))
+                largest = c;
+        }
+        if (!largest)
+            break;
+        /* The connection is closed in its own turn, because its on_gone must not run inside another handler. */
+        largest->evicted = largest->reset = true;
+        http_output_account(largest);
+        stats_add(s->evicted, 1);
+        http_output_schedule(largest);
+    }
     return s->buffered < most;
 }

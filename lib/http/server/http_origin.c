@@ -1,14 +1,6 @@
 #include "http/server/http_origin.h"
 
 #include <arpa/inet.h>
-#include <strings.h>
-
-#define ADDRESS_MAX INET6_ADDRSTRLEN
-
-static bool equal_ignoring_case(struct bytes a, struct bytes b)
-{
-    return a.len == b.len && (a.len == 0 || strncasecmp(a.ptr, b.ptr, a.len) == 0);
-}
 
 /* The host of `host[:port]`, without the brackets of an IPv6 address. */
 static struct bytes without_port(struct bytes authority)
@@ -23,7 +15,7 @@ static struct bytes without_port(struct bytes authority)
 
 static bool is_ip_address(struct bytes host)
 {
-    char text[ADDRESS_MAX], address[sizeof(struct in6_addr)];
+    char text[INET6_ADDRSTRLEN], address[sizeof(struct in6_addr)];
     if (host.len == 0 || host.len >= sizeof text)
         return false;
     memcpy(text, host.ptr, host.len);
@@ -31,49 +23,33 @@ static bool is_ip_address(struct bytes host)
     return inet_pton(AF_INET, text, address) == 1 || inet_pton(AF_INET6, text, address) == 1;
 }
 
-/* A name that public DNS does not serve: without a dot, or below localhost. */
-static bool is_local_name(struct bytes host)
-{
-    struct bytes local = BYTES_LITERAL(".localhost");
-    if (host.len > local.len &&
-        equal_ignoring_case(bytes_of(host.ptr + host.len - local.len, local.len), local))
-        return true;
-    return host.len && !memchr(host.ptr, '.', host.len);
-}
-
 static bool is_allowed(struct bytes host, const char *allowed_hosts)
 {
     struct bytes word;
     while (bytes_next_word(&allowed_hosts, ", ", &word))
-        if (bytes_equal_str(word, "*") || (host.len && equal_ignoring_case(host, word)))
+        if (bytes_equal_str(word, "*") || (host.len && bytes_equal_nocase(host, word)))
             return true;
     return false;
 }
 
-/* The `host[:port]` of `scheme://host[:port]`; none of `null`. */
-static struct bytes authority_of(struct bytes origin)
-{
-    const char *slashes = origin.len > 3 ? memmem(origin.ptr, origin.len, "://", 3) : NULL;
-    if (!slashes)
-        return BYTES_NONE;
-    const char *start = slashes + 3;
-    return bytes_of(start, origin.len - (size_t)(start - origin.ptr));
-}
-
-enum http_origin_verdict http_origin_judge(
+enum http_refusal http_origin_judge(
     struct bytes host, struct bytes origin, struct bytes fetch_site, const char *allowed_hosts)
 {
-    struct bytes name = without_port(host);
-    if (host.ptr && !is_ip_address(name) && !is_local_name(name) && !is_allowed(name, allowed_hosts))
-        return HTTP_ORIGIN_FOREIGN_HOST;
-    if (origin.ptr) {
-        struct bytes page = authority_of(origin);
-        bool ours =
-            page.len && (equal_ignoring_case(page, host) || is_allowed(without_port(page), allowed_hosts));
-        return ours ? HTTP_ORIGIN_OK : HTTP_ORIGIN_FOREIGN_PAGE;
-    }
-    return equal_ignoring_case(fetch_site, BYTES_LITERAL("cross-site")) ? HTTP_ORIGIN_FOREIGN_PAGE
-                                                                        : HTTP_ORIGIN_OK;
+    struct bytes name = without_port(host), local = BYTES_LITERAL(".localhost");
+    bool is_local = (name.len && !memchr(name.ptr, '.', name.len)) ||
+                    (name.len > local.len &&
+                        bytes_equal_nocase(bytes_of(name.ptr + name.len - local.len, local.len), local));
+    if (host.ptr && !is_ip_address(name) && !is_local && !is_allowed(name, allowed_hosts))
+        return HTTP_REFUSED_FOREIGN_HOST;
+    if (!origin.ptr)
+        return bytes_equal_nocase(fetch_site, BYTES_LITERAL("cross-site")) ? HTTP_REFUSED_FOREIGN_PAGE
+                                                                           : HTTP_REFUSED_NOT;
+    const char *slashes = origin.len > 3 ? memmem(origin.ptr, origin.len, "://", 3) : NULL;
+    if (!slashes) /* null */
+        return HTTP_REFUSED_FOREIGN_PAGE;
+    struct bytes page = bytes_of(slashes + 3, origin.len - (size_t)(slashes + 3 - origin.ptr));
+    bool ours = page.len && (bytes_equal_nocase(page, host) || is_allowed(without_port(page), allowed_hosts));
+    return ours ? HTTP_REFUSED_NOT : HTTP_REFUSED_FOREIGN_PAGE;
 }
 
 bool http_origin_hosts_valid(const char *allowed_hosts)

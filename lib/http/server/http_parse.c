@@ -1,7 +1,5 @@
 #include "http/server/http_parse.h"
 
-#include <strings.h>
-
 #define HEAD_AT_ONCE 512 /* most heads are shorter */
 #define LINE_SLACK 64    /* of a request line, beside its target */
 #define CHUNK_MAX (UINT64_C(1) << 60)
@@ -18,7 +16,7 @@ static bool refuse(struct http_head *h, enum http_refusal error)
 #define OF_TOKEN (IN_NAME | IN_TARGET | IN_VALUE)
 #define OF_TEXT (IN_TARGET | IN_VALUE)
 
-/* RFC 9110's token; the bytes of a target (including non-ASCII, as browsers send them); the bytes of a value. */
+/* IN_NAME: RFC 9110's token. IN_TARGET includes non-ASCII bytes, because browsers send them. */
 static const unsigned char kinds[256] = {
     ['\t'] = IN_VALUE,
     [' '] = IN_VALUE,
@@ -42,7 +40,7 @@ static const unsigned char kinds[256] = {
     [0x80 ... 0xff] = OF_TEXT,
 };
 
-/* Length of the prefix whose bytes are all of the kind. */
+/* The length of the prefix whose bytes are all of that kind. */
 static size_t span(struct bytes text, unsigned kind)
 {
     size_t n = 0;
@@ -56,21 +54,13 @@ static bool is_space(char c)
     return c == ' ' || c == '\t';
 }
 
-static struct bytes trim(struct bytes text)
-{
-    while (text.len > 0 && is_space(text.ptr[0]))
-        text = bytes_of(text.ptr + 1, text.len - 1);
-    while (text.len > 0 && is_space(text.ptr[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 static bool same_word(struct bytes text, const char *word)
 {
-    return text.len == strlen(word) && strncasecmp(text.ptr, word, text.len) == 0;
+    return bytes_equal_nocase(text, bytes_str(word));
 }
 
-static enum http_method method_of(struct bytes name)
+/* Accepts HTTP/1.0 and every later HTTP/1.x. */
+static bool parse_request_line(struct http_head *h, struct bytes line)
 {
     static const struct {
         const char *name;
@@ -83,24 +73,6 @@ static enum http_method method_of(struct bytes name)
         {"DELETE", HTTP_DELETE_},
         {"OPTIONS", HTTP_OPTIONS_},
     };
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (bytes_equal_str(name, methods[i].name))
-            return methods[i].method;
-    return 0;
-}
-
-/* Accepts HTTP/1.0 and any HTTP/1.x above it. */
-static bool parse_version(struct http_head *h, struct bytes text)
-{
-    if (text.len != 8 || memcmp(text.ptr, "HTTP/1.", 7) != 0 || text.ptr[7] < '0' || text.ptr[7] > '9')
-        return false;
-    h->http10 = text.ptr[7] == '0';
-    h->keep_alive = !h->http10;
-    return true;
-}
-
-static bool parse_request_line(struct http_head *h, struct bytes line)
-{
     size_t method = span(line, IN_NAME);
     size_t target = method + 1;
     if (method == 0 || method == line.len || line.ptr[method] != ' ')
@@ -109,10 +81,15 @@ static bool parse_request_line(struct http_head *h, struct bytes line)
     if (len > HTTP_TARGET_MAX)
         return refuse(h, HTTP_REFUSED_TARGET_TOO_LONG);
     size_t version = target + len + 1;
-    if (len == 0 || version > line.len || line.ptr[version - 1] != ' ' ||
-        !parse_version(h, bytes_of(line.ptr + version, line.len - version)))
+    if (len == 0 || version > line.len || line.ptr[version - 1] != ' ' || line.len - version != 8 ||
+        memcmp(line.ptr + version, "HTTP/1.", 7) != 0 || line.ptr[version + 7] < '0' ||
+        line.ptr[version + 7] > '9')
         return refuse(h, HTTP_REFUSED_MALFORMED);
-    h->method = method_of(bytes_of(line.ptr, method));
+    h->http10 = line.ptr[version + 7] == '0';
+    h->keep_alive = !h->http10;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods && h->method == 0; i++)
+        if (bytes_equal_str(bytes_of(line.ptr, method), methods[i].name))
+            h->method = methods[i].method;
     h->is_head = h->method == HTTP_GET_ && line.ptr[0] == 'H';
     h->target = target;
     h->target_len = len;
@@ -127,7 +104,7 @@ static bool take_length(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* A proxy might frame anything else differently: a second encoding, other codings, chunks from an HTTP/1.0 client. */
+/* A proxy might frame the rest differently: a second encoding, another coding, chunks from an HTTP/1.0 client. */
 static bool take_encoding(struct http_head *h, struct bytes value)
 {
     if (h->is_chunked || h->http10 || !same_word(value, "chunked"))
@@ -141,7 +118,7 @@ static bool take_connection(struct http_head *h, struct bytes value)
     while (value.len > 0) {
         const char *comma = memchr(value.ptr, ',', value.len);
         size_t n = comma ? (size_t)(comma - value.ptr) : value.len;
-        struct bytes word = trim(bytes_of(value.ptr, n));
+        struct bytes word = bytes_trim(bytes_of(value.ptr, n));
         if (same_word(word, "close"))
             h->asks_close = true;
         else if (same_word(word, "keep-alive"))
@@ -176,9 +153,9 @@ static bool take_content_encoding(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* Handles the headers that decide how the request is read and answered. No two of them have the same length. */
-static bool take_header(struct http_head *h, struct bytes name, struct bytes value)
+static bool parse_header_line(struct http_head *h, struct bytes line)
 {
+    /* The headers that decide how the request is read and answered. No two of them have the same length. */
     static const struct {
         const char *name;
         bool (*take)(struct http_head *h, struct bytes value);
@@ -190,43 +167,26 @@ static bool take_header(struct http_head *h, struct bytes name, struct bytes val
         [16] = {"Content-Encoding", take_content_encoding},
         [17] = {"Transfer-Encoding", take_encoding},
     };
-    if (name.len >= sizeof known / sizeof *known || !known[name.len].name ||
-        strncasecmp(name.ptr, known[name.len].name, name.len) != 0)
-        return true;
-    return known[name.len].take(h, value);
-}
-
-static bool parse_header_line(struct http_head *h, struct bytes line)
-{
-    size_t colon = span(line, IN_NAME);
-    if (colon == 0 || colon == line.len || line.ptr[colon] != ':')
+    size_t n = span(line, IN_NAME);
+    if (n == 0 || n == line.len || line.ptr[n] != ':')
         return refuse(h, HTTP_REFUSED_MALFORMED);
-    struct bytes name = bytes_of(line.ptr, colon),
-                 value = bytes_of(line.ptr + colon + 1, line.len - colon - 1);
+    struct bytes value = bytes_of(line.ptr + n + 1, line.len - n - 1);
     if (span(value, IN_VALUE) != value.len)
         return refuse(h, HTTP_REFUSED_MALFORMED);
-    value = trim(value);
-    h->header_bytes += name.len + value.len;
+    value = bytes_trim(value);
+    h->header_bytes += n + value.len;
     if (h->header_bytes > HTTP_HEADERS_MAX || h->n_headers == HTTP_HEADER_COUNT_MAX)
         return refuse(h, HTTP_REFUSED_HEADERS_TOO_LARGE);
     h->headers[h->n_headers++] = (struct http_header_span){
-        .name = (size_t)(name.ptr - h->text.ptr),
-        .name_len = name.len,
+        .name = (size_t)(line.ptr - h->text.ptr),
+        .name_len = n,
         .value = (size_t)(value.ptr - h->text.ptr),
         .value_len = value.len,
     };
-    return take_header(h, name, value);
-}
-
-static bool end_head(struct http_head *h)
-{
-    h->keep_alive &= !h->asks_close;
-    if (h->is_chunked && h->has_content_length)
-        return refuse(h, HTTP_REFUSED_ENCODING);
-    if (!h->http10 && !h->has_host)
-        return refuse(h, HTTP_REFUSED_NO_HOST);
-    h->complete = true;
-    return false;
+    if (n >= sizeof known / sizeof *known || !known[n].name ||
+        !same_word(bytes_of(line.ptr, n), known[n].name))
+        return true;
+    return known[n].take(h, value);
 }
 
 /* Parses the complete line at the end of h->text. False at the end of the head, or on an error. */
@@ -237,9 +197,15 @@ static bool take_line(struct http_head *h)
     h->line_at = h->text.len;
     if (line.len > 0 && line.ptr[line.len - 1] == '\r')
         line.len--;
-    if (line.len == 0)
-        return end_head(h);
-    return first ? parse_request_line(h, line) : parse_header_line(h, line);
+    if (line.len > 0)
+        return first ? parse_request_line(h, line) : parse_header_line(h, line);
+    h->keep_alive &= !h->asks_close;
+    if (h->is_chunked && h->has_content_length)
+        return refuse(h, HTTP_REFUSED_ENCODING);
+    if (!h->http10 && !h->has_host)
+        return refuse(h, HTTP_REFUSED_NO_HOST);
+    h->complete = true;
+    return false;
 }
 
 static bool fits(struct http_head *h)
@@ -252,27 +218,13 @@ static bool fits(struct http_head *h)
     return true;
 }
 
-/* Refuses an incomplete line that cannot become valid. The bytes from `from` on are new. */
-static void judge_part(struct http_head *h, size_t from)
-{
-    const struct buf *text = &h->text;
-    size_t at = from > h->line_at ? from - 1 : from; /* the byte before may be a CR */
-    bool folded = h->line_at > 0 && h->line_at < text->len && is_space(text->ptr[h->line_at]);
-    at += span(bytes_of(text->ptr + at, text->len - at), IN_VALUE);
-    bool ends_with_cr = at + 1 == text->len && text->ptr[at] == '\r';
-    if (folded || (at < text->len && !ends_with_cr))
-        refuse(h, HTTP_REFUSED_MALFORMED);
-    else
-        fits(h);
-}
-
 void http_head_clear(struct http_head *h)
 {
     buf_clear(&h->text);
     memset(&h->line_at, 0, offsetof(struct http_head, headers) - offsetof(struct http_head, line_at));
 }
 
-/* Copies HEAD_AT_ONCE bytes in one go, though a body may be among them, and cuts `text` back to the head. */
+/* Copies HEAD_AT_ONCE bytes at once, though a body may be among them, and cuts `text` back to the head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n)
 {
     struct buf *text = &h->text;
@@ -284,9 +236,20 @@ size_t http_head_feed(struct http_head *h, const char *p, size_t n)
         size_t from = at;
         at = newline ? (size_t)(newline - text->ptr) + 1 : end;
         text->len = at;
-        if (!newline)
-            judge_part(h, from);
-        more = newline && fits(h) && take_line(h);
+        if (newline) {
+            more = fits(h) && take_line(h);
+            continue;
+        }
+        /* Refuses an incomplete line that cannot become valid. */
+        size_t bad = from > h->line_at ? from - 1 : from; /* the byte before may be a CR */
+        bool folded = h->line_at > 0 && h->line_at < at && is_space(text->ptr[h->line_at]);
+        bad += span(bytes_of(text->ptr + bad, at - bad), IN_VALUE);
+        bool ends_with_cr = bad + 1 == at && text->ptr[bad] == '\r';
+        if (folded || (bad < at && !ends_with_cr))
+            refuse(h, HTTP_REFUSED_MALFORMED);
+        else
+            fits(h);
+        more = false;
     }
     return at - had;
 }
@@ -301,29 +264,7 @@ void http_body_begin(struct http_body_decoder *d, const struct http_head *h)
     };
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static enum http_body_state after_size(struct http_body_decoder *d, char byte)
-{
-    int digit = hex_digit(byte);
-    if (digit >= 0 && d->left < CHUNK_MAX) {
-        d->left = d->left * 16 + (unsigned)digit;
-        return HTTP_BODY_MORE_SIZE;
-    }
-    if (d->state == HTTP_BODY_SIZE)
-        return HTTP_BODY_BAD;
-    if (byte == ';' || is_space(byte))
-        return HTTP_BODY_EXTENSION;
-    return byte == '\r' ? HTTP_BODY_SIZE_LF : HTTP_BODY_BAD;
-}
-
-/* A chunk extension or a trailer is skipped. All of them count to the limit on headers. */
+/* Skips a chunk extension or a trailer. Its bytes count to the limit on headers. */
 static enum http_body_state after_text(
     struct http_body_decoder *d, char byte, enum http_body_state stay, enum http_body_state at_end)
 {
@@ -336,10 +277,19 @@ static enum http_body_state after_text(
 /* The state after a byte that is not data. */
 static enum http_body_state after_byte(struct http_body_decoder *d, char byte)
 {
+    int digit = bytes_hex_digit(byte);
     switch (d->state) {
     case HTTP_BODY_SIZE:
     case HTTP_BODY_MORE_SIZE:
-        return after_size(d, byte);
+        if (digit >= 0 && d->left < CHUNK_MAX) {
+            d->left = d->left * 16 + (unsigned)digit;
+            return HTTP_BODY_MORE_SIZE;
+        }
+        if (d->state == HTTP_BODY_SIZE)
+            return HTTP_BODY_BAD;
+        if (byte == ';' || is_space(byte))
+            return HTTP_BODY_EXTENSION;
+        return byte == '\r' ? HTTP_BODY_SIZE_LF : HTTP_BODY_BAD;
     case HTTP_BODY_EXTENSION:
         return after_text(d, byte, HTTP_BODY_EXTENSION, HTTP_BODY_SIZE_LF);
     case HTTP_BODY_SIZE_LF:

@@ -1,14 +1,14 @@
-/* http_parse: bytes to the head of a request, and a framed body to its bytes. Pure: knows no connection, route or reply.
+/* http_parse: parses the head of a request and decodes its body. Pure: knows no connection, route or reply.
  *
  *     used = http_head_feed(&head, p, n);               until head.complete or head.error
  *     http_body_begin(&decoder, &head);
  *     used = http_body_decode(&decoder, p, n, &piece);  until decoder.state is HTTP_BODY_END or HTTP_BODY_BAD
  *
  * 1. Input may be cut anywhere. Each call consumes at most one head, or one piece of a body.
- * 2. Each line is judged as soon as it is complete, and a line that can only be refused before that. No byte is read twice.
- * 3. The parser is strict wherever a proxy might frame the same bytes differently: no folded lines, no space before a
- *    colon, no control bytes, one Host, one length, and no length beside chunks. Lines of a head may end in LF alone;
- *    lines of a chunked body may not.
+ * 2. The parser checks each line once it is complete, and refuses a hopeless line earlier. It reads no byte twice.
+ * 3. The parser is strict wherever a proxy might frame the same bytes differently. It refuses folded lines, spaces before a
+ *    colon, control bytes, a second Host or length, and a length beside chunks. Lines of a head may end in LF alone; lines
+ *    of a chunked body may not.
  * 4. A head takes at most HTTP_TARGET_MAX + HTTP_HEADERS_MAX bytes and a small constant of memory. */
 #ifndef MILLRACE_HTTP_PARSE_H
 #define MILLRACE_HTTP_PARSE_H
@@ -17,7 +17,7 @@
 
 #define HTTP_HEADER_COUNT_MAX 128 /* a head with more header lines gets 431 */
 
-/* Why a request is answered without its handler. The parser reports those up to HTTP_REFUSED_ENCODING. */
+/* Why the server answers a request without its handler. The parser reports those up to HTTP_REFUSED_ENCODING. */
 enum http_refusal {
     HTTP_REFUSED_NOT,
     HTTP_REFUSED_MALFORMED,
@@ -53,7 +53,7 @@ struct http_head {
     size_t line_at; /* where the current line begins in `text` */
     enum http_refusal error;
     bool complete;
-    enum http_method method; /* 0: a method that no route takes. HEAD is HTTP_GET_ with is_head. */
+    enum http_method method; /* 0: unknown. HEAD is HTTP_GET_ with is_head. */
     bool is_head, http10;
     bool keep_alive, asks_close;
     bool has_host, has_content_length, is_chunked;
@@ -67,14 +67,14 @@ struct http_head {
 };
 
 void http_head_clear(struct http_head *h);
-/* Consumes up to n bytes, none behind the head's end. */
+/* Consumes up to n bytes, none behind the end of the head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n);
 static inline struct bytes http_head_target(const struct http_head *h)
 {
     return bytes_of(h->text.ptr + h->target, h->target_len);
 }
 
-/* The next byte of a body is ... */
+/* The kind of the next byte of a body. */
 enum http_body_state {
     HTTP_BODY_SIZE, /* a chunk's size */
     HTTP_BODY_MORE_SIZE,
@@ -100,8 +100,8 @@ struct http_body_decoder {
 
 /* The head is complete and has a body: chunks, or a content_length above 0. */
 void http_body_begin(struct http_body_decoder *d, const struct http_head *h);
-/* Consumes up to n bytes. *piece is the part of the body among them: it points into p and may be empty. When a chunk's size
- * has been read, the state is HTTP_BODY_DATA and `left` its length, before any of its bytes is returned. */
+/* Consumes up to n bytes. *piece receives the body bytes among them; it points into p and may be empty. After the size of a
+ * chunk, and before its first byte, the state is HTTP_BODY_DATA and `left` the size. */
 size_t http_body_decode(struct http_body_decoder *d, const char *p, size_t n, struct bytes *piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* Replies, problems, streams: everything here appends to the output of the connection. */
+/* Replies, problems and streams. Each function appends to the output of the connection. */
 #include "http/server/http_internal.h"
 
 #include "base/log.h"
@@ -13,37 +13,36 @@
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
 #define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
 
-/* Composes the lines that every reply begins with; called when the second in Date may have changed. */
-static void refresh_top(struct http_server *s, usec_t now)
+static const char *status_text(int status)
 {
-    char date[64];
-    struct tm tm;
-    time_t t = (time_t)(clock_wall() / USEC_PER_SEC);
-    gmtime_r(&t, &tm);
-    size_t n = strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
-    buf_clear(&s->top);
-    buf_append(&s->top, OK_LINE, sizeof OK_LINE - 1);
-    buf_append_bytes(&s->top, buf_bytes(&s->server_line));
-    buf_append(&s->top, date, n);
-    s->top_common = s->top.len;
-    buf_append(&s->top, PLAIN_TYPE, sizeof PLAIN_TYPE - 1);
-    s->top_at = now;
-}
-
-static void append_type(const char *content_type, struct buf *b)
-{
-    buf_append(b, "Content-Type: ", 14);
-    buf_append_str(b, content_type);
-    buf_append(b, "\r\n", 2);
-}
-
-static void append_status(int status, struct buf *b)
-{
-    buf_append(b, "HTTP/1.1 ", 9);
-    buf_append_u64(b, (uint64_t)status);
-    buf_append_char(b, ' ');
-    buf_append_str(b, http_status_text(status));
-    buf_append(b, "\r\n", 2);
+    static const struct {
+        int status;
+        const char *text;
+    } phrases[] = {
+        {200, "OK"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {409, "Conflict"},
+        {410, "Gone"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
+        {416, "Range Not Satisfiable"},
+        {417, "Expectation Failed"},
+        {422, "Unprocessable Content"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {503, "Service Unavailable"},
+    };
+    for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+        if (phrases[i].status == status)
+            return phrases[i].text;
+    return "Unknown";
 }
 
 static bool has_no_body(int status)
@@ -51,50 +50,37 @@ static bool has_no_body(int status)
     return status == 204 || status == 304;
 }
 
-/* Up to Content-Type, which defaults to plain text. */
+/* Appends the status line and the headers up to Content-Type, which defaults to plain text. The lines that most replies share
+ * are composed again when the second in Date may have changed. */
 static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
 {
-    if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4)
-        refresh_top(s, now);
+    if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4) {
+        char date[64];
+        struct tm tm;
+        time_t t = (time_t)(clock_wall() / USEC_PER_SEC);
+        gmtime_r(&t, &tm);
+        size_t n = strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+        buf_clear(&s->top);
+        buf_append_str(&s->top, OK_LINE);
+        buf_append_bytes(&s->top, buf_bytes(&s->server_line));
+        buf_append(&s->top, date, n);
+        s->top_common = s->top.len;
+        buf_append_str(&s->top, PLAIN_TYPE);
+        s->top_at = now;
+    }
     bool typed = content_type || has_no_body(status);
     size_t from = status == 200 ? 0 : sizeof OK_LINE - 1, to = typed ? s->top_common : s->top.len;
     if (status != 200)
-        append_status(status, b);
+        buf_printf(b, "HTTP/1.1 %d %s\r\n", status, status_text(status));
     buf_append(b, s->top.ptr + from, to - from);
-    if (content_type && !has_no_body(status))
-        append_type(content_type, b);
-}
-
-static void append_framing(struct http_request *req, int64_t length, struct buf *b)
-{
-    if (length >= 0) {
-        buf_append(b, "Content-Length: ", 16);
-        buf_append_u64(b, (uint64_t)length);
-        buf_append(b, "\r\n", 2);
-    } else if (req->chunked) {
-        buf_append_str(b, "Transfer-Encoding: chunked\r\n");
+    if (content_type && !has_no_body(status)) {
+        buf_append_str(b, "Content-Type: ");
+        buf_append_str(b, content_type);
+        buf_append_str(b, "\r\n");
     }
-    if (!req->keep_alive)
-        buf_append_str(b, "Connection: close\r\n");
-    else if (req->head.http10)
-        buf_append_str(b, "Connection: keep-alive\r\n");
 }
 
-static struct stats_counter *counter_of(struct http_server *s, struct http_endpoint *e, int status)
-{
-    size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
-    if (!e->by_status[slot]) {
-        struct buf labels = {0};
-        buf_printf(&labels, "endpoint=\"%s\",status=\"%d\"", e->row->path, status);
-        buf_append_char(&labels, '\0');
-        e->by_status[slot] =
-            stats_counter(s->config.stats, "requests_total", labels.ptr, "Replies, by status");
-        buf_free(&labels);
-    }
-    return e->by_status[slot];
-}
-
-/* The line of enable_logging. A request that could not be parsed has no method and no target. */
+/* The log line of a request. A request that could not be parsed has no method and no target. */
 static void log_request(const struct http_request *req, int status, usec_t now)
 {
     struct bytes target = http_head_target(&req->head);
@@ -106,7 +92,7 @@ static void log_request(const struct http_request *req, int status, usec_t now)
         LOG_F("ms", (double)(now - req->began) / 1000));
 }
 
-/* `length` < 0: unknown. A reply is counted and timed by its head: a stream may last for days. */
+/* Writes the head. `length` < 0: unknown. Counts and times the reply here, because a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
     struct http_conn *c = req->conn;
@@ -118,17 +104,33 @@ static void write_head(struct http_request *req, int status, const char *content
     struct buf *head = http_output_stage(c, HEAD_ROOM + req->extra.len);
     size_t before = head->len;
     append_top(s, status, content_type, now, head);
-    append_framing(req, has_no_body(status) ? -1 : length, head);
+    if (length >= 0 && !has_no_body(status)) {
+        buf_append_str(head, "Content-Length: ");
+        buf_append_u64(head, (uint64_t)length);
+        buf_append_str(head, "\r\n");
+    } else if (req->chunked) {
+        buf_append_str(head, "Transfer-Encoding: chunked\r\n");
+    }
+    if (!req->keep_alive)
+        buf_append_str(head, "Connection: close\r\n");
+    else if (req->head.http10)
+        buf_append_str(head, "Connection: keep-alive\r\n");
     buf_append_bytes(head, buf_bytes(&req->extra));
-    buf_append(head, "\r\n", 2);
+    buf_append_str(head, "\r\n");
     c->queued += head->len - before;
     if (log_wants(LOG_LEVEL_DEBUG))
         log_request(req, status, now);
     stats_observe(e->seconds, now - req->began);
-    stats_add(counter_of(s, e, status), 1);
+    size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
+    if (!e->by_status[slot]) {
+        char labels[128];
+        snprintf(labels, sizeof labels, "endpoint=\"%s\",status=\"%d\"", e->row->path, status);
+        e->by_status[slot] = stats_counter(s->config.stats, "requests_total", labels, "Replies, by status");
+    }
+    stats_add(e->by_status[slot], 1);
 }
 
-/* False when the client is gone (on_gone is running). */
+/* False while on_gone runs: the client is gone. */
 static bool begin_reply(struct http_request *req)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
@@ -144,7 +146,7 @@ static void end_reply(struct http_request *req)
     http_output_schedule(req->conn);
 }
 
-/* Begins a header line. Returns where its value begins. */
+/* Begins a header line. Returns the offset of its value. */
 static size_t begin_header(struct http_request *req, const char *name)
 {
     buf_append_str(&req->extra, name);
@@ -153,27 +155,21 @@ static size_t begin_header(struct http_request *req, const char *name)
     return req->extra.len;
 }
 
-/* Removes control bytes from the value, which begins at `start`: they could end the line early. */
-static void end_header(struct http_request *req, size_t start)
+/* Removes control bytes from the value, because they could end the line early. */
+void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
 {
     struct buf *b = &req->extra;
-    size_t kept = start;
+    size_t kept = begin_header(req, name), start = kept;
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(b, fmt, ap);
+    va_end(ap);
     for (size_t i = start; i < b->len; i++) {
         if ((unsigned char)b->ptr[i] >= ' ' && b->ptr[i] != 127)
             b->ptr[kept++] = b->ptr[i];
     }
     b->len = kept;
     buf_append(b, "\r\n", 2);
-}
-
-void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
-{
-    size_t start = begin_header(req, name);
-    va_list ap;
-    va_start(ap, fmt);
-    buf_vprintf(&req->extra, fmt, ap);
-    va_end(ap);
-    end_header(req, start);
 }
 
 void http_add_header_line(struct http_request *req, struct bytes line)
@@ -239,31 +235,21 @@ void http_reply_evbuffer(
     end_reply(req);
 }
 
-static void append_member(struct buf *b, const char *name, struct bytes value)
-{
-    buf_append_char(b, ',');
-    buf_append_json(b, bytes_str(name));
-    buf_append_char(b, ':');
-    buf_append_json(b, value);
-}
-
 /* `members` is JSON text, or NULL. */
 __attribute__((format(printf, 6, 0))) static void reply_problem(struct http_request *req, int status,
     const char *code, const char *hint, const char *members, const char *fmt, va_list ap)
 {
     struct buf detail = {0}, body = {0};
     buf_vprintf(&detail, fmt, ap);
-    buf_append_str(&body, "{\"type\":\"about:blank\",\"title\":");
-    buf_append_json(&body, bytes_str(http_status_text(status)));
-    buf_printf(&body, ",\"status\":%d", status);
-    append_member(&body, "code", bytes_str(code));
-    append_member(&body, "detail", buf_bytes(&detail));
-    if (hint)
-        append_member(&body, "hint", bytes_str(hint));
-    if (members && *members) {
-        buf_append_char(&body, ',');
-        buf_append_str(&body, members);
+    buf_printf(&body, "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"code\":\"%s\",\"detail\":",
+        status_text(status), status, code);
+    buf_append_json(&body, buf_bytes(&detail));
+    if (hint) {
+        buf_append_str(&body, ",\"hint\":");
+        buf_append_json(&body, bytes_str(hint));
     }
+    if (members && *members)
+        buf_printf(&body, ",%s", members);
     buf_append_str(&body, "}\n");
     if ((status == 503 || status == 429) && !req->has_retry_after)
         http_add_header(req, "Retry-After", "1");
@@ -304,7 +290,7 @@ void http_stream_start(struct http_request *req, int status, const char *content
     http_output_schedule(req->conn);
 }
 
-/* Begins a piece of n bytes. False if the bytes must not be written. */
+/* Begins a piece of n bytes. False: the caller must not write the bytes. */
 static bool open_piece(struct http_request *req, size_t n)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);

@@ -125,16 +125,10 @@ bool http_param_u64(
 bool http_param_name(
     struct http_request *req, const char *name, const char *fallback, char out[NAME_LEN_MAX + 1])
 {
-    struct bytes text;
+    struct bytes text = bytes_str(fallback);
     if (!http_param(req, name, &text) && !fallback) {
         http_problem(req, 400, "missing-parameter", NULL, "%s is required", name);
         return false;
-    }
-    if (!http_param(req, name, &text)) {
-        size_t n = strlen(fallback);
-        assert(n <= NAME_LEN_MAX);
-        memcpy(out, fallback, n + 1);
-        return true;
     }
     if (!bytes_is_name(text)) {
         http_problem(req, 400, "bad-parameter",

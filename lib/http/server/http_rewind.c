@@ -1,8 +1,8 @@
-/* Rewinding a stream: taking back what was written and its client has not begun to take.
+/* Rewinding a stream: withdrawing output that its client has not begun to take.
  *
- * A chunk is committed as soon as its size is on its way, so a body can be cut only between two pieces. The server records
- * such places, one a piece but at least MARK_INTERVAL bytes apart. So rewinding misses at most the piece being sent, or
- * MARK_INTERVAL bytes of smaller ones. */
+ * Once the size of a chunk is sent, the whole chunk must follow. So a body can be cut only between two pieces. The server
+ * marks such places at least MARK_INTERVAL bytes apart. A rewind leaves at most the piece being sent, or MARK_INTERVAL
+ * bytes of smaller pieces. */
 #include "http/server/http_internal.h"
 
 #include <string.h>
@@ -47,9 +47,7 @@ size_t http_stream_rewind(struct http_request *req)
         return 0;
     if (m->n > 0)
         drop_passed(m, http_output_taken(c));
-    struct http_mark place = {c->queued, req->written};
-    if (m->n > 0)
-        place = m->at[0];
+    struct http_mark place = m->n > 0 ? m->at[0] : (struct http_mark){c->queued, req->written};
     m->n = 0;
     size_t back = (size_t)(req->written - place.written);
     req->written = place.written;

@@ -1,4 +1,4 @@
-/* Which route answers a request, and who may call it. */
+/* Selects the route of a request, and decides whether the client may call it. */
 #include "http/server/http_internal.h"
 #include "http/server/http_origin.h"
 #include "base/suggest.h"
@@ -8,35 +8,9 @@
 #include <strings.h>
 
 #define PARAM_NAME_SHOWN_MAX 64  /* bytes of an unknown parameter's name in an error */
-#define PARAM_LIST_SHOWN_MAX 256 /* bytes of the list of a route's parameters in an error */
+#define PARAM_LIST_SHOWN_MAX 256 /* bytes of a route's parameters in an error */
 
 static const struct http_route unknown_row = {.path = "other"};
-
-static void add_rows(struct http_server *s, const struct http_route *rows, void *ctx)
-{
-    for (; rows && rows->path; rows++) {
-        struct http_endpoint *e = &s->endpoints[s->n_endpoints++];
-        *e = (struct http_endpoint){.row = rows, .path_len = strlen(rows->path), .ctx = ctx};
-    }
-}
-
-static size_t count_rows(const struct http_route *rows)
-{
-    size_t n = 0;
-    while (rows && rows[n].path)
-        n++;
-    return n;
-}
-
-static void add_histogram(struct http_server *s, struct http_endpoint *e)
-{
-    struct buf labels = {0};
-    buf_printf(&labels, "endpoint=\"%s\"", e->row->path);
-    buf_append_char(&labels, '\0');
-    e->seconds = stats_histogram(
-        s->config.stats, "request_seconds", labels.ptr, "From a request's first byte to its reply's headers");
-    buf_free(&labels);
-}
 
 size_t http_route_max_body(const struct http_request *req)
 {
@@ -46,92 +20,54 @@ size_t http_route_max_body(const struct http_request *req)
     return less ? config->public_max_body : own;
 }
 
-/* FNV-1a. */
-static size_t path_hash(struct bytes path)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < path.len; i++)
-        h = (h ^ (unsigned char)path.ptr[i]) * 16777619u;
-    return h ^ (h >> 16);
-}
-
-static bool has_path(const struct http_endpoint *e, struct bytes path)
-{
-    return path.len == e->path_len && memcmp(path.ptr, e->row->path, e->path_len) == 0;
-}
-
-/* The slot of the path's first route, or the empty slot for it. */
-static struct http_endpoint **slot_of(struct http_server *s, struct bytes path)
-{
-    size_t at = path_hash(path) & s->slots_mask;
-    while (s->slots[at] && !has_path(s->slots[at], path))
-        at = (at + 1) & s->slots_mask;
-    return &s->slots[at];
-}
-
-/* Chains the routes of one path, each for other methods. A daemon's own route hides a built-in one of its path. */
-static void chain_row(struct http_endpoint **at, struct http_endpoint *e)
-{
-    while (*at && (*at)->ctx == e->ctx)
-        at = &(*at)->same_path;
-    if (!*at)
-        *at = e;
-}
-
-static void index_rows(struct http_server *s)
-{
-    size_t n = 8;
-    while (n < 4 * s->n_endpoints)
-        n *= 2;
-    s->slots = mem_zalloc(n * sizeof *s->slots);
-    s->slots_mask = n - 1;
-    for (struct http_endpoint *e = s->endpoints; e < s->endpoints + s->n_endpoints; e++)
-        chain_row(slot_of(s, bytes_of(e->row->path, e->path_len)), e);
-}
-
 void http_route_init(struct http_server *s, const struct http_route *builtin)
 {
-    size_t n = count_rows(s->config.routes) + count_rows(builtin) + 1;
+    const struct http_route *tables[] = {s->config.routes, builtin};
+    void *contexts[] = {s->config.ctx, s};
+    size_t n = 1;
+    for (int t = 0; t < 2; t++)
+        for (const struct http_route *row = tables[t]; row && row->path; row++)
+            n++;
     s->endpoints = mem_zalloc(n * sizeof *s->endpoints);
-    add_rows(s, s->config.routes, s->config.ctx);
-    add_rows(s, builtin, s);
+    for (int t = 0; t < 2; t++)
+        for (const struct http_route *row = tables[t]; row && row->path; row++)
+            s->endpoints[s->n_endpoints++] =
+                (struct http_endpoint){.row = row, .path = bytes_str(row->path), .ctx = contexts[t]};
     s->unknown = &s->endpoints[s->n_endpoints];
-    *s->unknown = (struct http_endpoint){.row = &unknown_row};
-    for (size_t i = 0; i < n; i++)
-        add_histogram(s, &s->endpoints[i]);
-    index_rows(s);
+    s->unknown->row = &unknown_row;
+    for (size_t i = 0; i < n; i++) {
+        char labels[128];
+        snprintf(labels, sizeof labels, "endpoint=\"%s\"", s->endpoints[i].row->path);
+        s->endpoints[i].seconds = stats_histogram(s->config.stats, "request_seconds", labels,
+            "Time from a request's first byte to its reply's headers");
+    }
 }
 
-void http_route_free(struct http_server *s)
+/* The first route for the path and method, otherwise the first for the path. A public connection sees only public routes. A
+ * daemon's own routes hide the built-in ones of their path. Records the methods of the path. */
+static struct http_endpoint *find_row(struct http_request *req, struct bytes path)
 {
-    free(s->endpoints);
-    free(s->slots);
-}
-
-/* The route for the path; of several, the one that has the method. */
-static struct http_endpoint *find_row(struct http_server *s, struct bytes path, struct http_request *req)
-{
-    struct http_endpoint *first = *slot_of(s, path), *found = NULL;
-    for (struct http_endpoint *e = first; e; e = e->same_path) {
+    struct http_server *s = req->conn->server;
+    struct http_endpoint *found = NULL;
+    for (struct http_endpoint *e = s->endpoints; e < s->unknown; e++) {
+        if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
+            (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))
+            continue;
         req->allowed |= e->row->methods;
-        if (!found && (e->row->methods & req->head.method))
+        if (!found || (!(found->row->methods & req->head.method) && (e->row->methods & req->head.method)))
             found = e;
     }
-    return found ? found : first;
+    return found;
 }
 
-/* Turns "http://host/path", as sent to proxies, into "/path". */
-static struct bytes without_authority(struct bytes target)
-{
-    if (!bytes_starts_with(target, BYTES_LITERAL("http://")))
-        return target;
-    const char *slash = memchr(target.ptr + 7, '/', target.len - 7);
-    return slash ? bytes_of(slash, target.len - (size_t)(slash - target.ptr)) : BYTES_LITERAL("/");
-}
-
+/* Splits the target into decoded path and parameters. Accepts the form "http://host/path", which clients send to proxies. */
 static bool split_target(struct http_request *req)
 {
-    struct bytes path = without_authority(http_head_target(&req->head)), query = BYTES_NONE;
+    struct bytes path = http_head_target(&req->head), query = BYTES_NONE;
+    if (bytes_starts_with(path, BYTES_LITERAL("http://"))) {
+        const char *slash = memchr(path.ptr + 7, '/', path.len - 7);
+        path = slash ? bytes_of(slash, path.len - (size_t)(slash - path.ptr)) : BYTES_LITERAL("/");
+    }
     const char *mark = memchr(path.ptr, '?', path.len);
     if (mark) {
         size_t at = (size_t)(mark - path.ptr);
@@ -144,47 +80,41 @@ static bool split_target(struct http_request *req)
     return url_query_parse(query, &req->query) == 0;
 }
 
-/* The time it takes does not depend on where the first difference is. */
-static bool equal_in_constant_time(struct bytes a, struct bytes b)
-{
-    unsigned char differ = a.len != b.len;
-    for (size_t i = 0; i < a.len; i++)
-        differ |= (unsigned char)(a.ptr[i] ^ b.ptr[b.len ? i % b.len : 0]);
-    return differ == 0;
-}
-
+/* Takes the same time wherever the first difference is. */
 static bool has_token(const struct http_request *req)
 {
     struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
     struct bytes token = bytes_str(req->conn->server->auth_token);
     if (given.len < scheme.len || strncasecmp(given.ptr, scheme.ptr, scheme.len) != 0 || token.len == 0)
         return false;
-    return equal_in_constant_time(bytes_of(given.ptr + scheme.len, given.len - scheme.len), token);
+    given = bytes_of(given.ptr + scheme.len, given.len - scheme.len);
+    unsigned char differ = given.len != token.len;
+    for (size_t i = 0; i < given.len; i++)
+        differ |= (unsigned char)(given.ptr[i] ^ token.ptr[i % token.len]);
+    return differ == 0;
 }
 
-/* Browsers do not reach Unix sockets. */
+/* Browsers cannot open Unix sockets. */
 static enum http_refusal judge_origin(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
     if (!s->allowed_hosts || strcmp(req->conn->peer, "unix") == 0)
         return HTTP_REFUSED_NOT;
-    switch (http_origin_judge(http_header(req, "Host"), http_header(req, "Origin"),
-        http_header(req, "Sec-Fetch-Site"), s->allowed_hosts)) {
-    case HTTP_ORIGIN_FOREIGN_HOST:
-        return HTTP_REFUSED_FOREIGN_HOST;
-    case HTTP_ORIGIN_FOREIGN_PAGE:
-        return HTTP_REFUSED_FOREIGN_PAGE;
-    case HTTP_ORIGIN_OK:
-        break;
-    }
-    return HTTP_REFUSED_NOT;
+    return http_origin_judge(http_header(req, "Host"), http_header(req, "Origin"),
+        http_header(req, "Sec-Fetch-Site"), s->allowed_hosts);
 }
 
-/* Browsers send OPTIONS before they send a token, so it needs none. */
+/* OPTIONS needs no token, because browsers send it before a request with a token. */
 static enum http_refusal judge_access(const struct http_request *req)
 {
-    const struct http_server *s = req->conn->server;
+    struct http_server *s = req->conn->server;
     unsigned flags = req->endpoint->row->flags;
+    if (req->conn->is_public) {
+        if (rate_limit_when(&s->public_rate, 1, s->now) > s->now)
+            return HTTP_REFUSED_RATE;
+        rate_limit_spend(&s->public_rate, 1, s->now);
+        return HTTP_REFUSED_NOT;
+    }
     enum http_refusal origin = (flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
     if (origin != HTTP_REFUSED_NOT)
         return origin;
@@ -196,7 +126,7 @@ static enum http_refusal judge_access(const struct http_request *req)
                                                                       : HTTP_REFUSED_NOT;
 }
 
-/* With a token configured, every route has checked it already. */
+/* With a token configured, judge_access has checked it. */
 bool http_require_admin(struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
@@ -205,17 +135,6 @@ bool http_require_admin(struct http_request *req)
     req->refusal = HTTP_REFUSED_FORBIDDEN;
     http_route_refuse(req);
     return false;
-}
-
-static enum http_refusal judge_public(const struct http_request *req)
-{
-    struct http_server *s = req->conn->server;
-    if (!(req->endpoint->row->flags & HTTP_ROUTE_PUBLIC))
-        return HTTP_REFUSED_UNKNOWN;
-    if (rate_limit_when(&s->public_rate, 1, s->now) > s->now)
-        return HTTP_REFUSED_RATE;
-    rate_limit_spend(&s->public_rate, 1, s->now);
-    return HTTP_REFUSED_NOT;
 }
 
 bool http_require_same_origin(struct http_request *req)
@@ -241,18 +160,10 @@ static bool has_name(const char *names, struct bytes name)
     return false;
 }
 
-static bool is_repeated(const struct url_query *q, size_t i)
-{
-    for (size_t before = 0; before < i; before++)
-        if (bytes_equal(q->params[before].name, q->params[i].name))
-            return true;
-    return false;
-}
-
-/* A parameter that the route does not have, as shown in the error, and the one that was probably meant. */
+/* An unknown parameter, as the error shows it. */
 struct unknown_param {
     char written[PARAM_NAME_SHOWN_MAX + 1], known[PARAM_LIST_SHOWN_MAX];
-    const char *meant; /* in `known`; NULL: none is near */
+    const char *nearest; /* in `known`; NULL: none is near */
 };
 
 static void look_up(struct unknown_param *u, const char *names, struct bytes name)
@@ -263,22 +174,25 @@ static void look_up(struct unknown_param *u, const char *names, struct bytes nam
     struct suggest s = suggest_for(u->written);
     for (char *rest = u->known, *one; (one = strsep(&rest, " "));)
         suggest_try(&s, one);
-    u->meant = s.nearest;
+    u->nearest = s.nearest;
 }
 
 /* A lenient route refuses only a likely misspelling of one of its parameters. */
 static bool is_refused_param(const struct http_request *req, size_t i)
 {
     const struct http_route *row = req->endpoint->row;
-    struct bytes name = req->query.params[i].name;
+    const struct url_param *params = req->query.params;
     bool lenient = row->flags & HTTP_ROUTE_LENIENT;
-    if (has_name(row->params, name))
-        return !lenient && is_repeated(&req->query, i);
-    if (!lenient)
-        return true;
-    struct unknown_param u;
-    look_up(&u, row->params, name);
-    return u.meant != NULL;
+    if (!has_name(row->params, params[i].name)) {
+        struct unknown_param u;
+        if (lenient)
+            look_up(&u, row->params, params[i].name);
+        return !lenient || u.nearest;
+    }
+    for (size_t before = 0; !lenient && before < i; before++)
+        if (bytes_equal(params[before].name, params[i].name))
+            return true;
+    return false;
 }
 
 /* The first parameter that is refused, or NULL. */
@@ -290,34 +204,27 @@ static const struct url_param *refused_param(const struct http_request *req)
     return NULL;
 }
 
-static bool takes_method(const struct http_request *req)
-{
-    const struct http_route *row = req->endpoint->row;
-    return (row->methods & req->head.method) && !(req->head.is_head && (row->flags & HTTP_ROUTE_NO_HEAD));
-}
-
 static enum http_refusal judge(struct http_request *req)
 {
-    const struct http_server *s = req->conn->server;
     const struct http_head *h = &req->head;
     if (!split_target(req))
         return HTTP_REFUSED_PARAMETER;
-    req->endpoint = find_row(req->conn->server, bytes_of(req->path.ptr, req->path.len - 1), req);
+    req->endpoint = find_row(req, bytes_of(req->path.ptr, req->path.len - 1));
     if (!req->endpoint)
         return HTTP_REFUSED_UNKNOWN;
-    if (!takes_method(req))
+    const struct http_route *row = req->endpoint->row;
+    if (!(row->methods & h->method) || (h->is_head && (row->flags & HTTP_ROUTE_NO_HEAD)))
         return HTTP_REFUSED_METHOD;
     if (req->conn->over_limit)
         return HTTP_REFUSED_CONNECTIONS;
-    unsigned flags = req->endpoint->row->flags;
-    enum http_refusal refusal = req->conn->is_public ? judge_public(req) : judge_access(req);
+    enum http_refusal refusal = judge_access(req);
     if (refusal != HTTP_REFUSED_NOT)
         return refusal;
-    if ((flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(s))
+    if ((row->flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(req->conn->server))
         return HTTP_REFUSED_NOT_READY;
     if (refused_param(req))
         return HTTP_REFUSED_UNKNOWN_PARAMETER;
-    if (h->is_encoded && (flags & HTTP_ROUTE_IDENTITY_BODY))
+    if (h->is_encoded && (row->flags & HTTP_ROUTE_IDENTITY_BODY))
         return HTTP_REFUSED_CONTENT_ENCODING;
     if (h->content_length > http_route_max_body(req))
         return HTTP_REFUSED_BODY_TOO_LARGE;
@@ -355,7 +262,8 @@ static const struct {
         "retry; read replies faster, or raise --max-buffered"},
     [HTTP_REFUSED_CONNECTIONS] = {503, "overloaded", "too many connections",
         "retry; raise --max-connections"},
-    [HTTP_REFUSED_FOREIGN_HOST] = {403, "foreign-host", "the Host header names none of this daemon's hosts",
+    [HTTP_REFUSED_FOREIGN_HOST] = {403, "foreign-host",
+        "the Host header is not an address or name of this daemon",
         "use an address or a name without a dot, or add the name to --allowed-hosts"},
     [HTTP_REFUSED_FOREIGN_PAGE] = {403, "foreign-origin", "a web page of another origin sent this request",
         "add the page's host to --allowed-hosts if you trust all of its pages"},
@@ -373,10 +281,9 @@ void http_route_add_allow(struct http_request *req)
     static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
     struct buf list = {0};
     bool no_head = req->endpoint->row->flags & HTTP_ROUTE_NO_HEAD;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (req->allowed & (1u << i))
             buf_printf(&list, "%s%s", list.len ? ", " : "", i == 0 && no_head ? "GET" : names[i]);
-    }
     http_add_header(req, "Allow", "%.*s", (int)list.len, list.ptr);
     buf_free(&list);
 }
@@ -392,8 +299,8 @@ static void refuse_param(struct http_request *req)
         http_problem(req, 400, "bad-parameter", NULL, "parameter %s is given more than once", u.written);
         return;
     }
-    if (u.meant)
-        snprintf(hint, sizeof hint, "did you mean %s?", u.meant);
+    if (u.nearest)
+        snprintf(hint, sizeof hint, "did you mean %s?", u.nearest);
     else
         snprintf(hint, sizeof hint, "its parameters: %s", *names ? names : "none");
     http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, u.written);

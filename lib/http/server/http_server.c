@@ -1,4 +1,4 @@
-/* Listening, accepting, time limits, drain. */
+/* Listening sockets, accepting, time limits and drain. */
 #include "http/server/http_internal.h"
 #include "http/http_socket.h"
 
@@ -22,8 +22,7 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-/* Descriptors left to the daemon's own files: a quarter of all, at most RESERVE_MAX. */
-#define RESERVE_MAX 256
+#define RESERVE_MAX 256 /* descriptors left to the daemon's own files */
 
 struct http_listener {
     struct http_listener *next;
@@ -57,32 +56,9 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static usec_t least_limit(const struct http_server_config *config)
-{
-    const usec_t limits[] = {
-        config->header_timeout, config->body_timeout, config->write_timeout, config->idle_timeout};
-    usec_t least = 8 * SWEEP_MAX;
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        if (limits[i] > 0 && limits[i] < least)
-            least = limits[i];
-    }
-    return least;
-}
-
-/* Connections are checked every eighth of the smallest limit, so no limit is exceeded by more. */
-static void start_sweep(struct http_server *s)
-{
-    usec_t every = least_limit(&s->config) / 8;
-    if (every < SWEEP_MIN)
-        every = SWEEP_MIN;
-    struct timeval tv = {.tv_sec = every / USEC_PER_SEC, .tv_usec = every % USEC_PER_SEC};
-    s->sweep_event = event_new(s->config.base, -1, EV_PERSIST, on_sweep, s);
-    event_add(s->sweep_event, &tv);
-}
-
 static double read_connections(void *ctx)
 {
-    return (double)http_server_connections(ctx);
+    return (double)((const struct http_server *)ctx)->n_conns;
 }
 
 static double read_buffered(void *ctx)
@@ -116,7 +92,16 @@ struct http_server *http_server_new(const struct http_server_config *config)
         "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
         "Connections above max_connections or the file descriptors for them, answered 503 and closed");
-    start_sweep(s);
+    /* Connections are checked every eighth of the smallest time limit, so a limit is exceeded by an eighth at most. */
+    const usec_t limits[] = {
+        config->header_timeout, config->body_timeout, config->write_timeout, config->idle_timeout};
+    usec_t every = SWEEP_MAX;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i] > 0 && limits[i] / 8 < every)
+            every = limits[i] / 8 > SWEEP_MIN ? limits[i] / 8 : SWEEP_MIN;
+    struct timeval tv = {.tv_sec = every / USEC_PER_SEC, .tv_usec = every % USEC_PER_SEC};
+    s->sweep_event = event_new(config->base, -1, EV_PERSIST, on_sweep, s);
+    event_add(s->sweep_event, &tv);
     return s;
 }
 
@@ -136,7 +121,7 @@ static void name_peer(const struct sockaddr_storage *from, char out[80])
     }
 }
 
-/* RLIMIT_NOFILE. accept() returns the lowest free number, so all numbers below a new descriptor are in use. */
+/* RLIMIT_NOFILE. A new descriptor is the lowest free number, so its value says how many are in use. */
 static int descriptor_limit(void)
 {
     struct rlimit limit;
@@ -172,45 +157,24 @@ size_t http_descriptors_with_connections(size_t connections)
     return connections < 3 * RESERVE_MAX ? 4 * connections / 3 : connections + RESERVE_MAX;
 }
 
-static bool is_full(const struct http_server *s)
-{
-    return s->config.max_connections > 0 && s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
-}
-
-/* Public connections leave half of all to the others, however few the descriptors allow. */
-static bool is_full_of_public(const struct http_server *s)
-{
-    int most = http_descriptors_for_connections();
-    if (s->config.max_connections > 0 && s->config.max_connections < most)
-        most = s->config.max_connections;
-    return s->n_public >= (size_t)most / 2;
-}
-
-/* Refused connections may briefly use half of the descriptors that are not for connections. */
+/* Refused connections may briefly use half of the reserved descriptors. */
 static void take_connection(struct http_listener *l, int fd, const char *peer)
 {
     struct http_server *s = l->server;
-    int most = descriptor_limit();
-    int reserve = reserve_of(most);
-    if (fd >= most - reserve || is_full(s) || (l->is_public && is_full_of_public(s))) {
-        http_overload_accept(s, fd, peer, fd < most - reserve / 2);
+    int most = descriptor_limit(), reserve = reserve_of(most), limit = most - reserve;
+    bool is_full = false;
+    if (s->config.max_connections > 0) {
+        is_full = s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
+        limit = s->config.max_connections < limit ? s->config.max_connections : limit;
+    }
+    bool public_is_full = l->is_public && s->n_public >= (size_t)limit / 2;
+    if (fd >= most - reserve || is_full || public_is_full) {
+        http_overload_accept(s, fd, peer, l->is_public, fd < most - reserve / 2);
         return;
     }
     http_socket_configure(fd);
     http_conn_new(s, fd, peer)->is_public = l->is_public;
     s->n_public += l->is_public;
-}
-
-/* Out of descriptors or memory: the connection stays in the backlog and the socket readable, so retrying at once would spin. */
-static void pause_accepting(struct http_server *s)
-{
-    static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
-    for (struct http_listener *l = s->listeners; l; l = l->next)
-        event_del(l->event);
-    event_add(s->accept_again, &pause);
-    if (!s->accept_logged)
-        log_error("cannot accept connections", LOG_S("error", strerror(errno)));
-    s->accept_logged = true;
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg)
@@ -225,24 +189,33 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
 static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
 {
     (void)what;
+    static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
     struct http_listener *l = arg;
+    struct http_server *s = l->server;
     for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
         char peer[80];
         int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && !errno_is_shortage(errno))
+            return;
         if (fd < 0) {
-            if (errno_is_shortage(errno))
-                pause_accepting(l->server);
+            /* The connection stays in the backlog and the socket readable, so retrying at once would spin. */
+            if (!s->accept_logged)
+                log_error("cannot accept connections", LOG_S("error", strerror(errno)));
+            s->accept_logged = true;
+            for (struct http_listener *each = s->listeners; each; each = each->next)
+                event_del(each->event);
+            event_add(s->accept_again, &pause);
             return;
         }
-        l->server->accept_logged = false;
+        s->accept_logged = false;
         name_peer(&from, peer);
         take_connection(l, fd, peer);
     }
 }
 
-static int add_listener(struct http_server *s, int fd, bool is_public)
+int http_server_listen_fd(struct http_server *s, int fd, bool is_public)
 {
     if (evutil_make_socket_nonblocking(fd) < 0)
         return -1;
@@ -254,16 +227,6 @@ static int add_listener(struct http_server *s, int fd, bool is_public)
     l->next = s->listeners;
     s->listeners = l;
     return event_add(l->event, NULL);
-}
-
-int http_server_listen_fd(struct http_server *s, int fd)
-{
-    return add_listener(s, fd, false);
-}
-
-int http_server_listen_public_fd(struct http_server *s, int fd)
-{
-    return add_listener(s, fd, true);
 }
 
 static void stop_listening(struct http_server *s)
@@ -278,7 +241,7 @@ static void stop_listening(struct http_server *s)
     event_del(s->accept_again);
 }
 
-/* Each idle connection reads once more, so that a request that has just arrived is answered. */
+/* Each idle connection reads once more, so that a request that has just arrived gets its reply. */
 void http_server_drain(struct http_server *s)
 {
     struct http_conn *c;
@@ -313,11 +276,9 @@ void http_server_free(struct http_server **sp)
     event_free(s->scheduled_event);
     event_free(s->sweep_event);
     event_free(s->accept_again);
-    http_route_free(s);
+    free(s->endpoints);
     buf_free(&s->server_line);
     buf_free(&s->top);
-    buf_free(&s->spare);
-    buf_free(&s->spare_body);
     free(s->auth_token);
     free(s->allowed_hosts);
     free(s->read_buffer);

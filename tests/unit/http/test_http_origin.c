@@ -4,7 +4,7 @@
 
 struct request {
     const char *host, *origin, *fetch_site, *allowed;
-    enum http_origin_verdict verdict;
+    enum http_refusal verdict;
 };
 
 static struct bytes header(const char *value)
@@ -15,7 +15,7 @@ static struct bytes header(const char *value)
 static void judge_all(const struct request *r, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        enum http_origin_verdict got =
+        enum http_refusal got =
             http_origin_judge(header(r[i].host), header(r[i].origin), header(r[i].fetch_site), r[i].allowed);
         if (got != r[i].verdict)
             fail_msg("row %zu: %d, not %d", i, (int)got, (int)r[i].verdict);
@@ -29,53 +29,53 @@ static void judge_all(const struct request *r, size_t n)
 static void test_programs_without_a_page(void **state)
 {
     (void)state;
-    JUDGE({"127.0.0.1:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"127.0.0.1", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"[::1]:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"[::1]", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {"localhost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"LOCALHOST", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"queue.localhost:1", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"queuehost:8080", NULL, NULL, NULL, HTTP_ORIGIN_OK},
-        {"10.0.0.7:80", NULL, NULL, NULL, HTTP_ORIGIN_OK}, {NULL, NULL, NULL, NULL, HTTP_ORIGIN_OK});
+    JUDGE({"127.0.0.1:8080", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"127.0.0.1", NULL, NULL, NULL, HTTP_REFUSED_NOT}, {"[::1]:8080", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"[::1]", NULL, NULL, NULL, HTTP_REFUSED_NOT}, {"localhost:8080", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"LOCALHOST", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"queue.localhost:1", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"queuehost:8080", NULL, NULL, NULL, HTTP_REFUSED_NOT},
+        {"10.0.0.7:80", NULL, NULL, NULL, HTTP_REFUSED_NOT}, {NULL, NULL, NULL, NULL, HTTP_REFUSED_NOT});
 }
 
 static void test_a_name_that_dns_could_point_here(void **state)
 {
     (void)state;
-    JUDGE({"evil.example:8080", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"evil.notlocalhost", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"local.", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"localhost.evil.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"127.0.0.1.evil.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"0x7f000001.example", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"[::1", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {":8080", NULL, NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST},
-        {"evil.example", "http://evil.example", NULL, NULL, HTTP_ORIGIN_FOREIGN_HOST});
+    JUDGE({"evil.example:8080", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"evil.notlocalhost", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"local.", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"localhost.evil.example", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"127.0.0.1.evil.example", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"0x7f000001.example", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"[::1", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {":8080", NULL, NULL, NULL, HTTP_REFUSED_FOREIGN_HOST},
+        {"evil.example", "http://evil.example", NULL, NULL, HTTP_REFUSED_FOREIGN_HOST});
 }
 
 static void test_names_that_are_allowed(void **state)
 {
     (void)state;
-    JUDGE({"stats.example:8080", NULL, NULL, "a.example, stats.example", HTTP_ORIGIN_OK},
-        {"STATS.example", NULL, NULL, "a.example stats.EXAMPLE", HTTP_ORIGIN_OK},
-        {"b.example", NULL, NULL, "a.example,stats.example", HTTP_ORIGIN_FOREIGN_HOST},
-        {"evil.example", "http://evil.example", "cross-site", "*", HTTP_ORIGIN_OK},
-        {"127.0.0.1:1", "https://stats.example:9", "cross-site", "stats.example", HTTP_ORIGIN_OK},
-        {"127.0.0.1:1", "https://evil.example", NULL, "stats.example", HTTP_ORIGIN_FOREIGN_PAGE});
+    JUDGE({"stats.example:8080", NULL, NULL, "a.example, stats.example", HTTP_REFUSED_NOT},
+        {"STATS.example", NULL, NULL, "a.example stats.EXAMPLE", HTTP_REFUSED_NOT},
+        {"b.example", NULL, NULL, "a.example,stats.example", HTTP_REFUSED_FOREIGN_HOST},
+        {"evil.example", "http://evil.example", "cross-site", "*", HTTP_REFUSED_NOT},
+        {"127.0.0.1:1", "https://stats.example:9", "cross-site", "stats.example", HTTP_REFUSED_NOT},
+        {"127.0.0.1:1", "https://evil.example", NULL, "stats.example", HTTP_REFUSED_FOREIGN_PAGE});
 }
 
 static void test_pages(void **state)
 {
     (void)state;
-    JUDGE({"127.0.0.1:8088", "http://127.0.0.1:8088", "same-origin", NULL, HTTP_ORIGIN_OK},
-        {"127.0.0.1:8088", "http://127.0.0.1:3000", "same-site", NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", "http://evil.example", "cross-site", NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", "null", "cross-site", NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", "", NULL, NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {NULL, "null", NULL, NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", NULL, "cross-site", NULL, HTTP_ORIGIN_FOREIGN_PAGE},
-        {"127.0.0.1:8088", NULL, "none", NULL, HTTP_ORIGIN_OK},
-        {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_ORIGIN_OK});
+    JUDGE({"127.0.0.1:8088", "http://127.0.0.1:8088", "same-origin", NULL, HTTP_REFUSED_NOT},
+        {"127.0.0.1:8088", "http://127.0.0.1:3000", "same-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", "http://evil.example", "cross-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", "null", "cross-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", "", NULL, NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {NULL, "null", NULL, NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", NULL, "cross-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", NULL, "none", NULL, HTTP_REFUSED_NOT},
+        {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_REFUSED_NOT});
 }
 
 static void test_lists_of_hosts(void **state)

@@ -104,7 +104,7 @@ static int set_up(void **state)
         snprintf(s->url, sizeof s->url, "http://127.0.0.1:%d/in?n=%zu", name.port, i);
         s->answer = 200;
         s->http = http_server_new(&config);
-        assert_int_equal(http_server_listen_fd(s->http, fd), 0);
+        assert_int_equal(http_server_listen_fd(s->http, fd, false), 0);
     }
     open_pool(&w, PATIENCE);
     *state = &w;
@@ -352,7 +352,7 @@ static struct http_server *serve_third(struct world *w, int fd)
         .max_connections = 1000,
         .server_name = "test"};
     struct http_server *http = http_server_new(&config);
-    assert_int_equal(http_server_listen_fd(http, fd), 0);
+    assert_int_equal(http_server_listen_fd(http, fd, false), 0);
     w->servers[2].answer = 200;
     return http;
 }
