@@ -26,9 +26,9 @@ struct queuereader {
     struct plan *plan;
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none */
-    bool carries_acks;      /* the call carries acks, or the last one did */
+    bool carries_acks;      /* the current or last call carries acks */
     bool acks_doubtful;     /* an earlier request may have delivered plan_acks */
-    bool with_destination;  /* it has been asked, or has a run */
+    bool with_destination;  /* the destination has a run or a request for its mark */
     size_t run_length;      /* of that run */
     size_t burying;         /* message of plan_batch, during PLAN_BURY */
     uint64_t poison_in_row;
@@ -36,7 +36,8 @@ struct queuereader {
     struct event *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
-    usec_t superseded_at, rival_until; /* 0: never. Until then repeated takeovers are the trouble. */
+    usec_t superseded_at; /* time of the last takeover; 0: none */
+    usec_t rival_until;   /* until this time repeated takeovers count as trouble; 0: none */
     struct queuereader_numbers numbers;
 };
 
@@ -54,9 +55,8 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-/* Two processes that keep taking over are a mistake, shown on /health of both. */
-#define RIVAL_TEXT                                                                                           \
-    "another process takes over this reader's name again and again: two processes share one name"
+/* Two processes that keep taking over are an operator's mistake, which /health of both reports. */
+#define RIVAL_TEXT "another process keeps taking over: give each process a reader name of its own"
 #define RIVAL_TURNS 4 /* remembered for this many times backoff_max */
 
 static void answered(struct queuereader *qr, enum plan_lane side)
@@ -117,7 +117,7 @@ struct bytes queuereader_reply_member(struct bytes json, const char *name)
     return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
 }
 
-/* The call has ended. False: with a fault, which is handled here. */
+/* Ends the call. Returns false after a fault, which it has handled. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -169,14 +169,14 @@ static void released(enum http_client_result result, const struct http_reply_vie
     plan_released(qr->plan, id, next_id, epoch);
 }
 
-/* The IDS of "LEASE:IDS". */
+/* Returns IDS of "LEASE:IDS". */
 static struct bytes ids_of(struct bytes acks)
 {
     const char *colon = memchr(acks.ptr, ':', acks.len);
     return bytes_of(colon + 1, acks.len - (size_t)(colon + 1 - acks.ptr));
 }
 
-/* The queue has taken plan_acks, or their lease is lost. */
+/* The queue has processed plan_acks, or their lease is lost. */
 static void acks_are_through(struct queuereader *qr, bool lost)
 {
     bool report = lost && qr->carries_acks && !qr->acks_doubtful && !qr->config.destination.ask;
@@ -186,23 +186,7 @@ static void acks_are_through(struct queuereader *qr, bool lost)
         qr->acks_doubtful = false;
 }
 
-static void reserved_messages(struct queuereader *qr, const struct http_reply_view *reply)
-{
-    uint64_t lease = 0;
-    struct batch batch = {0};
-    struct bytes id = queue_id_of(reply);
-    bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
-    if ((reply->body.len && !(leased && id.len)) || !batch_parse(reply->body, lease, &batch)) {
-        queue_faulted(qr, "does not answer /reserve as a simplequeue does");
-        return;
-    }
-    answered(qr, PLAN_QUEUE);
-    qr->numbers.reserved += batch.n;
-    acks_are_through(qr, false);
-    plan_reserved(qr->plan, id, &batch, clock_monotonic());
-}
-
-/* Another process of this name has taken over, or the queue was restarted: then it names no epoch. */
+/* The epoch is stale because another process of this name has taken over, or because the queue was restarted. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
     usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
@@ -219,24 +203,7 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
-static void not_reserved(struct queuereader *qr, const struct http_reply_view *reply)
-{
-    struct bytes code = queuereader_reply_member(reply->body, "code");
-    if (bytes_equal_str(code, "lease-lost")) {
-        acks_are_through(qr, true);
-        plan_lease_lost(qr->plan);
-    } else if (bytes_equal_str(code, "stale-epoch")) {
-        superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
-    } else {
-        struct bytes who = queuereader_reply_member(reply->body, "reader");
-        char why[160];
-        snprintf(why, sizeof(why), "held by the reader %.*s", (int)(who.len < 64 ? who.len : 64),
-            who.len ? who.ptr : "");
-        queue_faulted(qr, why);
-    }
-}
-
-/* A status that a retry would not change. */
+/* Whether a retry would get the same status. */
 static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
 {
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
@@ -253,10 +220,34 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     }
     if (!queue_replied(qr, result, reply))
         return;
-    if (reply->status == 200)
-        reserved_messages(qr, reply);
-    else
-        not_reserved(qr, reply);
+    if (reply->status == 409) {
+        struct bytes code = queuereader_reply_member(reply->body, "code");
+        struct bytes holder = queuereader_reply_member(reply->body, "reader");
+        char why[160];
+        if (bytes_equal_str(code, "lease-lost")) {
+            acks_are_through(qr, true);
+            plan_lease_lost(qr->plan);
+        } else if (bytes_equal_str(code, "stale-epoch")) {
+            superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
+        } else {
+            snprintf(why, sizeof(why), "held by the reader %.*s", (int)(holder.len < 64 ? holder.len : 64),
+                holder.len ? holder.ptr : "");
+            queue_faulted(qr, why);
+        }
+        return;
+    }
+    uint64_t lease = 0;
+    struct batch batch = {0};
+    struct bytes id = queue_id_of(reply);
+    bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
+    if ((reply->body.len && !(leased && id.len)) || !batch_parse(reply->body, lease, &batch)) {
+        queue_faulted(qr, "does not answer /reserve as a simplequeue does");
+        return;
+    }
+    answered(qr, PLAN_QUEUE);
+    qr->numbers.reserved += batch.n;
+    acks_are_through(qr, false);
+    plan_reserved(qr->plan, id, &batch, clock_monotonic());
 }
 
 static void touched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -297,7 +288,8 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     }
 }
 
-/* If an acknowledgement is refused for good the messages become ready when their lease expires. With marks they are recognized then. */
+/* After a final refusal the messages become ready again when their lease expires. With marks, the plan then recognizes them as
+ * delivered. */
 static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
@@ -418,7 +410,7 @@ static void ask(struct queuereader *qr, const struct plan_step *step)
     qr->config.destination.ask(qr, plan_queue_id(qr->plan), qr->config.destination.arg);
 }
 
-/* deliver may still be on the stack: go on with the loop's next iteration. */
+/* The destination may answer from within deliver, so the next step starts in the loop's next iteration. */
 static void destination_answers(struct queuereader *qr)
 {
     assert(qr->magic == QUEUEREADER_MAGIC && qr->with_destination);
@@ -451,15 +443,10 @@ void queuereader_conflict(struct queuereader *qr)
     plan_conflict(qr->plan, clock_monotonic());
 }
 
-static bool refuses_everything(struct queuereader *qr)
-{
-    uint64_t limit = qr->config.destination.poison_limit;
-    return limit && qr->run_length == 1 && ++qr->poison_in_row > limit;
-}
-
 void queuereader_refused(struct queuereader *qr, const char *reason)
 {
-    if (refuses_everything(qr)) {
+    uint64_t limit = qr->config.destination.poison_limit;
+    if (limit && qr->run_length == 1 && ++qr->poison_in_row > limit) {
         char why[sizeof(qr->trouble)];
         snprintf(why, sizeof(why), "refuses every message: %s", reason);
         queuereader_faulted(qr, why, QUEUEREADER_BACKOFF);
@@ -491,14 +478,13 @@ const char *queuereader_end_text(enum queuereader_end end)
     case QUEUEREADER_STOPPED:
         return "stopped";
     case QUEUEREADER_OLD_COPY:
-        return "the queue is an old copy: the destination has messages that it never had. Nothing was "
-               "delivered; run the right copy, or give this one a new id (simplequeue --restored)";
+        return "the queue is an old copy: the destination has newer messages of this queue. Nothing was "
+               "delivered; run the newest copy, or give this one a new id (simplequeue --restored)";
     case QUEUEREADER_FOREIGN_MARK:
-        return "the destination's mark of this queue is not a reader's. Nothing was "
+        return "the destination's mark of this queue was not set by a reader. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
     case QUEUEREADER_MARKS_USED_UP:
-        return "no marks are left for this queue after 2^44 messages, or a million takeovers without a "
-               "message. "
+        return "this queue has used all marks: 2^44 messages, or a million takeovers without a delivery. "
                "Empty it and give it a new id (simplequeue --restored)";
     }
     return "unknown end";
@@ -519,7 +505,7 @@ static void end(struct queuereader *qr, enum plan_action action)
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 
-/* Starts the lane's next step. If that has to wait, lowers *again to its time. */
+/* Starts the lane's next step, or lowers *again to the time of that step. */
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
@@ -560,24 +546,6 @@ static char *encoded(const char *text)
     return out.ptr;
 }
 
-static struct plan *new_plan(const struct queuereader_config *c)
-{
-    struct plan_config config = {
-        .marks = c->destination.ask != NULL,
-        .lines = c->destination.lines,
-        .ahead = true,
-        .items = c->items,
-        .max_items = c->destination.max_items,
-        .max_bytes = c->destination.max_bytes,
-        .rate = c->destination.rate,
-        .lease = c->lease,
-        .backoff_min = c->backoff_min,
-        .backoff_max = c->backoff_max,
-        .seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40),
-    };
-    return plan_new(&config);
-}
-
 struct queuereader *queuereader_new(const struct queuereader_config *config)
 {
     struct http_client_config client_config = {
@@ -602,7 +570,18 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     qr->queue = encoded(config->queue);
     qr->reader = encoded(config->reader);
     qr->destination_answered = !config->destination.ask;
-    qr->plan = new_plan(&qr->config);
+    qr->plan = plan_new(&(struct plan_config){
+        .marks = config->destination.ask != NULL,
+        .lines = config->destination.lines,
+        .items = config->items,
+        .max_items = config->destination.max_items,
+        .max_bytes = config->destination.max_bytes,
+        .rate = config->destination.rate,
+        .lease = config->lease,
+        .backoff_min = qr->config.backoff_min,
+        .backoff_max = qr->config.backoff_max,
+        .seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40),
+    });
     qr->advance = evtimer_new(config->base, on_advance, qr);
     advance_at(qr, 0);
     return qr;
@@ -623,7 +602,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. The release that follows gives back what it may have leased. */
+/* Cancels a long poll. The release that follows gives back messages leased by the cancelled request. */
 void queuereader_stop(struct queuereader *qr)
 {
     usec_t now = clock_monotonic();

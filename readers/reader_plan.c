@@ -32,33 +32,33 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    usec_t give_up;      /* when stopping: no acknowledgement is retried later */
-    bool over;           /* leave the work once both lanes are idle */
-    enum plan_phase end; /* the phase after that */
+    usec_t give_up;      /* while stopping: acknowledgements are not retried after this time */
+    bool over;           /* the work is left once both lanes are idle */
+    enum plan_phase end; /* the phase that follows the work */
     bool busy[PLAN_LANES];
-    bool acks_piggyback; /* on the reserve under way */
-    bool no_piggyback;   /* the queue refuses reserves with acks; until the next release */
-    bool lease_lost;     /* since the last release */
+    bool acks_piggyback; /* the reserve under way carries acks */
+    bool no_piggyback;   /* the queue has refused a reserve with acks since the last release */
+    bool lease_lost;     /* a lease was lost since the last release */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
-    usec_t pause[PLAN_LANES]; /* no step before */
+    usec_t pause[PLAN_LANES]; /* time before which no step begins */
     struct backoff rival;     /* rule 10 */
-    usec_t works_since;       /* 0: nothing reserved since the release */
+    usec_t works_since;       /* time of the first reserve since the release; 0: none */
     unsigned conflicts;       /* since the last delivery */
 
     char queue_id[NAME_LEN_MAX + 1];
-    uint64_t next_id; /* the queue's, at the last release */
+    uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
-    uint64_t doubted; /* a mark's id above next_id: checked twice before it counts */
+    uint64_t doubted; /* a mark's id above next_id that is to be checked again, or 0 */
 
     bool fresh;        /* nothing reserved since the release */
     uint64_t expected; /* the first id of the next batch, when not fresh */
 
     struct leased leased[BATCHES_MAX]; /* the first is being delivered */
     size_t n_leased;
-    bool dry;                     /* the queue had nothing more to reserve */
-    bool unresolved;              /* an unanswered delivery may still arrive */
+    bool dry;                     /* the last reserve emptied the queue */
+    bool unresolved;              /* an unanswered delivery may still reach the destination */
     size_t limit;                 /* messages per delivery */
     size_t suspect_end;           /* end of the refused run: `limit` stays halved up to here */
     struct rate_limit rate_limit; /* of config.rate */
@@ -94,7 +94,7 @@ static struct batch *front(struct plan *p)
     return &p->leased[0].batch;
 }
 
-/* Of the first batch; SIZE_MAX: none. */
+/* Returns the first unsettled message of the first batch, or SIZE_MAX. */
 static size_t first_unsettled(const struct plan *p)
 {
     size_t first = batch_unsettled(&p->leased[0].batch);
@@ -112,7 +112,7 @@ static void reset_limit(struct plan *p)
     p->suspect_end = 0;
 }
 
-/* Leaves the first batch, and keeps what is delivered of it to be acknowledged. */
+/* Drops the first batch. Its delivered messages remain to be acknowledged. */
 static void pop_front(struct plan *p)
 {
     struct buf *acks = p->acks;
@@ -127,7 +127,7 @@ static void pop_front(struct plan *p)
     reset_limit(p);
 }
 
-/* The last place for acks is reserved for an unfinished batch. */
+/* Keeps the last slot for acks free for a batch that is left unfinished. */
 static void pop_settled(struct plan *p)
 {
     while (p->n_leased && first_unsettled(p) == SIZE_MAX && !p->acks[1].len)
@@ -143,39 +143,18 @@ static void acks_went(struct plan *p)
     pop_settled(p);
 }
 
-static void drop_acks(struct plan *p)
-{
-    for (size_t i = 0; i < ACKS_MAX; i++)
-        buf_clear(&p->acks[i]);
-}
-
-/* Both lanes are idle. The release puts back a second batch, of which nothing was delivered. */
-static void leave_work(struct plan *p)
-{
-    if (p->n_leased)
-        pop_front(p);
-    while (p->n_leased)
-        batch_free(&p->leased[--p->n_leased].batch);
-    p->over = false;
-    p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
-}
-
 static bool is_at_work(const struct plan *p)
 {
     return p->phase == PHASE_ASK || p->phase == PHASE_FENCE || p->phase == PHASE_WORK;
 }
 
-static bool lease_has_ended(const struct plan *p, usec_t now)
+/* Leaves the work when that is due and both lanes are idle: to stop, or to begin again with a release. */
+static void leave_work_if_due(struct plan *p, usec_t now)
 {
+    bool lease_ended = false;
     for (size_t i = 0; i < p->n_leased; i++)
-        if (now >= p->leased[i].ends)
-            return true;
-    return false;
-}
-
-static void begin_again_if_due(struct plan *p, usec_t now)
-{
-    if (is_at_work(p) && (p->stopping || lease_has_ended(p, now)))
+        lease_ended = lease_ended || now >= p->leased[i].ends;
+    if (is_at_work(p) && (p->stopping || lease_ended))
         p->over = true;
     if (!p->over || p->busy[PLAN_QUEUE] || p->busy[PLAN_DESTINATION])
         return;
@@ -184,25 +163,12 @@ static void begin_again_if_due(struct plan *p, usec_t now)
         p->over = false;
         return;
     }
-    leave_work(p);
-}
-
-/* How many messages, from the first unsettled one on, make a run. */
-static size_t run_length(const struct plan *p, size_t first)
-{
-    const struct batch *b = &p->leased[0].batch;
-    size_t n = 0, bytes = 0, most = p->limit;
-    if (p->config.max_items && most > p->config.max_items)
-        most = p->config.max_items;
-    if (most > rate_limit_batch(&p->rate_limit))
-        most = rate_limit_batch(&p->rate_limit);
-    while (first + n < b->n && n < most && b->messages[first + n].state == MESSAGE_WAITING) {
-        bytes += b->messages[first + n].text.len + 1;
-        if (n && p->config.max_bytes && bytes > p->config.max_bytes)
-            break;
-        n++;
-    }
-    return n;
+    if (p->n_leased)
+        pop_front(p);
+    while (p->n_leased) /* nothing of a second batch was delivered: the release puts it back */
+        batch_free(&p->leased[--p->n_leased].batch);
+    p->over = false;
+    p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
 }
 
 static struct plan_step fence_step(struct plan *p)
@@ -216,9 +182,21 @@ static struct plan_step fence_step(struct plan *p)
     return (struct plan_step){.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id ? id : 1, fence)};
 }
 
+/* The run begins with the first unsettled message. */
 static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
 {
-    size_t count = run_length(p, first);
+    const struct batch *b = &p->leased[0].batch;
+    size_t count = 0, bytes = 0, most = p->limit;
+    if (p->config.max_items && most > p->config.max_items)
+        most = p->config.max_items;
+    if (most > rate_limit_batch(&p->rate_limit))
+        most = rate_limit_batch(&p->rate_limit);
+    while (first + count < b->n && count < most && b->messages[first + count].state == MESSAGE_WAITING) {
+        bytes += b->messages[first + count].text.len + 1;
+        if (count && p->config.max_bytes && bytes > p->config.max_bytes)
+            break;
+        count++;
+    }
     usec_t when = rate_limit_when(&p->rate_limit, count, now);
     if (when > now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = when};
@@ -227,7 +205,7 @@ static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
         .first = first,
         .count = count,
         .mark = p->mark,
-        .next = PLAN_MARK(p->leased[0].batch.messages[first + count - 1].id + 1, 0),
+        .next = PLAN_MARK(b->messages[first + count - 1].id + 1, 0),
     };
 }
 
@@ -261,7 +239,7 @@ static struct plan_step touch_step(const struct plan *p, usec_t now)
     return step;
 }
 
-/* Acks are sent with the next reserve if that is due. A reserve that waits for messages is made only with no batch in hand. */
+/* Acks ride on the next reserve if one is due. A reserve waits for messages only if no batch is leased. */
 static struct plan_step work_queue_step(const struct plan *p, usec_t now)
 {
     size_t first = first_unsettled(p);
@@ -270,7 +248,7 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
         return touch;
     if (is_poison(p, first) && !p->unresolved)
         return (struct plan_step){.action = PLAN_BURY, .first = first, .count = 1};
-    bool more = p->n_leased == 0 || (p->n_leased < BATCHES_MAX && p->config.ahead && !p->dry);
+    bool more = p->n_leased == 0 || (p->n_leased < BATCHES_MAX && !p->dry);
     if (p->acks[0].len && (p->acks[0].len > PIGGYBACK_MAX || p->no_piggyback || !more))
         return (struct plan_step){.action = PLAN_ACK};
     if (more)
@@ -278,7 +256,7 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
-/* Messages behind the run that the destination has. */
+/* Gives back the messages behind the run under way. */
 static struct plan_step nack_step(const struct plan *p)
 {
     for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
@@ -294,8 +272,8 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* The work is being left while the destination has a run, whose lease is kept. A stop may last and be cut short, so what was delivered
- * before is acknowledged now, and what is behind the run is given back (with marks by the release, rule 5). */
+/* The destination still has a run, whose lease is extended. A stop may be cut short, so it acknowledges delivered messages now
+ * and gives back those behind the run. With marks the release gives them back (rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
@@ -330,21 +308,10 @@ static struct plan_step queue_step(struct plan *p, usec_t now)
     return (struct plan_step){.action = actions[p->phase]};
 }
 
-static void occupy(struct plan *p, enum plan_lane lane, const struct plan_step *step, usec_t now)
-{
-    p->busy[lane] = true;
-    p->doing[lane] = *step;
-    p->since[lane] = now;
-    if (step->action == PLAN_RESERVE)
-        p->acks_piggyback = p->acks[0].len > 0;
-    if (step->action == PLAN_DELIVER)
-        rate_limit_spend(&p->rate_limit, step->count, now);
-}
-
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
 {
     assert(!p->busy[lane]);
-    begin_again_if_due(p, now);
+    leave_work_if_due(p, now);
     struct plan_step step = lane == PLAN_QUEUE ? queue_step(p, now) : destination_step(p, now);
     if (step.action >= PLAN_WAIT)
         return step;
@@ -352,7 +319,13 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     bool pauses = !p->stopping || (lane == PLAN_QUEUE && step.action != PLAN_RELEASE);
     if (p->pause[lane] > now && pauses)
         return (struct plan_step){.action = PLAN_PAUSE, .until = p->pause[lane]};
-    occupy(p, lane, &step, now);
+    p->busy[lane] = true;
+    p->doing[lane] = step;
+    p->since[lane] = now;
+    if (step.action == PLAN_RESERVE)
+        p->acks_piggyback = p->acks[0].len > 0;
+    if (step.action == PLAN_DELIVER)
+        rate_limit_spend(&p->rate_limit, step.count, now);
     return step;
 }
 
@@ -391,8 +364,8 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->doubted = 0;
 }
 
-/* The mark is newer than next_id, and another process may have moved both in between. So a mark above it is compared again, with a
- * later next_id. */
+/* Another process may have moved the mark since next_id was read. So a mark above next_id is compared again with a later next_id
+ * before the queue counts as an old copy. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
@@ -405,8 +378,8 @@ void plan_asked(struct plan *p, uint64_t mark)
         p->phase = p->doubted ? PHASE_RELEASE : PHASE_FENCE;
 }
 
-/* Rule 4. */
-static bool goes_on(const struct plan *p, const struct batch *batch)
+/* Whether the batch continues the previous one without a gap (rule 4). */
+static bool is_contiguous(const struct plan *p, const struct batch *batch)
 {
     uint64_t expected = p->expected;
     for (size_t i = 0; i < batch->n; i++)
@@ -415,51 +388,30 @@ static bool goes_on(const struct plan *p, const struct batch *batch)
     return true;
 }
 
-static void judge(const struct plan *p, struct batch *b)
+/* Takes over the batch, and settles the messages that need no delivery or can have none. */
+static void add_batch(struct plan *p, struct batch *batch, usec_t now)
 {
-    for (size_t i = 0; i < b->n; i++) {
-        struct message *m = &b->messages[i];
+    for (size_t i = 0; i < batch->n; i++) {
+        struct message *m = &batch->messages[i];
         if (p->config.marks && m->id < p->mark >> PLAN_FENCE_BITS)
             m->state = MESSAGE_DONE;
         else if (p->config.lines && m->text.len == 0)
-            batch_mark_poison(b, i, "empty");
+            batch_mark_poison(batch, i, "empty");
         else if (p->config.lines && memchr(m->text.ptr, '\n', m->text.len))
-            batch_mark_poison(b, i, "holds a line feed");
+            batch_mark_poison(batch, i, "contains a line feed");
     }
-}
-
-static void add_batch(struct plan *p, struct batch *batch, usec_t now)
-{
+    p->expected = batch->messages[batch->n - 1].id + 1;
+    p->fresh = false;
+    p->dry = batch->n < p->config.items;
     p->leased[p->n_leased++] = (struct leased){
         .batch = *batch,
         .ends = now + p->config.lease - p->config.lease / 10,
         .touch_at = now + p->config.lease / 3,
     };
-    judge(p, &p->leased[p->n_leased - 1].batch);
-    p->fresh = false;
-    p->expected = batch->messages[batch->n - 1].id + 1;
-    p->dry = batch->n < p->config.items;
     *batch = (struct batch){0};
     if (p->n_leased == 1)
         reset_limit(p);
     pop_settled(p);
-}
-
-static void nothing_came(struct plan *p)
-{
-    /* The next message will be a new one. */
-    if (p->fresh)
-        p->expected = p->next_id;
-    p->fresh = false;
-    p->dry = p->n_leased > 0;
-}
-
-static void note_progress(struct plan *p, usec_t now)
-{
-    if (!p->works_since)
-        p->works_since = now;
-    else if (now - p->works_since >= p->config.backoff_max)
-        backoff_succeeded(&p->rival);
 }
 
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now)
@@ -467,9 +419,12 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
     if (p->acks_piggyback)
         acks_went(p);
-    note_progress(p, now);
+    if (!p->works_since)
+        p->works_since = now;
+    else if (now - p->works_since >= p->config.backoff_max)
+        backoff_succeeded(&p->rival);
     bool same = bytes_equal_str(queue_id, p->queue_id);
-    if (!same || (p->config.marks && !p->fresh && !goes_on(p, batch))) {
+    if (!same || (p->config.marks && !p->fresh && !is_contiguous(p, batch))) {
         p->over = true;
     } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
         p->over = true;
@@ -477,7 +432,10 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
     } else if (batch->n && !p->over) {
         add_batch(p, batch, now);
     } else if (!batch->n) {
-        nothing_came(p);
+        if (p->fresh)
+            p->expected = p->next_id; /* the next message will be a new one */
+        p->fresh = false;
+        p->dry = p->n_leased > 0;
     }
     batch_free(batch);
 }
@@ -485,7 +443,8 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
 void plan_superseded(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
-    drop_acks(p); /* the other's release ended their leases */
+    for (size_t i = 0; i < ACKS_MAX; i++)
+        buf_clear(&p->acks[i]); /* the other process's release ended their leases */
     p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
     p->over = true;
 }
@@ -527,7 +486,7 @@ void plan_delivered(struct plan *p)
     }
 }
 
-/* The mark has moved, so no delivery of ours can be stored any more. */
+/* The destination's mark has moved, so it can no longer store an earlier delivery of this reader. */
 void plan_conflict(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
@@ -598,36 +557,26 @@ bool plan_piggyback_refused(struct plan *p)
     return true;
 }
 
-static void destination_faulted(struct plan *p)
+void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
 {
+    end_step(p, lane, p->doing[lane].action);
+    p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
+    if (lane == PLAN_QUEUE) {
+        bool acks_can_wait = !p->config.marks && now < p->give_up;
+        if (p->stopping && (p->phase == PHASE_RELEASE || (p->phase == PHASE_ACK && !acks_can_wait)))
+            p->end = PHASE_STOPPED;
+        p->over = p->over || p->stopping || is_at_work(p);
+        return;
+    }
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
     if (step->action == PLAN_DELIVER && step->count && p->config.marks)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)
         p->phase = PHASE_ASK; /* the mark is unknown now */
     if (p->phase == PHASE_LAST_FENCE) {
-        p->unresolved = false; /* the last attempt */
+        p->unresolved = false; /* this was the last attempt */
         p->over = true;
     }
-}
-
-static void queue_faulted(struct plan *p, usec_t now)
-{
-    bool acks_can_wait = !p->config.marks && now < p->give_up;
-    if (p->stopping && (p->phase == PHASE_RELEASE || (p->phase == PHASE_ACK && !acks_can_wait)))
-        p->end = PHASE_STOPPED;
-    if (p->stopping || is_at_work(p))
-        p->over = true;
-}
-
-void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
-{
-    end_step(p, lane, p->doing[lane].action);
-    p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
-    if (lane == PLAN_DESTINATION)
-        destination_faulted(p);
-    else
-        queue_faulted(p, now);
 }
 
 void plan_cancelled(struct plan *p, enum plan_lane lane)
@@ -642,7 +591,7 @@ void plan_stop(struct plan *p, usec_t give_up)
     p->pause[PLAN_QUEUE] = 0;
 }
 
-/* "LEASE:IDS" */
+/* `done` is "LEASE:IDS". */
 static void append_ids(struct bytes done, struct buf *ids)
 {
     const char *colon = done.len ? memchr(done.ptr, ':', done.len) : NULL;

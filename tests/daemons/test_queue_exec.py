@@ -58,7 +58,7 @@ class Flow(Exec):
         self.wait_empty()
         self.assertEqual(self.read(), b"".join(b"%d\n" % i for i in range(1000)))
         self.assertEqual(self.read("runs").count(b"run"), 10)
-        self.assertEqual([d["reason"] for d in self.queue.get("/dead").json()["buried"]], ["holds a line feed"])
+        self.assertEqual([d["reason"] for d in self.queue.get("/dead").json()["buried"]], ["contains a line feed"])
 
     def test_framed_any_bytes(self):
         self.queue.post("/put", b"two\nlines \x00")
@@ -197,7 +197,7 @@ class Faults(Exec):
         daemon = self.exec("--command=true")
         self.wait_empty()
         daemon.stop()
-        self.assertIn("warn queue_exec buried queue=default id=1 reason=\"holds a line feed\"\n", daemon.log)
+        self.assertIn("warn queue_exec buried queue=default id=1 reason=\"contains a line feed\"\n", daemon.log)
         self.assertGreaterEqual(daemon.log.count(" buried queue=default id="), 100)
         self.assertIn("more messages buried queue=default messages=50\n", daemon.log)
 

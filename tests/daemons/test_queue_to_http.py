@@ -37,7 +37,7 @@ class Flow(ToHttp):
         self.wait_empty()
         self.assertEqual(sink.messages(), messages)
         self.assertEqual(len(sink.taken()), 10)
-        self.assertEqual([d["reason"] for d in self.dead()], ["holds a line feed"])
+        self.assertEqual([d["reason"] for d in self.dead()], ["contains a line feed"])
 
     def test_a_batch_over_a_lease_s_usual_items(self):
         sink = Sink(self)

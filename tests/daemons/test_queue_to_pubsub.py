@@ -253,10 +253,10 @@ class Hopeless(RelayTest):
         self.refuses(b"from the other copy\n", 50 * FENCES, "old copy")
 
     def test_a_mark_of_something_else(self):
-        self.refuses(b"somebody's\n", 50, "is not a reader's")
+        self.refuses(b"somebody's\n", 50, "was not set by a reader")
 
     def test_fences_at_their_end(self):
-        self.refuses(b"", 3 * FENCES - 1, "no marks are left")
+        self.refuses(b"", 3 * FENCES - 1, "has used all marks")
 
 
 if __name__ == "__main__":

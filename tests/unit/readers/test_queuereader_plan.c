@@ -6,7 +6,6 @@
 static const struct plan_config usual = {
     .marks = true,
     .lines = true,
-    .ahead = true,
     .lease = 10 * USEC_PER_SEC,
     .backoff_min = 10 * USEC_PER_MSEC,
     .backoff_max = USEC_PER_SEC,
@@ -436,7 +435,7 @@ static void poison_is_buried_before_what_follows_is_delivered(void **state)
 static unsigned tries_to_find(size_t n, size_t bad)
 {
     struct plan_config config = usual;
-    config.ahead = false;
+    config.items = n + 1;
     struct plan *p = begun(&config, 1, 0);
     struct buf framed = {0};
     for (size_t i = 1; i <= n; i++)

@@ -71,7 +71,6 @@ struct world {
 static const struct plan_config config = {
     .marks = true,
     .lines = true,
-    .ahead = true,
     .lease = LEASE * STEP,
     .backoff_min = 2 * STEP,
     .backoff_max = 20 * STEP,
