@@ -63,7 +63,7 @@ static int cut_back(int fd, uint64_t length)
 
 int rejects_open(const char *path, uint64_t length, struct rejects **out)
 {
-    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
     if (cut_back(fd, length) != 0) {

@@ -256,11 +256,13 @@ void buf_append_json(struct buf *b, struct bytes s)
 
 void buf_append_csv(struct buf *b, struct bytes s)
 {
-    bool quote = false;
+    bool formula = s.len > 0 && memchr("=+-@\t\r", s.ptr[0], 6), quote = formula;
     for (size_t i = 0; i < s.len; i++)
         quote = quote || memchr(",\"\r\n", s.ptr[i], 4);
     if (quote)
         buf_append_char(b, '"');
+    if (formula)
+        buf_append_char(b, '\'');
     for (size_t i = 0; i < s.len; i++) {
         if (s.ptr[i] == '"')
             buf_append_char(b, '"');

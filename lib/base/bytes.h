@@ -117,8 +117,9 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((form
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
 /* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
-void buf_append_csv(struct buf *b, struct bytes s); /* one field, quoted where RFC 4180 requires it */
-static inline void buf_clear(struct buf *b)         /* its memory is kept */
+/* One field, quoted where RFC 4180 requires it. A text that a spreadsheet would take for a formula gets an apostrophe before it. */
+void buf_append_csv(struct buf *b, struct bytes s);
+static inline void buf_clear(struct buf *b) /* its memory is kept */
 {
     b->len = 0;
 }

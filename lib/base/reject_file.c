@@ -42,7 +42,7 @@ static int lock_file(int fd)
 static int open_file(const char *path, off_t *length)
 {
     struct stat st;
-    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
     if (lock_file(fd) != 0 || fstat(fd, &st) != 0 || (st.st_size == 0 && io_sync_parent(path) != 0)) {

@@ -363,7 +363,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     if (access(dir, W_OK | X_OK) != 0)
         return fail(error, -1, "cannot write in the directory", dir);
     buf_printf(&path, "%s/lock", dir);
-    int fd = open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    int fd = open(path.ptr, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);

@@ -28,7 +28,7 @@ static int make_directory(struct bytes path, char *error)
 
 static int lock_file(const char *path, const char *held, char *error)
 {
-    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     int rc = fd >= 0 ? io->flock(fd, LOCK_EX | LOCK_NB) : -1;
     if (rc == 0)
         return fd;

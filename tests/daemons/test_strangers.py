@@ -106,5 +106,35 @@ class StrangersTest(MillraceTest):
             self.assertIn(b"allowed_hosts", result.stderr)
 
 
+class LinksTest(MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.victim = self.write("victim", "kept")
+        self.config = self.write("a.conf", "[input]\ntime = t\n[total all]\nkey = \"all\"\n")
+
+    def link(self, *place):
+        path = self.path(*place)
+        os.makedirs(os.path.dirname(path))
+        os.symlink(self.victim, path)
+
+    def start_until_refused(self, name, *args):
+        d = self.daemon(name, *args)
+        harness.wait_until(lambda: "Too many levels of symbolic links" in d.log, lambda: d.log)
+        self.assertEqual(harness.read_file(self.victim), b"kept")
+
+    def test_a_lock(self):
+        """Another user's link in the place of a lock would have the daemon truncate what it names."""
+        for name in ("simplequeue", "pubsub", "aggregator"):
+            self.link(name, "lock")
+            self.start_until_refused(name, "--data-dir=" + self.path(name), "--config=" + self.config)
+
+    def test_rejects(self):
+        self.link("a", "rejects", "0000000001.ndjson")
+        pubsub = self.start("pubsub", "--data-dir=" + self.path("p"))
+        pubsub.post("/pub?stream=s", b"no event\n")
+        self.start_until_refused("aggregator", "--data-dir=" + self.path("a"), "--config=" + self.config, "--streams=s",
+                                 "--pubsub-url=" + pubsub.url)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -87,6 +87,20 @@ static void expect_json(struct bytes in, const char *out)
     buf_free(&b);
 }
 
+static void test_csv(void **state)
+{
+    static const char *const fields[][2] = {{"", ""}, {"a b", "a b"}, {"a,b", "\"a,b\""},
+        {"a\"b", "\"a\"\"b\""}, {"=1+1", "\"'=1+1\""}, {"+1", "\"'+1\""}, {"-1", "\"'-1\""},
+        {"@a", "\"'@a\""}, {"\t=1", "\"'\t=1\""}, {"a=1", "a=1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        struct buf b = {0};
+        buf_append_csv(&b, bytes_str(fields[i][0]));
+        assert_true(bytes_equal_str(buf_bytes(&b), fields[i][1]));
+        buf_free(&b);
+    }
+}
+
 static void test_json_text(void **state)
 {
     (void)state;
@@ -145,6 +159,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_counts_many_lines),
         cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_json_text), cmocka_unit_test(test_words)};
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_csv), cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
