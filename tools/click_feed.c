@@ -17,27 +17,27 @@ struct click_feed {
 };
 
 struct place {
-    const char *country, *zone, *region, *city, *language;
-    int latitude, longitude; /* in millionths of a degree */
+    const char *country, *zone, *region, *city, *language; /* as they stand in JSON */
+    int latitude, longitude;                               /* in millionths of a degree */
 };
 
 static const struct place places[] = {
-    {"US", "America/New_York", "NY", "New York", "en-US,en;q=0.8", 40714270, -74005970},
-    {"US", "America/Chicago", "IL", "Chicago", "en-us", 41850030, -87650050},
-    {"US", "America/Los_Angeles", "CA", "Sunnyvale", "en-US,en;q=0.5", 37368832, -122036346},
-    {"US", "America/Denver", "CO", "Denver", "en-US", 39739200, -104984700},
-    {"US", "America/New_York", "DC", "Washington", "en-US,en;q=0.8", 38895110, -77036370},
-    {"GB", "Europe/London", "H9", "London", "en-GB,en;q=0.8", 51508530, -125740},
-    {"CA", "America/Toronto", "ON", "Toronto", "en-CA,en;q=0.7", 43700110, -79416300},
-    {"BR", "America/Sao_Paulo", "27", "S\\u00e3o Paulo", "pt-BR,pt;q=0.8", -23547500, -46636110},
-    {"DE", "Europe/Berlin", "16", "Berlin", "de-DE,de;q=0.8", 52524370, 13410530},
-    {"JP", "Asia/Tokyo", "40", "Tokyo", "ja,en-US;q=0.8", 35689500, 139691710},
-    {"FR", "Europe/Paris", "A8", "Paris", "fr-FR,fr;q=0.8", 48853410, 2348800},
-    {"IN", "Asia/Kolkata", "07", "Delhi", "en-US,en;q=0.8", 28651950, 77231490},
-    {"ES", "Europe/Madrid", "29", "Madrid", "es-ES,es;q=0.8", 40416500, -3702560},
-    {"AU", "Australia/Sydney", "02", "Sydney", "en-AU,en;q=0.7", -33867850, 151207320},
-    {"MX", "America/Mexico_City", "09", "Mexico City", "es-MX,es;q=0.8", 19428470, -99127660},
-    {"NP", "Asia/Kathmandu", "00", "Kathmandu", "en-US,en;q=0.8", 27701690, 85320600},
+    {"US", "America\\/New_York", "NY", "New York", "en-US,en;q=0.8", 40714270, -74005970},
+    {"US", "America\\/Chicago", "IL", "Chicago", "en-us", 41850030, -87650050},
+    {"US", "America\\/Los_Angeles", "CA", "Sunnyvale", "en-US,en;q=0.5", 37368832, -122036346},
+    {"US", "America\\/Denver", "CO", "Denver", "en-US", 39739200, -104984700},
+    {"US", "America\\/New_York", "DC", "Washington", "en-US,en;q=0.8", 38895110, -77036370},
+    {"GB", "Europe\\/London", "H9", "London", "en-GB,en;q=0.8", 51508530, -125740},
+    {"CA", "America\\/Toronto", "ON", "Toronto", "en-CA,en;q=0.7", 43700110, -79416300},
+    {"BR", "America\\/Sao_Paulo", "27", "S\\u00e3o Paulo", "pt-BR,pt;q=0.8", -23547500, -46636110},
+    {"DE", "Europe\\/Berlin", "16", "Berlin", "de-DE,de;q=0.8", 52524370, 13410530},
+    {"JP", "Asia\\/Tokyo", "40", "Tokyo", "ja,en-US;q=0.8", 35689500, 139691710},
+    {"FR", "Europe\\/Paris", "A8", "Paris", "fr-FR,fr;q=0.8", 48853410, 2348800},
+    {"IN", "Asia\\/Kolkata", "07", "Delhi", "en-US,en;q=0.8", 28651950, 77231490},
+    {"ES", "Europe\\/Madrid", "29", "Madrid", "es-ES,es;q=0.8", 40416500, -3702560},
+    {"AU", "Australia\\/Sydney", "02", "Sydney", "en-AU,en;q=0.7", -33867850, 151207320},
+    {"MX", "America\\/Mexico_City", "09", "Mexico City", "es-MX,es;q=0.8", 19428470, -99127660},
+    {"NP", "Asia\\/Kathmandu", "00", "Kathmandu", "en-US,en;q=0.8", 27701690, 85320600},
 };
 
 static const char *const agents[] = {
@@ -81,14 +81,15 @@ static void append_base62(struct buf *out, uint64_t bits, size_t n)
         buf_append_char(out, digits[bits % 62]);
 }
 
-static uint64_t about(const struct click_feed *f, enum purpose what, uint64_t n)
+/* The random bits of the n-th user, link, ... */
+static uint64_t bits_of(const struct click_feed *f, enum purpose what, uint64_t n)
 {
     return random_of(f->s.seed * 8 + (uint64_t)what, n);
 }
 
 static void append_user(const struct click_feed *f, struct buf *out, uint64_t user)
 {
-    uint64_t bits = about(f, FOR_USER, user);
+    uint64_t bits = bits_of(f, FOR_USER, user);
     if (user == 0) {
         buf_append_str(out, "bitly");
     } else if (bits % 4 == 0) {
@@ -115,7 +116,7 @@ static void append_referrer(const struct click_feed *f, struct buf *out, uint64_
 {
     static const char *const first[] = {"direct", "http:\\/\\/www.facebook.com\\/",
         "http:\\/\\/t.co\\/03elZC4Q", "http:\\/\\/twitter.com\\/", "http:\\/\\/m.facebook.com\\/l.php"};
-    uint64_t bits = about(f, FOR_REFERRER, rank);
+    uint64_t bits = bits_of(f, FOR_REFERRER, rank);
     if (rank < COUNT(first)) {
         buf_append_str(out, first[rank]);
         return;
@@ -171,15 +172,10 @@ struct click {
     uint64_t hostile; /* 0, or the bits of a hostile value */
 };
 
-static void append_field(struct buf *out, const char *name)
-{
-    buf_printf(out, ", \"%s\": ", name);
-}
-
-/* Opens `"name": "`. False: a hostile value was written instead. */
+/* Opens `, "name": "`. False: a hostile value was written instead. */
 static bool open_text(const struct click *c, struct buf *out, const char *name, unsigned which)
 {
-    append_field(out, name);
+    buf_printf(out, ", \"%s\": ", name);
     if (c->hostile && c->hostile % 4 == which) {
         append_hostile(out, c->hostile >> 2);
         return false;
@@ -188,114 +184,62 @@ static bool open_text(const struct click *c, struct buf *out, const char *name, 
     return true;
 }
 
-/* Countries without a name get two letters. */
-static void append_country(const struct click *c, struct buf *out)
-{
-    if (c->country < COUNT(places))
-        buf_append_str(out, c->place->country);
-    else
-        buf_printf(out, "%c%c", (char)('A' + c->country / 26 % 26), (char)('A' + c->country % 26));
-}
-
-static void append_slashed(struct buf *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '/')
-            buf_append_char(out, '\\');
-        buf_append_char(out, *text);
-    }
-}
-
-static void append_origin(const struct click *c, struct buf *out)
-{
-    if (open_text(c, out, "c", 0)) {
-        out->len -= c->place ? 0 : 1;
-        if (c->place)
-            append_country(c, out);
-        buf_append_str(out, c->place ? "\"" : "null");
-    }
-    buf_printf(out, ", \"nk\": %d, \"tz\": \"", (int)(c->bits & 1));
-    append_slashed(out, c->place ? c->place->zone : "");
-    buf_append_char(out, '"');
-    if (c->place)
-        buf_printf(out, ", \"gr\": \"%s\"", c->place->region);
-}
-
-static void append_link(const struct click_feed *f, const struct click *c, struct buf *out)
-{
-    uint64_t bits = about(f, FOR_LINK, c->link);
-    buf_append_str(out, ", \"g\": \"");
-    append_base62(out, random_of(bits, 1), 6);
-    buf_append_char(out, '"');
-    if (open_text(c, out, "h", 1)) {
-        append_base62(out, bits, 6 + bits % 2);
-        buf_append_char(out, '"');
-    }
-    if (open_text(c, out, "l", 2)) {
-        append_user(f, out, c->user);
-        buf_append_char(out, '"');
-    }
-}
-
-static void append_visit(const struct click_feed *f, const struct click *c, struct buf *out)
-{
-    uint64_t bits = about(f, FOR_LINK, c->link);
-    if (c->place && c->bits % 8)
-        buf_printf(out, ", \"al\": \"%s\"", c->place->language);
-    buf_printf(out, ", \"hh\": \"%s\"", short_domains[bits % COUNT(short_domains)]);
-    if (open_text(c, out, "r", 3)) {
-        append_referrer(f, out, c->referrer);
-        buf_append_char(out, '"');
-    }
-    buf_append_str(out, ", \"u\": \"");
-    append_address(out, random_of(bits, 2));
-    buf_printf(out, "\", \"t\": %lld, \"hc\": %lld", (long long)c->time,
-        (long long)(f->s.start - (int64_t)(bits >> 40)));
-    if (bits >> 8 & 15)
-        return;
-    buf_printf(out, ", \"kw\": \"%s%u\"", words[bits % COUNT(words)], (unsigned)(bits >> 52));
-}
-
 static void append_degrees(struct buf *out, int millionths)
 {
     unsigned n = (unsigned)(millionths < 0 ? -millionths : millionths);
     buf_printf(out, "%s%u.%06u", millionths < 0 ? "-" : "", n / FEED_MILLION, n % FEED_MILLION);
 }
 
-static void append_city(const struct click *c, struct buf *out)
-{
-    if (!c->place)
-        return;
-    buf_printf(out, ", \"cy\": \"%s\", \"ll\": [ ", c->place->city);
-    append_degrees(out, c->place->latitude + (int)(c->bits >> 48 & 1023));
-    buf_append_str(out, ", ");
-    append_degrees(out, c->place->longitude + (int)(c->bits >> 38 & 1023));
-    buf_append_str(out, " ]");
-}
-
 static void append_click(const struct click_feed *f, const struct click *c, struct buf *out)
 {
-    buf_append_str(out, "{ \"a\": \"");
-    buf_append_str(out, agents[zipf_rank(f->agents, random_of(c->bits, 3))]);
+    const struct place *place = c->place;
+    uint64_t link = bits_of(f, FOR_LINK, c->link);
+    buf_printf(out, "{ \"a\": \"%s\"", agents[zipf_rank(f->agents, random_of(c->bits, 3))]);
+    if (open_text(c, out, "c", 0)) {
+        if (!place) {
+            out->len--;
+            buf_append_str(out, "null");
+        } else if (c->country < COUNT(places)) {
+            buf_printf(out, "%s\"", place->country);
+        } else { /* a country without a name */
+            buf_printf(out, "%c%c\"", (char)('A' + c->country / 26 % 26), (char)('A' + c->country % 26));
+        }
+    }
+    buf_printf(out, ", \"nk\": %d, \"tz\": \"%s\"", (int)(c->bits & 1), place ? place->zone : "");
+    if (place)
+        buf_printf(out, ", \"gr\": \"%s\"", place->region);
+    buf_append_str(out, ", \"g\": \"");
+    append_base62(out, random_of(link, 1), 6);
     buf_append_char(out, '"');
-    append_origin(c, out);
-    append_link(f, c, out);
-    append_visit(f, c, out);
-    append_city(c, out);
+    if (open_text(c, out, "h", 1)) {
+        append_base62(out, link, 6 + link % 2);
+        buf_append_char(out, '"');
+    }
+    if (open_text(c, out, "l", 2)) {
+        append_user(f, out, c->user);
+        buf_append_char(out, '"');
+    }
+    if (place && c->bits % 8)
+        buf_printf(out, ", \"al\": \"%s\"", place->language);
+    buf_printf(out, ", \"hh\": \"%s\"", short_domains[link % COUNT(short_domains)]);
+    if (open_text(c, out, "r", 3)) {
+        append_referrer(f, out, c->referrer);
+        buf_append_char(out, '"');
+    }
+    buf_append_str(out, ", \"u\": \"");
+    append_address(out, random_of(link, 2));
+    buf_printf(out, "\", \"t\": %lld, \"hc\": %lld", (long long)c->time,
+        (long long)(f->s.start - (int64_t)(link >> 40)));
+    if (!(link >> 8 & 15))
+        buf_printf(out, ", \"kw\": \"%s%u\"", words[link % COUNT(words)], (unsigned)(link >> 52));
+    if (place) {
+        buf_printf(out, ", \"cy\": \"%s\", \"ll\": [ ", place->city);
+        append_degrees(out, place->latitude + (int)(c->bits >> 48 & 1023));
+        buf_append_str(out, ", ");
+        append_degrees(out, place->longitude + (int)(c->bits >> 38 & 1023));
+        buf_append_str(out, " ]");
+    }
     buf_append_str(out, " }");
-}
-
-static void draw(struct click_feed *f, struct click *c)
-{
-    c->link = zipf_rank(f->links, random_next(&f->state));
-    c->user = zipf_rank(f->users, about(f, FOR_OWNER, c->link));
-    c->referrer = zipf_rank(f->referrers, random_next(&f->state));
-    c->country = zipf_rank(f->countries, random_next(&f->state));
-    c->bits = random_next(&f->state);
-    c->place = (c->bits >> 8) % 8 ? &places[c->country % COUNT(places)] : NULL;
-    c->time = time_of(f, f->done) - (int64_t)((c->bits >> 16) % (LATE_MAX + 1));
-    if (c->time < f->s.start)
-        c->time = f->s.start;
 }
 
 /* Replaces the value of `name` in the line that starts at `start`. */
@@ -357,7 +301,15 @@ bool click_feed_next(struct click_feed *f, struct buf *out)
     struct click c = {0};
     size_t start = out->len;
     uint64_t kind = random_below(&f->state, FEED_MILLION), bits = random_next(&f->state);
-    draw(f, &c);
+    c.link = zipf_rank(f->links, random_next(&f->state));
+    c.user = zipf_rank(f->users, bits_of(f, FOR_OWNER, c.link));
+    c.referrer = zipf_rank(f->referrers, random_next(&f->state));
+    c.country = zipf_rank(f->countries, random_next(&f->state));
+    c.bits = random_next(&f->state);
+    c.place = (c.bits >> 8) % 8 ? &places[c.country % COUNT(places)] : NULL;
+    c.time = time_of(f, f->done) - (int64_t)((c.bits >> 16) % (LATE_MAX + 1));
+    if (c.time < f->s.start)
+        c.time = f->s.start;
     if (kind < f->s.heartbeats) {
         buf_printf(out, "{ \"_heartbeat_\": %lld }", (long long)c.time);
     } else {
@@ -382,7 +334,7 @@ struct click_feed *click_feed_new(const struct feed_settings *settings)
     f->countries = zipf_new(f->s.countries, f->s.zipf_milli);
     f->referrers = zipf_new(f->s.referrers, f->s.zipf_milli);
     f->agents = zipf_new(COUNT(agents), 1000);
-    f->state = about(f, FOR_LINES, 0);
+    f->state = bits_of(f, FOR_LINES, 0);
     return f;
 }
 

@@ -3,8 +3,8 @@
  * 1. The same settings produce the same bytes on every machine: integers only, no clock, no locale.
  * 2. A link belongs to one user and has one address. Users, links, countries and referrers are Zipf-distributed.
  * 3. Times rise from `start` to before `end` with a daily rhythm, a few seconds out of order.
- * 4. A damaged line is one that the sample configuration (etc/clicks.conf) must reject. A hostile line is valid and has a key that is hard
- *    to store: reserved bytes, control bytes, long, not ASCII, or at the limit of hashing.
+ * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid and has a key that is hard to store:
+ *    reserved bytes, control bytes, long, not ASCII, or at the limit of hashing.
  */
 #ifndef MILLRACE_CLICK_FEED_H
 #define MILLRACE_CLICK_FEED_H

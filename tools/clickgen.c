@@ -117,20 +117,6 @@ static bool read_share(const struct options *o, const char *name, uint32_t *out)
     return true;
 }
 
-static bool read_times(const struct options *o, struct feed_settings *s)
-{
-    s->start = options_int(o, "start");
-    if (options_is_set(o, "end") && options_is_set(o, "span")) {
-        fprintf(stderr, "clickgen: set either end or span\n");
-        return false;
-    }
-    s->end = options_is_set(o, "end") ? options_int(o, "end") : s->start + options_int(o, "span") / 1000;
-    if (s->end > s->start && s->end <= YEAR_2160)
-        return true;
-    fprintf(stderr, "clickgen: end must be after start and before 2160\n");
-    return false;
-}
-
 static bool read_settings(const struct options *o, struct feed_settings *s)
 {
     uint64_t zipf;
@@ -140,13 +126,23 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
     s->links = (size_t)options_int(o, "links");
     s->countries = (size_t)options_int(o, "countries");
     s->referrers = (size_t)options_int(o, "referrers");
+    s->start = options_int(o, "start");
+    s->end = options_is_set(o, "end") ? options_int(o, "end") : s->start + options_int(o, "span") / 1000;
     if (!parse_decimal(options_string(o, "zipf"), 3, 3, &zipf)) {
         fprintf(stderr, "clickgen: zipf must be 0 to 3, with up to three decimals\n");
         return false;
     }
     s->zipf_milli = (unsigned)zipf;
-    if (!read_times(o, s) || !read_share(o, "heartbeats", &s->heartbeats) ||
-        !read_share(o, "damaged", &s->damaged) || !read_share(o, "hostile", &s->hostile))
+    if (options_is_set(o, "end") && options_is_set(o, "span")) {
+        fprintf(stderr, "clickgen: set either end or span\n");
+        return false;
+    }
+    if (s->end <= s->start || s->end > YEAR_2160) {
+        fprintf(stderr, "clickgen: end must be after start and before 2160\n");
+        return false;
+    }
+    if (!read_share(o, "heartbeats", &s->heartbeats) || !read_share(o, "damaged", &s->damaged) ||
+        !read_share(o, "hostile", &s->hostile))
         return false;
     if (s->heartbeats + s->damaged + s->hostile <= FEED_MILLION)
         return true;

@@ -1,5 +1,5 @@
-/* millrace compact: runs the compactor over a pipeline, with the addresses of run.json or the configuration and the directories of
- * `millrace up`. Settings in [compactor] go before these. */
+/* millrace compact: runs the compactor on a pipeline, with its addresses (pipeline.h) and the directories of `millrace up`. Settings in
+ * [compactor] win over both. */
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"
@@ -32,9 +32,6 @@ static const struct option_row rows[] = {
 };
 
 struct command {
-    const struct options *o;
-    const struct config *config; /* or NULL */
-    const char *data_dir;
     char *argv[ARGS_MAX + 1];
     size_t n;
 };
@@ -51,56 +48,40 @@ static void add_arg(struct command *c, const char *fmt, ...)
     buf_free(&text);
 }
 
-/* The directories of the daemons that own them, as configured or as `millrace up` names them. */
-static void add_directories(struct command *c)
-{
-    const char *archive = config_setting(c->config, "sortdb", "archive");
-    const char *aggregator = config_setting(c->config, "aggregator", "data_dir");
-    if (archive)
-        add_arg(c, "--archive=%s", archive);
-    else if (!config_setting(c->config, "compactor", "archive"))
-        add_arg(c, "--archive=%s/archive", c->data_dir);
-    if (aggregator)
-        add_arg(c, "--slices=%s/slices", aggregator);
-    else if (!config_setting(c->config, "compactor", "slices"))
-        add_arg(c, "--slices=%s/aggregator/slices", c->data_dir);
-}
-
-static void add_address(struct command *c, struct pipeline *p, const char *daemon)
-{
-    char key[64];
-    const char *url = pipeline_url(p, daemon);
-    snprintf(key, sizeof key, "%s_url", daemon);
-    if (url && !config_setting(c->config, "compactor", key))
-        add_arg(c, "--%s=%s", key, url);
-}
-
-static void add_number(struct command *c, const char *name)
-{
-    if (options_is_set(c->o, name))
-        add_arg(c, "--%s=%lld", name, (long long)options_int(c->o, name));
-}
-
 static int exec_compactor(const struct options *o)
 {
+    static const char *const daemons[] = {"aggregator", "sortdb"}, *const numbers[] = {"shards", "keep"};
     const struct config *config = options_config(o);
-    const char *data_dir = options_string(o, "data_dir"),
-               *configured = config_setting(config, "millrace", "data_dir");
-    struct command c = {.o = o,
-        .config = config,
-        .data_dir = data_dir     ? data_dir
-                    : configured ? configured
-                                 : "millrace-data"};
+    const char *data_dir = options_string(o, "data_dir");
+    const char *archive = config_setting(config, "sortdb", "archive");
+    const char *aggregator = config_setting(config, "aggregator", "data_dir");
+    struct command c = {.n = 0};
+    struct pipeline p;
     char *libexec = tool_libexec_dir();
-    struct pipeline *p = pipeline_open(config, c.data_dir);
+    if (!data_dir)
+        data_dir = config_setting(config, "millrace", "data_dir");
+    if (!data_dir)
+        data_dir = "millrace-data";
+    pipeline_open(&p, config, data_dir);
     add_arg(&c, "%s/compactor", libexec);
     if (config)
         add_arg(&c, "--config=%s", config->path);
-    add_directories(&c);
-    add_address(&c, p, "aggregator");
-    add_address(&c, p, "sortdb");
-    add_number(&c, "shards");
-    add_number(&c, "keep");
+    if (archive)
+        add_arg(&c, "--archive=%s", archive);
+    else if (!config_setting(config, "compactor", "archive"))
+        add_arg(&c, "--archive=%s/archive", data_dir);
+    if (aggregator)
+        add_arg(&c, "--slices=%s/slices", aggregator);
+    else if (!config_setting(config, "compactor", "slices"))
+        add_arg(&c, "--slices=%s/aggregator/slices", data_dir);
+    for (size_t i = 0; i < 2; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s_url", daemons[i]);
+        if (!config_setting(config, "compactor", key))
+            add_arg(&c, "--%s=%s", key, pipeline_url(&p, daemons[i]));
+        if (options_is_set(o, numbers[i]))
+            add_arg(&c, "--%s=%lld", numbers[i], (long long)options_int(o, numbers[i]));
+    }
     pipeline_close(&p);
     free(libexec);
     execv(c.argv[0], c.argv);

@@ -1,5 +1,5 @@
-/* millrace journal check|dump|repair DIR: inspects or repairs a journal by hand. check and dump work on a journal in use; repair
- * needs the daemon stopped. */
+/* millrace journal check|dump|repair DIR: inspects or repairs a journal by hand. The daemon may run during check and dump, but must be
+ * stopped for repair. */
 #include "journal/journal_repair.h"
 #include "tools/tool.h"
 
@@ -14,11 +14,11 @@ static const char help[] =
     "inspects a journal, or repairs one that no daemon uses\n\n"
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
-    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: not readable, or a newer version\n"
-    "  dump    print a line per segment and frame: position, offset, time, producer, mark, size; --payload\n"
-    "          adds the bytes\n"
-    "  repair  keep the intact run before the first damage, move the rest into DIR~damaged-TIME, and report\n"
-    "          the loss; stop the daemon first; run it again after an interruption\n"
+    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: unreadable or of a newer version\n"
+    "  dump    print a line for each segment and frame: position, offset, time, producer, mark, size;\n"
+    "          --payload adds the bytes\n"
+    "  repair  keep the intact part before the first damage, move the rest to DIR~damaged-TIME, and print\n"
+    "          what is lost; stop the daemon first; run an interrupted repair again\n"
     "\n"
     "DIR is the directory with the .seg files.\n";
 
@@ -55,14 +55,10 @@ static int exit_status(enum journal_result r, const char *error)
 {
     if (error[0])
         fprintf(stderr, "millrace journal: %s\n", error);
-    return r == JOURNAL_OK ? EX_OK : r == JOURNAL_DAMAGED ? EX_DATAERR : EX_CONFIG;
-}
-
-static const char *verdict(enum journal_result r, const struct inspect_summary *sum)
-{
-    if (r == JOURNAL_NEWER)
-        return "written in part by a newer version";
-    return sum->problems ? "DAMAGED" : r == JOURNAL_OK ? "intact" : "a repair is unfinished";
+    return r == JOURNAL_OK         ? EX_OK
+           : r == JOURNAL_DAMAGED  ? EX_DATAERR
+           : r == JOURNAL_NO_SPACE ? EX_TEMPFAIL
+                                   : EX_CONFIG;
 }
 
 static int check(const char *dir, bool payload)
@@ -71,26 +67,15 @@ static int check(const char *dir, bool payload)
     struct inspect_summary sum = {0};
     char error[PATH_MAX + 128];
     enum journal_result r = journal_inspect(dir, check_event, &sum, error, sizeof error);
+    const char *verdict = r == JOURNAL_NEWER ? "written in part by a newer version"
+                          : sum.problems     ? "DAMAGED"
+                          : r == JOURNAL_OK  ? "intact"
+                                             : "a repair is unfinished";
     if (r != JOURNAL_IO)
         printf("%" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64
                ": %s\n",
-            sum.segments, sum.frames, sum.bytes, sum.first, sum.end, verdict(r, &sum));
+            sum.segments, sum.frames, sum.bytes, sum.first, sum.end, verdict);
     return exit_status(r, error);
-}
-
-static void print_bytes(struct bytes b)
-{
-    putchar('"');
-    for (size_t i = 0; i < b.len; i++) {
-        unsigned char c = (unsigned char)b.ptr[i];
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < ' ' || c > '~')
-            printf("\\x%02x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
 }
 
 static void dump_frame(const struct inspect_event *e, bool payload)
@@ -107,11 +92,19 @@ static void dump_frame(const struct inspect_event *e, bool payload)
     bool bad;
     while (f->kind == FRAME_TABLE && table_next(&table, &name, &mark, &bad))
         printf(" %.*s=%" PRIu64, (int)name.len, name.ptr, mark);
-    if (payload && f->kind == FRAME_DATA) {
-        putchar(' ');
-        print_bytes(f->payload);
+    bool shown = payload && f->kind == FRAME_DATA;
+    if (shown)
+        fputs(" \"", stdout);
+    for (size_t i = 0; shown && i < f->payload.len; i++) {
+        unsigned char c = (unsigned char)f->payload.ptr[i];
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < ' ' || c > '~')
+            printf("\\x%02x", c);
+        else
+            putchar(c);
     }
-    putchar('\n');
+    puts(shown ? "\"" : "");
 }
 
 static void dump_event(const struct inspect_event *e, void *arg)
@@ -150,19 +143,6 @@ static void moved(const char *from, const char *to, bool beginning_stays, void *
     printf("moved %s to %s%s\n", from, to, beginning_stays ? "; its intact beginning is kept" : "");
 }
 
-static void print_repaired(const struct journal_repaired *done)
-{
-    if (!done->repaired)
-        printf("nothing to repair\n");
-    else if (!done->kept)
-        printf("lost: everything; the daemon will create a new journal with another id\n");
-    else
-        printf("kept: offsets %" PRIu64 " to %" PRIu64 "\n"
-               "lost: the offsets above, up to %" PRIu64 "%s, and the marks set there\n"
-               "the journal goes on at offset %" PRIu64 "\n",
-            done->first, done->end, done->lost, done->lost > done->end ? "" : " or more", done->goes_on);
-}
-
 static int repair(const char *dir, bool payload)
 {
     (void)payload;
@@ -170,10 +150,18 @@ static int repair(const char *dir, bool payload)
     struct journal_repaired done;
     char error[PATH_MAX + 128];
     enum journal_result r = journal_repair(&how, &done, error, sizeof error);
-    if (r == JOURNAL_OK)
-        print_repaired(&done);
-    int status = exit_status(r, error);
-    return r == JOURNAL_NO_SPACE ? EX_TEMPFAIL : status;
+    if (r != JOURNAL_OK)
+        return exit_status(r, error);
+    if (!done.repaired)
+        printf("nothing to repair\n");
+    else if (!done.kept)
+        printf("lost: everything; the daemon will create a new journal with another id\n");
+    else
+        printf("kept: offsets %" PRIu64 " to %" PRIu64 "\n"
+               "lost: the offsets above, up to %" PRIu64 "%s, and the marks set there\n"
+               "the journal continues at offset %" PRIu64 "\n",
+            done.first, done.end, done.lost, done.lost > done.end ? "" : " or more", done.goes_on);
+    return EX_OK;
 }
 
 static const struct {
@@ -181,30 +169,6 @@ static const struct {
     int (*run)(const char *dir, bool payload);
     bool takes_payload;
 } acts[] = {{"check", check, false}, {"dump", dump, true}, {"repair", repair, false}};
-
-/* Output that could not be written is a failure. */
-static int flushed(int status)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "millrace journal: cannot write: %s\n", strerror(errno));
-    return EX_IOERR;
-}
-
-static int act_on(const char *act, const char *word, bool payload)
-{
-    char dir[PATH_MAX];
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        if (strcmp(acts[i].name, act) != 0 || (payload && !acts[i].takes_payload))
-            continue;
-        if (realpath(word, dir))
-            return flushed(acts[i].run(dir, payload));
-        fprintf(stderr, "millrace journal: %s: %s\n", word, strerror(errno));
-        return EX_CONFIG;
-    }
-    fputs(help, stderr);
-    return EX_USAGE;
-}
 
 /* Options and words may come in any order. */
 int tool_journal(int argc, char **argv)
@@ -224,5 +188,15 @@ int tool_journal(int argc, char **argv)
         else
             wrong++;
     }
-    return act_on(n == 2 && !wrong ? words[0] : "", words[1], payload);
+    char dir[PATH_MAX];
+    for (size_t i = 0; n == 2 && !wrong && i < sizeof acts / sizeof *acts; i++) {
+        if (strcmp(acts[i].name, words[0]) != 0 || (payload && !acts[i].takes_payload))
+            continue;
+        if (realpath(words[1], dir))
+            return tool_flush("journal", acts[i].run(dir, payload));
+        fprintf(stderr, "millrace journal: %s: %s\n", words[1], strerror(errno));
+        return EX_CONFIG;
+    }
+    fputs(help, stderr);
+    return EX_USAGE;
 }

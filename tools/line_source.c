@@ -71,17 +71,12 @@ static int fail(const struct line_source *s, char *error, const char *why)
     return -1;
 }
 
-/* A signal ends the wait early. */
-static bool has_input(const struct line_source *s)
-{
-    struct pollfd p = {.fd = s->fd, .events = POLLIN};
-    return poll(&p, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) > 0;
-}
-
 static int read_more(struct line_source *s, struct buf *into, char *error)
 {
+    struct pollfd input = {.fd = s->fd, .events = POLLIN};
     ssize_t n;
-    while (s->idle != NULL && !s->given_up && !has_input(s))
+    /* A signal ends the wait early. */
+    while (s->idle != NULL && !s->given_up && poll(&input, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) <= 0)
         s->given_up = !s->idle(s->idle_arg);
     s->at_end = s->given_up;
     if (s->given_up)
@@ -98,28 +93,21 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     return 0;
 }
 
-/* Whether `head`, the first bytes so far, may be this magic. */
-static bool agrees(const struct magic *m, struct bytes head)
-{
-    size_t n = head.len < m->bytes.len ? head.len : m->bytes.len;
-    for (size_t i = 0; i < n; i++)
-        if (((head.ptr[i] ^ m->bytes.ptr[i]) & (i == m->loose ? 0xf0 : 0xff)) != 0)
-            return false;
-    return true;
-}
-
-/* NULL: none. *more: more bytes are needed. */
+/* The format that `head`, the first bytes so far, shows; NULL: none. *more: more bytes are needed. */
 static const struct magic *find_magic(struct bytes head, bool *more)
 {
     const struct magic *found = NULL;
     *more = false;
-    for (size_t i = 0; i < N_MAGICS; i++)
-        if (agrees(&magics[i], head)) {
-            if (head.len >= magics[i].bytes.len)
-                found = &magics[i];
-            else
-                *more = true;
-        }
+    for (const struct magic *m = magics; m < magics + N_MAGICS; m++) {
+        size_t i = 0;
+        while (i < head.len && i < m->bytes.len &&
+               ((head.ptr[i] ^ m->bytes.ptr[i]) & (i == m->loose ? 0xf0 : 0xff)) == 0)
+            i++;
+        if (i == m->bytes.len)
+            found = m;
+        else if (i == head.len)
+            *more = true;
+    }
     return found;
 }
 
@@ -210,24 +198,19 @@ static int refuse_garbage(const struct line_source *s, uint64_t at, char *error)
     return fail(s, error, why);
 }
 
-/* Only zeros may follow a member up to the end. */
-static int pass_zeros(struct line_source *s, char *error)
-{
-    size_t n = 0;
-    while (n < s->raw.len && s->raw.ptr[n] == '\0')
-        n++;
-    drop_front(&s->raw, n);
-    s->padded = true;
-    return s->raw.len == 0 ? 0 : refuse_garbage(s, s->consumed - s->raw.len, error);
-}
-
-/* Handles several members, as in `cat a.gz b.gz`. */
+/* Handles several members, as in `cat a.gz b.gz`. Only zeros may follow the last member, up to the end. */
 static int inflate_some(struct line_source *s, char *error)
 {
     bool behind = s->unpacked && !s->in_frame;
     uint64_t at = s->consumed - s->raw.len;
-    if (s->padded || (behind && s->raw.ptr[0] == '\0'))
-        return pass_zeros(s, error);
+    if (s->padded || (behind && s->raw.ptr[0] == '\0')) {
+        size_t n = 0;
+        while (n < s->raw.len && s->raw.ptr[n] == '\0')
+            n++;
+        drop_front(&s->raw, n);
+        s->padded = true;
+        return s->raw.len == 0 ? 0 : refuse_garbage(s, s->consumed - s->raw.len, error);
+    }
     s->gzip.next_in = (Bytef *)s->raw.ptr;
     s->gzip.avail_in = (uInt)s->raw.len;
     s->gzip.next_out = (Bytef *)s->text.ptr + s->text.len;
@@ -280,25 +263,6 @@ static int fill(struct line_source *s, char *error)
     return 0;
 }
 
-static void forget_given(struct line_source *s)
-{
-    if (s->at == 0)
-        return;
-    drop_front(&s->text, s->at);
-    s->searched -= s->at;
-    s->at = 0;
-}
-
-/* All of the text belongs to a line that is too long. */
-static enum line_source_result skip_text(struct line_source *s)
-{
-    s->skipping = true;
-    s->skipped += s->text.len;
-    s->at = s->searched = 0;
-    buf_clear(&s->text);
-    return LINE_SOURCE_SKIPPING;
-}
-
 static enum line_source_result end_line(struct line_source *s, size_t end, struct bytes *line)
 {
     *line = bytes_of(s->text.ptr + s->at, end - s->at);
@@ -312,13 +276,6 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     return LINE_SOURCE_SKIPPED;
 }
 
-/* The text has no LF, and there is no more input now. */
-static enum line_source_result at_end(struct line_source *s, bool more_may_come, struct bytes *line)
-{
-    bool unfinished = s->text.len > 0 || s->skipping;
-    return unfinished && !more_may_come && !s->given_up ? end_line(s, s->text.len, line) : LINE_SOURCE_END;
-}
-
 enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
 {
@@ -328,56 +285,44 @@ enum line_source_result line_source_next(
                              : NULL;
         if (lf != NULL)
             return end_line(s, (size_t)(lf - s->text.ptr) + 1, line);
+        if (s->at > 0)
+            drop_front(&s->text, s->at);
+        s->at = 0;
         s->searched = s->text.len;
-        forget_given(s);
-        if (s->text.len > (s->skipping ? 0 : LINE_SOURCE_LINE_MAX))
-            return skip_text(s);
+        if (s->text.len > (s->skipping ? 0 : LINE_SOURCE_LINE_MAX)) {
+            s->skipping = true;
+            s->skipped += s->text.len;
+            s->searched = 0;
+            buf_clear(&s->text);
+            return LINE_SOURCE_SKIPPING;
+        }
         if (fill(s, error) != 0)
             return LINE_SOURCE_FAILED;
-        if (s->text.len == s->searched)
-            return at_end(s, more_may_come, line);
+        if (s->text.len == s->searched) {
+            bool unfinished = s->text.len > 0 || s->skipping;
+            return unfinished && !more_may_come && !s->given_up ? end_line(s, s->text.len, line)
+                                                                : LINE_SOURCE_END;
+        }
     }
-}
-
-/* Seeks in a plain regular file and drops what was read to find its kind. */
-static bool seek(struct line_source *s, uint64_t offset)
-{
-    struct stat st;
-    if (s->kind != PLAIN || fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return false;
-    uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
-    if (to == 0 || lseek(s->fd, (off_t)to - 1, SEEK_SET) < 0)
-        return false;
-    buf_clear(&s->text);
-    s->at = s->searched = 0;
-    s->offset = s->consumed = to - 1;
-    s->at_end = false;
-    return true;
-}
-
-/* The end of the input ends a line too; a last line returned without LF may have got its LF since. */
-static int check_before(struct line_source *s, char last, uint64_t offset, char *error)
-{
-    char why[120];
-    if (last == '\n' || s->offset < offset)
-        return 0;
-    if (s->text.len == s->at && fill(s, error) != 0)
-        return -1;
-    if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
-        return 0;
-    snprintf(why, sizeof why,
-        "no line ends at byte %llu: this is not the input posted before under this producer",
-        (unsigned long long)offset);
-    return fail(s, error, why);
 }
 
 int line_source_skip(
     struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_MAX])
 {
-    char last = '\n';
+    char last = '\n', why[120];
+    struct stat st;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
         return -1;
-    seek(s, offset);
+    /* A plain regular file: seek to the byte before, and drop what was read to find its kind. */
+    if (s->kind == PLAIN && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
+        if (to > 0 && lseek(s->fd, (off_t)to - 1, SEEK_SET) >= 0) {
+            buf_clear(&s->text);
+            s->at = s->searched = 0;
+            s->offset = s->consumed = to - 1;
+            s->at_end = false;
+        }
+    }
     while (s->offset < offset) {
         if (s->text.len == s->at) {
             s->at = s->searched = 0;
@@ -395,7 +340,17 @@ int line_source_skip(
         s->offset += n;
     }
     *reached = s->offset;
-    return check_before(s, last, offset, error);
+    if (last == '\n' || s->offset < offset)
+        return 0;
+    /* The end of the input ends a line too. A last line returned without LF may have got its LF since. */
+    if (s->text.len == s->at && fill(s, error) != 0)
+        return -1;
+    if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
+        return 0;
+    snprintf(why, sizeof why,
+        "no line ends at byte %llu: this is not the input posted before under this producer",
+        (unsigned long long)offset);
+    return fail(s, error, why);
 }
 
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg)

@@ -45,13 +45,6 @@ static int fail(char *error, const char *path)
     return -1;
 }
 
-static bool names(const char *path, int fd)
-{
-    struct stat named, opened;
-    return stat(path, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
-           named.st_ino == opened.st_ino;
-}
-
 static int refuse_second(struct log_tail *t, char *error)
 {
     t->locked = true;
@@ -65,11 +58,13 @@ static int refuse_second(struct log_tail *t, char *error)
 static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
 {
     for (;;) {
+        struct stat named, opened;
         int fd = io->open(path, flags | O_CLOEXEC, 0666);
         if (fd < 0)
             return fail(error, path);
         bool locked = io->flock(fd, LOCK_EX | LOCK_NB) == 0;
-        if (locked && names(path, fd))
+        if (locked && stat(path, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+            named.st_ino == opened.st_ino)
             return fd;
         bool taken = !locked && errno == EWOULDBLOCK;
         if (!locked)
@@ -80,20 +75,12 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
     }
 }
 
-/* States of an earlier version have no sample. */
-static void read_sample(const struct json_doc *doc, struct sample *out)
-{
-    bool ok = json_doc_u64(doc, "/seen", &out->end) && json_doc_u64(doc, "/length", &out->length) &&
-              json_doc_u64(doc, "/xxh3", &out->sum);
-    if (!ok || out->length > LOG_TAIL_SAMPLE_MAX || out->length > out->end)
-        *out = (struct sample){0};
-}
-
-/* 1: read and locked; 0: none; -1 with the reason. Syncs the directory, because a killed predecessor may not have. */
+/* 1: read and locked; 0: none; -1 with the reason. Syncs the directory, because a killed predecessor may not have done so. */
 static int read_state(struct log_tail *t, char *error)
 {
     char text[1000];
     struct place *out = &t->place;
+    struct sample *seen = &out->seen;
     t->lock = open_locked(t, t->state_path, O_RDWR, error);
     if (t->lock < 0)
         return !t->locked && errno == ENOENT ? 0 : -1;
@@ -102,8 +89,11 @@ static int read_state(struct log_tail *t, char *error)
     bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 &&
               json_doc_u64(doc, "/base", &out->base) && json_doc_u64(doc, "/device", &out->device) &&
               json_doc_u64(doc, "/inode", &out->inode);
-    if (ok)
-        read_sample(doc, &out->seen);
+    /* The sample is optional. */
+    bool has_sample = ok && json_doc_u64(doc, "/seen", &seen->end) &&
+                      json_doc_u64(doc, "/length", &seen->length) && json_doc_u64(doc, "/xxh3", &seen->sum);
+    if (!has_sample || seen->length > LOG_TAIL_SAMPLE_MAX || seen->length > seen->end)
+        *seen = (struct sample){0};
     json_doc_free(&doc);
     if (!ok) {
         snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: not a state file of --follow", t->state_path);
@@ -112,14 +102,14 @@ static int read_state(struct log_tail *t, char *error)
     return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
 }
 
-static int publish_state(struct log_tail *t, int fd, const char *fresh, char *error)
+/* Locks belong to files, so the new file is locked before it is renamed. */
+static int write_state(struct log_tail *t, char *error)
 {
-    struct buf text = {0};
-    struct stat st;
+    struct buf fresh = {0}, text = {0};
     const struct place *p = &t->place;
-    /* Another process may have created it meanwhile. */
-    if (t->lock < 0 && stat(t->state_path, &st) == 0)
-        return refuse_second(t, error);
+    struct stat st;
+    int rc = -1;
+    buf_printf(&fresh, "%s.new", t->state_path);
     buf_printf(&text,
         "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"",
         p->base, p->device, p->inode);
@@ -127,39 +117,33 @@ static int publish_state(struct log_tail *t, int fd, const char *fresh, char *er
         buf_printf(&text, ",\"seen\":\"%" PRIu64 "\",\"length\":\"%" PRIu64 "\",\"xxh3\":\"%" PRIu64 "\"",
             p->seen.end, p->seen.length, p->seen.sum);
     buf_printf(&text, "}\n");
-    bool ok = io->ftruncate(fd, 0) == 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 &&
-              io->fdatasync(fd) == 0 && io->rename(fresh, t->state_path) == 0 &&
-              io_sync_parent(t->state_path) == 0;
-    buf_free(&text);
-    return ok ? 0 : fail(error, t->state_path);
-}
-
-/* Locks belong to files, so the new file is locked before it is renamed. */
-static int write_state(struct log_tail *t, char *error)
-{
-    struct buf fresh = {0};
-    buf_printf(&fresh, "%s.new", t->state_path);
     int fd = open_locked(t, fresh.ptr, O_WRONLY | O_CREAT, error);
-    int rc = fd < 0 ? -1 : publish_state(t, fd, fresh.ptr, error);
-    int old = rc == 0 ? t->lock : fd;
-    if (old >= 0)
-        io->close(old);
-    if (rc == 0) {
+    if (fd < 0)
+        goto out;
+    if (t->lock < 0 && stat(t->state_path, &st) == 0) {
+        refuse_second(t, error); /* another process has just created it */
+    } else if (io->ftruncate(fd, 0) != 0 || io_write_all(fd, text.ptr, text.len, 0) != 0 ||
+               io->fdatasync(fd) != 0 || io->rename(fresh.ptr, t->state_path) != 0 ||
+               io_sync_parent(t->state_path) != 0) {
+        fail(error, t->state_path);
+    } else {
+        int old = t->lock;
         t->lock = fd;
         t->unsaved = false;
+        fd = old;
+        rc = 0;
     }
+    if (fd >= 0)
+        io->close(fd);
+out:
     buf_free(&fresh);
+    buf_free(&text);
     return rc;
 }
 
 static bool is_file(const struct stat *st, const struct place *p)
 {
     return (uint64_t)st->st_dev == p->device && (uint64_t)st->st_ino == p->inode;
-}
-
-static struct place place_of(const struct stat *st)
-{
-    return (struct place){.device = (uint64_t)st->st_dev, .inode = (uint64_t)st->st_ino};
 }
 
 static bool is_newer(const struct timespec *a, const struct timespec *b)
@@ -217,90 +201,66 @@ bool log_tail_could_read(const char *path, const char *other)
     return beside && goes_on(name_of(other), name_of(path));
 }
 
-/* Calls see() for each regular file in the directory whose name starts with the log's. */
-static void each_sibling(
-    const char *path, void (*see)(const char *path, const struct stat *st, void *arg), void *arg)
+/* Files that are not logs: packed copies, and the state file with its successor. */
+static bool is_no_log(const struct log_tail *t, const char *path, const struct stat *st)
 {
-    const char *name = name_of(path);
-    char *directory = directory_of(path);
-    DIR *d = opendir(directory);
+    static const char *const packed[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t m = strlen(packed[i]);
+        if (n > m && strcmp(path + n - m, packed[i]) == 0)
+            return true;
+    }
+    struct buf state = {0};
+    struct stat its;
+    bool same = false;
+    buf_printf(&state, "%s.new", t->state_path);
+    for (int i = 0; i < 2 && !same; i++) {
+        same = stat(state.ptr, &its) == 0 && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
+        state.ptr[strlen(t->state_path)] = '\0';
+    }
+    buf_free(&state);
+    return same;
+}
+
+struct found {
+    char *path; /* NULL: none */
+    bool begun; /* the file has data */
+};
+
+/* Searches the regular files beside the log whose names start with the log's. left NULL: finds the current file. Otherwise finds the next one:
+ * the oldest log that is not older than the current file, whose status is `left`. By modification times the current file may look newest,
+ * if it was written to after the next was created; the file under the log's name is newer all the same. */
+static struct found find_file(const struct log_tail *t, const struct stat *left)
+{
+    struct found found = {NULL, false};
+    struct age best = {0}, mine = {0};
     struct buf full = {0};
+    struct stat st;
+    char *directory = directory_of(t->path);
+    DIR *d = opendir(directory);
+    if (left != NULL)
+        mine = age_of(line_source_fd(t->source), "", AT_EMPTY_PATH, left);
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        struct stat st;
         buf_clear(&full);
         buf_printf(&full, "%s%s", directory, e->d_name);
-        if (goes_on(e->d_name, name) && stat(full.ptr, &st) == 0 && S_ISREG(st.st_mode))
-            see(full.ptr, &st, arg);
+        if (!goes_on(e->d_name, name_of(t->path)) || stat(full.ptr, &st) != 0 || !S_ISREG(st.st_mode) ||
+            is_file(&st, &t->place) != (left == NULL) || (left != NULL && is_no_log(t, full.ptr, &st)))
+            continue;
+        struct age age = age_of(AT_FDCWD, full.ptr, 0, &st);
+        if (left != NULL && (is_older(&age, &mine) || (found.path != NULL && !is_older(&age, &best))))
+            continue;
+        free(found.path);
+        found = (struct found){mem_strdup(full.ptr), st.st_size > 0};
+        best = age;
     }
     if (d != NULL)
         closedir(d);
     buf_free(&full);
     free(directory);
-}
-
-struct search {
-    const struct place *place; /* the file to find, or to leave */
-    struct place state[2];     /* the state file and its successor: not logs */
-    struct age left, best;
-    char *found;
-    bool begun; /* the found file has data */
-};
-
-static void see_same(const char *path, const struct stat *st, void *arg)
-{
-    struct search *s = arg;
-    if (s->found == NULL && is_file(st, s->place))
-        s->found = mem_strdup(path);
-}
-
-/* A packed copy of a rotated file. */
-static bool is_packed(const char *path)
-{
-    static const char *const suffixes[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
-    size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        size_t m = strlen(suffixes[i]);
-        if (n > m && strcmp(path + n - m, suffixes[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The oldest file that is not older than the one to leave. */
-static void see_next(const char *path, const struct stat *st, void *arg)
-{
-    struct search *s = arg;
-    if (is_file(st, s->place) || is_file(st, &s->state[0]) || is_file(st, &s->state[1]) || is_packed(path))
-        return;
-    struct age age = age_of(AT_FDCWD, path, 0, st);
-    if (is_older(&age, &s->left) || (s->found != NULL && !is_older(&age, &s->best)))
-        return;
-    free(s->found);
-    s->found = mem_strdup(path);
-    s->best = age;
-    s->begun = st->st_size > 0;
-}
-
-/* The file after the current one; .found NULL: none yet. By modification times the current file may look newest if it was written to
- * after the next was created; the file under the log's name is newer all the same. */
-static struct search find_next(const struct log_tail *t, const struct stat *left)
-{
-    struct search s = {
-        .place = &t->place, .left = age_of(line_source_fd(t->source), "", AT_EMPTY_PATH, left)};
-    struct stat st;
-    struct buf fresh = {0};
-    buf_printf(&fresh, "%s.new", t->state_path);
-    if (stat(t->state_path, &st) == 0)
-        s.state[0] = place_of(&st);
-    if (stat(fresh.ptr, &st) == 0)
-        s.state[1] = place_of(&st);
-    buf_free(&fresh);
-    each_sibling(t->path, see_next, &s);
-    if (s.found == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place)) {
-        s.found = mem_strdup(t->path);
-        s.begun = st.st_size > 0;
-    }
-    return s;
+    if (left != NULL && found.path == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place))
+        found = (struct found){mem_strdup(t->path), st.st_size > 0};
+    return found;
 }
 
 static int take_source(struct log_tail *t, const char *path, char *error)
@@ -331,89 +291,34 @@ static int begin(struct log_tail *t, const char *path, uint64_t base, char *erro
     return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
 
-/* Starts the same file again after a truncation. */
-static int begin_again(struct log_tail *t, char *error)
-{
-    uint64_t base = log_tail_offset(t);
-    int fd = fcntl(line_source_fd(t->source), F_DUPFD_CLOEXEC, 0);
-    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return fail(error, t->path);
-    line_source_close(&t->source);
-    t->source = line_source_of(fd, t->path, error);
-    return t->source != NULL ? begin_at(t, base, error) : -1;
-}
-
-static bool is_hole(const char *p, size_t n)
-{
-    size_t i = 0;
-    while (i < n && p[i] == 0)
-        i++;
-    return i == n;
-}
-
 /* The sampled bytes have changed. */
 static bool was_rewritten(const struct log_tail *t)
 {
     char text[LOG_TAIL_SAMPLE_MAX];
     const struct sample *s = &t->place.seen;
-    size_t n = (size_t)s->length;
+    size_t n = (size_t)s->length, zeros = 0;
     if (n == 0 || io->pread(line_source_fd(t->source), text, n, (off_t)(s->end - n)) != (ssize_t)n)
         return false;
-    return XXH3_64bits(text, n) != s->sum && !is_hole(text, n);
+    while (zeros < n && text[zeros] == '\0')
+        zeros++;
+    return XXH3_64bits(text, n) != s->sum && zeros < n;
 }
 
-/* Whether the file was truncated before the last read. A file shorter than that was truncated after it. */
-static bool was_cut(const struct log_tail *t)
-{
-    struct stat st;
-    return was_rewritten(t) && fstat(line_source_fd(t->source), &st) == 0 &&
-           (uint64_t)st.st_size >= line_source_fetched(t->source);
-}
-
-/* Samples the last bytes returned. A new sample only at twice the length, so that the state is written rarely. */
-static void take_sample(struct log_tail *t)
-{
-    struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
-    if (given.len == 0 || t->given < 2 * t->place.seen.end)
-        return;
-    t->place.seen =
-        (struct sample){.end = t->given, .length = given.len, .sum = XXH3_64bits(given.ptr, given.len)};
-    t->unsaved = true;
-}
-
-/* False: it is shorter, no line ends there, or the sample differs. */
-static bool goes_on_at(struct log_tail *t, const char *path, uint64_t at, char *error)
-{
-    if (take_source(t, path, error) != 0)
-        return false;
-    /* A sample after the offset was not stored by the queue. */
-    if (at < t->place.seen.end)
-        t->place.seen = (struct sample){0};
-    return at == 0 ||
-           (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at && !was_rewritten(t));
-}
-
-/* Opens the file of the state at the offset; its inode may have been reused. */
+/* Opens the file of the state at the offset. Its inode may have been reused, so the content is checked too. */
 static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
 {
-    struct search s = {.place = &t->place};
-    if (offset < t->place.base)
+    struct found found = offset < t->place.base ? (struct found){NULL, false} : find_file(t, NULL);
+    if (found.path == NULL)
         return LOG_TAIL_GONE;
-    each_sibling(t->path, see_same, &s);
-    if (s.found == NULL)
-        return LOG_TAIL_GONE;
-    bool found = goes_on_at(t, s.found, offset - t->place.base, error);
-    free(s.found);
-    return found ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
-}
-
-static int resume(struct log_tail *t, uint64_t offset, enum log_tail_start *place, char *error)
-{
-    *place = find_place(t, offset, error);
-    if (*place == LOG_TAIL_FOUND)
-        return 0;
-    line_source_close(&t->source);
-    return begin(t, t->path, offset, error);
+    uint64_t at = offset - t->place.base;
+    bool ok = take_source(t, found.path, error) == 0;
+    free(found.path);
+    /* A sample after the offset was not stored by the queue. */
+    if (ok && at < t->place.seen.end)
+        t->place.seen = (struct sample){0};
+    ok = ok && (at == 0 || (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at &&
+                               !was_rewritten(t)));
+    return ok ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
 }
 
 static int open_first(struct log_tail *t, uint64_t offset, char *error)
@@ -440,8 +345,17 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     t->state_path = mem_strdup(state_path);
     t->lock = -1;
     *place = LOG_TAIL_FOUND;
-    int found = read_state(t, error);
-    int rc = found < 0 ? -1 : found > 0 ? resume(t, offset, place, error) : open_first(t, offset, error);
+    int rc = read_state(t, error);
+    if (rc == 0) {
+        rc = open_first(t, offset, error);
+    } else if (rc > 0) {
+        *place = find_place(t, offset, error);
+        rc = 0;
+        if (*place != LOG_TAIL_FOUND) {
+            line_source_close(&t->source);
+            rc = begin(t, t->path, offset, error);
+        }
+    }
     if (t->locked)
         *place = LOG_TAIL_LOCKED;
     if (rc != 0)
@@ -473,87 +387,74 @@ uint64_t log_tail_offset(const struct log_tail *t)
     return t->place.base + t->given;
 }
 
-enum writer { WRITER_NONE, WRITER_THERE, WRITER_UNKNOWN };
-
-/* A read lease is refused while a process has the file open for writing. A process that opens the file during the lease waits for two
- * system calls; the lease's signal is set to SIGURG, which is ignored. */
-static enum writer writer_of(int fd)
-{
-    (void)fcntl(fd, F_SETSIG, SIGURG);
-    if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0)
-        return errno == EAGAIN ? WRITER_THERE : WRITER_UNKNOWN;
-    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
-    return WRITER_NONE;
-}
-
-static bool next_is_begun(const struct log_tail *t, const struct stat *mine)
-{
-    struct search s = find_next(t, mine);
-    bool begun = s.found != NULL && s.begun;
-    free(s.found);
-    return begun;
-}
-
 /* Whether the renamed file is complete. The caller reads to the end afterwards, so nothing is missed. */
 static bool is_over(struct log_tail *t, usec_t now)
 {
     struct stat mine;
-    enum writer writer = writer_of(line_source_fd(t->source));
-    if (writer == WRITER_NONE || fstat(line_source_fd(t->source), &mine) != 0)
+    int fd = line_source_fd(t->source);
+    /* A read lease is refused while a process has the file open for writing. A process that opens the file during the lease waits for two
+     * system calls; the lease's signal is set to SIGURG, which is ignored. */
+    (void)fcntl(fd, F_SETSIG, SIGURG);
+    bool leased = fcntl(fd, F_SETLEASE, F_RDLCK) == 0, has_writer = !leased && errno == EAGAIN;
+    if (leased)
+        (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    if (leased || fstat(fd, &mine) != 0)
         return true;
     usec_t written_at = mine.st_mtim.tv_sec * USEC_PER_SEC + mine.st_mtim.tv_nsec / 1000;
     usec_t quiet = now - (written_at > t->renamed_at ? written_at : t->renamed_at);
-    bool cut = (uint64_t)mine.st_size > line_source_offset(t->source);
-    if (writer == WRITER_UNKNOWN)
-        return quiet >= (cut ? LOG_TAIL_TIMEOUT : LOG_TAIL_GRACE);
-    return quiet >= LOG_TAIL_TIMEOUT && next_is_begun(t, &mine);
+    bool unfinished = (uint64_t)mine.st_size > line_source_offset(t->source);
+    if (!has_writer) /* the kernel cannot say */
+        return quiet >= (unfinished ? LOG_TAIL_TIMEOUT : LOG_TAIL_GRACE);
+    if (quiet < LOG_TAIL_TIMEOUT)
+        return false;
+    struct found next = find_file(t, &mine);
+    free(next.path);
+    return next.begun;
 }
 
-/* At the end of the file so far. */
-static enum log_tail_result at_end(struct log_tail *t, usec_t now)
+/* Whether the file was truncated before the last read. A file shorter than that was truncated after it. */
+static bool was_cut(const struct log_tail *t)
 {
-    struct stat named, mine;
-    if (t->renamed) {
-        t->over = is_over(t, now);
-        return LOG_TAIL_WAIT;
-    }
-    if (stat(t->path, &named) == 0 && is_file(&named, &t->place)) {
-        t->cut = fstat(line_source_fd(t->source), &mine) == 0 &&
-                 (uint64_t)mine.st_size < line_source_consumed(t->source);
-        return t->cut ? LOG_TAIL_CUT : LOG_TAIL_WAIT;
-    }
-    t->renamed = true;
-    t->renamed_at = now;
-    return at_end(t, now);
+    struct stat st;
+    return was_rewritten(t) && fstat(line_source_fd(t->source), &st) == 0 &&
+           (uint64_t)st.st_size >= line_source_fetched(t->source);
 }
 
-enum log_tail_result log_tail_next(
+enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
 {
-    static const enum log_tail_result results[] = {
-        [LINE_SOURCE_FAILED] = LOG_TAIL_FAILED,
-        [LINE_SOURCE_LINE] = LOG_TAIL_LINE,
-        [LINE_SOURCE_SKIPPING] = LOG_TAIL_SKIPPING,
-        [LINE_SOURCE_SKIPPED] = LOG_TAIL_SKIPPED,
-    };
+    struct stat named, mine;
     for (;;) {
         uint64_t had = line_source_fetched(t->source);
-        enum line_source_result next = line_source_next(t->source, !t->over, line, error);
+        enum line_source_result r = line_source_next(t->source, !t->over, line, error);
         t->cut = line_source_fetched(t->source) > had && was_cut(t);
         if (t->cut)
-            return LOG_TAIL_CUT;
-        if (next == LINE_SOURCE_LINE || next == LINE_SOURCE_SKIPPED) {
+            return LINE_SOURCE_CUT;
+        if (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
+            struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
             t->given = line_source_offset(t->source);
-            take_sample(t);
+            /* A new sample only at twice the length, so that the state is written rarely. */
+            if (given.len > 0 && t->given >= 2 * t->place.seen.end) {
+                t->place.seen = (struct sample){t->given, given.len, XXH3_64bits(given.ptr, given.len)};
+                t->unsaved = true;
+            }
         }
-        if (next != LINE_SOURCE_END)
-            return results[next];
-        if (t->over)
-            return LOG_TAIL_FINISHED;
-        enum log_tail_result r = at_end(t, now);
-        /* In a complete file the last line counts without LF too. */
-        if (!t->over)
+        if (r != LINE_SOURCE_END)
             return r;
+        if (t->over)
+            return LINE_SOURCE_FINISHED;
+        if (!t->renamed && stat(t->path, &named) == 0 && is_file(&named, &t->place)) {
+            t->cut = fstat(line_source_fd(t->source), &mine) == 0 &&
+                     (uint64_t)mine.st_size < line_source_consumed(t->source);
+            return t->cut ? LINE_SOURCE_CUT : LINE_SOURCE_END;
+        }
+        if (!t->renamed)
+            t->renamed_at = now;
+        t->renamed = true;
+        t->over = is_over(t, now);
+        if (!t->over)
+            return LINE_SOURCE_END;
+        /* Once more: in a complete file the last line counts without LF too. */
     }
 }
 
@@ -565,15 +466,23 @@ int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
 {
     struct stat st;
-    if (t->cut)
-        return begin_again(t, error);
-    if (fstat(line_source_fd(t->source), &st) != 0)
+    uint64_t base = log_tail_offset(t);
+    int old = line_source_fd(t->source);
+    if (t->cut) {
+        int fd = fcntl(old, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
+            return fail(error, t->path);
+        line_source_close(&t->source);
+        t->source = line_source_of(fd, t->path, error);
+        return t->source != NULL ? begin_at(t, base, error) : -1;
+    }
+    if (fstat(old, &st) != 0)
         return fail(error, t->path);
-    struct search s = find_next(t, &st);
-    if (s.found == NULL)
+    struct found next = find_file(t, &st);
+    if (next.path == NULL)
         return 1;
     line_source_close(&t->source);
-    int rc = begin(t, s.found, log_tail_offset(t), error);
-    free(s.found);
+    int rc = begin(t, next.path, base, error);
+    free(next.path);
     return rc;
 }

@@ -1,23 +1,23 @@
-/* log_tail: reads a growing, rotated log file as one run of lines.
+/* log_tail: follows a growing, rotated log file as one sequence of lines.
  *
- * Offsets continue across rotations: a file starts at the end of the one before. A small state file records the current file by device and
- * inode, so that a restart finds it after a rename.
+ * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the current file by device and
+ * inode, so that a restart finds the file after a rename:
  *
  *     {"format":1,"base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
  *
- * seen, length, xxh3: a checksum of earlier bytes, to recognise a rewritten file.
+ * `seen`, `length` and `xxh3` are the checksum of earlier bytes (the sample), which detects a rewritten file.
  *
- * 1. A file is left once its name means another file, no process writes to it, all lines were returned, and the caller has stored them and
- *    called log_tail_next_file. The state names the next file before a line of it is returned. A file kept open for writing is left
- *    LOG_TAIL_TIMEOUT after its last byte, once the next file has data. Where the kernel does not tell (another user's file, NFS) it is
- *    left LOG_TAIL_GRACE after its last byte, or LOG_TAIL_TIMEOUT if its last line is unfinished.
- * 2. Renames lose and repeat nothing, also several during a restart, while the rotated files stay beside the log unpacked. Otherwise
- *    log_tail_open reports the loss. Files follow one another by creation time, else by modification time.
- * 3. A last line without LF is returned once its LF arrives, or when its file is left.
- * 4. A truncated file (copytruncate) starts again. It is recognised by its length, or because the checksum of up to LOG_TAIL_SAMPLE_MAX
- *    earlier bytes no longer matches; both are checked at each read and restart. Zeros in place of those bytes are a hole left by a
- *    writer without O_APPEND and count as unchanged. Lines written between the last read and the truncation are lost.
- * 5. The state file is locked: one process follows a log under one name.
+ * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. This holds for several renames during
+ *    a restart too. Otherwise log_tail_open reports the loss.
+ * 2. Files follow one another by creation time, or by modification time where there is no creation time.
+ * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it open, it is
+ *    complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel cannot say (another user's file, NFS), it
+ *    is complete LOG_TAIL_GRACE after its last byte, or LOG_TAIL_TIMEOUT if its last line is unfinished.
+ * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the state.
+ * 5. A last line without LF is returned once its LF arrives, or once its file is complete.
+ * 6. A truncated file (copytruncate) starts again (LINE_SOURCE_CUT). The length or the sample shows it, at each read and restart. A sample
+ *    of zeros counts as unchanged: a writer without O_APPEND left a hole. Lines written between the last read and the truncation are lost.
+ * 7. The state file is locked: one process follows a log under one name.
  */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
@@ -31,34 +31,25 @@
 
 struct log_tail;
 
-enum log_tail_result {
-    LOG_TAIL_LINE,
-    LOG_TAIL_SKIPPING, /* part of a line that is too long (line_source.h): call again */
-    LOG_TAIL_SKIPPED,
-    LOG_TAIL_WAIT,     /* no line yet */
-    LOG_TAIL_FINISHED, /* end of the file: store the lines, then log_tail_next_file */
-    LOG_TAIL_CUT,      /* truncated: likewise */
-    LOG_TAIL_FAILED,
-};
-
 enum log_tail_start {
     LOG_TAIL_FOUND,
-    LOG_TAIL_GONE,      /* the file of `offset` is missing: starts with the next */
-    LOG_TAIL_REWRITTEN, /* that file was truncated, or its inode reused: starts again */
+    LOG_TAIL_GONE,      /* the file of `offset` is missing: starts with the file under the log's name */
+    LOG_TAIL_REWRITTEN, /* the file of `offset` was truncated, or its inode reused: likewise */
     LOG_TAIL_LOCKED,    /* with NULL: another process follows the log */
 };
-/* Continues at `offset` (a producer's mark). Without a state the file starts at offset 0. NULL with the reason. */
+/* Continues at `offset` (a producer's mark). Without a state file the log starts at offset 0. NULL with the reason. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
     enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX]);
 void log_tail_close(struct log_tail **t);
-/* Whether a file of that name may be taken for a rotated log. */
+/* Whether `other` has a name that rotated files of the log have. */
 bool log_tail_could_read(const char *path, const char *other);
-/* `now` is the wall clock, compared with file times. The line is borrowed until the next call. */
-enum log_tail_result log_tail_next(
+/* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and LINE_SOURCE_CUT the caller stores all
+ * lines, then calls log_tail_next_file. `now` is the wall clock, compared with file times. */
+enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX]);
-/* Every returned line is stored: save the state if it changed. 0, or -1 with the reason. */
+/* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */
 int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
-/* 0; 1: there is no new log yet; -1 with the reason. */
+/* Goes on with the next file, or at the start of a truncated one. 0; 1: there is no new log yet; -1 with the reason. */
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
 /* The offset of the current file's start. */
 uint64_t log_tail_base(const struct log_tail *t);

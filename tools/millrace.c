@@ -1,4 +1,4 @@
-/* millrace: the one command in PATH. `millrace NAME ...` runs a built-in subcommand, or the program NAME in libexec. */
+/* millrace: the command in PATH. `millrace NAME ...` runs a built-in subcommand, or the program NAME of libexec. */
 #include "base/bytes.h"
 #include "base/io.h"
 #include "base/suggest.h"
@@ -29,8 +29,8 @@ static const struct tool {
     {"query", tool_query, "ask the API for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all events are counted"},
     {"compact", tool_compact, "move the counts into the archive"},
-    {"journal", tool_journal, "check, dump or repair the directory of a journal that is not in use"},
-    {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
+    {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
+    {"slice", tool_slice, "print a slice of the aggregator, or convert one of an older format"},
     {"help", tool_help, "show this list, or the options of a subcommand: help NAME"},
     {"version", tool_version, "show the version"},
 };
@@ -52,26 +52,23 @@ static void usage(FILE *out)
     fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
-/* Returns only on failure: the error number, 0 if there is no such program. */
-static int exec_program(char **argv)
+/* Runs a built-in subcommand, or replaces this process by a program of libexec. */
+static int dispatch(int argc, char **argv)
 {
     struct buf path = {0};
-    char *dir = tool_libexec_dir();
-    int error = 0;
+    int error = ENOENT;
+    for (size_t i = 0; i < TOOLS; i++)
+        if (strcmp(tools[i].name, argv[0]) == 0)
+            return tools[i].run(argc, argv);
     if (bytes_is_name(bytes_str(argv[0]))) {
+        char *dir = tool_libexec_dir();
         buf_printf(&path, "%s/%s", dir, argv[0]);
         execv(path.ptr, argv);
-        error = errno == ENOENT ? 0 : errno;
+        error = errno;
+        free(dir);
+        buf_free(&path);
     }
-    buf_free(&path);
-    free(dir);
-    return error;
-}
-
-static int run_program(char **argv)
-{
-    int error = exec_program(argv);
-    if (error) {
+    if (error != ENOENT) {
         fprintf(stderr, "millrace: cannot run \"%s\": %s\n", argv[0], strerror(error));
         return EX_USAGE;
     }
@@ -88,14 +85,6 @@ static int run_program(char **argv)
         usage(stderr);
     }
     return EX_USAGE;
-}
-
-static int dispatch(int argc, char **argv)
-{
-    for (size_t i = 0; i < TOOLS; i++)
-        if (strcmp(tools[i].name, argv[0]) == 0)
-            return tools[i].run(argc, argv);
-    return run_program(argv);
 }
 
 static int tool_help(int argc, char **argv)

@@ -1,7 +1,6 @@
 #include "tools/pipeline.h"
 
 #include "counts/json_fields.h"
-#include "config/peers.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,104 +8,68 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
-struct pipeline {
-    const struct config *config;
-    struct json_doc *run; /* NULL: no run.json */
-    char *texts[3 * PEERS];
-    size_t n_texts;
-};
-
+/* NULL: missing or unreadable. */
 static struct json_doc *read_run_file(const char *dir)
 {
     struct buf path = {0}, text = {0};
+    struct json_doc *doc = NULL;
     buf_printf(&path, "%s/run.json", dir);
     FILE *f = fopen(path.ptr, "re");
+    if (f) {
+        buf_reserve(&text, RUN_FILE_MAX);
+        text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
+        fclose(f);
+        doc = json_doc_parse(buf_bytes(&text));
+    }
     buf_free(&path);
-    if (!f)
-        return NULL;
-    buf_reserve(&text, RUN_FILE_MAX);
-    text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
-    fclose(f);
-    struct json_doc *doc = json_doc_parse(buf_bytes(&text));
     buf_free(&text);
     return doc;
 }
 
-struct pipeline *pipeline_open(const struct config *config, const char *data_dir)
-{
-    struct pipeline *p = mem_zalloc(sizeof *p);
-    const char *configured = config_setting(config, "millrace", "data_dir");
-    p->config = config;
-    p->run = read_run_file(data_dir ? data_dir : configured ? configured : "millrace-data");
-    return p;
-}
-
-void pipeline_close(struct pipeline **pp)
-{
-    struct pipeline *p = *pp;
-    if (!p)
-        return;
-    json_doc_free(&p->run);
-    for (size_t i = 0; i < p->n_texts; i++)
-        free(p->texts[i]);
-    free(p);
-    *pp = NULL;
-}
-
-/* Interns a text until the pipeline is closed. */
-static const char *keep(struct pipeline *p, struct bytes text)
-{
-    for (size_t i = 0; i < p->n_texts; i++)
-        if (bytes_equal_str(text, p->texts[i]))
-            return p->texts[i];
-    if (p->n_texts == sizeof p->texts / sizeof *p->texts)
-        return NULL;
-    return p->texts[p->n_texts++] = bytes_dup(text);
-}
-
-static const char *run_member(struct pipeline *p, const char *daemon, const char *member)
+static char *text_at(const struct json_doc *run, const char *daemon, const char *member)
 {
     char pointer[128];
-    if (!p->run)
-        return NULL;
     snprintf(pointer, sizeof pointer, "/daemons/%s/%s", daemon, member);
-    struct json_value v = json_doc_at(p->run, pointer);
-    return v.type == JSON_STRING ? keep(p, v.v.string) : NULL;
+    struct json_value v = json_doc_at(run, pointer);
+    return v.type == JSON_STRING ? bytes_dup(v.v.string) : NULL;
 }
 
-static const char *configured_url(struct pipeline *p, const struct peer *peer)
+void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
-    struct buf url = {0};
-    peer_configured_url(peer, p->config, &url);
-    const char *kept = keep(p, buf_bytes(&url));
-    buf_free(&url);
-    return kept;
+    const char *configured = config_setting(config, "millrace", "data_dir");
+    struct json_doc *run = read_run_file(data_dir ? data_dir : configured ? configured : "millrace-data");
+    *p = (struct pipeline){.has_ended = false};
+    for (size_t i = 0; i < PEERS; i++) {
+        struct pipeline_daemon *d = &p->daemons[i];
+        if (run)
+            *d = (struct pipeline_daemon){text_at(run, peers[i].name, "url"),
+                text_at(run, peers[i].name, "state"), text_at(run, peers[i].name, "said")};
+        if (!d->url) {
+            struct buf url = {0};
+            peer_configured_url(&peers[i], config, &url);
+            d->url = bytes_dup(buf_bytes(&url));
+            buf_free(&url);
+        }
+    }
+    if (!run)
+        return;
+    struct json_value pid = json_doc_at(run, "/pid"), ended = json_doc_at(run, "/ended");
+    bool is_dead = pid.type == JSON_I64 && pid.v.i64 > 0 && kill((pid_t)pid.v.i64, 0) != 0 && errno != EPERM;
+    p->has_ended = is_dead || (ended.type == JSON_BOOL && ended.v.boolean);
+    json_doc_free(&run);
 }
 
-bool pipeline_may_run(const struct pipeline *p)
+void pipeline_close(struct pipeline *p)
 {
-    struct json_value pid = p->run ? json_doc_at(p->run, "/pid") : (struct json_value){.type = JSON_MISSING};
-    struct json_value ended = p->run ? json_doc_at(p->run, "/ended") : pid;
-    if (ended.type == JSON_BOOL && ended.v.boolean)
-        return false;
-    return pid.type != JSON_I64 || pid.v.i64 <= 0 || kill((pid_t)pid.v.i64, 0) == 0 || errno == EPERM;
+    for (size_t i = 0; i < PEERS; i++) {
+        free(p->daemons[i].url);
+        free(p->daemons[i].state);
+        free(p->daemons[i].status_text);
+    }
+    *p = (struct pipeline){.has_ended = false};
 }
 
-const char *pipeline_url(struct pipeline *p, const char *daemon)
+const char *pipeline_url(const struct pipeline *p, const char *daemon)
 {
-    const char *url = run_member(p, daemon, "url");
-    const struct peer *peer = peer_named(daemon);
-    if (url)
-        return url;
-    return peer ? configured_url(p, peer) : NULL;
-}
-
-const char *pipeline_state(struct pipeline *p, const char *daemon)
-{
-    return run_member(p, daemon, "state");
-}
-
-const char *pipeline_status_text(struct pipeline *p, const char *daemon)
-{
-    return run_member(p, daemon, "said");
+    return p->daemons[peer_named(daemon) - peers].url;
 }

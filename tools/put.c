@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BATCH_BYTES ((size_t)1 << 20)
@@ -50,18 +49,18 @@ static const struct option_row rows[] = {
     {.name = "state",
         .type = OPTION_STRING,
         .help =
-            "with --follow: state file with the current log file (default: .FILE.PRODUCER beside the log)"},
+            "with --follow: file that names the current log file (default: .FILE.PRODUCER beside the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "file for refused lines (over max_message of the queue); lines over 64 MiB are then skipped, "
-                "not kept (default: "
-                "the first such line ends the put)"},
+        .help =
+            "file for the lines that the queue refuses (over its max_message); lines over 64 MiB are skipped "
+            "and not kept (default: the first such line ends the put)"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second; unused rate is made up for at most a tenth of a second ; 0: unlimited"},
+        .help = "lines a second; at most a tenth of a second of unused rate is made up for; 0: unlimited"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
@@ -88,22 +87,24 @@ struct file_count {
 
 struct put {
     const struct options *o;
-    struct pipeline *pipeline;
+    struct pipeline pipeline;
     struct put_batch *batch;
     size_t batch_lines;
+    struct line_source *source;     /* the current file; NULL while a log is followed */
+    struct log_tail *tail;          /* NULL without --follow */
     uint64_t resume;                /* the producer's mark at the start */
-    uint64_t base;                  /* unpacked bytes of the files before the current one */
     uint64_t packed_before, packed; /* bytes of the files before the current one, of all files (0: unknown) */
     usec_t began;
     uint64_t taken;    /* lines read */
     usec_t batch_from; /* time of the first line in the batch */
     struct rate_limit rate;
-    struct file_count *files; /* files read so far */
+    struct file_count *files; /* files read so far; the last one is the current file */
     size_t n_files;
     int idle_status; /* of a flush while the input was idle */
     struct progress progress;
-    struct put_rejects *rejects; /* NULL: without --rejects */
-    bool skipping;               /* inside a reported line that is too long */
+    struct put_rejects rejects;
+    bool skipping;   /* inside a reported line that is too long */
+    bool unfinished; /* the last line has no LF */
 };
 
 static volatile sig_atomic_t stopped;
@@ -121,33 +122,28 @@ static const char *queue_url(void *arg)
     if (url != NULL)
         return url;
     pipeline_close(&p->pipeline);
-    p->pipeline = pipeline_open(options_config(p->o), options_string(p->o, "data_dir"));
-    return pipeline_url(p->pipeline, "simplequeue");
-}
-
-static void sleep_for(usec_t t)
-{
-    struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
-    nanosleep(&ts, NULL);
-}
-
-static void wait_for_rate(struct put *p, size_t lines)
-{
-    usec_t now = clock_monotonic(), when;
-    while (!stopped && (when = rate_limit_when(&p->rate, lines, now)) > now) {
-        sleep_for(when - now);
-        now = clock_monotonic();
-    }
-    rate_limit_spend(&p->rate, lines, now);
+    pipeline_open(&p->pipeline, options_config(p->o), options_string(p->o, "data_dir"));
+    return pipeline_url(&p->pipeline, "simplequeue");
 }
 
 static int flush(struct put *p)
 {
     size_t lines = put_batch_lines(p->batch);
+    usec_t now = clock_monotonic(), when;
+    while (lines > 0 && !stopped && (when = rate_limit_when(&p->rate, lines, now)) > now) {
+        clock_sleep(when - now);
+        now = clock_monotonic();
+    }
     if (lines > 0)
-        wait_for_rate(p, lines);
+        rate_limit_spend(&p->rate, lines, now);
     p->taken += lines;
     return put_batch_flush(p->batch);
+}
+
+static int flush_if_late(struct put *p)
+{
+    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= BATCH_DELAY_MAX;
+    return late ? flush(p) : 0;
 }
 
 static int add(struct put *p, struct bytes line, uint64_t end)
@@ -157,20 +153,12 @@ static int add(struct put *p, struct bytes line, uint64_t end)
         if (status != 0)
             return status;
     }
-    usec_t now = clock_monotonic();
-    if (put_batch_lines(p->batch) == 0)
-        p->batch_from = now;
     size_t before = put_batch_lines(p->batch);
+    if (before == 0)
+        p->batch_from = clock_monotonic();
     put_batch_add(p->batch, line, end);
     p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* empty lines do not count */
-    return put_batch_lines(p->batch) >= p->batch_lines || now - p->batch_from >= BATCH_DELAY_MAX ? flush(p)
-                                                                                                 : 0;
-}
-
-static void show(struct put *p, uint64_t consumed, bool last)
-{
-    progress_show(
-        &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, last, clock_monotonic());
+    return put_batch_lines(p->batch) >= p->batch_lines ? flush(p) : flush_if_late(p);
 }
 
 static int print_error(const char *why, int status)
@@ -178,18 +166,6 @@ static int print_error(const char *why, int status)
     progress_leave();
     fprintf(stderr, "millrace put: %s\n", why);
     return status;
-}
-
-static int skip(struct put *p, struct line_source *s)
-{
-    char error[LINE_SOURCE_ERROR_MAX];
-    uint64_t reached;
-    if (p->resume <= p->base)
-        return 0;
-    if (line_source_skip(s, p->resume - p->base, &reached, error) != 0)
-        return print_error(error, EX_DATAERR);
-    put_batch_begin_at(p->batch, p->base + reached);
-    return 0;
 }
 
 /* The pipe is idle: send what has arrived. */
@@ -206,191 +182,41 @@ static const char *shown_name(const char *name)
     return strcmp(name, "-") == 0 ? "standard input" : name;
 }
 
-/* The last line may be one that an application is still writing. */
-static void warn_unfinished(const struct put *p, const char *name)
-{
-    if (options_bool(p->o, "quiet"))
-        return;
-    progress_leave();
-    fprintf(
-        stderr, "millrace put: %s ends without LF; posted its last line as it stands\n", shown_name(name));
-}
-
-/* The file that contains this offset. */
-static const struct file_count *file_at(const struct put *p, uint64_t start)
-{
-    size_t i = p->n_files;
-    while (i > 1 && p->files[i - 1].base > start)
-        i--;
-    return &p->files[i - 1];
-}
-
 static int refused(const struct put_batch_refusal *refusal, void *arg)
 {
     struct put *p = arg;
-    const struct file_count *f = file_at(p, refusal->start);
-    struct put_reject reject = {.line = refusal->line,
-        .why = refusal->why,
-        .file = shown_name(f->name),
-        .offset = refusal->start - f->base};
-    if (p->rejects != NULL)
-        return put_rejects_add(p->rejects, &reject, clock_monotonic());
-    put_reject_print(&reject);
-    fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
-    return EX_DATAERR;
+    size_t i = p->n_files - 1;
+    while (i > 0 && p->files[i].base > refusal->start)
+        i--;
+    return put_rejects_add(&p->rejects,
+        &(struct put_reject){.line = refusal->line,
+            .why = refusal->why,
+            .file = shown_name(p->files[i].name),
+            .offset = refusal->start - p->files[i].base},
+        clock_monotonic());
 }
 
-/* Sends waiting lines while a long line is skipped. */
-static int flush_if_late(struct put *p)
-{
-    bool late = put_batch_lines(p->batch) > 0 && clock_monotonic() - p->batch_from >= BATCH_DELAY_MAX;
-    return late ? flush(p) : 0;
-}
-
-/* Stores the lines before a line that is too long, and ends the put. length 0: the line has not ended. */
-static int end_at(struct put *p, uint64_t start, uint64_t length)
+/* Skips a line that is too long. end 0: it has not ended, and may never end. Without --rejects the lines before it are stored, and the
+ * put ends. */
+static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
-    int status = flush(p);
-    if (status != 0)
-        return status;
-    if (length > 0)
-        put_skipped_print(shown_name(f->name), start - f->base, length);
-    else
-        put_skipping_print(shown_name(f->name), start - f->base);
-    fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
-    return EX_DATAERR;
+    bool is_new = end > 0 || !p->skipping;
+    int status = p->rejects.path == NULL ? flush(p) : 0;
+    p->skipping = end == 0;
+    if (status == 0 && is_new)
+        status =
+            put_rejects_skip(&p->rejects, shown_name(f->name), start - f->base, end > 0 ? end - start : 0);
+    if (status == 0 && end > 0)
+        put_batch_add(p->batch, BYTES_NONE, end);
+    return status == 0 ? flush_if_late(p) : status;
 }
 
-/* A line of the current file is too long; it may never end. */
-static int skip_more(struct put *p, uint64_t start)
+/* The offset after the last line read. */
+static uint64_t offset(const struct put *p)
 {
-    const struct file_count *f = &p->files[p->n_files - 1];
-    if (p->rejects == NULL)
-        return end_at(p, start, 0);
-    if (!p->skipping)
-        put_rejects_skipping(p->rejects, shown_name(f->name), start - f->base);
-    p->skipping = true;
-    return flush_if_late(p);
-}
-
-static int skipped(struct put *p, uint64_t start, uint64_t end)
-{
-    const struct file_count *f = &p->files[p->n_files - 1];
-    p->skipping = false;
-    if (p->rejects == NULL)
-        return end_at(p, start, end - start);
-    put_rejects_skipped(p->rejects, shown_name(f->name), start - f->base, end - start);
-    put_batch_add(p->batch, BYTES_NONE, end);
-    return flush_if_late(p);
-}
-
-static int put_lines(struct put *p, struct line_source *s, const char *name)
-{
-    char error[LINE_SOURCE_ERROR_MAX];
-    struct bytes line;
-    bool whole = true, more = true;
-    int status = skip(p, s);
-    p->progress.resumed = p->packed_before + line_source_consumed(s);
-    while (status == 0 && more && !stopped) {
-        uint64_t start = p->base + line_source_offset(s);
-        switch (line_source_next(s, false, &line, error)) {
-        case LINE_SOURCE_LINE:
-            whole = line.ptr[line.len - 1] == '\n';
-            status = add(p, line, p->base + line_source_offset(s));
-            break;
-        case LINE_SOURCE_SKIPPING:
-            status = skip_more(p, start);
-            break;
-        case LINE_SOURCE_SKIPPED:
-            status = skipped(p, start, p->base + line_source_offset(s));
-            break;
-        case LINE_SOURCE_END:
-            more = false;
-            break;
-        case LINE_SOURCE_FAILED:
-            (void)flush(p);
-            return print_error(error, EX_DATAERR);
-        }
-        if (more)
-            show(p, line_source_consumed(s), false);
-    }
-    if (!whole)
-        warn_unfinished(p, name);
-    return status != 0 ? status : p->idle_status;
-}
-
-static void begin_file(struct put *p, const char *name)
-{
-    p->files = mem_realloc(p->files, (p->n_files + 1) * sizeof *p->files);
-    p->files[p->n_files++] = (struct file_count){.name = name, .base = p->base};
-}
-
-static int put_file(struct put *p, const char *name)
-{
-    char error[LINE_SOURCE_ERROR_MAX];
-    struct line_source *s = line_source_open(name, error);
-    if (s == NULL)
-        return print_error(error, EX_NOINPUT);
-    line_source_on_idle(s, on_idle, p);
-    begin_file(p, name);
-    int status = put_lines(p, s, name);
-    p->files[p->n_files - 1].whole = status == 0 && !stopped;
-    p->base += line_source_offset(s);
-    p->packed_before += line_source_consumed(s);
-    line_source_close(&s);
-    return status;
-}
-
-/* For the ETA; one input of unknown size makes the whole unknown. */
-static uint64_t size_of(char **files, size_t n)
-{
-    uint64_t size = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct stat st;
-        if (stat(files[i], &st) != 0 || !S_ISREG(st.st_mode))
-            return 0;
-        size += (uint64_t)st.st_size;
-    }
-    return size;
-}
-
-static int put_files(struct put *p, char **files, size_t n)
-{
-    int status = 0;
-    p->packed = size_of(files, n);
-    for (size_t i = 0; i < n && status == 0 && !stopped; i++)
-        status = put_file(p, files[i]);
-    if (status == 0)
-        status = flush(p);
-    if (status == 0 && !stopped && p->base < p->resume)
-        return print_error(
-            "the input is shorter than the producer's mark: it is another input, or a part of it is missing",
-            EX_DATAERR);
-    return stopped && status == 0 ? 128 + SIGINT : status;
-}
-
-static char *state_path(const struct put *p, const char *path)
-{
-    const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
-    struct buf text = {0};
-    if (given != NULL)
-        return mem_strdup(given);
-    buf_printf(&text, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
-        slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
-    return text.ptr;
-}
-
-static int next_file(struct put *p, struct log_tail *t)
-{
-    char error[LINE_SOURCE_ERROR_MAX];
-    int status = flush(p), rc = status == 0 ? log_tail_next_file(t, error) : 0;
-    if (rc < 0)
-        return print_error(error, EX_IOERR);
-    if (rc > 0)
-        sleep_for(FOLLOW_POLL);
-    p->files[0].base = log_tail_base(t);
-    return status;
+    return p->tail != NULL ? log_tail_offset(p->tail)
+                           : p->files[p->n_files - 1].base + line_source_offset(p->source);
 }
 
 static void warn_truncated(const char *path)
@@ -398,105 +224,185 @@ static void warn_truncated(const char *path)
     progress_leave();
     fprintf(stderr,
         "millrace put: %s was truncated or rewritten; continuing at its beginning; lines that were not "
-        "posted "
-        "before are missing\n",
+        "posted before are missing\n",
         path);
 }
 
-/* Once the batch is empty, everything returned is stored. */
-static int keep_place(struct put *p, struct log_tail *t)
+/* The current log file is complete or truncated. */
+static int next_log_file(struct put *p)
 {
     char error[LINE_SOURCE_ERROR_MAX];
-    bool ok = put_batch_lines(p->batch) > 0 || log_tail_stored(t, error) == 0;
-    return ok ? 0 : print_error(error, EX_IOERR);
+    int status = flush(p), rc = status == 0 ? log_tail_next_file(p->tail, error) : 0;
+    if (rc < 0)
+        return print_error(error, EX_IOERR);
+    if (rc > 0)
+        clock_sleep(FOLLOW_POLL);
+    p->files[0].base = log_tail_base(p->tail);
+    return status;
 }
 
-/* Sends the batch whenever there is nothing more to read. */
-static int follow_on(struct put *p, struct log_tail *t)
+/* Reads and posts lines until the file ends, or a followed log until the put is stopped. */
+static int put_lines(struct put *p)
 {
     char error[LINE_SOURCE_ERROR_MAX];
     int status = 0;
     while (status == 0 && !stopped) {
         struct bytes line;
-        uint64_t start = log_tail_offset(t);
-        switch (log_tail_next(t, clock_wall(), &line, error)) {
-        case LOG_TAIL_LINE:
-            status = add(p, line, log_tail_offset(t));
+        uint64_t start = offset(p);
+        enum line_source_result r = p->tail != NULL ? log_tail_next(p->tail, clock_wall(), &line, error)
+                                                    : line_source_next(p->source, false, &line, error);
+        switch (r) {
+        case LINE_SOURCE_LINE:
+            p->unfinished = line.ptr[line.len - 1] != '\n';
+            status = add(p, line, offset(p));
             break;
-        case LOG_TAIL_SKIPPING:
-            status = skip_more(p, start);
+        case LINE_SOURCE_SKIPPING:
+            status = skip_long_line(p, start, 0);
             break;
-        case LOG_TAIL_SKIPPED:
-            status = skipped(p, start, log_tail_offset(t));
+        case LINE_SOURCE_SKIPPED:
+            status = skip_long_line(p, start, offset(p));
             break;
-        case LOG_TAIL_WAIT:
+        case LINE_SOURCE_END:
+            if (p->tail == NULL)
+                return p->idle_status;
             status = flush(p);
-            show(p, log_tail_offset(t), false);
-            put_rejects_report(p->rejects, clock_monotonic(), false);
-            sleep_for(FOLLOW_POLL);
+            put_rejects_report(&p->rejects, clock_monotonic(), false);
+            clock_sleep(FOLLOW_POLL);
             break;
-        case LOG_TAIL_CUT:
+        case LINE_SOURCE_CUT:
             warn_truncated(p->files[0].name);
             p->skipping = false;
-            status = next_file(p, t);
+            status = next_log_file(p);
             break;
-        case LOG_TAIL_FINISHED:
-            status = next_file(p, t);
+        case LINE_SOURCE_FINISHED:
+            status = next_log_file(p);
             break;
-        case LOG_TAIL_FAILED:
-            status = print_error(error, EX_IOERR);
-            break;
+        case LINE_SOURCE_FAILED:
+            (void)flush(p);
+            return print_error(error, p->tail != NULL ? EX_IOERR : EX_DATAERR);
         }
-        if (status == 0)
-            status = keep_place(p, t);
+        uint64_t consumed = p->source != NULL ? line_source_consumed(p->source) : 0;
+        progress_show(
+            &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
+        bool all_stored = status == 0 && p->tail != NULL && put_batch_lines(p->batch) == 0;
+        if (all_stored && log_tail_stored(p->tail, error) != 0)
+            status = print_error(error, EX_IOERR);
     }
-    return status == 0 ? flush(p) : status;
+    return status;
 }
 
-/* Waits for a log that does not exist yet: the reader may start before the writer. */
+static void begin_file(struct put *p, const char *name, uint64_t base)
+{
+    p->files = mem_realloc(p->files, (p->n_files + 1) * sizeof *p->files);
+    p->files[p->n_files++] = (struct file_count){.name = name, .base = base};
+}
+
+static void warn_unfinished(const char *name)
+{
+    progress_leave();
+    fprintf(
+        stderr, "millrace put: %s ends without LF; posted its last line as it stands\n", shown_name(name));
+}
+
+static int put_file(struct put *p, const char *name, uint64_t *base)
+{
+    char error[LINE_SOURCE_ERROR_MAX];
+    uint64_t reached;
+    int status = 0;
+    p->source = line_source_open(name, error);
+    if (p->source == NULL)
+        return print_error(error, EX_NOINPUT);
+    line_source_on_idle(p->source, on_idle, p);
+    begin_file(p, name, *base);
+    if (p->resume > *base) {
+        if (line_source_skip(p->source, p->resume - *base, &reached, error) != 0)
+            status = print_error(error, EX_DATAERR);
+        else
+            put_batch_begin_at(p->batch, *base + reached);
+    }
+    p->progress.resumed = p->packed_before + line_source_consumed(p->source);
+    p->unfinished = false;
+    if (status == 0)
+        status = put_lines(p);
+    /* An application may still be writing the line. */
+    if (p->unfinished && !options_bool(p->o, "quiet"))
+        warn_unfinished(name);
+    p->files[p->n_files - 1].whole = status == 0 && !stopped;
+    *base += line_source_offset(p->source);
+    p->packed_before += line_source_consumed(p->source);
+    line_source_close(&p->source);
+    return status;
+}
+
+static int put_files(struct put *p, char **files, size_t n)
+{
+    int status = 0;
+    uint64_t base = 0;
+    struct stat st;
+    /* For the time left; one input of unknown size makes the whole unknown. */
+    for (size_t i = 0; i < n; i++) {
+        if (stat(files[i], &st) != 0 || !S_ISREG(st.st_mode)) {
+            p->packed = 0;
+            break;
+        }
+        p->packed += (uint64_t)st.st_size;
+    }
+    for (size_t i = 0; i < n && status == 0 && !stopped; i++)
+        status = put_file(p, files[i], &base);
+    if (status == 0)
+        status = flush(p);
+    if (status == 0 && !stopped && base < p->resume)
+        return print_error(
+            "the input is shorter than the producer's mark: it is another input, or a part of it is missing",
+            EX_DATAERR);
+    return stopped && status == 0 ? 128 + SIGINT : status;
+}
+
+/* Opens the log. Waits for a log that does not exist yet, since the put may start before the writer. */
 static struct log_tail *open_log(
     const struct put *p, const char *path, enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
 {
-    char *state = state_path(p, path);
-    struct log_tail *t = log_tail_open(path, state, p->resume, place, error);
-    if (t == NULL && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT)
-        fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
-    while (t == NULL && !stopped && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT) {
-        sleep_for(FOLLOW_POLL);
-        t = log_tail_open(path, state, p->resume, place, error);
+    const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
+    struct buf state = {0};
+    if (given != NULL)
+        buf_printf(&state, "%s", given);
+    else
+        buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
+            slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
+    struct log_tail *t = log_tail_open(path, state.ptr, p->resume, place, error);
+    for (bool waits = false;
+         t == NULL && !stopped && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT;
+         waits = true) {
+        if (!waits)
+            fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
+        clock_sleep(FOLLOW_POLL);
+        t = log_tail_open(path, state.ptr, p->resume, place, error);
     }
-    free(state);
+    buf_free(&state);
     return t;
-}
-
-static void warn_start(enum log_tail_start place, const char *path)
-{
-    if (place == LOG_TAIL_GONE)
-        fprintf(stderr,
-            "millrace put: the previous log file was deleted or packed; lines of it that were not posted are "
-            "missing; "
-            "continuing at the beginning of %s\n",
-            path);
-    if (place == LOG_TAIL_REWRITTEN)
-        warn_truncated(path);
 }
 
 static int follow(struct put *p, const char *path)
 {
     char error[LINE_SOURCE_ERROR_MAX];
     enum log_tail_start place;
-    struct log_tail *t = open_log(p, path, &place, error);
-    if (t == NULL && place == LOG_TAIL_LOCKED)
+    p->tail = open_log(p, path, &place, error);
+    if (p->tail == NULL && place == LOG_TAIL_LOCKED)
         return print_error(error, EX_CONFIG);
-    if (t == NULL)
+    if (p->tail == NULL)
         return stopped ? 0 : print_error(error, EX_DATAERR);
-    warn_start(place, path);
-    put_batch_begin_at(p->batch, log_tail_offset(t));
-    begin_file(p, path);
-    p->files[0].base = log_tail_base(t);
-    int status = follow_on(p, t);
-    log_tail_close(&t);
-    return status;
+    if (place == LOG_TAIL_GONE)
+        fprintf(stderr,
+            "millrace put: the previous log file was deleted or packed; lines of it that were not posted are "
+            "missing; continuing at the beginning of %s\n",
+            path);
+    if (place == LOG_TAIL_REWRITTEN)
+        warn_truncated(path);
+    put_batch_begin_at(p->batch, log_tail_offset(p->tail));
+    begin_file(p, path, log_tail_base(p->tail));
+    int status = put_lines(p);
+    log_tail_close(&p->tail);
+    return status == 0 ? flush(p) : status;
 }
 
 static void summary(struct put *p)
@@ -505,7 +411,7 @@ static void summary(struct put *p)
     double seconds = (double)(clock_monotonic() - p->began) / USEC_PER_SEC;
     if (options_bool(p->o, "quiet"))
         return;
-    show(p, 0, true);
+    progress_show(&p->progress, NULL, p->packed_before, p->packed, p->taken, true, clock_monotonic());
     fprintf(stderr, "millrace put: %" PRIu64 " events posted", n.posted);
     if (n.duplicates > 0)
         fprintf(stderr, ", %" PRIu64 " were stored before", n.duplicates);
@@ -532,14 +438,6 @@ static void print_posted(const struct put *p)
     fprintf(stderr, "\n");
 }
 
-static void catch_signals(void)
-{
-    struct sigaction stop = {.sa_handler = on_signal};
-    signal(SIGPIPE, SIG_IGN);
-    sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGTERM, &stop, NULL);
-}
-
 static int put_all(struct put *p)
 {
     static char dash[] = "-";
@@ -556,13 +454,24 @@ static int put_all(struct put *p)
         summary(p);
     else
         print_posted(p);
+    put_rejects_report(&p->rejects, clock_monotonic(), true);
     return status;
+}
+
+static int check_standard_input(void)
+{
+    int mode = fcntl(STDIN_FILENO, F_GETFL);
+    return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
+               ? 0
+               : print_error("standard input is closed, or not open for reading", EX_NOINPUT);
 }
 
 static int check_file(const char *name)
 {
     char error[LINE_SOURCE_ERROR_MAX];
     struct stat st;
+    if (strcmp(name, "-") == 0)
+        return check_standard_input();
     int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
     if (why == 0 && S_ISDIR(st.st_mode))
         why = EISDIR;
@@ -576,25 +485,6 @@ static int check_file(const char *name)
     bool ok = s != NULL && line_source_check(s, error) == 0;
     line_source_close(&s);
     return ok ? 0 : print_error(error, EX_DATAERR);
-}
-
-static int check_standard_input(void)
-{
-    int mode = fcntl(STDIN_FILENO, F_GETFL);
-    return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
-               ? 0
-               : print_error("standard input is closed, or not open for reading", EX_NOINPUT);
-}
-
-/* Before the first line is sent, so that a mistyped name posts nothing. */
-static int check_files(char **files, size_t n)
-{
-    int status = n == 0 ? check_standard_input() : 0;
-    for (size_t i = 0; i < n; i++) {
-        int one = strcmp(files[i], "-") == 0 ? check_standard_input() : check_file(files[i]);
-        status = one != 0 ? one : status;
-    }
-    return status;
 }
 
 static bool is_input(const char *input, const struct stat *st)
@@ -622,6 +512,7 @@ static int check_rejects(const struct options *o, char **files, size_t n)
                  : 0;
 }
 
+/* Before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
     struct url_address address;
@@ -630,22 +521,25 @@ static int check(const struct options *o)
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
         return print_error("--queue-url: expected http://HOST:PORT or unix:PATH", EX_USAGE);
     size_t n = options_operands(o, &files);
-    if (!options_bool(o, "follow")) {
-        if (options_is_set(o, "state"))
-            return print_error("--state needs --follow", EX_USAGE);
-        int status = check_files(files, n);
-        return status != 0 ? status : check_rejects(o, files, n);
-    }
-    if (options_string(o, "producer") == NULL)
+    bool follows = options_bool(o, "follow");
+    if (!follows && options_is_set(o, "state"))
+        return print_error("--state needs --follow", EX_USAGE);
+    if (follows && options_string(o, "producer") == NULL)
         return print_error("--follow needs --producer, to continue at its mark", EX_USAGE);
-    if (n != 1 || strcmp(files[0], "-") == 0)
+    if (follows && (n != 1 || strcmp(files[0], "-") == 0))
         return print_error("--follow needs one file", EX_USAGE);
-    return check_rejects(o, files, n);
+    int status = n == 0 ? check_standard_input() : 0;
+    for (size_t i = 0; i < n && !follows; i++) {
+        int one = check_file(files[i]);
+        status = one != 0 ? one : status;
+    }
+    return status != 0 ? status : check_rejects(o, files, n);
 }
 
 static int put_with(const struct options *o)
 {
     struct put p = {.o = o, .batch_lines = (size_t)options_int(o, "batch")};
+    struct sigaction stop = {.sa_handler = on_signal};
     struct config_error error;
     char *token;
     int status = check(o);
@@ -653,15 +547,16 @@ static int put_with(const struct options *o)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
         return print_error(error.text, EX_CONFIG);
-    if (options_string(o, "rejects") != NULL &&
-        (p.rejects = put_rejects_open(options_string(o, "rejects"))) == NULL) {
+    if (put_rejects_open(&p.rejects, options_string(o, "rejects")) != 0) {
         free(token);
         return EX_CANTCREAT;
     }
     rate_limit_init(&p.rate, (uint64_t)options_int(o, "rate"));
     if (rate_limit_batch(&p.rate) < p.batch_lines)
         p.batch_lines = rate_limit_batch(&p.rate);
-    catch_signals();
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
     bool lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
     p.batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
         .arg = &p,
@@ -672,8 +567,6 @@ static int put_with(const struct options *o)
         .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
         .stopped = &stopped});
     status = put_all(&p);
-    put_rejects_report(p.rejects, clock_monotonic(), true);
-    put_rejects_free(&p.rejects);
     put_batch_free(&p.batch);
     free(p.files);
     pipeline_close(&p.pipeline);

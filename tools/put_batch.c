@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <time.h>
 
 #define NO_ADDRESS_WAIT (200 * USEC_PER_MSEC) /* no address yet: the pipeline may be starting */
 #define WATCH_EVERY 100000                    /* microseconds */
@@ -28,7 +27,6 @@ struct put_batch {
     struct buf body, places; /* the lines, and a struct place of each */
     size_t lines, lines_max; /* lines_max: in a request; less than all while a refused line is searched */
     uint64_t mark, next;     /* offsets of its first byte and behind its last */
-    uint64_t resume;         /* lines up to this offset are stored */
     struct put_batch_numbers numbers;
 };
 
@@ -69,28 +67,23 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
         http_call_cancel(r->call);
 }
 
-/* False: invalid URL. */
-static bool connect_to_queue(struct put_batch *b)
-{
-    const char *url = b->config.url(b->config.arg);
-    char why[200];
-    if (b->pool != NULL && strcmp(b->url, url) == 0)
-        return true;
-    http_pool_free(&b->pool);
-    free(b->url);
-    b->url = mem_strdup(url);
-    b->pool = http_pool_new(
-        &(struct http_pool_config){
-            .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
-        why, sizeof why);
-    return b->pool != NULL;
-}
-
+/* One request. r->result is HTTP_CLIENT_REFUSED without a valid URL. */
 static void call(
     struct put_batch *b, const char *method, const struct buf *target, struct bytes body, struct reply *r)
 {
+    const char *url = b->config.url(b->config.arg);
+    char why[200];
     *r = (struct reply){.batch = b, .result = HTTP_CLIENT_REFUSED};
-    if (!connect_to_queue(b))
+    if (b->pool == NULL || strcmp(b->url, url) != 0) {
+        http_pool_free(&b->pool);
+        free(b->url);
+        b->url = mem_strdup(url);
+        b->pool = http_pool_new(
+            &(struct http_pool_config){
+                .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
+            why, sizeof why);
+    }
+    if (b->pool == NULL)
         return;
     r->call = http_pool_request(http_pool_single(b->pool), &(struct http_call_spec){.method = method,
                                                                .target = target->ptr,
@@ -134,7 +127,7 @@ static struct part next_part(const struct put_batch *b)
         bytes_of(b->body.ptr, (size_t)(end - b->body.ptr)), b->lines_max, places(b)[b->lines_max - 1].end};
 }
 
-static void send_once(struct put_batch *b, const struct part *part, struct reply *r)
+static void post(struct put_batch *b, const struct part *part, struct reply *r)
 {
     struct buf target = {0};
     append_name(&target, "/mput?separator=%0A&queue=", b->config.queue);
@@ -155,12 +148,6 @@ static bool mark_in(struct bytes body, uint64_t *mark)
     bool ok = json_doc_u64(doc, "/mark", mark);
     json_doc_free(&doc);
     return ok;
-}
-
-static void wait_a_while(usec_t t)
-{
-    struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
-    nanosleep(&ts, NULL);
 }
 
 struct tries {
@@ -191,38 +178,25 @@ static bool try_again(const struct put_batch *b, struct tries *t, const struct r
     usec_t left = t->end - clock_monotonic();
     if (*b->config.stopped || left <= 0)
         return false;
-    wait = wait < left ? wait : left;
     if (!t->reported) {
         print_reply(b, r);
         fprintf(stderr, "millrace put: retrying\n");
         t->reported = true;
     }
-    wait_a_while(wait);
+    clock_sleep(wait < left ? wait : left);
     return !*b->config.stopped;
 }
 
-static const char *stop_reason(const struct put_batch *b)
-{
-    return *b->config.stopped ? "stopped" : "no progress within --timeout";
-}
-
+/* why NULL: stopped, or out of time. */
 static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
 {
+    if (why == NULL)
+        why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, r);
     fprintf(stderr,
         "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
         b->mark, b->numbers.posted);
     return r->status != 0 && r->status != 503 && r->status != 429 ? EX_DATAERR : EX_TEMPFAIL;
-}
-
-/* After storage-failed the lines may be found after a restart, so only marks make a retry harmless. */
-static bool was_not_taken(const struct put_batch *b, const struct reply *r)
-{
-    static const char failed[] = "\"storage-failed\"";
-    bool unsure = b->config.producer == NULL && r->body.len > 0 &&
-                  memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL;
-    return r->result == HTTP_CLIENT_REFUSED ||
-           (r->result == HTTP_CLIENT_OK && !unsure && (r->status == 503 || r->status == 429));
 }
 
 int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
@@ -243,19 +217,11 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
         bool lasting = r.result == HTTP_CLIENT_OK && !known && r.status != 503 && r.status != 429;
         again = !known && !lasting && try_again(b, &tries, &r);
         if (!again)
-            status = known ? 0 : give_up(b, &r, lasting ? "refused" : stop_reason(b));
+            status = known ? 0 : give_up(b, &r, lasting ? "refused" : NULL);
         buf_free(&r.body);
     }
     buf_free(&target);
     return status;
-}
-
-static void clear(struct put_batch *b)
-{
-    b->mark = b->next;
-    b->lines = 0;
-    buf_clear(&b->body);
-    buf_clear(&b->places);
 }
 
 void put_batch_begin_at(struct put_batch *b, uint64_t offset)
@@ -290,88 +256,74 @@ static void drop(struct put_batch *b, size_t n, size_t bytes)
     b->lines -= n;
 }
 
-/* Drops the lines that end at or before `resume`. */
-static void cut(struct put_batch *b)
+/* Whether sending the same lines again stores them only once. */
+static bool may_send_again(const struct put_batch *b, const struct reply *r)
 {
-    size_t dropped = 0;
+    static const char failed[] = "\"storage-failed\"";
+    bool has_marks = b->config.producer != NULL;
+    if (r->result != HTTP_CLIENT_OK)
+        return has_marks || r->result == HTTP_CLIENT_REFUSED;
+    /* After storage-failed the lines may be found after a restart. */
+    bool unsure =
+        r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL && !has_marks;
+    return !unsure && (r->status == 503 || r->status == 429);
+}
+
+/* Drops the lines that end at or before a mark inside the batch. */
+static void drop_stored(struct put_batch *b, uint64_t mark)
+{
+    size_t n = 0;
     const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
-    while (dropped < b->lines && places(b)[dropped].end <= b->resume) {
+    while (n < b->lines && places(b)[n].end <= mark) {
         from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
-        dropped++;
+        n++;
     }
-    drop(b, dropped, (size_t)(from - b->body.ptr));
-    b->numbers.duplicates += dropped;
-    b->mark = b->resume;
+    drop(b, n, (size_t)(from - b->body.ptr));
+    b->numbers.duplicates += n;
+    b->mark = mark;
 }
 
-/* SENT_CUT: the mark is inside the part. SENT_REFUSED: 413. */
-enum sent { SENT_DONE, SENT_CUT, SENT_AGAIN, SENT_REFUSED, SENT_FAILED };
-
-static enum sent judge(struct put_batch *b, const struct part *part, const struct reply *r)
-{
-    if (r->result == HTTP_CLIENT_OK && r->status == 200)
-        return SENT_DONE;
-    if (b->config.producer != NULL && r->status == 409 && mark_in(buf_bytes(&r->body), &b->resume) &&
-        b->resume > b->mark && b->resume < part->next)
-        return SENT_CUT;
-    if (r->result == HTTP_CLIENT_OK && r->status == 413 && part->lines > 0)
-        return SENT_REFUSED;
-    bool harmless = b->config.producer != NULL && r->result != HTTP_CLIENT_OK;
-    return harmless || was_not_taken(b, r) ? SENT_AGAIN : SENT_FAILED;
-}
-
-static void part_is_stored(struct put_batch *b, const struct part *part, const struct reply *r)
-{
-    *(r->duplicate ? &b->numbers.duplicates : &b->numbers.posted) += part->lines;
-    drop(b, part->lines, part->body.len);
-    b->mark = part->next;
-    b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
-}
-
-/* Halves the part, or reports its single line; the mark passes that line with the next part. */
-static int part_is_refused(struct put_batch *b, const struct part *part, const struct reply *r)
-{
-    if (part->lines > 1) {
-        b->lines_max = part->lines / 2;
-        return 0;
-    }
-    const struct put_batch_refusal refusal = {.line = bytes_of(part->body.ptr, part->body.len - 1),
-        .why = buf_bytes(&r->body),
-        .start = places(b)->start};
-    int status = b->config.refused(&refusal, b->config.arg);
-    if (status == 0) {
-        b->numbers.refused++;
-        drop(b, 1, part->body.len);
-    }
-    return status;
-}
-
-static int give_up_part(struct put_batch *b, enum sent sent, const struct reply *r)
-{
-    if (sent == SENT_AGAIN)
-        return give_up(b, r, stop_reason(b));
-    return give_up(b, r,
-        r->status != 0 ? "refused"
-                       : "the last batch may or may not be stored; use --producer to make a put repeatable");
-}
-
-/* One attempt. 0: stored, or retry. */
+/* One attempt to store a part. 0: go on, whether it is stored or not. */
 static int send_part(struct put_batch *b, struct tries *tries)
 {
     const struct part part = next_part(b);
     struct reply r;
+    uint64_t mark;
     int status = 0;
-    send_once(b, &part, &r);
-    enum sent sent = judge(b, &part, &r);
-    if (sent == SENT_DONE)
-        part_is_stored(b, &part, &r);
-    else if (sent == SENT_CUT)
-        cut(b);
-    else if (sent == SENT_REFUSED)
-        status = part_is_refused(b, &part, &r);
-    else if (sent == SENT_FAILED || !try_again(b, tries, &r))
-        status = give_up_part(b, sent, &r);
-    if (sent != SENT_AGAIN)
+    bool again = false;
+    post(b, &part, &r);
+    bool too_large = r.result == HTTP_CLIENT_OK && r.status == 413;
+    if (r.result == HTTP_CLIENT_OK && r.status == 200) {
+        *(r.duplicate ? &b->numbers.duplicates : &b->numbers.posted) += part.lines;
+        drop(b, part.lines, part.body.len);
+        b->mark = part.next;
+        b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
+    } else if (b->config.producer != NULL && r.status == 409 && mark_in(buf_bytes(&r.body), &mark) &&
+               mark > b->mark && mark < part.next) {
+        drop_stored(b, mark);
+    } else if (too_large && part.lines > 1) {
+        b->lines_max = part.lines / 2;
+    } else if (too_large && part.lines == 1) {
+        /* The mark passes this line with the next part. */
+        status =
+            b->config.refused(&(struct put_batch_refusal){.line = bytes_of(part.body.ptr, part.body.len - 1),
+                                  .why = buf_bytes(&r.body),
+                                  .start = places(b)->start},
+                b->config.arg);
+        if (status == 0) {
+            b->numbers.refused++;
+            drop(b, 1, part.body.len);
+        }
+    } else if (may_send_again(b, &r)) {
+        again = try_again(b, tries, &r);
+        status = again ? 0 : give_up(b, &r, NULL);
+    } else {
+        status = give_up(b, &r,
+            r.status != 0
+                ? "refused"
+                : "the last batch may or may not be stored; use --producer to make a put repeatable");
+    }
+    if (!again)
         *tries = tries_of(b);
     buf_free(&r.body);
     return status;
@@ -384,9 +336,13 @@ int put_batch_flush(struct put_batch *b)
     b->lines_max = SIZE_MAX / 2;
     while (status == 0 && (b->lines > 0 || (b->config.producer != NULL && b->next > b->mark)))
         status = send_part(b, &tries);
-    if (status == 0)
-        clear(b);
-    return status;
+    if (status != 0)
+        return status;
+    b->mark = b->next;
+    b->lines = 0;
+    buf_clear(&b->body);
+    buf_clear(&b->places);
+    return 0;
 }
 
 size_t put_batch_lines(const struct put_batch *b)

@@ -1,10 +1,9 @@
 /* put_batch: posts lines to a queue, one request at a time.
  *
- * With a producer each batch moves the mark from the offset of its first byte to the offset after its last. So a batch can be
- * sent again after any failure, and an interrupted input continues at the mark. Without a producer only a batch that was surely not stored
- * is sent again.
- *
- * A batch refused with 413 is halved until one line remains; refused() decides about that line before the mark passes it.
+ * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch can then be sent
+ *    again after any failure, and an interrupted input continues at the mark.
+ * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
+ * 3. A batch refused with 413 is halved until one line remains; refused() decides about that line before the mark passes it.
  *
  * Calls block. A wait for the queue is reported once, and ends soon after *stopped is set: a request in progress then has
  * PUT_BATCH_STOP_TIMEOUT left. */

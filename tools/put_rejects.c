@@ -7,60 +7,39 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
-struct put_rejects {
-    char *path;
-    uint64_t n, reported;
-    uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
-    usec_t reported_at;
-};
-
-static void fail(const struct put_rejects *r)
+static int fail(const char *path)
 {
-    int system = errno;
+    int why = errno;
     progress_leave();
-    fprintf(stderr, "millrace put: %s: %s\n", r->path, strerror(system));
+    fprintf(stderr, "millrace put: %s: %s\n", path, strerror(why));
+    return -1;
 }
 
-struct put_rejects *put_rejects_open(const char *path)
+int put_rejects_open(struct put_rejects *r, const char *path)
 {
-    struct put_rejects *r = mem_zalloc(sizeof *r);
-    r->path = mem_strdup(path);
-    if (reject_file_make(path) != 0) {
-        fail(r);
-        put_rejects_free(&r);
-    }
-    return r;
-}
-
-void put_rejects_free(struct put_rejects **rp)
-{
-    if (*rp == NULL)
-        return;
-    free((*rp)->path);
-    free(*rp);
-    *rp = NULL;
-}
-
-void put_reject_print(const struct put_reject *reject)
-{
-    progress_leave();
-    fprintf(stderr, "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
-        reject->offset, reject->file, reject->line.len, (int)reject->why.len,
-        reject->why.ptr != NULL ? reject->why.ptr : "");
+    *r = (struct put_rejects){.path = path};
+    return path == NULL || reject_file_make(path) == 0 ? 0 : fail(path);
 }
 
 int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now)
 {
-    if (reject_file_add(r->path, reject->line) != 0) {
-        fail(r);
+    if (r->path != NULL && reject_file_add(r->path, reject->line) != 0) {
+        fail(r->path);
         return EX_IOERR;
     }
     if (r->n++ == 0) {
-        put_reject_print(reject);
+        progress_leave();
+        fprintf(stderr,
+            "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
+            reject->offset, reject->file, reject->line.len, (int)reject->why.len,
+            reject->why.ptr != NULL ? reject->why.ptr : "");
+        if (r->path == NULL) {
+            fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
+            return EX_DATAERR;
+        }
         fprintf(stderr, "millrace put: kept in %s; further lines are reported once a minute\n", r->path);
         r->reported = 1;
         r->reported_at = now;
@@ -69,45 +48,33 @@ int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec
     return 0;
 }
 
-void put_skipping_print(const char *file, uint64_t offset)
+int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
 {
     progress_leave();
-    fprintf(stderr,
-        "millrace put: the line at byte %" PRIu64
-        " of %s is too long to be read (no line feed in %zu bytes)\n",
-        offset, file, LINE_SOURCE_LINE_MAX);
-}
-
-void put_rejects_skipping(const struct put_rejects *r, const char *file, uint64_t offset)
-{
-    put_skipping_print(file, offset);
-    fprintf(stderr, "millrace put: skipping it to its end; it is not kept in %s\n", r->path);
-}
-
-void put_skipped_print(const char *file, uint64_t offset, uint64_t length)
-{
-    progress_leave();
-    fprintf(stderr,
-        "millrace put: the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64
-        " bytes, over %zu)\n",
-        offset, file, length, LINE_SOURCE_LINE_MAX);
-}
-
-void put_rejects_skipped(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
-{
-    r->skipped++;
-    put_skipped_print(file, offset, length);
-    fprintf(stderr, "millrace put: skipped it; it is not in %s\n", r->path);
+    fprintf(
+        stderr, "millrace put: the line at byte %" PRIu64 " of %s is too long to be read (", offset, file);
+    if (length > 0)
+        fprintf(stderr, "%" PRIu64 " bytes, over %zu)\n", length, LINE_SOURCE_LINE_MAX);
+    else
+        fprintf(stderr, "no line feed in %zu bytes)\n", LINE_SOURCE_LINE_MAX);
+    if (r->path == NULL) {
+        fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
+        return EX_DATAERR;
+    }
+    fprintf(stderr, "millrace put: %s; it is not kept in %s\n",
+        length > 0 ? "skipped it" : "skipping it to its end", r->path);
+    r->skipped += length > 0;
+    return 0;
 }
 
 void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
 {
-    if (r != NULL && last && r->skipped > 0) {
+    if (last && r->skipped > 0) {
         progress_leave();
         fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were skipped\n",
             r->skipped);
     }
-    if (r == NULL || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
+    if (r->path == NULL || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
     fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refused are in %s\n", r->n, r->path);

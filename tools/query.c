@@ -1,5 +1,5 @@
-/* millrace query: asks the API and prints a table. Unknown options become parameters of the request, so a counter's label is an option:
- * `millrace query series --user bitly --unit day`. */
+/* millrace query: asks the API and prints the answer. Unknown options become parameters of the request, so a counter's label is an
+ * option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
@@ -31,18 +31,7 @@ struct ask {
     struct buf target;
 };
 
-static const char *const own[] = {"config", "data-dir", "api-url", "format"};
-
-static const char **own_value(struct ask *a, struct bytes name)
-{
-    const char **values[] = {&a->config, &a->data_dir, &a->api_url, &a->format};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (bytes_equal_str(name, own[i]))
-            return values[i];
-    return NULL;
-}
-
-/* Underscores in the API's parameters may be typed as dashes; labels are passed on unchanged. */
+/* Dashes stand for the underscores of the API's parameters; labels are passed on unchanged. */
 static void add_param(struct ask *a, struct bytes name, const char *value)
 {
     static const char *const dashed[][2] = {{"hour-offset", "hour_offset"}, {"week-start", "week_start"},
@@ -56,9 +45,13 @@ static void add_param(struct ask *a, struct bytes name, const char *value)
     url_encode(bytes_str(value), &a->target);
 }
 
-/* Parses one option; the number of words used, or 0. */
+/* Parses one option; returns the number of words used, or 0. */
 static int take_option(struct ask *a, int argc, char **argv)
 {
+    const struct {
+        const char *name, **value;
+    } own[] = {
+        {"config", &a->config}, {"data-dir", &a->data_dir}, {"api-url", &a->api_url}, {"format", &a->format}};
     const char *text = argv[0] + 2, *equals = strchr(text, '=');
     struct bytes name = bytes_of(text, equals ? (size_t)(equals - text) : strlen(text));
     if (strncmp(argv[0], "--", 2) != 0 || name.len == 0)
@@ -70,21 +63,24 @@ static int take_option(struct ask *a, int argc, char **argv)
     const char *value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
     if (!value)
         return 0;
-    const char **mine = own_value(a, name);
-    if (mine)
-        *mine = value;
+    size_t i = 0;
+    while (i < sizeof own / sizeof *own && !bytes_equal_str(name, own[i].name))
+        i++;
+    if (i < sizeof own / sizeof *own)
+        *own[i].value = value;
     else
         add_param(a, name, value);
     return equals ? 1 : 2;
 }
 
+static bool is_any_of(const char *word, const char *one, const char *two, const char *three)
+{
+    return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0;
+}
+
 static bool parse_args(struct ask *a, int argc, char **argv)
 {
-    static const char *const questions[] = {"series", "breakdown", "counters"};
-    bool known = false;
-    for (size_t i = 0; argc > 1 && i < sizeof questions / sizeof *questions; i++)
-        known = known || strcmp(argv[1], questions[i]) == 0;
-    if (!known)
+    if (argc < 2 || !is_any_of(argv[1], "series", "breakdown", "counters"))
         return false;
     a->what = argv[1];
     a->config = getenv("MILLRACE_CONFIG");
@@ -95,7 +91,7 @@ static bool parse_args(struct ask *a, int argc, char **argv)
         if (took == 0)
             return false;
     }
-    return strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0;
+    return is_any_of(a->format, "table", "json", "csv");
 }
 
 static struct bytes text_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
@@ -185,8 +181,7 @@ static void print_counters_csv(const struct json_doc *d)
 static int print_answer(const struct ask *a, const struct buf *body)
 {
     bool table = strcmp(a->format, "table") == 0, counters = strcmp(a->what, "counters") == 0;
-    bool as_it_is = strcmp(a->format, "json") == 0 || (!table && !counters);
-    if (as_it_is) {
+    if (strcmp(a->format, "json") == 0 || (!table && !counters)) {
         fwrite(body->ptr, 1, body->len, stdout);
         return EX_OK;
     }
@@ -207,7 +202,7 @@ static int print_answer(const struct ask *a, const struct buf *body)
     return EX_OK;
 }
 
-static int refused(int status, const struct buf *body)
+static int print_problem(int status, const struct buf *body)
 {
     struct json_doc *d = json_doc_parse(buf_bytes(body));
     struct json_value detail = d ? json_doc_at(d, "/detail") : (struct json_value){0};
@@ -230,47 +225,40 @@ static void show_curl(const char *url, const char *target)
         printf("curl '%s%s'\n", url, target);
 }
 
-static int ask_api(const struct ask *a, const char *url)
-{
-    struct buf body = {0};
-    int status = 0, exit_status;
-    struct event_base *base = event_base_new();
-    struct http_client *c = http_client_new(&(struct http_client_config){.base = base, .url = url});
-    enum http_client_result r = HTTP_CLIENT_REFUSED;
-    if (c)
-        r = http_client_fetch(
-            c, &(struct http_call_spec){.method = "GET", .target = a->target.ptr}, &status, &body);
-    if (r != HTTP_CLIENT_OK) {
-        fprintf(stderr, "millrace query: %s: %s\n", url, http_client_strerror(r));
-        exit_status = EX_TEMPFAIL;
-    } else {
-        exit_status = status == 200 ? print_answer(a, &body) : refused(status, &body);
-    }
-    http_client_free(&c);
-    event_base_free(base);
-    buf_free(&body);
-    return exit_status;
-}
-
-static int query_with(struct ask *a)
+static int ask_api(struct ask *a)
 {
     struct config *config = NULL;
     struct config_error error;
+    struct pipeline p;
+    struct buf body = {0};
+    int status = 0, exit_status = EX_TEMPFAIL;
+    enum http_client_result r = HTTP_CLIENT_REFUSED;
     if (a->config && config_read(a->config, &config, &error)) {
         fprintf(stderr, "millrace query: %s\n", error.text);
         return EX_CONFIG;
     }
-    struct pipeline *p = pipeline_open(config, a->data_dir);
-    const char *url = a->api_url ? a->api_url : pipeline_url(p, "api");
+    pipeline_open(&p, config, a->data_dir);
+    const char *url = a->api_url ? a->api_url : pipeline_url(&p, "api");
     if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)
         add_param(a, BYTES_LITERAL("format"), "csv");
     buf_append_char(&a->target, '\0');
     if (a->show_curl)
         show_curl(url, a->target.ptr);
-    int status = ask_api(a, url);
+    struct event_base *base = event_base_new();
+    struct http_client *c = http_client_new(&(struct http_client_config){.base = base, .url = url});
+    if (c)
+        r = http_client_fetch(
+            c, &(struct http_call_spec){.method = "GET", .target = a->target.ptr}, &status, &body);
+    if (r != HTTP_CLIENT_OK)
+        fprintf(stderr, "millrace query: %s: %s\n", url, http_client_strerror(r));
+    else
+        exit_status = status == 200 ? print_answer(a, &body) : print_problem(status, &body);
+    http_client_free(&c);
+    event_base_free(base);
+    buf_free(&body);
     pipeline_close(&p);
     config_free(&config);
-    return status;
+    return exit_status;
 }
 
 int tool_query(int argc, char **argv)
@@ -287,7 +275,7 @@ int tool_query(int argc, char **argv)
         return EX_OK;
     }
     if (parse_args(&a, argc, argv)) {
-        status = query_with(&a);
+        status = ask_api(&a);
     } else {
         fputs(usage, stderr);
         status = EX_USAGE;

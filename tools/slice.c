@@ -1,4 +1,4 @@
-/* millrace slice: prints a slice as archive text, and converts slices of the former format. */
+/* millrace slice: prints a slice as archive text, and converts slices of older formats. */
 #include "counts/slice_reader.h"
 #include "tools/slice_convert.h"
 #include "tools/tool.h"
@@ -10,13 +10,13 @@
 #include <sysexits.h>
 
 static const char help[] =
-    "prints a slice of the aggregator as archive text, or converts slices of a former format\n\n"
+    "prints a slice of the aggregator as archive text, or converts slices of an older format\n\n"
     "usage: millrace slice FILE\n"
     "       millrace slice convert FILE...\n"
     "\n"
     "  FILE     verify the slice and print its records in order; 65: damaged, 78: not a slice\n"
-    "  convert  rewrite each FILE in the format of this version; stop the aggregator first; a\n"
-    "           FILE that has this format already is left as it is\n";
+    "  convert  rewrite each FILE in the current format, unless it has that format; stop the\n"
+    "           aggregator first\n";
 
 static int fail(enum slice_result r, const char *error)
 {
@@ -32,6 +32,7 @@ static int fail(enum slice_result r, const char *error)
     }
 }
 
+/* A sealed slice is opened immutable. An open one may still have its log. */
 static enum slice_result open_reader(
     const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
 {
@@ -48,12 +49,17 @@ static enum slice_result open_reader(
     return r == SLICE_UNSEALED ? slice_reader_open(path, out, error) : r;
 }
 
-static int print_records(struct slice_reader *reader)
+static int print(const char *path)
 {
-    size_t n = slice_reader_runs(reader);
-    struct count_source **sources = mem_zalloc((n + 1) * sizeof(*sources));
+    char error[SLICE_ERROR_TEXT];
+    struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
+    enum slice_result opened = open_reader(path, &reader, error);
+    if (opened != SLICE_OK)
+        return fail(opened, error);
+    size_t n = slice_reader_runs(reader);
+    struct count_source **sources = mem_zalloc((n + 1) * sizeof(*sources));
     for (size_t i = 0; i < n; i++)
         sources[i] = slice_reader_source(reader, i, BYTES_NONE);
     struct count_merge *m = count_merge_new(sources, n);
@@ -70,22 +76,8 @@ static int print_records(struct slice_reader *reader)
         count_source_close(&sources[i]);
     free(sources);
     buf_free(&text);
-    return status;
-}
-
-static int print(const char *path)
-{
-    char error[SLICE_ERROR_TEXT];
-    struct slice_reader *reader;
-    enum slice_result r = open_reader(path, &reader, error);
-    if (r != SLICE_OK)
-        return fail(r, error);
-    int status = print_records(reader);
     slice_reader_close(&reader);
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "millrace slice: cannot write: %s\n", strerror(errno));
-    return EX_IOERR;
+    return tool_flush("slice", status);
 }
 
 static int convert(int n, char **paths)
@@ -96,7 +88,7 @@ static int convert(int n, char **paths)
         enum slice_result r = slice_convert(paths[i], &is_done, error);
         if (r != SLICE_OK)
             return fail(r, error);
-        printf("%s: %s\n", paths[i], is_done ? "converted" : "has this format already");
+        printf("%s: %s\n", paths[i], is_done ? "converted" : "already has the current format");
     }
     return EX_OK;
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -140,61 +139,52 @@ static enum slice_result write_new(const char *path, const char *to, sqlite3 *db
     return r;
 }
 
-/* Takes the new slice's place only when the old one's log is empty: else its counts are not all in the new one. */
+/* Replaces the old slice. Its log must be gone: otherwise the new one lacks the counts in it. */
 static enum slice_result replace(const char *from, const char *path, char error[SLICE_ERROR_TEXT])
 {
-    char *copy = mem_strdup(path);
+    struct buf log = {0};
+    buf_printf(&log, "%s-wal", path);
+    bool in_use = access(log.ptr, F_OK) == 0;
+    buf_free(&log);
+    if (in_use) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
+        return SLICE_FULL;
+    }
     int fd = io->open(from, O_RDWR | O_CLOEXEC, 0);
-    int failed =
-        fd < 0 || io->fsync(fd) != 0 || io->rename(from, path) != 0 || io_sync_dir(dirname(copy)) != 0;
-    if (failed)
+    bool ok = fd >= 0 && io->fsync(fd) == 0 && io->rename(from, path) == 0 && io_sync_parent(path) == 0;
+    if (!ok)
         snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
     if (fd >= 0)
         io->close(fd);
-    free(copy);
-    return failed ? SLICE_FAILED : SLICE_OK;
-}
-
-static enum slice_result convert_old(const char *path, char error[SLICE_ERROR_TEXT])
-{
-    struct slice_state old = {0};
-    sqlite3 *db = NULL;
-    struct buf to = {0}, log = {0};
-    buf_printf(&to, "%s.new", path);
-    buf_printf(&log, "%s-wal", path);
-    io->unlink(to.ptr);
-    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
-    if (r == SLICE_OK)
-        r = slice_sql_run(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE", error);
-    if (r == SLICE_OK)
-        r = slice_state_read_former(db, path, &old, error);
-    if (r == SLICE_OK)
-        r = write_new(path, to.ptr, db, &old, error);
-    sqlite3_close(db);
-    if (r == SLICE_OK && access(log.ptr, F_OK) == 0) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
-        r = SLICE_FULL;
-    }
-    if (r == SLICE_OK)
-        r = replace(to.ptr, path, error);
-    slice_state_free(&old);
-    buf_free(&to);
-    buf_free(&log);
-    return r;
+    return ok ? SLICE_OK : SLICE_FAILED;
 }
 
 enum slice_result slice_convert(const char *path, bool *is_done, char error[SLICE_ERROR_TEXT])
 {
+    struct slice_state old = {0};
     sqlite3 *db = NULL;
+    struct buf to = {0};
     bool is_new;
     *is_done = false;
     enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(db, path, &is_new, error);
-    sqlite3_close(db);
-    if (r != SLICE_OLDER)
+    if (r != SLICE_OLDER) {
+        sqlite3_close(db);
         return r;
-    r = convert_old(path, error);
+    }
+    buf_printf(&to, "%s.new", path);
+    io->unlink(to.ptr);
+    r = slice_sql_run(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE", error);
+    if (r == SLICE_OK)
+        r = slice_state_read_former(db, path, &old, error);
+    if (r == SLICE_OK)
+        r = write_new(path, to.ptr, db, &old, error);
+    sqlite3_close(db);
+    if (r == SLICE_OK)
+        r = replace(to.ptr, path, error);
     *is_done = r == SLICE_OK;
+    slice_state_free(&old);
+    buf_free(&to);
     return r;
 }

@@ -40,16 +40,15 @@ static const struct option_row rows[] = {
 };
 
 struct report {
-    const char *name, *url;
-    const char
-        *state; /* "ready", "not ready", "failed", "stopped", "unreachable"; without HTTP that of run.json */
+    const char *state; /* "ready", "not ready", "failed", "stopped", "unreachable" */
+    struct buf detail; /* depth, lag, or the reason */
     bool ready;
-    struct buf detail; /* depth, lag */
 };
 
 struct status {
     const struct options *o;
     struct event_base *base;
+    struct pipeline pipeline;
     struct report reports[PEERS];
     struct json_doc *streams; /* of pubsub, to compare the aggregator with */
     uint64_t depth, lag;
@@ -80,8 +79,7 @@ static struct json_doc *fetch_json(struct status *s, const char *url, const char
 /* The queue that queue_to_pubsub reads. */
 static const char *relayed_queue(const struct status *s)
 {
-    const struct config_section *relay = config_section(options_config(s->o), "queue_to_pubsub", "");
-    const char *queue = relay ? config_value(relay, "queue") : NULL;
+    const char *queue = config_setting(options_config(s->o), "queue_to_pubsub", "queue");
     return queue ? queue : "default";
 }
 
@@ -104,42 +102,44 @@ static void add_warnings(const struct json_doc *d, struct bytes name, struct buf
 }
 
 /* Other queues have other readers and do not flow into the counted streams. */
-static bool query_queue(struct status *s, struct report *r)
+static bool query_queue(struct status *s, const char *url, struct buf *detail)
 {
-    struct json_doc *d = fetch_json(s, r->url, "/stats?format=json");
+    struct json_doc *d = fetch_json(s, url, "/stats?format=json");
     char pointer[128];
     bool ok = d != NULL;
     uint64_t others = 0;
+    struct buf warnings = {0};
     s->depth = 0;
     for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++) {
         struct bytes name = json_doc_name(d, "/queues", i);
-        uint64_t depth;
+        uint64_t depth = 0;
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
         ok = json_doc_u64(d, pointer, &depth);
         *(bytes_equal_str(name, relayed_queue(s)) ? &s->depth : &others) += depth;
+        add_warnings(d, name, &warnings);
     }
-    buf_printf(&r->detail, "depth %" PRIu64, s->depth);
+    buf_printf(detail, "depth %" PRIu64, s->depth);
     if (others > 0)
-        buf_printf(&r->detail, ", %" PRIu64 " in other queues", others);
-    for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++)
-        add_warnings(d, json_doc_name(d, "/queues", i), &r->detail);
+        buf_printf(detail, ", %" PRIu64 " in other queues", others);
+    buf_append_bytes(detail, buf_bytes(&warnings));
+    buf_free(&warnings);
     json_doc_free(&d);
     return ok;
 }
 
-static bool query_streams(struct status *s, struct report *r)
+static bool query_streams(struct status *s, const char *url, struct buf *detail)
 {
-    s->streams = fetch_json(s, r->url, "/streams");
+    s->streams = fetch_json(s, url, "/streams");
     if (!s->streams)
         return false;
-    buf_printf(&r->detail, "streams %zu", json_doc_length(s->streams, "/streams"));
+    buf_printf(detail, "streams %zu", json_doc_length(s->streams, "/streams"));
     return true;
 }
 
 /* Streams that the aggregator does not read have no lag. */
-static bool query_counts(struct status *s, struct report *r)
+static bool query_counts(struct status *s, const char *url, struct buf *detail)
 {
-    struct json_doc *d = s->streams ? fetch_json(s, r->url, "/stats?format=json") : NULL;
+    struct json_doc *d = s->streams ? fetch_json(s, url, "/stats?format=json") : NULL;
     char pointer[192];
     bool ok = d != NULL;
     s->lag = 0;
@@ -154,90 +154,56 @@ static bool query_counts(struct status *s, struct report *r)
         if (ok && json_doc_u64(d, pointer, &offset) && offset < end)
             s->lag += end - offset;
     }
-    buf_printf(&r->detail, "lag %" PRIu64 " bytes", s->lag);
+    buf_printf(detail, "lag %" PRIu64 " bytes", s->lag);
     json_doc_free(&d);
     return ok;
 }
 
 static const struct {
     const char *name;
-    bool (*look)(struct status *s, struct report *r);
-} looks[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
+    bool (*query)(struct status *s, const char *url, struct buf *detail);
+} queries[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
 
-/* Appends the reason of /health. */
-static void add_reason(struct report *r, struct bytes body)
-{
-    struct json_doc *d = json_doc_parse(body);
-    struct json_value v = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
-    if (v.type == JSON_STRING)
-        buf_append_bytes(&r->detail, v.v.string);
-    json_doc_free(&d);
-}
-
-static void query_daemon(struct status *s, struct report *r)
+static void query_daemon(struct status *s, const char *name, const char *url, struct report *r)
 {
     struct buf body = {0};
-    int status = fetch(s, r->url, "/health", &body);
+    int status = fetch(s, url, "/health", &body);
+    struct json_doc *d = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    struct json_value reason = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
     r->ready = status == 200;
     r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
-    if (!r->ready && status)
-        add_reason(r, buf_bytes(&body));
+    if (reason.type == JSON_STRING)
+        buf_append_bytes(&r->detail, reason.v.string);
+    json_doc_free(&d);
     buf_free(&body);
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
-        if (strcmp(looks[i].name, r->name) == 0 && (!r->ready || !looks[i].look(s, r)))
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+        if (strcmp(queries[i].name, name) == 0 && (!r->ready || !queries[i].query(s, url, &r->detail)))
             s->known = false;
 }
 
-/* A daemon without HTTP: as in run.json. */
-static void take_run_state(struct pipeline *p, struct report *r)
-{
-    const char *state = pipeline_state(p, r->name), *text = pipeline_status_text(p, r->name);
-    r->ready = !state || strcmp(state, "ready") == 0;
-    r->state = r->ready ? (state ? "ready" : "unknown") : "not ready";
-    if (text && strcmp(text, "ready") != 0) {
-        r->ready = false;
-        r->state = "not ready";
-        buf_append_str(&r->detail, text);
-    }
-}
-
-/* Asks every daemon in the order of the flow. Not a stopped pipeline, whose ports may belong to other processes, nor a failed daemon,
- * whose socket accepts connections but never answers. */
+/* Asks every daemon in the order of the flow. The ports of a stopped pipeline may belong to other processes by now, and a failed
+ * daemon has no process, so neither is asked. */
 static void take(struct status *s)
 {
-    struct pipeline *p = pipeline_open(options_config(s->o), options_string(s->o, "data_dir"));
-    bool runs = pipeline_may_run(p);
+    pipeline_close(&s->pipeline);
+    pipeline_open(&s->pipeline, options_config(s->o), options_string(s->o, "data_dir"));
     s->known = true;
     for (size_t i = 0; i < PEERS; i++) {
+        const struct pipeline_daemon *d = &s->pipeline.daemons[i];
         struct report *r = &s->reports[i];
-        const char *name = peers[i].name, *url = runs ? pipeline_url(p, name) : NULL;
-        *r = (struct report){.name = name, .url = url ? mem_strdup(url) : NULL, .detail = r->detail};
+        bool failed = !s->pipeline.has_ended && d->state && strcmp(d->state, "failed") == 0;
+        r->ready = false;
         buf_clear(&r->detail);
-        const char *state = runs ? pipeline_state(p, name) : NULL;
-        bool failed = state && strcmp(state, "failed") == 0;
-        if (!runs || failed) {
-            s->known = false;
-            r->state = failed ? "failed" : "stopped";
-            const char *reason = failed ? pipeline_status_text(p, name) : NULL;
-            if (reason)
-                buf_append_str(&r->detail, reason);
-        } else if (url) {
-            query_daemon(s, r);
-        } else {
-            take_run_state(p, r);
+        if (!s->pipeline.has_ended && !failed) {
+            query_daemon(s, peers[i].name, d->url, r);
+            continue;
         }
+        s->known = false;
+        r->state = failed ? "failed" : "stopped";
+        if (failed && d->status_text)
+            buf_append_str(&r->detail, d->status_text);
     }
     json_doc_free(&s->streams);
-    pipeline_close(&p);
-}
-
-static void forget(struct status *s)
-{
-    for (size_t i = 0; i < PEERS; i++) {
-        char *url = (char *)(uintptr_t)s->reports[i].url;
-        free(url);
-        s->reports[i].url = NULL;
-    }
 }
 
 static bool all_ready(const struct status *s)
@@ -253,11 +219,18 @@ static bool is_settled(const struct status *s)
     return all_ready(s) && s->known && s->depth == 0 && s->lag == 0;
 }
 
+static const char *shown_url(const struct status *s, size_t i)
+{
+    bool was_asked = strcmp(s->reports[i].state, "failed") != 0 && !s->pipeline.has_ended;
+    return was_asked ? s->pipeline.daemons[i].url : NULL;
+}
+
 static void print_table(const struct status *s)
 {
     for (size_t i = 0; i < PEERS; i++) {
         const struct report *r = &s->reports[i];
-        printf("%-16s %-12s %-28s %.*s\n", r->name, r->state, r->url ? r->url : "-", (int)r->detail.len,
+        const char *url = shown_url(s, i);
+        printf("%-16s %-12s %-28s %.*s\n", peers[i].name, r->state, url ? url : "-", (int)r->detail.len,
             r->detail.ptr ? r->detail.ptr : "");
     }
 }
@@ -269,9 +242,10 @@ static void print_json(const struct status *s)
         is_settled(s) ? "true" : "false");
     for (size_t i = 0; i < PEERS; i++) {
         const struct report *r = &s->reports[i];
-        buf_printf(&out, "%s\"%s\":{\"state\":\"%s\",\"url\":", i ? "," : "", r->name, r->state);
-        if (r->url)
-            buf_append_json(&out, bytes_str(r->url));
+        const char *url = shown_url(s, i);
+        buf_printf(&out, "%s\"%s\":{\"state\":\"%s\",\"url\":", i ? "," : "", peers[i].name, r->state);
+        if (url)
+            buf_append_json(&out, bytes_str(url));
         else
             buf_append_str(&out, "null");
         buf_append_str(&out, ",\"detail\":");
@@ -283,45 +257,37 @@ static void print_json(const struct status *s)
     buf_free(&out);
 }
 
-static void wait_until_settled(struct status *s)
-{
-    usec_t end = clock_monotonic() + options_int(s->o, "timeout") * USEC_PER_MSEC;
-    while (!is_settled(s) && clock_monotonic() < end) {
-        nanosleep(&(struct timespec){.tv_nsec = POLL_INTERVAL * 1000}, NULL);
-        forget(s);
-        take(s);
-    }
-}
-
 static void print_missing(const struct status *s)
 {
+    static const char waiting[] = "millrace status: still waiting for";
     for (size_t i = 0; i < PEERS; i++)
         if (!s->reports[i].ready)
-            fprintf(stderr, "millrace status: still waiting for %s: %s\n", s->reports[i].name,
-                s->reports[i].state);
+            fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s->reports[i].state);
     if (s->depth > 0)
-        fprintf(stderr, "millrace status: still waiting for %" PRIu64 " messages on queue %s\n", s->depth,
-            relayed_queue(s));
+        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s->depth, relayed_queue(s));
     if (s->lag > 0)
-        fprintf(
-            stderr, "millrace status: still waiting for %" PRIu64 " uncounted bytes of streams\n", s->lag);
+        fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s->lag);
 }
 
 static int status_with(const struct options *o)
 {
     struct status s = {.o = o};
+    bool waits = options_bool(o, "wait");
+    usec_t end = clock_monotonic() + (waits ? options_int(o, "timeout") * USEC_PER_MSEC : 0);
     signal(SIGPIPE, SIG_IGN);
     s.base = event_base_new();
     take(&s);
-    if (options_bool(o, "wait"))
-        wait_until_settled(&s);
-    if (options_bool(o, "wait") && !is_settled(&s))
+    while (!is_settled(&s) && clock_monotonic() < end) {
+        clock_sleep(POLL_INTERVAL);
+        take(&s);
+    }
+    if (waits && !is_settled(&s))
         print_missing(&s);
     (options_bool(o, "json") ? print_json : print_table)(&s);
-    int status = (options_bool(o, "wait") ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
-    forget(&s);
+    int status = (waits ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
     for (size_t i = 0; i < PEERS; i++)
         buf_free(&s.reports[i].detail);
+    pipeline_close(&s.pipeline);
     event_base_free(s.base);
     return status;
 }

@@ -1,39 +1,41 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
+#include <errno.h>
 #include <stdio.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-/* An explicit --data-dir must hold a pipeline: the default ports could belong to another one. */
-static bool has_pipeline(const struct options *o)
-{
-    struct buf path = {0};
-    if (!options_is_set(o, "data_dir"))
-        return true;
-    buf_printf(&path, "%s/run.json", options_string(o, "data_dir"));
-    bool found = access(path.ptr, R_OK) == 0;
-    buf_free(&path);
-    return found;
-}
-
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
 {
     struct options *o;
+    struct buf run_file = {0};
     enum options_result r = options_parse(spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    if (r == OPTIONS_USAGE || r == OPTIONS_CONFIG) {
+    /* An explicit --data-dir must hold a pipeline: the default ports could belong to another one. */
+    if (r == OPTIONS_OK && options_is_set(o, "data_dir"))
+        buf_printf(&run_file, "%s/run.json", options_string(o, "data_dir"));
+    if (status != EX_OK) {
         fprintf(stderr, "millrace %s: %s\n", spec->program, options_error(o));
     } else if (r == OPTIONS_OK && options_check_only(o)) {
         options_show_settings(o);
-    } else if (r == OPTIONS_OK && !has_pipeline(o)) {
-        fprintf(stderr, "millrace %s: --data-dir=%s holds no run.json: no pipeline has run there\n",
+    } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0) {
+        fprintf(stderr, "millrace %s: --data-dir=%s has no run.json: no pipeline has run there\n",
             spec->program, options_string(o, "data_dir"));
         status = EX_CONFIG;
     } else if (r == OPTIONS_OK) {
         status = run(o);
     }
+    buf_free(&run_file);
     options_free(&o);
     return status;
+}
+
+int tool_flush(const char *program, int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "millrace %s: cannot write to standard output: %s\n", program, strerror(errno));
+    return EX_IOERR;
 }
 
 char *tool_libexec_dir(void)

@@ -1,5 +1,5 @@
 /* tool: the subcommands built into `millrace`. Each takes the words after `millrace` (argv[0] is its name) and returns an exit
- * status: 0, 64 usage, 75 try again, 78 configuration. */
+ * status of sysexits.h. */
 #ifndef MILLRACE_TOOL_H
 #define MILLRACE_TOOL_H
 
@@ -13,9 +13,12 @@ int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 
-/* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. The spec
- * has a row data_dir. */
+/* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
+ * have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
+
+/* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
+int tool_flush(const char *program, int status);
 
 /* The directory of the daemons: ../libexec/millrace, from the directory of the running program. The caller frees it. */
 char *tool_libexec_dir(void);

@@ -53,21 +53,18 @@ static uint64_t log2_fixed(uint64_t x)
     return log;
 }
 
-static uint64_t square_root(uint64_t x)
-{
-    uint64_t root = 0;
-    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
-        if ((root | bit) * (root | bit) <= x)
-            root |= bit;
-    return root;
-}
-
-/* roots[k] is 2^-(2^-(k+1)): what each fraction bit of an exponent contributes. */
+/* roots[k] is 2^-(2^-(k+1)): what each fraction bit of an exponent contributes. Each is the square root of the one before. */
 static void make_roots(uint64_t roots[FRACTION_BITS])
 {
     uint64_t root = ONE / 2;
-    for (int i = 0; i < FRACTION_BITS; i++)
-        roots[i] = root = square_root(root << ONE_BITS);
+    for (int i = 0; i < FRACTION_BITS; i++) {
+        uint64_t square = root << ONE_BITS;
+        root = 0;
+        for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
+            if ((root | bit) * (root | bit) <= square)
+                root |= bit;
+        roots[i] = root;
+    }
 }
 
 /* 2^-e, where e has FRACTION_BITS bits; never 0, so that every rank can occur. */

@@ -17,3 +17,9 @@ usec_t clock_wall(void)
 {
     return now(CLOCK_REALTIME);
 }
+
+void clock_sleep(usec_t t)
+{
+    struct timespec ts = {.tv_sec = t / USEC_PER_SEC, .tv_nsec = t % USEC_PER_SEC * 1000};
+    nanosleep(&ts, NULL);
+}

@@ -11,5 +11,6 @@ typedef int64_t usec_t;
 
 usec_t clock_monotonic(void);
 usec_t clock_wall(void);
+void clock_sleep(usec_t t); /* a signal ends it early */
 
 #endif

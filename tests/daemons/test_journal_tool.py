@@ -148,7 +148,7 @@ class JournalToolTest(MillraceTest):
         status, text = self.tool("repair", directory)
         self.assertEqual(status, 0, text)
         kept = int(re.search(r"kept: offsets 0 to (\d+)", text).group(1))
-        at = int(re.search(r"the journal goes on at offset (\d+)", text).group(1))
+        at = int(re.search(r"the journal continues at offset (\d+)", text).group(1))
         self.assertGreaterEqual(at, given_out, text)
         self.assertEqual(at % 2**40, 0)
         p = self.pubsub()

@@ -29,11 +29,11 @@ static void rotate(const char *into_next)
 }
 
 /* It waits as of when the test began, however long that is ago. */
-static void expect(enum log_tail_result wanted, usec_t later, const char *text)
+static void expect(enum line_source_result wanted, usec_t later, const char *text)
 {
     char error[LINE_SOURCE_ERROR_MAX] = "";
     struct bytes line = BYTES_NONE;
-    usec_t now = wanted == LOG_TAIL_WAIT ? began : clock_wall();
+    usec_t now = wanted == LINE_SOURCE_END ? began : clock_wall();
     assert_int_equal(log_tail_next(tail, now + later, &line, error), wanted);
     if (text != NULL)
         assert_true(bytes_equal_str(line, text));
@@ -60,9 +60,9 @@ static void expect_lines(const char *text)
         char line[100];
         end = strchr(text, '\n') + 1;
         snprintf(line, sizeof line, "%.*s", (int)(end - text), text);
-        expect(LOG_TAIL_LINE, 0, line);
+        expect(LINE_SOURCE_LINE, 0, line);
     }
-    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
 }
 
 static void expect_stored(void)
@@ -79,7 +79,7 @@ static void cut(const char *and_then)
 
 static void expect_cut(uint64_t offset, const char *text)
 {
-    expect(LOG_TAIL_CUT, 0, NULL);
+    expect(LINE_SOURCE_CUT, 0, NULL);
     assert_int_equal(log_tail_offset(tail), offset);
     expect_next_file();
     assert_int_equal(log_tail_base(tail), offset);
@@ -129,8 +129,8 @@ static void test_a_log_that_is_cut_just_after_it_was_read(void **unused)
     cutting.pread = pread_of_what_is_cut_now;
     cut_next = true;
     io = &cutting;
-    expect(LOG_TAIL_LINE, 0, "two\n");
-    expect(LOG_TAIL_LINE, 0, "three\n");
+    expect(LINE_SOURCE_LINE, 0, "two\n");
+    expect(LINE_SOURCE_LINE, 0, "three\n");
     assert_false(cut_next);
     io = &io_system;
     expect_cut(14, "1234\n");
@@ -143,7 +143,7 @@ static void test_a_log_that_was_cut_within_a_line(void **unused)
     begin("one\ntw");
     expect_lines("one\n");
     cut("thr\nfo");
-    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
     append(writer, "ur\n");
     expect_cut(4, "thr\nfour\n");
 }
@@ -228,7 +228,7 @@ static void test_a_log_is_followed_by_one_at_a_time(void **unused)
         expect_lines("one\n");
         expect_stored();
         cut("one\n"); /* as it was: not noticed */
-        expect(LOG_TAIL_WAIT, 0, NULL);
+        expect(LINE_SOURCE_END, 0, NULL);
         expect_place(0, LOG_TAIL_FOUND);
     }
 }
@@ -245,21 +245,21 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
 {
     (void)unused;
     begin("one\ntw");
-    expect(LOG_TAIL_LINE, 0, "one\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
+    expect(LINE_SOURCE_LINE, 0, "one\n");
+    expect(LINE_SOURCE_END, LOG_TAIL_TIMEOUT * 100, NULL);
     rotate("three\n");
-    expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT / 2, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
+    expect(LINE_SOURCE_END, LOG_TAIL_TIMEOUT / 2, NULL);
     append(writer, "o\nlate\n");
-    expect(LOG_TAIL_LINE, 0, "two\n");
-    expect(LOG_TAIL_LINE, 0, "late\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT / 2, NULL);
+    expect(LINE_SOURCE_LINE, 0, "two\n");
+    expect(LINE_SOURCE_LINE, 0, "late\n");
+    expect(LINE_SOURCE_END, LOG_TAIL_TIMEOUT / 2, NULL);
     close(writer);
     writer = -1;
-    expect(LOG_TAIL_FINISHED, 0, NULL);
+    expect(LINE_SOURCE_FINISHED, 0, NULL);
     expect_nobody_is_kept_waiting();
     expect_next_file();
-    expect(LOG_TAIL_LINE, 0, "three\n");
+    expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
 /* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
@@ -267,19 +267,19 @@ static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **u
 {
     char error[LINE_SOURCE_ERROR_MAX] = "";
     struct bytes line;
-    enum log_tail_result r;
+    enum line_source_result r;
     (void)unused;
     begin("");
     assert_int_equal(ftruncate(writer, LINE_SOURCE_LINE_MAX + 1), 0);
-    while ((r = log_tail_next(tail, began, &line, error)) == LOG_TAIL_SKIPPING)
+    while ((r = log_tail_next(tail, began, &line, error)) == LINE_SOURCE_SKIPPING)
         continue;
-    assert_int_equal(r, LOG_TAIL_WAIT);
+    assert_int_equal(r, LINE_SOURCE_END);
     assert_int_equal(log_tail_offset(tail), 0);
     assert_int_equal(ftruncate(writer, 0), 0);
-    expect(LOG_TAIL_CUT, 0, NULL);
+    expect(LINE_SOURCE_CUT, 0, NULL);
     expect_next_file();
     append(writer, "one\n");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
 }
 
 /* Its writer was killed in the middle of a line: nobody will finish it. */
@@ -289,13 +289,13 @@ static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **un
     begin("one\ntw");
     close(writer);
     writer = -1;
-    expect(LOG_TAIL_LINE, 0, "one\n");
-    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
+    expect(LINE_SOURCE_LINE, 0, "one\n");
+    expect(LINE_SOURCE_END, LOG_TAIL_TIMEOUT * 100, NULL);
     rotate("three\n");
-    expect(LOG_TAIL_LINE, 0, "tw");
-    expect(LOG_TAIL_FINISHED, 0, NULL);
+    expect(LINE_SOURCE_LINE, 0, "tw");
+    expect(LINE_SOURCE_FINISHED, 0, NULL);
     expect_next_file();
-    expect(LOG_TAIL_LINE, 0, "three\n");
+    expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
 /* logrotate makes the new file itself: as long as nothing is in it the writer has not turned to it. */
@@ -303,25 +303,25 @@ static void test_a_writer_that_was_not_told_is_waited_for(void **unused)
 {
     (void)unused;
     begin("one\n");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
     rotate("");
-    expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_TIMEOUT * 100, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
+    expect(LINE_SOURCE_END, LOG_TAIL_TIMEOUT * 100, NULL);
     append(writer, "two\n");
-    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LINE_SOURCE_LINE, 0, "two\n");
 }
 
 static void test_a_descriptor_left_open_does_not_stop_everything(void **unused)
 {
     (void)unused;
     begin("one\ntw");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
     rotate("three\n");
-    expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
-    expect(LOG_TAIL_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
+    expect(LINE_SOURCE_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
+    expect(LINE_SOURCE_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
     expect_next_file();
-    expect(LOG_TAIL_LINE, 0, "three\n");
+    expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
 static bool tells_when_files_are_made(void)
@@ -361,7 +361,7 @@ static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
     if (!tells_when_files_are_made())
         skip();
     begin("one\n");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
     close(writer);
     wait_for_step_after(path);
     rotate("");
@@ -373,13 +373,13 @@ static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
     append(writer, "two\n");
     close(writer);
     writer = third;
-    expect(LOG_TAIL_FINISHED, 0, NULL);
+    expect(LINE_SOURCE_FINISHED, 0, NULL);
     expect_next_file();
-    expect(LOG_TAIL_LINE, 0, "two\n");
-    expect(LOG_TAIL_FINISHED, 0, NULL);
+    expect(LINE_SOURCE_LINE, 0, "two\n");
+    expect(LINE_SOURCE_FINISHED, 0, NULL);
     expect_next_file();
     append(writer, "three\n");
-    expect(LOG_TAIL_LINE, 0, "three\n");
+    expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
 /* The kernel tells others than its owner nothing of who writes to a file. */
@@ -396,13 +396,13 @@ static void test_another_users_log_is_over_when_it_is_quiet(void **unused)
     (void)unused;
     become_another_user();
     begin("one\n");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
     rotate("two\n");
-    expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE / 2, NULL);
-    expect(LOG_TAIL_FINISHED, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
+    expect(LINE_SOURCE_END, LOG_TAIL_GRACE / 2, NULL);
+    expect(LINE_SOURCE_FINISHED, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
     expect_next_file();
-    expect(LOG_TAIL_LINE, 0, "two\n");
+    expect(LINE_SOURCE_LINE, 0, "two\n");
 }
 
 static void test_another_users_unfinished_line_is_waited_for_longer(void **unused)
@@ -410,12 +410,12 @@ static void test_another_users_unfinished_line_is_waited_for_longer(void **unuse
     (void)unused;
     become_another_user();
     begin("one\ntw");
-    expect(LOG_TAIL_LINE, 0, "one\n");
+    expect(LINE_SOURCE_LINE, 0, "one\n");
     rotate("three\n");
-    expect(LOG_TAIL_WAIT, 0, NULL);
-    expect(LOG_TAIL_WAIT, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
-    expect(LOG_TAIL_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
-    expect(LOG_TAIL_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
+    expect(LINE_SOURCE_END, LOG_TAIL_GRACE + USEC_PER_SEC, NULL);
+    expect(LINE_SOURCE_LINE, LOG_TAIL_TIMEOUT + USEC_PER_SEC, "tw");
+    expect(LINE_SOURCE_FINISHED, LOG_TAIL_TIMEOUT + USEC_PER_SEC, NULL);
 }
 
 static int set_up(void **unused)
@@ -464,13 +464,13 @@ static uint64_t put_up_to(const char *last)
     char error[LINE_SOURCE_ERROR_MAX];
     for (;;) {
         struct bytes line = BYTES_NONE;
-        enum log_tail_result r = log_tail_next(tail, clock_wall(), &line, error);
-        bool is_last = r == LOG_TAIL_LINE && bytes_equal_str(line, last);
-        if (is_last || (r == LOG_TAIL_LINE && log_tail_stored(tail, error) != 0))
+        enum line_source_result r = log_tail_next(tail, clock_wall(), &line, error);
+        bool is_last = r == LINE_SOURCE_LINE && bytes_equal_str(line, last);
+        if (is_last || (r == LINE_SOURCE_LINE && log_tail_stored(tail, error) != 0))
             return log_tail_offset(tail);
-        if (r == LOG_TAIL_LINE)
+        if (r == LINE_SOURCE_LINE)
             continue;
-        assert_int_equal(r, LOG_TAIL_FINISHED);
+        assert_int_equal(r, LINE_SOURCE_FINISHED);
         uint64_t stored = log_tail_offset(tail);
         if (log_tail_next_file(tail, error) != 0)
             return stored;
@@ -490,7 +490,7 @@ static unsigned kill_at(unsigned at)
     close(writer);
     writer = -1;
     if (began_there) {
-        expect(LOG_TAIL_LINE, 0, "one\n");
+        expect(LINE_SOURCE_LINE, 0, "one\n");
         rotate("two\n");
         stored = put_up_to("two\n");
     }
@@ -502,7 +502,7 @@ static unsigned kill_at(unsigned at)
     log_tail_close(&tail);
     power_off(&seed);
     assert_true(go_on_at(stored));
-    expect(LOG_TAIL_WAIT, 0, NULL);
+    expect(LINE_SOURCE_END, 0, NULL);
     assert_int_equal(tear_down(NULL), 0);
     return operations;
 }

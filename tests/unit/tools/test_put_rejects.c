@@ -1,4 +1,4 @@
-/* put_rejects: what is said of lines that the queue refuses: the first with its place, then their number, at most once a minute. */
+/* put_rejects: reports of lines that the queue refuses: the first with its place, then their number, at most once a minute. */
 #include "support/cm.h"
 #include "tools/put_rejects.h"
 
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static char dir[] = "/tmp/millrace-put-XXXXXX", path[sizeof dir + 8];
-static struct put_rejects *rejects;
+static struct put_rejects rejects;
 static int usual_stderr;
 static FILE *said;
 
@@ -23,15 +23,13 @@ static int set_up(void **state)
     assert_non_null(said);
     usual_stderr = dup(STDERR_FILENO);
     assert_true(dup2(fileno(said), STDERR_FILENO) >= 0);
-    rejects = put_rejects_open(path);
-    assert_non_null(rejects);
+    assert_int_equal(put_rejects_open(&rejects, path), 0);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    put_rejects_free(&rejects);
     dup2(usual_stderr, STDERR_FILENO);
     close(usual_stderr);
     fclose(said);
@@ -67,7 +65,7 @@ static void refuse(usec_t now)
 {
     const struct put_reject reject = {
         .line = BYTES_LITERAL("long"), .why = BYTES_LITERAL("too-large"), .file = "a.log", .offset = 17};
-    assert_int_equal(put_rejects_add(rejects, &reject, now), 0);
+    assert_int_equal(put_rejects_add(&rejects, &reject, now), 0);
 }
 
 static void test_their_number_is_told_once_a_minute(void **state)
@@ -78,19 +76,19 @@ static void test_their_number_is_told_once_a_minute(void **state)
     assert_said("the line at byte 17 of a.log (4 bytes): too-large");
     for (int i = 0; i < 41; i++)
         refuse(start + minute - 1);
-    put_rejects_report(rejects, start + minute - 1, false);
+    put_rejects_report(&rejects, start + minute - 1, false);
     assert_silent();
-    put_rejects_report(rejects, start + minute, false);
+    put_rejects_report(&rejects, start + minute, false);
     assert_said("42 lines that the queue refused are in");
-    put_rejects_report(rejects, start + 3 * minute, false);
+    put_rejects_report(&rejects, start + 3 * minute, false);
     assert_silent();
     refuse(start + 3 * minute);
     assert_said("43 lines that");
     refuse(start + 4 * minute - 1);
     assert_silent();
-    put_rejects_report(rejects, start + 4 * minute - 1, true);
+    put_rejects_report(&rejects, start + 4 * minute - 1, true);
     assert_said("44 lines that");
-    put_rejects_report(rejects, start + 9 * minute, true);
+    put_rejects_report(&rejects, start + 9 * minute, true);
     assert_silent();
 }
 
@@ -99,23 +97,23 @@ static void test_the_first_is_told_once(void **state)
     (void)state;
     refuse(1);
     assert_said("a.log");
-    put_rejects_report(rejects, 2 * PUT_REJECTS_REPORT_EVERY, false);
-    put_rejects_report(rejects, 2 * PUT_REJECTS_REPORT_EVERY, true);
+    put_rejects_report(&rejects, 2 * PUT_REJECTS_REPORT_EVERY, false);
+    put_rejects_report(&rejects, 2 * PUT_REJECTS_REPORT_EVERY, true);
     assert_silent();
 }
 
 static void test_one_that_is_passed_over_is_told_each_time(void **state)
 {
     (void)state;
-    put_rejects_skipped(rejects, "b.log", 5, (UINT64_C(1) << 33) + 7);
+    assert_int_equal(put_rejects_skip(&rejects, "b.log", 5, (UINT64_C(1) << 33) + 7), 0);
     assert_said("the line at byte 5 of b.log is too long to be read (8589934599 bytes");
-    put_rejects_skipping(rejects, "b.log", 99);
+    assert_int_equal(put_rejects_skip(&rejects, "b.log", 99, 0), 0);
     assert_said("the line at byte 99 of b.log is too long to be read (no line feed in 67108864 bytes)");
-    put_rejects_skipped(rejects, "b.log", 99, 1 << 27);
+    assert_int_equal(put_rejects_skip(&rejects, "b.log", 99, 1 << 27), 0);
     assert_said("the line at byte 99 of b.log");
-    put_rejects_report(rejects, 1, false);
+    put_rejects_report(&rejects, 1, false);
     assert_silent();
-    put_rejects_report(rejects, 1, true);
+    put_rejects_report(&rejects, 1, true);
     assert_said("2 lines that were too long");
 }
 
