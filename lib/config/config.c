@@ -22,7 +22,7 @@ struct reading {
     struct config_error *error;
 };
 
-static void format_error(
+__attribute__((format(printf, 4, 0))) static void format_error(
     struct config_error *error, const struct config *c, int line, const char *fmt, va_list ap)
 {
     int n = 0;
