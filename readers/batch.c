@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Parses a number that ends with `stop`, and removes both from `rest`. */
+/* Parses a number that ends with `stop`, and removes both from the front of `rest`. */
 static bool take_number(struct bytes *rest, char stop, uint64_t *out)
 {
     const char *end = rest->len ? memchr(rest->ptr, stop, rest->len < 21 ? rest->len : 21) : NULL;
@@ -10,18 +10,6 @@ static bool take_number(struct bytes *rest, char stop, uint64_t *out)
         return false;
     size_t taken = (size_t)(end - rest->ptr) + 1;
     *rest = bytes_of(rest->ptr + taken, rest->len - taken);
-    return true;
-}
-
-static bool take_message(struct bytes *rest, struct message *m)
-{
-    uint64_t length;
-    *m = (struct message){0};
-    if (!take_number(rest, ' ', &m->id) || !take_number(rest, ' ', &m->tries) ||
-        !take_number(rest, '\n', &length) || length >= rest->len || rest->ptr[length] != '\n')
-        return false;
-    m->text = bytes_of(rest->ptr, (size_t)length);
-    *rest = bytes_of(rest->ptr + length + 1, rest->len - (size_t)length - 1);
     return true;
 }
 
@@ -37,10 +25,16 @@ bool batch_parse(struct bytes body, uint64_t lease, struct batch *out)
             out->messages = mem_realloc(out->messages, cap * sizeof(*out->messages));
         }
         struct message *m = &out->messages[out->n];
-        if (!take_message(&rest, m) || (out->n && m->id <= m[-1].id)) {
+        uint64_t length;
+        *m = (struct message){0};
+        if (!take_number(&rest, ' ', &m->id) || !take_number(&rest, ' ', &m->tries) ||
+            !take_number(&rest, '\n', &length) || length >= rest.len || rest.ptr[length] != '\n' ||
+            (out->n && m->id <= m[-1].id)) {
             batch_free(out);
             return false;
         }
+        m->text = bytes_of(rest.ptr, (size_t)length);
+        rest = bytes_of(rest.ptr + length + 1, rest.len - (size_t)length - 1);
         out->n++;
     }
     return true;

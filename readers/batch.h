@@ -1,6 +1,6 @@
-/* batch: the messages of one lease, as /reserve framed them, and what became of each.
+/* batch: the messages of one lease, as framed by /reserve, and the state of each.
  *
- * Ids rise within a batch, and messages are processed in order: everything before the first WAITING or POISON message is settled. */
+ * Ids rise within a batch. Messages are processed in order, so all messages before the first WAITING or POISON one are settled. */
 #ifndef MILLRACE_BATCH_H
 #define MILLRACE_BATCH_H
 
@@ -9,10 +9,10 @@
 enum message_state {
     MESSAGE_WAITING,
     MESSAGE_DONE,   /* delivered: to be acknowledged */
-    MESSAGE_TAKEN,  /* done, and listed by batch_take_done */
+    MESSAGE_TAKEN,  /* delivered, and already listed by batch_take_done */
     MESSAGE_POISON, /* cannot be delivered: to be buried */
     MESSAGE_BURIED,
-    MESSAGE_GIVEN_BACK, /* not begun when the reader stopped */
+    MESSAGE_GIVEN_BACK, /* returned to the queue undelivered when the reader stopped */
 };
 
 #define MESSAGE_REASON_MAX 200
@@ -31,16 +31,17 @@ struct batch {
     struct buf memory;
 };
 
-/* Parses a sequence of `ID TRIES LENGTH\n` bytes `\n`; copies the body. False, and an empty batch, if the framing is invalid or the
- * ids do not rise. */
+/* Parses a sequence of `ID TRIES LENGTH\n` bytes `\n`; copies the body. Returns false, and an empty batch, if the framing is invalid
+ * or the ids do not rise. */
 bool batch_parse(struct bytes body, uint64_t lease, struct batch *out);
 void batch_free(struct batch *b); /* and zeroes it */
 
-/* The first WAITING or POISON message; n when all are settled. */
+/* Returns the index of the first WAITING or POISON message, or n if all are settled. */
 size_t batch_unsettled(const struct batch *b);
 void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* truncated to MESSAGE_REASON_MAX */
-/* Appends `LEASE:A-B,C`, the ids that are DONE. False if there are none. */
+/* Appends `LEASE:A-B,C`, the ids of the DONE messages. Returns false if there are none. */
 bool batch_append_done(const struct batch *b, struct buf *out);
-void batch_take_done(struct batch *b, struct buf *out); /* likewise, and makes them TAKEN */
+/* Likewise, and marks them TAKEN. */
+void batch_take_done(struct batch *b, struct buf *out);
 
 #endif

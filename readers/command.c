@@ -15,7 +15,7 @@ struct command {
     struct command_config config;
     pid_t pid; /* 0: none */
     bool timed_out;
-    int in, out; /* our ends of its pipes; -1: closed */
+    int in, out; /* this process's ends of the pipes; -1: closed */
     struct buf input, line;
     size_t written;
     uint64_t shown, hidden;
@@ -23,7 +23,7 @@ struct command {
     struct event *child_event, *in_event, *out_event, *timer;
 };
 
-/* `lf`: 1 if an LF ends the line; it counts as a byte. */
+/* `lf` is 1 if an LF ended the line, else 0; it counts as a byte of output. */
 static void show_line(struct command *c, size_t lf)
 {
     struct bytes line = buf_bytes(&c->line);
@@ -41,18 +41,6 @@ static void show_line(struct command *c, size_t lf)
     buf_clear(&c->line);
 }
 
-static void take_output(struct command *c, const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] == '\n')
-            show_line(c, 1);
-        else if (c->line.len < COMMAND_LINE_MAX)
-            buf_append_char(&c->line, p[i]);
-        else
-            c->hidden++;
-    }
-}
-
 static void close_end(int *fd, struct event **event)
 {
     if (*event)
@@ -63,13 +51,19 @@ static void close_end(int *fd, struct event **event)
     *fd = -1;
 }
 
-/* Reads one pipe buffer at most, so that a flood does not block the loop. False at the end. */
+/* Reads one pipe buffer at most, so that a flood of output does not block the loop. Returns false at the end of the output. */
 static bool read_output(struct command *c)
 {
     char piece[65536];
     ssize_t n = c->out >= 0 ? read(c->out, piece, sizeof(piece)) : 0;
-    if (n > 0)
-        take_output(c, piece, (size_t)n);
+    for (ssize_t i = 0; i < n; i++) {
+        if (piece[i] == '\n')
+            show_line(c, 1);
+        else if (c->line.len < COMMAND_LINE_MAX)
+            buf_append_char(&c->line, piece[i]);
+        else
+            c->hidden++;
+    }
     return n > 0 || (n < 0 && errno_is_retry(errno));
 }
 
@@ -115,7 +109,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (!c->pid || waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
     if (c->timed_out)
-        kill(-c->pid, SIGKILL); /* what ignored SIGTERM in its group */
+        kill(-c->pid, SIGKILL); /* processes of its group that ignored SIGTERM */
     struct command_result result = {.end = WIFSIGNALED(status) ? COMMAND_SIGNALLED : COMMAND_EXITED,
         .signalled = WIFSIGNALED(status),
         .code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};
@@ -142,7 +136,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     set_timer(c, COMMAND_GRACE);
 }
 
-/* Runs in the child. This process has one thread. */
+/* Runs in the child. The parent has only one thread, so the child may call any function. */
 static void become(const struct command *c, int in, int out, pid_t parent)
 {
     sigset_t none;
@@ -162,9 +156,11 @@ static void become(const struct command *c, int in, int out, pid_t parent)
     _exit(127);
 }
 
-/* Both close-on-exec; our ends do not block. */
-static bool open_pipes(int in[2], int out[2])
+/* Returns false with errno if the program cannot be started. */
+static bool start(struct command *c)
 {
+    int in[2], out[2];
+    pid_t parent = getpid();
     if (pipe2(in, O_CLOEXEC) != 0)
         return false;
     if (pipe2(out, O_CLOEXEC) != 0) {
@@ -174,15 +170,6 @@ static bool open_pipes(int in[2], int out[2])
     }
     fcntl(in[1], F_SETFL, O_NONBLOCK);
     fcntl(out[0], F_SETFL, O_NONBLOCK);
-    return true;
-}
-
-static bool start(struct command *c)
-{
-    int in[2], out[2];
-    pid_t parent = getpid();
-    if (!open_pipes(in, out))
-        return false;
     c->pid = fork();
     if (c->pid == 0)
         become(c, in[0], out[1], parent);

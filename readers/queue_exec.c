@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define INPUT_MAX ((size_t)16 << 20) /* bytes of a run with several messages */
+#define INPUT_MAX ((size_t)16 << 20) /* input of a run in bytes, unless one message is longer */
 
 struct executor {
     struct daemon *daemon;
     struct reader_program *program;
     struct command *command;
     bool framed;
-    char *shell[4]; /* argv if the command is a setting */
+    char *shell[4]; /* argv of the `command` setting */
     struct buf input;
     struct stats_counter *hidden;
 };
@@ -23,14 +23,9 @@ static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_exec", "500"),
     {.name = "command",
         .type = OPTION_STRING,
-        .help =
-            "command to run with /bin/sh -c for each batch; or give program and arguments after the options"},
-    {.name = "batch",
-        .type = OPTION_INT,
-        .fallback = "100",
-        .min = 1,
-        .max = 100000,
-        .help = "maximum messages per run; with rate at most rate / 20 + 1"},
+        .help = "command to run with /bin/sh -c for each batch (default: program and arguments after the "
+                "options)"},
+    READER_BATCH_OPTIONS("100", "run"),
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
@@ -43,14 +38,7 @@ static const struct option_row option_rows[] = {
         .fallback = "4K",
         .max = 1 << 20,
         .unit = "bytes",
-        .help = "output of a run to log"},
-    {.name = "rate",
-        .type = OPTION_INT,
-        .fallback = "0",
-        .max = 1000000000,
-        .unit = "messages/s",
-        .help = "maximum rate, failed attempts included, with bursts of rate / 10 + 1 (0: unlimited)"},
-    READER_POISON_LIMIT,
+        .help = "maximum output of a run to log"},
     {.name = NULL},
 };
 
@@ -59,7 +47,7 @@ static int check(struct options *o, struct config_error *error)
     char **operands;
     bool given = options_operands(o, &operands) > 0;
     const char *command = options_string(o, "command");
-    if (reader_program_check(o, error) != 0 || reader_program_check_batch(o, error) != 0)
+    if (reader_program_check_batch(o, error) != 0)
         return -1;
     if (given != (command && *command))
         return 0;
@@ -74,25 +62,20 @@ static void on_line(struct bytes line, void *arg)
     log_info("output", LOG_B("line", line));
 }
 
-static void describe(const struct command_result *r, char *out, size_t size)
+static void on_end(const struct command_result *result, void *arg)
 {
+    struct executor *x = arg;
+    struct queuereader *reader = reader_program_reader(x->program);
     static const char *const ways[] = {
         [COMMAND_EXITED] = "exit status",
         [COMMAND_SIGNALLED] = "killed by signal",
         [COMMAND_TIMED_OUT] = "timeout: exit status",
         [COMMAND_NOT_STARTED] = "cannot start: errno",
     };
-    bool too_long = r->end == COMMAND_TIMED_OUT && r->signalled;
-    const char *way = too_long ? "timeout: killed by signal" : ways[r->end];
-    snprintf(out, size, "%s %d%s%.150s", way, r->code, *r->last_line ? ": " : "", r->last_line);
-}
-
-static void on_end(const struct command_result *result, void *arg)
-{
-    struct executor *x = arg;
-    struct queuereader *reader = reader_program_reader(x->program);
+    bool killed = result->end == COMMAND_TIMED_OUT && result->signalled;
     char why[256];
-    describe(result, why, sizeof(why));
+    snprintf(why, sizeof(why), "%s %d%s%.150s", killed ? "timeout: killed by signal" : ways[result->end],
+        result->code, *result->last_line ? ": " : "", result->last_line);
     if (result->hidden) {
         stats_add(x->hidden, result->hidden);
         log_info("output not logged", LOG_U("bytes", result->hidden));
@@ -120,18 +103,6 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
     command_run(x->command, buf_bytes(&x->input));
 }
 
-static char *const *argv_of(struct executor *x, struct options *o)
-{
-    char **operands;
-    if (options_operands(o, &operands) > 0)
-        return operands;
-    static const char *const words[] = {"/bin/sh", "-c"};
-    for (size_t i = 0; i < 2; i++)
-        x->shell[i] = mem_strdup(words[i]);
-    x->shell[2] = mem_strdup(options_string(o, "command"));
-    return x->shell;
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
@@ -141,9 +112,16 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     x->framed = strcmp(options_string(o, "format"), "framed") == 0;
     x->hidden = stats_counter(
         daemon_stats(d), "output_not_logged_bytes_total", NULL, "Output of commands beyond output_max");
+    char **argv = x->shell;
+    if (options_operands(o, &argv) == 0) {
+        x->shell[0] = mem_strdup("/bin/sh");
+        x->shell[1] = mem_strdup("-c");
+        x->shell[2] = mem_strdup(options_string(o, "command"));
+        argv = x->shell;
+    }
     struct command_config command = {
         .base = daemon_base(d),
-        .argv = argv_of(x, o),
+        .argv = argv,
         .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
         .output_max = (size_t)options_int(o, "output_max"),
         .on_line = on_line,
@@ -155,10 +133,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .deliver = deliver,
         .arg = x,
         .lines = !x->framed,
-        .max_items = (size_t)options_int(o, "batch"),
         .max_bytes = INPUT_MAX,
-        .rate = (uint64_t)options_int(o, "rate"),
-        .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
     x->program = reader_program_new(d, &destination, error);
     return x->program ? 0 : EX_CONFIG;

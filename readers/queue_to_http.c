@@ -7,20 +7,20 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define BODY_MAX ((size_t)4 << 20) /* bytes of a request with several messages */
+#define BODY_MAX ((size_t)4 << 20) /* body of a request in bytes, unless one message is longer */
 
 struct sender {
     struct reader_program *program;
     struct http_pool *pool;
-    bool post, lines; /* lines: an LF follows each message */
+    bool post;
+    bool lines; /* an LF follows each message */
     const char *content_type;
-    /* The run under way. */
-    struct queuereader_run run;
+    struct queuereader_run run; /* under way */
     struct buf body, target, headers;
     struct http_pool_host *host;
     struct http_call *call; /* NULL: none */
-    uint64_t refused_id;    /* a message alone, refused by ... */
-    uint64_t refusers;      /* ... these (http_pool_host_bit) */
+    uint64_t refused_id;    /* the last message that was refused alone */
+    uint64_t refusers;      /* the hosts that refused that message (http_pool_host_bit) */
 };
 
 static const struct option_row option_rows[] = {
@@ -36,25 +36,12 @@ static const struct option_row option_rows[] = {
         .fallback = "POST",
         .choices = "POST|GET",
         .help = "method of the requests"},
-    {.name = "batch",
-        .type = OPTION_INT,
-        .fallback = "1",
-        .min = 1,
-        .max = 100000,
-        .help = "maximum messages per POST, each followed by an LF (1: the message alone, without LF); with "
-                "rate at most rate / 20 + 1"},
     {.name = "content_type",
         .type = OPTION_STRING,
         .fallback = "application/octet-stream",
         .help = "content type of a POST"},
-    {.name = "rate",
-        .type = OPTION_INT,
-        .fallback = "0",
-        .max = 1000000000,
-        .unit = "messages/s",
-        .help = "maximum rate, failed attempts included, with bursts of rate / 10 + 1 (0: unlimited)"},
+    READER_BATCH_OPTIONS("1", "POST, each followed by an LF (1: the message alone, without LF)"),
     READER_MS("timeout", "3s", 10, 600000, "timeout of a request"),
-    READER_POISON_LIMIT,
     {.name = NULL},
 };
 
@@ -76,28 +63,10 @@ static struct http_pool *make_pool(
     return http_pool_new(&config, error, size);
 }
 
-static int check_targets(struct options *o, const struct http_pool *pool, struct config_error *error)
-{
-    bool post = strcmp(options_string(o, "method"), "POST") == 0;
-    for (size_t i = 0; i < http_pool_size(pool); i++) {
-        const struct http_pool_host *h = http_pool_at(pool, i);
-        const char *wrong = NULL;
-        bool place = http_pool_host_has_placeholder(h);
-        if (!post && !place)
-            wrong = "method GET requires %s in the target";
-        else if (place && options_int(o, "batch") > 1)
-            wrong = "a target with %s takes one message: batch must be 1";
-        if (!wrong)
-            continue;
-        return options_refuse(o, "destination", error, "%s: %s", http_pool_host_url(h), wrong);
-    }
-    return 0;
-}
-
 static int check(struct options *o, struct config_error *error)
 {
     char why[300];
-    if (reader_program_check(o, error) != 0 || reader_program_check_batch(o, error) != 0)
+    if (reader_program_check_batch(o, error) != 0)
         return -1;
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))
@@ -105,75 +74,78 @@ static int check(struct options *o, struct config_error *error)
     struct http_pool *pool = make_pool(o, NULL, NULL, why, sizeof(why));
     if (!pool)
         return options_refuse(o, "destination", error, "%s", why);
-    int rc = check_targets(o, pool, error);
+    bool post = strcmp(options_string(o, "method"), "POST") == 0;
+    int rc = 0;
+    for (size_t i = 0; i < http_pool_size(pool) && rc == 0; i++) {
+        const struct http_pool_host *h = http_pool_at(pool, i);
+        bool placeholder = http_pool_host_has_placeholder(h);
+        const char *wrong = NULL;
+        if (!post && !placeholder)
+            wrong = "method GET requires %s in the target";
+        else if (placeholder && options_int(o, "batch") > 1)
+            wrong = "a target with %s takes one message: batch must be 1";
+        if (wrong)
+            rc = options_refuse(o, "destination", error, "%s: %s", http_pool_host_url(h), wrong);
+    }
     http_pool_free(&pool);
     return rc;
-}
-
-/* Another host may take it at once; this one is tried again after a wait. */
-static void failed(struct sender *s, const char *why)
-{
-    char text[300];
-    if (http_pool_wait(s->pool) == 0) {
-        queuereader_again(reader_program_reader(s->program));
-        return;
-    }
-    snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host), why);
-    queuereader_faulted(reader_program_reader(s->program), text, http_pool_wait(s->pool));
-}
-
-/* Another host may accept a message, for example with a larger limit. */
-static void refused(struct sender *s, const char *why)
-{
-    struct queuereader *reader = reader_program_reader(s->program);
-    if (s->run.n == 1) { /* a host that refuses several may accept each alone */
-        s->refused_id = s->run.messages[0].id;
-        s->refusers |= http_pool_host_bit(s->host);
-        if (http_pool_next_except(s->pool, s->refusers)) {
-            queuereader_again(reader);
-            return;
-        }
-    }
-    queuereader_refused(reader, why);
 }
 
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct sender *s = arg;
     struct queuereader *reader = reader_program_reader(s->program);
-    char why[200];
+    char why[200], text[300];
     s->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* http_pool_free: the reader goes too; or abort_drain, which says more */
+        return; /* by http_pool_free, or by abort_drain, which reports the fault itself */
     http_pool_describe(reply, why, sizeof(why));
-    if (http_pool_is_fault(result, reply->status))
-        failed(s, result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
-    else if (reply->status >= 200 && reply->status < 300)
+    bool poison = result == HTTP_CLIENT_OK && http_pool_is_poison(reply->status);
+    if (poison && s->run.n == 1) {
+        s->refused_id = s->run.messages[0].id;
+        s->refusers |= http_pool_host_bit(s->host);
+    }
+    bool fault = http_pool_is_fault(result, reply->status);
+    /* Another host may accept the run: at once after a fault, or if a message alone is refused, perhaps by a lower limit. */
+    if ((fault && http_pool_wait(s->pool) == 0) ||
+        (poison && s->run.n == 1 && http_pool_next_except(s->pool, s->refusers))) {
+        queuereader_again(reader);
+    } else if (fault) {
+        snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host),
+            result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
+        queuereader_faulted(reader, text, http_pool_wait(s->pool));
+    } else if (reply->status >= 200 && reply->status < 300) {
         queuereader_delivered(reader);
-    else if (http_pool_is_poison(reply->status))
-        refused(s, why);
-    else
-        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF); /* 301, 401, 404: for an operator to fix */
-}
-
-static void compose_body(struct sender *s)
-{
-    buf_clear(&s->body);
-    for (size_t i = 0; i < s->run.n && s->post; i++) {
-        buf_append_bytes(&s->body, s->run.messages[i].text);
-        if (s->lines)
-            buf_append_char(&s->body, '\n');
+    } else if (poison) {
+        queuereader_refused(reader, why);
+    } else { /* 301, 401 or 404, for an operator to fix */
+        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
     }
 }
 
-static void send_run(struct sender *s)
+static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
 {
+    struct sender *s = arg;
+    usec_t wait = http_pool_wait(s->pool);
+    if (wait > 0) {
+        queuereader_faulted(reader, "every destination is down", wait);
+        return;
+    }
+    s->run = *run;
+    if (run->n > 1 || run->messages[0].id != s->refused_id)
+        s->refusers = 0;
     struct http_pool_host *other = http_pool_next_except(s->pool, s->refusers);
     s->host = other ? other : http_pool_next(s->pool);
-    http_pool_fill_target(s->host, s->run.messages[0].text, &s->target);
-    buf_clear(&s->headers); /* they let a destination recognize a message that comes twice */
+    buf_clear(&s->body);
+    for (size_t i = 0; i < run->n && s->post; i++) {
+        buf_append_bytes(&s->body, run->messages[i].text);
+        if (s->lines)
+            buf_append_char(&s->body, '\n');
+    }
+    http_pool_fill_target(s->host, run->messages[0].text, &s->target);
+    buf_clear(&s->headers); /* by them a destination recognizes a message that comes twice */
     buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
-        s->run.queue_id, s->run.messages[0].id, s->run.messages[s->run.n - 1].id);
+        run->queue_id, run->messages[0].id, run->messages[run->n - 1].id);
     buf_append_char(&s->headers, '\0');
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
@@ -187,30 +159,14 @@ static void send_run(struct sender *s)
     s->call = http_pool_request(s->host, &spec);
 }
 
-static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
-{
-    struct sender *s = arg;
-    usec_t wait = http_pool_wait(s->pool);
-    if (wait > 0) {
-        queuereader_faulted(reader, "every destination is set aside", wait);
-        return;
-    }
-    s->run = *run;
-    if (run->n > 1 || run->messages[0].id != s->refused_id)
-        s->refusers = 0;
-    compose_body(s);
-    send_run(s);
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof(*s));
-    size_t batch = (size_t)options_int(o, "batch");
     char *token;
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;
-    s->lines = batch > 1;
+    s->lines = options_int(o, "batch") > 1;
     s->content_type = options_string(o, "content_type");
     if (daemon_read_token(options_string(o, "destination_token_file"), &token, error) != 0)
         return EX_CONFIG;
@@ -223,10 +179,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         .deliver = deliver,
         .arg = s,
         .lines = s->lines,
-        .max_items = batch,
         .max_bytes = BODY_MAX,
-        .rate = (uint64_t)options_int(o, "rate"),
-        .poison_limit = (uint64_t)options_int(o, "poison_limit"),
     };
     s->program = reader_program_new(d, &destination, error);
     return s->program ? 0 : EX_CONFIG;

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Bytes of one publish: well below pubsub's default max_body. */
+/* Maximum bytes of a publish: well below pubsub's default max_body. */
 #define PUBLISH_MAX ((size_t)4 << 20)
 
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub; /* one server: it keeps the marks */
+    struct http_pool *pubsub; /* one server, which keeps the marks */
     const char *stream;       /* needs no encoding */
     struct buf body;
 };
@@ -46,7 +46,7 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         detail.len ? detail.ptr : "");
 }
 
-/* Waits until the pool tries pubsub again, if it set it aside. It does not for 401 and 404. */
+/* Retries when the pool tries pubsub again, or after a backoff if the pool has not taken pubsub down (401, 404). */
 static void faulted(struct relay *r, const char *why)
 {
     usec_t wait = http_pool_wait(r->pubsub);
@@ -57,7 +57,7 @@ static bool no_reply(struct relay *r, enum http_client_result result)
 {
     if (result == HTTP_CLIENT_OK)
         return false;
-    if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free, when the reader is freed too */
+    if (result != HTTP_CLIENT_CANCELLED) /* http_pool_free: the reader is freed next */
         faulted(r, http_client_strerror(result));
     return true;
 }
@@ -91,47 +91,33 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     http_pool_request(http_pool_single(r->pubsub), &spec);
 }
 
-/* Only an answer about the lines themselves makes a message poison. For any other refusal, such as a proxy's, burying would empty the
- * queue. */
-static bool blames_messages(const struct http_reply_view *reply)
-{
-    static const char *const codes[] = {"empty-line", "line-too-large", "too-large"};
-    struct bytes code = queuereader_reply_member(reply->body, "code");
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (bytes_equal_str(code, codes[i]))
-            return reply->status == 400 || reply->status == 413;
-    return false;
-}
-
-/* `duplicate` does not mean that this publish moved the mark (reader_plan.h, rule 1). */
-static void answered_200(struct relay *r, struct bytes body)
-{
-    static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
-    if (body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
-        queuereader_delivered(reader_program_reader(r->program));
-    else
-        queuereader_conflict(reader_program_reader(r->program));
-}
-
 static void published(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
     if (no_reply(r, result))
         return;
+    static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
+    struct queuereader *reader = reader_program_reader(r->program);
+    struct bytes body = reply->body, code = queuereader_reply_member(body, "code");
+    /* Only these answers are about the lines. To bury after any other refusal, such as a proxy's, would empty the queue. */
+    bool blames_lines = bytes_equal_str(code, "empty-line") || bytes_equal_str(code, "line-too-large") ||
+                        bytes_equal_str(code, "too-large");
     char why[200];
     describe(reply, why, sizeof(why));
-    struct bytes code = queuereader_reply_member(reply->body, "code");
-    if (reply->status == 200)
-        answered_200(r, reply->body);
+    if (reply->status == 200 && body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
+        queuereader_delivered(reader);
+    else if (reply->status ==
+             200) /* a duplicate: another reader may have moved the mark (reader_plan.h, rule 1) */
+        queuereader_conflict(reader);
     else if (reply->status == 409 && bytes_equal_str(code, "mark-conflict"))
-        queuereader_conflict(reader_program_reader(r->program));
-    else if (blames_messages(reply))
-        queuereader_refused(reader_program_reader(r->program), why);
+        queuereader_conflict(reader);
+    else if ((reply->status == 400 || reply->status == 413) && blames_lines)
+        queuereader_refused(reader, why);
     else
         faulted(r, why);
 }
 
-/* May be sent twice: the mark rejects the second. */
+/* The request may be sent twice: the mark rejects the second one. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Per minute; the others are counted. */
+/* Burials logged per minute; further ones are only counted. */
 #define BURIALS_LOGGED_MAX 100
 #define MINUTE (60 * USEC_PER_SEC)
 #define IDS_LOGGED_MAX ((size_t)1000) /* bytes */
@@ -16,9 +16,9 @@ struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
-    bool redelivers;                      /* the stop makes some messages be delivered again */
-    usec_t minute;                        /* when it began */
-    uint64_t burials, burials_not_logged; /* in it */
+    bool redelivers;                      /* because of the stop some messages are delivered again */
+    usec_t minute;                        /* start of the current minute of burials */
+    uint64_t burials, burials_not_logged; /* in that minute */
 };
 
 int reader_program_check(struct options *o, struct config_error *error)
@@ -33,17 +33,12 @@ int reader_program_check(struct options *o, struct config_error *error)
 
 int reader_program_check_batch(struct options *o, struct config_error *error)
 {
+    if (reader_program_check(o, error) != 0)
+        return -1;
     if (!options_is_set(o, "items") || options_int(o, "batch") <= options_int(o, "items"))
         return 0;
-    return options_refuse(o, "batch", error, "greater than items (%lld): a batch is of one lease",
+    return options_refuse(o, "batch", error, "greater than items (%lld): a batch belongs to one lease",
         (long long)options_int(o, "items"));
-}
-
-static uint64_t items_of(struct options *o, const struct queuereader_destination *destination)
-{
-    uint64_t items = (uint64_t)options_int(o, "items");
-    bool raised = !options_is_set(o, "items") && destination->max_items > items;
-    return raised ? destination->max_items : items;
 }
 
 #define NUMBER(member)                                                                                       \
@@ -138,7 +133,7 @@ static void warn_unacknowledged(struct reader_program *p)
     struct buf ids = {0};
     queuereader_unacknowledged(p->reader, &ids);
     if (ids.len > 0) {
-        warn_redelivery(p, "the queue did not take their acknowledgement", buf_bytes(&ids));
+        warn_redelivery(p, "the queue did not accept their acknowledgement", buf_bytes(&ids));
         p->redelivers = true;
     }
     buf_free(&ids);
@@ -168,13 +163,14 @@ struct reader_program *reader_program_new(
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, error) != 0)
         return NULL;
     struct reader_program *p = mem_zalloc(sizeof(*p));
+    uint64_t items = (uint64_t)options_int(o, "items");
     struct queuereader_config config = {
         .base = daemon_base(d),
         .queue_url = peer_url(o, "simplequeue"),
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
         .auth_token = token,
-        .items = items_of(o, destination),
+        .items = items,
         .lease = options_int(o, "lease") * USEC_PER_MSEC,
         .wait = options_int(o, "wait") * USEC_PER_MSEC,
         .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
@@ -188,6 +184,13 @@ struct reader_program *reader_program_new(
         .on_ack_lost = on_ack_lost,
         .arg = p,
     };
+    if (!destination->ask) {
+        config.destination.max_items = (size_t)options_int(o, "batch");
+        config.destination.rate = (uint64_t)options_int(o, "rate");
+        config.destination.poison_limit = (uint64_t)options_int(o, "poison_limit");
+        if (!options_is_set(o, "items") && config.destination.max_items > items)
+            config.items = config.destination.max_items;
+    }
     p->daemon = d;
     p->reader = queuereader_new(&config);
     free(token);
