@@ -57,25 +57,20 @@ static struct iovec part_of(struct bytes b)
     return (struct iovec){(char *)(uintptr_t)b.ptr, b.len};
 }
 
-/* Extends the last piece if the new one follows it in memory. */
-static void add_piece(struct archive_pieces *pieces, struct bytes lines)
+void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end)
 {
+    struct archive_pieces *pieces = &p->taken;
     struct iovec *last = pieces->n > 0 ? &pieces->at[pieces->n] : NULL;
     pieces->bytes += lines.len;
     if (last != NULL && (char *)last->iov_base + last->iov_len == lines.ptr) {
-        last->iov_len += lines.len;
-        return;
+        last->iov_len += lines.len; /* the lines follow the last piece in memory */
+    } else {
+        if (pieces->n + 1 >= pieces->room) {
+            pieces->room = 2 * pieces->room + 16;
+            pieces->at = mem_realloc(pieces->at, pieces->room * sizeof *pieces->at);
+        }
+        pieces->at[++pieces->n] = part_of(lines);
     }
-    if (pieces->n + 1 >= pieces->room) {
-        pieces->room = 2 * pieces->room + 16;
-        pieces->at = mem_realloc(pieces->at, pieces->room * sizeof *pieces->at);
-    }
-    pieces->at[++pieces->n] = part_of(lines);
-}
-
-void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end)
-{
-    add_piece(&p->taken, lines);
     p->state.length += lines.len;
     p->state.lines += n;
     p->state.end = end;
@@ -93,117 +88,95 @@ size_t archive_part_unwritten(const struct archive_part *p)
     return p->pending.len + p->taken.bytes;
 }
 
-/* Publishing renames within a file system. Check now that source and target share one. */
-static int make_target_directory(const struct archive_part *p, char *error)
+/* Opens the staged file. Before the first write it creates the target's directory too. */
+static int open_file(struct archive_part *p, char *error)
 {
     char directory[PATH_MAX];
     struct stat staged, target;
-    io_parent_of(p->state.name, directory);
-    if (io_make_dirs(directory) != 0 || fstat(p->fd, &staged) != 0 || stat(directory, &target) != 0)
-        return fail(error, directory);
-    if (staged.st_dev == target.st_dev)
-        return 0;
-    errno = EXDEV;
-    return fail(error, directory);
-}
-
-static int open_file(struct archive_part *p, char *error)
-{
-    int create = p->created ? 0 : O_CREAT | O_TRUNC;
-    p->fd = io->open(p->state.staged, O_RDWR | create | O_CLOEXEC, 0666);
+    p->fd = io->open(p->state.staged, O_RDWR | (p->created ? 0 : O_CREAT | O_TRUNC) | O_CLOEXEC, 0666);
     if (p->fd < 0)
         return fail(error, p->state.staged);
-    if (p->created || make_target_directory(p, error) == 0) {
-        p->unsynced_name = p->unsynced_name || !p->created;
-        p->created = true;
+    if (p->created)
+        return 0;
+    io_parent_of(p->state.name, directory);
+    bool found = io_make_dirs(directory) == 0 && fstat(p->fd, &staged) == 0 && stat(directory, &target) == 0;
+    /* Publishing renames the file, which is impossible between file systems. */
+    if (found && staged.st_dev == target.st_dev) {
+        p->created = p->unsynced_name = true;
         return 0;
     }
-    int saved = errno;
+    int saved = found ? EXDEV : errno;
     io->close(p->fd);
     p->fd = -1;
     errno = saved;
-    return -1;
-}
-
-static int write_pieces(struct archive_part *p)
-{
-    struct archive_pieces *t = &p->taken;
-    bool kept = p->pending.len > 0;
-    if (t->n == 0)
-        return io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written);
-    if (kept)
-        t->at[0] = part_of(buf_bytes(&p->pending));
-    return io_write_parts(p->fd, kept ? t->at : t->at + 1, t->n + kept, (off_t)p->written);
-}
-
-static int write_unwritten(struct archive_part *p, char *error)
-{
-    if (p->fd < 0 && open_file(p, error) != 0)
-        return -1;
-    if (write_pieces(p) != 0)
-        return fail(error, p->state.staged);
-    p->unsynced = true;
-    p->written += archive_part_unwritten(p);
-    buf_free(&p->pending);
-    p->taken.n = p->taken.bytes = 0;
-    return 0;
+    return fail(error, directory);
 }
 
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 {
-    if (archive_part_unwritten(p) == 0 || write_unwritten(p, error) == 0)
+    struct archive_pieces *t = &p->taken;
+    bool kept = p->pending.len > 0;
+    if (archive_part_unwritten(p) == 0)
         return 0;
-    int saved = errno;
-    archive_part_keep(p);
-    errno = saved;
-    return -1;
+    if (kept && t->n > 0)
+        t->at[0] = part_of(buf_bytes(&p->pending));
+    int rc = p->fd >= 0 ? 0 : open_file(p, error);
+    if (rc == 0) {
+        rc = t->n == 0 ? io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written)
+                       : io_write_parts(p->fd, kept ? t->at : t->at + 1, t->n + kept, (off_t)p->written);
+        rc = rc == 0 ? 0 : fail(error, p->state.staged);
+    }
+    if (rc != 0) {
+        int saved = errno;
+        archive_part_keep(p);
+        errno = saved;
+        return -1;
+    }
+    p->unsynced = true;
+    p->written += archive_part_unwritten(p);
+    buf_free(&p->pending);
+    t->n = t->bytes = 0;
+    return 0;
 }
 
-static int cut_open_file(const struct archive_part *p, const char *path, char *error)
+/* Cuts the staged file back to the length in the state, and leaves it closed: recovery of many files needs few descriptors. */
+static int cut_back(struct archive_part *p, char *error)
 {
+    const char *path = p->state.staged;
     struct stat st;
+    p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
     /* A process killed after creating the file may not have synced its name. */
-    if (fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
+    if (p->fd < 0 || fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
         return fail(error, path);
     if ((uint64_t)st.st_size < p->state.length) {
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %lld bytes, but %llu were written to it", path,
             (long long)st.st_size, (unsigned long long)p->state.length);
         return -1;
     }
-    return io->ftruncate(p->fd, (off_t)p->state.length) == 0 ? 0 : fail(error, path);
+    if (io->ftruncate(p->fd, (off_t)p->state.length) != 0)
+        return fail(error, path);
+    archive_part_close(p);
+    return 0;
 }
 
-/* Closes the file again: the next write reopens it, so recovery of many files needs few descriptors. */
-static int cut_back(struct archive_part *p, char *error)
-{
-    const char *path = p->state.staged;
-    p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
-    int rc = p->fd >= 0 ? cut_open_file(p, path, error) : fail(error, path);
-    if (rc == 0)
-        archive_part_close(p);
-    return rc;
-}
-
-/* Format 1 deleted NAME.part before it renamed NAME.gz.new, and only its manifest told whether that was complete. */
+/* Format 1 deleted NAME.part before it renamed NAME.gz.new, and only its manifest showed whether NAME.gz.new was complete. */
 static int refuse_packed_of_format_1(const struct archive_part *p, char *error)
 {
     static const char *const ends[] = {".gz.new", ".zst.new"};
     size_t n = strlen(p->state.staged) - strlen(".part");
-    struct buf path = {0};
-    int rc = 0;
+    char path[PATH_MAX];
     for (size_t i = 0; i < 2 && access(p->state.staged, F_OK) != 0; i++) {
-        buf_clear(&path);
-        buf_printf(&path, "%.*s%s", (int)n, p->state.staged, ends[i]);
-        if (access(path.ptr, F_OK) != 0)
+        snprintf(path, sizeof path, "%.*s%s", (int)n, p->state.staged, ends[i]);
+        if (access(path, F_OK) != 0)
             continue;
         snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.300s: complete, but an earlier version of ps_to_file was killed before it renamed it: remove "
+            "%.300s: complete, but an earlier version of ps_to_file was killed before it renamed this file: "
+            "remove "
             ".new from its name",
-            path.ptr);
-        rc = -1;
+            path);
+        return -1;
     }
-    buf_free(&path);
-    return rc;
+    return 0;
 }
 
 struct archive_part *archive_part_recover(

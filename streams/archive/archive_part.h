@@ -3,7 +3,7 @@
  * 1. Lines are added without a copy, as pieces of the caller's memory. Before the caller frees that memory, archive_part_write
  *    must write them or archive_part_keep must copy them. [0, written) is in the file, [written, state.length) in memory. A
  *    failed write is repeated at the same position.
- * 2. The first write creates the file and the directory in which it will be published.
+ * 2. The first write creates the file, and the directory in which it will be published. Both must be on one file system.
  * 3. This module syncs nothing. `unsynced` and `unsynced_name` tell a commit what to sync before the state may include the
  *    lines. The commit moves both to `syncing` and `syncing_name`, and back if a sync fails.
  * 4. A complete file that is written and synced needs no descriptor: call archive_part_close. */
@@ -18,7 +18,7 @@
 #define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* bytes in memory at which a write is worthwhile */
 #define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* the same for bytes that would otherwise be copied */
 
-/* Lines in the caller's memory. */
+/* Lines that are still in the caller's memory. */
 struct archive_pieces {
     struct iovec *at; /* the first is reserved for the pending bytes */
     size_t n, room;
@@ -32,7 +32,7 @@ struct archive_part {
     struct archive_file_state state;
     enum archive_part_stage stage;
     struct buf pending;          /* copied, not written */
-    struct archive_pieces taken; /* neither copied nor written; follow the pending bytes */
+    struct archive_pieces taken; /* neither copied nor written; they follow the pending bytes */
     uint64_t written;
     int fd;                     /* -1: not open */
     bool created;               /* the file exists */
@@ -40,7 +40,7 @@ struct archive_part {
     bool unsynced_name;         /* created since the last sync of its directory began */
     bool syncing, syncing_name; /* a commit is syncing these; its thread uses fd */
     usec_t last_taken;          /* monotonic */
-    bool tried;                 /* this or an earlier process has tried to publish it */
+    bool tried;                 /* this or an earlier process may have tried to publish the file */
     char *shortage;             /* why the last attempt failed, or NULL */
     usec_t finish_pause;        /* pause between two attempts */
     usec_t finish_at;           /* time of the next attempt */

@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
-#define FINISHING_MAX 32 /* with more complete files, no lines are taken */
-/* Two locks, the new state, and a directory being synced. */
+#define FINISHING_MAX 32 /* with more complete files, the archive is full */
+/* Two locks, the new state, and a directory that is being synced. */
 #define OWN_DESCRIPTORS 4
-/* Disk space kept free; on a small file system, a sixteenth of it. */
-#define RESERVE ((uint64_t)1 << 20)
+/* Disk space that lines leave free: RESERVE_MAX, or a sixteenth of a small file system. */
+#define RESERVE_MAX ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
 
@@ -30,19 +30,21 @@ struct file_archive {
     char *state_path, *format, *directory, *staging, *stream;
     struct stream_cursor cursor;
     struct archive_state committed;
-    struct archive_part **parts; /* in the order they began */
+    struct archive_part **parts; /* in the order of their first lines */
     size_t n_parts;
     struct archive_names *names;
     struct archive_committer *committer;
     struct archive_finisher *finisher;
     struct archive_commit commit;
-    bool committing, changed; /* a commit is under way; there is something to commit */
-    bool has_state, at_once;  /* at_once: the next commit does not wait for commit_every */
+    bool committing; /* a commit is under way */
+    bool changed;    /* since the last commit began */
+    bool has_state;
+    bool at_once; /* the next commit does not wait for commit_every */
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct archive_shortages shortages;
     size_t next_line; /* bytes of the next line that waits for disk space; 1 if none waits */
-    bool was_full;    /* no space for lines: publish complete files before more lines are taken */
+    bool was_full;    /* a write found no space: publish complete files before more lines are written */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -85,8 +87,8 @@ static size_t count_stage(const struct file_archive *a, enum archive_part_stage 
     return n;
 }
 
-/* Only published files can be removed by the operator. If new lines took the first free space on a full disk, complete files
- * could never be published. */
+/* An operator can remove only published files. If new lines took the first free space on a full disk, complete files could never
+ * be published. */
 static bool finishes_first(const struct file_archive *a)
 {
     return a->was_full && count_stage(a, PART_SETTLED) + count_stage(a, PART_FINISHING) > 0;
@@ -109,31 +111,7 @@ static void close_idlest(struct file_archive *a)
     close_part(a, idlest);
 }
 
-/* The offset of the first line makes the staged name unique. */
-static struct archive_part *begin_part(struct file_archive *a, const char *name)
-{
-    struct buf staged = {0};
-    buf_printf(&staged, "%s/%" PRIu64 ".part", a->staging, a->cursor.offset);
-    struct archive_part *p = archive_part_new(name, staged.ptr, a->cursor.offset);
-    buf_free(&staged);
-    a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
-    a->parts[a->n_parts++] = p;
-    return p;
-}
-
-static struct archive_part *find_part(struct file_archive *a, const char *name)
-{
-    for (size_t i = a->n_parts; i-- > 0;)
-        if (a->parts[i]->stage == PART_OPEN && strcmp(a->parts[i]->state.name, name) == 0)
-            return a->parts[i];
-    if (!a->config.by_event_time)
-        file_archive_roll(a);
-    else if (count_stage(a, PART_OPEN) >= a->config.max_open)
-        close_idlest(a);
-    return begin_part(a, name);
-}
-
-/* Syncs and closes a complete file. False if none exists or the sync failed. */
+/* Syncs and closes a complete file. Returns false if none has a descriptor or the sync failed. */
 static bool free_descriptor(struct file_archive *a)
 {
     struct archive_part *p = NULL;
@@ -201,7 +179,7 @@ static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
     if (statvfs(a->directory, &fs) != 0 || fs.f_blocks == 0)
         return UINT64_MAX;
     uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    *reserve = all / RESERVE_SHARE < RESERVE ? all / RESERVE_SHARE : RESERVE;
+    *reserve = all / RESERVE_SHARE < RESERVE_MAX ? all / RESERVE_SHARE : RESERVE_MAX;
     uint64_t used = *reserve + a->numbers.pending;
     return free_bytes > used ? free_bytes - used : 0;
 }
@@ -234,35 +212,47 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
     return fitting;
 }
 
-static void take_run(struct file_archive *a, const struct archive_run *run)
+/* Returns the open file of that name, begun if there is none. */
+static struct archive_part *open_part(struct file_archive *a, const char *name)
 {
-    struct archive_names_entry *e = archive_names_entry(a->names, run->time);
-    if (e->part == NULL || e->part->stage != PART_OPEN)
-        e->part = find_part(a, archive_names_of_time(a->names, run->time));
-    a->cursor.offset += run->lines.len;
-    archive_part_take(e->part, run->lines, run->n, a->cursor.offset);
-    e->part->last_taken = a->now;
-    a->numbers.bytes += run->lines.len;
-    a->numbers.pending += run->lines.len;
-}
-
-/* Writes large pieces from the caller's memory, and copies the others. */
-static void write_or_keep(struct file_archive *a, struct archive_part *p)
-{
-    bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
-    if (worth && !cannot_write(a))
-        write_part(a, p);
-    else
-        archive_part_keep(p);
+    struct buf staged = {0};
+    for (size_t i = a->n_parts; i-- > 0;)
+        if (a->parts[i]->stage == PART_OPEN && strcmp(a->parts[i]->state.name, name) == 0)
+            return a->parts[i];
+    if (!a->config.by_event_time)
+        file_archive_roll(a);
+    else if (count_stage(a, PART_OPEN) >= a->config.max_open)
+        close_idlest(a);
+    /* The offset of the first line makes the staged name unique. */
+    buf_printf(&staged, "%s/%" PRIu64 ".part", a->staging, a->cursor.offset);
+    struct archive_part *p = archive_part_new(name, staged.ptr, a->cursor.offset);
+    buf_free(&staged);
+    a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
+    a->parts[a->n_parts++] = p;
+    return p;
 }
 
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        take_run(a, &runs[i]);
-    for (size_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i]->taken.n > 0)
-            write_or_keep(a, a->parts[i]);
+    for (const struct archive_run *run = runs; run < runs + n; run++) {
+        struct archive_names_entry *e = archive_names_entry(a->names, run->time);
+        if (e->part == NULL || e->part->stage != PART_OPEN)
+            e->part = open_part(a, archive_names_of_time(a->names, run->time));
+        a->cursor.offset += run->lines.len;
+        archive_part_take(e->part, run->lines, run->n, a->cursor.offset);
+        e->part->last_taken = a->now;
+        a->numbers.bytes += run->lines.len;
+        a->numbers.pending += run->lines.len;
+    }
+    /* Large pieces are written from the caller's memory, others are copied. */
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
+        if (p->taken.n > 0 && worth && !cannot_write(a))
+            write_part(a, p);
+        else if (p->taken.n > 0)
+            archive_part_keep(p);
+    }
     if (a->numbers.pending >= a->config.max_pending / 2)
         file_archive_write(a);
     note_change(a);
@@ -282,17 +272,6 @@ void file_archive_gap(struct file_archive *a, uint64_t after)
     note_change(a);
 }
 
-static void add_to_commit(struct archive_commit *c, struct archive_part *p)
-{
-    archive_state_add(&c->state, &p->state);
-    if (p->unsynced)
-        c->fds[c->n_fds++] = p->fd;
-    c->sync_staging = c->sync_staging || p->unsynced_name;
-    p->syncing = p->unsynced;
-    p->syncing_name = p->unsynced_name;
-    p->unsynced = p->unsynced_name = false;
-}
-
 /* Starts a commit of all lines taken. They must be written. */
 static int start_commit(struct file_archive *a)
 {
@@ -303,56 +282,29 @@ static int start_commit(struct file_archive *a)
     *c = (struct archive_commit){.fds = mem_alloc((a->n_parts + 1) * sizeof *c->fds)};
     snprintf(c->state.stream, sizeof c->state.stream, "%s", a->stream);
     c->state.cursor = a->cursor;
-    for (size_t i = 0; i < a->n_parts; i++)
-        add_to_commit(c, a->parts[i]);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        archive_state_add(&c->state, &p->state);
+        if (p->unsynced)
+            c->fds[c->n_fds++] = p->fd;
+        c->sync_staging = c->sync_staging || p->unsynced_name;
+        p->syncing = p->unsynced;
+        p->syncing_name = p->unsynced_name;
+        p->unsynced = p->unsynced_name = false;
+    }
     a->changed = a->at_once = false;
     a->committing = true;
     archive_committer_start(a->committer, c);
     return 0;
 }
 
-/* After a failed commit, the next one syncs the same files again. */
-static void end_syncs(struct file_archive *a, bool done)
+/* A file that the durable state records as complete may be published. */
+static void settle_part(struct file_archive *a, const struct archive_file_state *s)
 {
-    for (size_t i = 0; i < a->n_parts; i++) {
+    for (size_t i = 0; i < a->n_parts && s->finishing; i++) {
         struct archive_part *p = a->parts[i];
-        p->unsynced = p->unsynced || (p->syncing && !done);
-        p->unsynced_name = p->unsynced_name || (p->syncing_name && !done);
-        p->syncing = p->syncing_name = false;
-    }
-}
-
-static void commit_failed(struct file_archive *a)
-{
-    const struct archive_commit *c = &a->commit;
-    char text[ARCHIVE_ERROR_TEXT];
-    /* EMFILE means that a directory could not be opened for its sync. Only a failed fsync is final. */
-    bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
-    snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
-        c->sync_failed ? a->staging : a->state_path, strerror(c->error));
-    note_change(a);
-    a->was_full = a->was_full || errno_is_full(c->error);
-    a->commit_at = a->now + COMMIT_RETRY;
-    set_trouble(a, SHORTAGE_TO_WRITE, passes, text);
-    while (errno_is_fd_limit(c->error) && free_descriptor(a))
-        continue;
-}
-
-static struct archive_part *part_staged_at(const struct file_archive *a, const char *staged)
-{
-    for (size_t i = 0; i < a->n_parts; i++)
-        if (strcmp(a->parts[i]->state.staged, staged) == 0)
-            return a->parts[i];
-    return NULL;
-}
-
-/* Allows publishing the files that the durable state records as complete. */
-static void settle_parts(struct file_archive *a)
-{
-    for (size_t i = 0; i < a->committed.n_files; i++) {
-        const struct archive_file_state *s = &a->committed.files[i];
-        struct archive_part *p = s->finishing ? part_staged_at(a, s->staged) : NULL;
-        if (p == NULL || p->stage != PART_CLOSED || s->length != p->state.length)
+        if (strcmp(p->state.staged, s->staged) != 0 || p->stage != PART_CLOSED ||
+            s->length != p->state.length)
             continue;
         p->stage = PART_SETTLED;
         archive_part_close(p);
@@ -375,10 +327,27 @@ static void mark_staging(struct file_archive *a)
 static void end_commit(struct file_archive *a)
 {
     struct archive_commit *c = &a->commit;
+    bool done = c->error == 0;
     a->committing = false;
-    end_syncs(a, c->error == 0);
-    if (c->error != 0) {
-        commit_failed(a);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        /* After a failed commit, the next one syncs the same files again. */
+        p->unsynced = p->unsynced || (p->syncing && !done);
+        p->unsynced_name = p->unsynced_name || (p->syncing_name && !done);
+        p->syncing = p->syncing_name = false;
+    }
+    if (!done) {
+        char text[ARCHIVE_ERROR_TEXT];
+        /* EMFILE means that a directory could not be opened for its sync. Only a failed fsync is final. */
+        bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
+        snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
+            c->sync_failed ? a->staging : a->state_path, strerror(c->error));
+        note_change(a);
+        a->was_full = a->was_full || errno_is_full(c->error);
+        a->commit_at = a->now + COMMIT_RETRY;
+        set_trouble(a, SHORTAGE_TO_WRITE, passes, text);
+        while (errno_is_fd_limit(c->error) && free_descriptor(a))
+            continue;
     } else {
         archive_shortages_clear(&a->shortages, SHORTAGE_TO_WRITE, a->now);
         if (!a->has_state)
@@ -388,33 +357,10 @@ static void end_commit(struct file_archive *a)
         a->committed = c->state;
         c->state = (struct archive_state){.n_files = 0};
         a->numbers.commits++;
-        settle_parts(a);
+        for (size_t i = 0; i < a->committed.n_files; i++)
+            settle_part(a, &a->committed.files[i]);
     }
     archive_commit_free(c);
-}
-
-/* The shortage ends once no staged file waits because of it. */
-static void update_finish_shortage(struct file_archive *a)
-{
-    for (size_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i]->shortage != NULL) {
-            archive_shortages_set(&a->shortages, SHORTAGE_TO_FINISH, a->parts[i]->shortage, a->now);
-            return;
-        }
-    archive_shortages_clear(&a->shortages, SHORTAGE_TO_FINISH, a->now);
-}
-
-static void forget_part(struct file_archive *a, struct archive_part *p)
-{
-    size_t i = 0;
-    while (a->parts[i] != p)
-        i++;
-    a->n_parts--;
-    memmove(a->parts + i, a->parts + i + 1, (a->n_parts - i) * sizeof *a->parts);
-    archive_names_forget_parts(a->names);
-    archive_part_free(&p);
-    note_change(a);
-    a->at_once = true;
 }
 
 static void end_finishing(struct file_archive *a, const struct archive_finished *f)
@@ -431,11 +377,26 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
             LOG_U("bytes", p->state.length));
         a->numbers.finished++;
     }
-    forget_part(a, p);
-    update_finish_shortage(a);
+    size_t at = 0;
+    const char *shortage = NULL;
+    while (a->parts[at] != p)
+        at++;
+    a->n_parts--;
+    memmove(a->parts + at, a->parts + at + 1, (a->n_parts - at) * sizeof *a->parts);
+    archive_names_forget_parts(a->names);
+    archive_part_free(&p);
+    note_change(a);
+    a->at_once = true;
+    /* The shortage ends once no staged file waits because of it. */
+    for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
+        shortage = a->parts[i]->shortage;
+    if (shortage != NULL)
+        archive_shortages_set(&a->shortages, SHORTAGE_TO_FINISH, shortage, a->now);
+    else
+        archive_shortages_clear(&a->shortages, SHORTAGE_TO_FINISH, a->now);
 }
 
-/* After a crash or with a lower max_open, more than max_open files may be open. The archive would stay full. */
+/* After a crash or a change of max_open, more than max_open files may be open. Left open, they would keep the archive full. */
 static void close_idle_parts(struct file_archive *a, usec_t wall)
 {
     while (count_stage(a, PART_OPEN) > a->config.max_open)
@@ -496,7 +457,7 @@ int file_archive_flush(struct file_archive *a)
     }
 }
 
-/* Whether the path is a staged file of the state, or a file that publishing creates beside it. */
+/* Whether the path is a staged file of the state, or a file that publishing creates beside one. */
 static bool is_of_state(const struct file_archive *a, const char *path)
 {
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -508,8 +469,8 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes files that a crash left and no state names. Deletes nothing if a state existed but is missing. A mark without staged files
- * says nothing about later files, so it goes. */
+/* Deletes staged files that a crash left and no state names. If a state existed but is missing, it deletes nothing and fails. A mark
+ * without staged files is deleted, because it says nothing about later files. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
@@ -523,27 +484,27 @@ static int clean_staging(struct file_archive *a, char *error)
         marked = marked || strcmp(e->d_name, MARK) == 0;
         others = others || (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0);
     }
-    if (marked && others && !a->has_state)
+    if (marked && others && !a->has_state) {
+        closedir(d);
         snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.200s: holds files of an archive whose state %.200s is missing: restore the state, or delete "
-            "them",
+            "%.200s: files of an archive whose state %.200s is missing: restore the state, or delete the "
+            "files",
             a->staging, a->state_path);
+        return -1;
+    }
     rewinddir(d);
-    for (struct dirent *e; (!marked || a->has_state) && (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        bool mark = strcmp(e->d_name, MARK) == 0;
         buf_clear(&path);
         buf_printf(&path, "%s/%s", a->staging, e->d_name);
-        if (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0 && !is_of_state(a, path.ptr))
+        if (*e->d_name != '.' && (mark ? !a->has_state : !is_of_state(a, path.ptr)))
             io->unlink(path.ptr);
     }
     closedir(d);
-    buf_clear(&path);
-    buf_printf(&path, "%s/" MARK, a->staging);
-    if (marked && !others && !a->has_state)
-        io->unlink(path.ptr);
     buf_free(&path);
     if (a->has_state && !marked)
         mark_staging(a);
-    return marked && others && !a->has_state ? -1 : 0;
+    return 0;
 }
 
 static int recover(struct file_archive *a, char *error)
@@ -555,7 +516,7 @@ static int recover(struct file_archive *a, char *error)
     if (!a->has_state)
         return 0;
     if (strcmp(a->committed.stream, a->stream) != 0) {
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%.300s: it is of the stream %s, not %s", a->state_path,
+        snprintf(error, ARCHIVE_ERROR_TEXT, "%.300s: state of the stream %s, not %s", a->state_path,
             a->committed.stream, a->stream);
         return -1;
     }

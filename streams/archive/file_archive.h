@@ -46,10 +46,10 @@ struct file_archive_config {
     void *arg;
 };
 
-/* The number of descriptors that an archive may need at once. With fewer it may wait forever (invariant 5). */
+/* Returns the number of descriptors that an archive may need at once. With fewer it may wait forever (invariant 5). */
 size_t file_archive_descriptors(size_t max_open);
-/* Opens and recovers an archive. Returns NULL with the reason: the state belongs to another stream, a staged file is missing or
- * too short, or another archive uses the same names (archive_lock.h). */
+/* Opens and recovers an archive. Returns NULL with the reason: for example, the state belongs to another stream, a staged file is
+ * missing or too short, or another archive uses the same names (archive_lock.h). */
 struct file_archive *file_archive_open(
     const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT]);
 /* Waits for the threads. Does not commit: call file_archive_flush first. */
