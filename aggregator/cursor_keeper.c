@@ -1,8 +1,12 @@
 #include "aggregator/cursor_keeper.h"
 
-#include "http/client/http_client.h"
+#include "base/io.h"
 #include "base/log.h"
+#include "config/config.h"
+#include "http/client/http_client.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +23,46 @@ struct cursor_keeper {
     struct http_client *client;
     const struct aggregate *aggregate;
     const char *name;
+    char headers[sizeof "X-Millrace-Cursor-Key: \r\n" + RANDOM_ID_SIZE];
     size_t n;
     struct stream_cursor_state *streams;
 };
 
-struct cursor_keeper *cursor_keeper_new(
-    struct http_client *client, const struct aggregate *a, size_t n_streams, const char *name)
+int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error)
+{
+    char path[PATH_MAX], fresh[PATH_MAX + 4];
+    snprintf(path, sizeof(path), "%s/cursor-key", dir);
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+    bool ok = fd >= 0, is_new = fd < 0 && errno == ENOENT;
+    memset(key, 0, RANDOM_ID_SIZE);
+    if (ok)
+        ok = io->pread(fd, key, RANDOM_ID_SIZE - 1, 0) == RANDOM_ID_SIZE - 1 &&
+             strspn(key, "0123456789abcdef") == RANDOM_ID_SIZE - 1;
+    if (is_new) {
+        random_id(key);
+        fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
+        ok = fd >= 0 && io_write_all(fd, key, RANDOM_ID_SIZE - 1, 0) == 0 && io->fsync(fd) == 0 &&
+             io->rename(fresh, path) == 0 && io_sync_dir(dir) == 0;
+    }
+    int why = errno;
+    if (fd >= 0)
+        io->close(fd);
+    if (!ok && (is_new || fd < 0))
+        snprintf(error->text, sizeof(error->text), "%.400s: %s", path, strerror(why));
+    else if (!ok)
+        snprintf(error->text, sizeof(error->text),
+            "%.400s is damaged: restore it, or delete it for a new key", path);
+    errno = ok || is_new || fd < 0 ? why : 0;
+    return ok ? 0 : -1;
+}
+
+struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,
+    size_t n_streams, const char *name, const char *key)
 {
     struct cursor_keeper *k = mem_zalloc(sizeof(*k));
     *k = (struct cursor_keeper){.client = client, .aggregate = a, .name = name, .n = n_streams};
+    snprintf(k->headers, sizeof(k->headers), "X-Millrace-Cursor-Key: %s\r\n", key);
     k->streams = mem_zalloc((n_streams + 1) * sizeof(*k->streams));
     for (size_t i = 0; i < n_streams; i++)
         k->streams[i] = (struct stream_cursor_state){.keeper = k, .stream = i};
@@ -78,8 +113,12 @@ static void send_cursor(struct stream_cursor_state *s, const struct slice_cursor
         c->offset, c->id, s->is_sent ? "" : "&backwards=1", '\0');
     s->is_asking = true;
     s->asked = c->offset;
-    struct http_call_spec spec = {
-        .method = "POST", .target = target.ptr, .may_resend = true, .arg = s, .on_done = on_done};
+    struct http_call_spec spec = {.method = "POST",
+        .target = target.ptr,
+        .headers = s->keeper->headers,
+        .may_resend = true,
+        .arg = s,
+        .on_done = on_done};
     http_client_request(s->keeper->client, &spec);
     buf_free(&target);
 }

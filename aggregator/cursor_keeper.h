@@ -3,7 +3,9 @@
  * 1. A cursor moves only to a position that a transaction of the slice has committed. It starts where counting begins.
  * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
  *    pubsub refuses a later request, another process moves the cursor; the keeper logs that.
- * 3. A failed request is logged once and repeated at the next tick.
+ * 3. The cursors have an owner's key, so no other client moves them. It is kept in DIR/cursor-key, made once; a copy of the
+ *    directory is the same owner.
+ * 4. A failed request is logged once and repeated at the next tick.
  *
  * The loop's thread only.
  */
@@ -11,13 +13,17 @@
 #define MILLRACE_CURSOR_KEEPER_H
 
 #include "aggregator/aggregate.h"
+#include "base/random_id.h"
 
+struct config_error;
 struct http_client;
 struct cursor_keeper;
 
-/* Borrows all arguments. All cursors have the name `name`. Free the client first. */
-struct cursor_keeper *cursor_keeper_new(
-    struct http_client *client, const struct aggregate *a, size_t n_streams, const char *name);
+/* Reads the key, or makes it. -1 with the error and errno. */
+int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error);
+/* Borrows all arguments but `key`. All cursors have the name `name`. Free the client first. */
+struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,
+    size_t n_streams, const char *name, const char *key);
 void cursor_keeper_free(struct cursor_keeper **k);
 void cursor_keeper_tick(struct cursor_keeper *k);
 

@@ -26,6 +26,7 @@ struct wiring {
     struct opening *opening; /* until the aggregate is open */
     struct metrics *metrics;
     struct cursor_keeper *keeper;
+    char cursor_key[RANDOM_ID_SIZE];
     struct event *tick, *keep;
     bool drained;
 };
@@ -126,7 +127,8 @@ static void begin(struct wiring *w)
         .streams = app->streams.names,
         .n_streams = app->streams.n});
     health_set_not_ready(app, "catching up with the streams");
-    w->keeper = cursor_keeper_new(w->client, app->aggregate, app->streams.n, options_string(o, "cursor"));
+    w->keeper = cursor_keeper_new(
+        w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
     begin_following(w, o);
     w->tick = every(w, tick_of(options_int(o, "flush_interval") * USEC_PER_MSEC), on_tick);
     w->keep = every(w, USEC_PER_SEC, on_keep);
@@ -198,6 +200,8 @@ static int start_opening(struct wiring *w, const struct options *o, struct confi
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
     if (daemon_lock_directory(c.dir, error) != 0)
+        return daemon_start_status(errno);
+    if (cursor_key_read(c.dir, w->cursor_key, error) != 0)
         return daemon_start_status(errno);
     health_set_not_ready(&w->app, "opening the slices");
     w->opening = opening_start(&c, clock_wall(), loop_notify_wake, w->notify);

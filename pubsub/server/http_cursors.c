@@ -14,7 +14,7 @@ struct change {
     struct http_request *req; /* NULL: the client has gone */
     struct stream *stream;
     struct subscriber *check; /* of the position; NULL when done */
-    char name[NAME_LEN_MAX + 1];
+    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
     enum act act;
     bool backwards;
     uint64_t offset;
@@ -62,6 +62,11 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     case CURSORS_BUSY:
         http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");
         break;
+    case CURSORS_OWNED:
+        http_problem(c->req, 403, "cursor-owned",
+            "send its key in X-Millrace-Cursor-Key, or the daemon's token",
+            "cursor %s of stream %s belongs to another client", c->name, stream_name(c->stream));
+        break;
     case CURSORS_STORAGE:
         http_problem(c->req, 503, failure ? "storage-failed" : "storage-full",
             "check the disk; the cursor has not moved", "%s", failure ? failure : "no space left");
@@ -100,9 +105,9 @@ static void carry_out(struct change *c)
 {
     struct cursors *cs = c->server->cursors;
     uint64_t at = 0;
-    enum cursors_result r =
-        c->act == DELETES ? cursors_delete(cs, c->stream, c->name, stored, c)
-                          : cursors_move(cs, c->stream, c->name, c->offset, c->backwards, stored, c, &at);
+    enum cursors_result r = c->act == DELETES ? cursors_delete(cs, c->stream, c->name, c->key, stored, c)
+                                              : cursors_move(cs, c->stream, c->name, c->key, c->offset,
+                                                    c->backwards, stored, c, &at);
     if (r == CURSORS_OK)
         return;
     answer_refused(c, r, at);
@@ -156,18 +161,33 @@ static void check_position(struct change *c, const struct stream_from *from)
     subscriber_begin(c->check);
 }
 
+static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
+{
+    struct bytes text = http_header(req, "X-Millrace-Cursor-Key");
+    snprintf(key, CURSOR_KEY_TEXT, "%.*s", (int)text.len, text.ptr ? text.ptr : "");
+    if (text.len == 0 && http_is_admin(req))
+        strcpy(key, CURSORS_ANY_KEY);
+    if (text.len == 0 || (text.len == CURSOR_KEY_TEXT - 1 && strspn(key, "0123456789abcdef") == text.len))
+        return true;
+    http_problem(
+        req, 400, "bad-key", NULL, "X-Millrace-Cursor-Key must hold 32 lower-case hexadecimal digits");
+    return false;
+}
+
 static struct change *begin(
     struct pubsub_server *server, struct http_request *req, enum act act, const struct stream_from *from)
 {
-    char name[NAME_LEN_MAX + 1];
+    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
     struct bytes id = BYTES_NONE;
     struct stream *s = server_find_stream(server, req, NULL, false);
     (void)http_param(req, "id", &id);
-    if (!s || !http_param_name(req, "name", NULL, name) || !server_check_stream_id(req, s, id, from))
+    if (!s || !http_param_name(req, "name", NULL, name) || !read_key(req, key) ||
+        !server_check_stream_id(req, s, id, from))
         return NULL;
     struct change *c = mem_zalloc(sizeof(*c));
     *c = (struct change){.server = server, .req = req, .stream = s, .act = act};
     memcpy(c->name, name, sizeof(name));
+    memcpy(c->key, key, sizeof(key));
     return c;
 }
 

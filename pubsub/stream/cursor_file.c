@@ -27,6 +27,7 @@ enum {
     AT_NAME_LENGTH = 49,
     AT_STREAM = 50,
     AT_NAME = AT_STREAM + NAME_LEN_MAX,
+    AT_KEY = AT_NAME + NAME_LEN_MAX, /* zeros: no owner */
 };
 
 struct slot {
@@ -112,6 +113,7 @@ static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot
     unit[AT_NAME_LENGTH] = (char)strlen(r->name);
     memcpy(unit + AT_STREAM, r->stream, strlen(r->stream));
     memcpy(unit + AT_NAME, r->name, strlen(r->name));
+    memcpy(unit + AT_KEY, r->key, strlen(r->key));
     seal(unit, place_of(slot, sequence));
 }
 
@@ -139,6 +141,7 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
         return true;
     r->offset = load64(unit + AT_OFFSET);
     memcpy(r->id, unit + AT_ID, JOURNAL_ID_TEXT - 1);
+    memcpy(r->key, unit + AT_KEY, CURSOR_KEY_TEXT - 1);
     return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
            decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);
 }

@@ -22,6 +22,7 @@
 #include "journal/journal.h"
 
 #define CURSOR_FILE_SLOTS_MAX 4096 /* slots */
+#define CURSOR_KEY_TEXT 33         /* 32 hexadecimal digits and NUL */
 
 struct cursor_file;
 
@@ -29,6 +30,7 @@ struct cursor_record {
     char stream[NAME_LEN_MAX + 1];
     char name[NAME_LEN_MAX + 1]; /* "": the slot is free */
     char id[JOURNAL_ID_TEXT];    /* the stream's */
+    char key[CURSOR_KEY_TEXT];   /* the owner's; "": anyone may move the cursor */
     uint64_t offset;
 };
 

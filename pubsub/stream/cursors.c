@@ -1,14 +1,12 @@
 #include "pubsub/stream/cursors.h"
 
-#include "pubsub/stream/cursor_file.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
 struct named_cursor {
     size_t slot;
     struct stream *stream;
-    char name[NAME_LEN_MAX + 1];
+    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
     bool stored;     /* at any offset */
     uint64_t offset; /* stored last */
     uint64_t low;    /* the lowest of `offset` and those being stored */
@@ -80,6 +78,7 @@ static void take_over(struct cursors *cs, size_t slot)
         return;
     }
     struct named_cursor *c = add(cs, slot, s, r->name);
+    memcpy(c->key, r->key, sizeof c->key);
     c->stored = true;
     c->offset = c->low = c->latest = r->offset;
 }
@@ -164,6 +163,7 @@ static void put(
     *change = (struct change){cs, c, offset, deletes, done, arg};
     if (!deletes) {
         memcpy(r.name, c->name, sizeof r.name);
+        memcpy(r.key, c->key, sizeof r.key);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));
         snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(c->stream)));
     }
@@ -186,8 +186,13 @@ static struct named_cursor *make(struct cursors *cs, struct stream *s, const cha
     return c;
 }
 
-enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, uint64_t offset,
-    bool backwards, cursors_done *done, void *arg, uint64_t *at)
+static bool is_owned_by_another(const struct named_cursor *c, const char *key)
+{
+    return c->key[0] && strcmp(key, CURSORS_ANY_KEY) != 0 && strcmp(key, c->key) != 0;
+}
+
+enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, const char *key,
+    uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at)
 {
     struct named_cursor *c = find(cs, s, name);
     if (!c)
@@ -196,10 +201,14 @@ enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const cha
         return CURSORS_TOO_MANY;
     if (c->deleting)
         return CURSORS_BUSY;
+    if (is_owned_by_another(c, key))
+        return CURSORS_OWNED;
     if (offset < c->latest && !backwards) {
         *at = c->latest;
         return CURSORS_BEHIND;
     }
+    if (!c->key[0] && strcmp(key, CURSORS_ANY_KEY) != 0)
+        snprintf(c->key, sizeof c->key, "%s", key);
     c->latest = offset;
     if (offset < c->low)
         c->low = offset;
@@ -208,13 +217,15 @@ enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const cha
 }
 
 enum cursors_result cursors_delete(
-    struct cursors *cs, struct stream *s, const char *name, cursors_done *done, void *arg)
+    struct cursors *cs, struct stream *s, const char *name, const char *key, cursors_done *done, void *arg)
 {
     struct named_cursor *c = find(cs, s, name);
     if (!c)
         return CURSORS_UNKNOWN;
     if (c->deleting)
         return CURSORS_BUSY;
+    if (is_owned_by_another(c, key))
+        return CURSORS_OWNED;
     c->deleting = true;
     put(cs, c, 0, true, done, arg);
     return CURSORS_OK;

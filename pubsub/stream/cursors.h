@@ -8,13 +8,16 @@
  *    a moved one holds its old offset until the move is stored.
  * 3. A cursor moves backwards only with `backwards`.
  * 4. There are at most as many cursors as the file has slots.
- * 5. Opening drops the cursors of streams that are gone or have another id; cursors_dropped counts them.
+ * 5. A cursor with an owner's key is moved and deleted only with that key, or with CURSORS_ANY_KEY. The first key that a move
+ *    names becomes the cursor's.
+ * 6. Opening drops the cursors of streams that are gone or have another id; cursors_dropped counts them.
  *
  * One owner thread; cursors_open may run on another before. Streams must outlive it.
  */
 #ifndef MILLRACE_PUBSUB_CURSORS_H
 #define MILLRACE_PUBSUB_CURSORS_H
 
+#include "pubsub/stream/cursor_file.h"
 #include "pubsub/stream/lag.h"
 #include "pubsub/stream/streams.h"
 
@@ -27,6 +30,7 @@ enum cursors_result {
     CURSORS_BEHIND,   /* the move would go back */
     CURSORS_TOO_MANY, /* no slot is free */
     CURSORS_BUSY,     /* it is being deleted */
+    CURSORS_OWNED,    /* it has another key */
     CURSORS_STORAGE,  /* not stored, and unchanged; see cursors_failure */
 };
 
@@ -51,12 +55,14 @@ void cursors_tick(struct cursors *cs);
 
 typedef void cursors_done(enum cursors_result r, void *arg); /* OK or STORAGE */
 
+#define CURSORS_ANY_KEY "*" /* an operator's */
+
 /* Makes or moves a cursor. CURSORS_OK: `done` will be called once; else it will not. With CURSORS_BEHIND *at is the cursor's
- * offset. */
-enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, uint64_t offset,
-    bool backwards, cursors_done *done, void *arg, uint64_t *at);
+ * offset. `key`: 32 hexadecimal digits, "" or CURSORS_ANY_KEY. */
+enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, const char *key,
+    uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at);
 enum cursors_result cursors_delete(
-    struct cursors *cs, struct stream *s, const char *name, cursors_done *done, void *arg);
+    struct cursors *cs, struct stream *s, const char *name, const char *key, cursors_done *done, void *arg);
 
 /* The lowest offset of the stream's cursors; UINT64_MAX without one. *name (may be NULL) is that cursor's. */
 uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **name);

@@ -147,7 +147,7 @@ class CountedCursor(PubsubTest):
         self.assertNotIn("refused to move the cursor", a.log)
 
     def test_somebody_else_who_moves_it_is_named(self):
-        self.pubsub("--retain-bytes=1G")
+        self.pubsub("--retain-bytes=1G", "--allow-exit")
         gate = Gate(self.path("gate.sock"), self.path("p.sock"))
         self.addCleanup(gate.close)
         a = self.aggregator("--flush-interval=10ms", "--pubsub-url=unix:" + self.path("gate.sock"))

@@ -160,19 +160,37 @@ class OldCopies(PubsubTest):
         left = 20 * LINES - earliest // (len(block(0)) // LINES)
         wait_until(lambda: self.total() == LINES + left, lambda: "%d: %d" % (LINES + left, self.total()))
 
-    def test_a_stranger_cannot_make_lines_expire_unseen(self):
-        """Whoever moves the cursor frees what is not counted: that is a refusal, not a gap."""
+    def test_a_stranger_cannot_move_or_delete_the_cursor(self):
         self.pubsub("--retain-bytes=64K")
         self.aggregator()
         self.fill(0)
         self.committed(1)
         self.counting.stop()
         self.fill(*range(1, 20))
-        self.assertEqual(request(self.url, "POST", "/cursors?stream=s&name=aggregator&from=latest").status, 200)
-        wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) > 2 * len(block(0)),
-                   "the retention")
+        for headers in ({}, {"X-Millrace-Cursor-Key": "0" * 32}):
+            for method, more in (("POST", "&from=latest"), ("DELETE", "")):
+                reply = request(self.url, method, "/cursors?stream=s&name=aggregator" + more, headers=headers)
+                self.assertProblem(reply, 403, "cursor-owned")
         self.aggregator()
-        self.refused("have expired", "--accept-loss")
+        self.counted(20)
+
+    def test_without_its_key_the_aggregator_says_so(self):
+        """A new data directory is another owner: it counts, and names the cursor that it cannot move."""
+        self.pubsub()
+        self.aggregator()
+        self.fill(0)
+        self.committed(1)
+        self.counting.stop()
+        shutil.rmtree(self.path("a"))
+        self.aggregator()
+        self.fill(1)
+        self.counted(2)
+        wait_until(lambda: "cursor-owned" in self.counting.log, lambda: self.counting.log)
+        self.stream.stop()
+        self.pubsub("--allow-exit")
+        self.assertEqual(request(self.url, "DELETE", "/cursors?stream=s&name=aggregator").status, 200)
+        self.fill(2)
+        self.committed(3)
 
 
 if __name__ == "__main__":

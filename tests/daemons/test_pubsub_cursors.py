@@ -53,6 +53,34 @@ class Named(CursorTest):
         self.assertEqual(self.cursors(), {})
         self.assertProblem(self.cursor("DELETE", stream="s", name="c"), 404, "unknown-cursor")
 
+    def test_an_owner(self):
+        """The first key named becomes the cursor's; an operator needs none."""
+        p = self.pubsub()
+        self.pub(b"one\ntwo\nthree\n")
+        key, other = {"X-Millrace-Cursor-Key": "0123456789abcdef" * 2}, {"X-Millrace-Cursor-Key": "f" * 32}
+
+        def move(from_, headers, method="POST"):
+            return request(self.url, method, "/cursors?" + query(stream="s", name="c", from_=from_), headers=headers)
+
+        self.assertEqual(move(4, {}).status, 200)
+        self.assertEqual(move(4, key).status, 200)
+        for headers in ({}, other):
+            self.assertProblem(move(8, headers), 403, "cursor-owned")
+            self.assertProblem(move("", headers, "DELETE"), 403, "cursor-owned")
+        for text in ("0", "X" * 32, "0" * 33):
+            self.assertProblem(move(8, {"X-Millrace-Cursor-Key": text}), 400, "bad-key")
+        self.assertEqual(move(8, key).status, 200)
+        p.kill9()
+        p = self.pubsub()
+        self.assertProblem(move(8, {}), 403, "cursor-owned")
+        self.assertEqual(self.cursors()["c"]["offset"], "8")
+        p.stop()
+        self.pubsub("--allow-exit")
+        self.assertEqual(move(14, {}).status, 200)
+        self.assertProblem(move(14, other), 403, "cursor-owned")
+        self.assertEqual(move(14, key).status, 200)
+        self.assertEqual(move("", {}, "DELETE").status, 200)
+
     def test_refusals(self):
         self.pubsub("--max-cursors=2")
         self.pub(b"one\ntwo\n")

@@ -127,10 +127,14 @@ static enum http_refusal judge_access(const struct http_request *req)
 }
 
 /* With a token configured, judge_access has checked it. */
+bool http_is_admin(const struct http_request *req)
+{
+    return req->conn->server->auth_token || req->conn->server->config.allow_admin;
+}
+
 bool http_require_admin(struct http_request *req)
 {
-    const struct http_server *s = req->conn->server;
-    if (s->auth_token || s->config.allow_admin)
+    if (http_is_admin(req))
         return true;
     req->refusal = HTTP_REFUSED_FORBIDDEN;
     http_route_refuse(req);

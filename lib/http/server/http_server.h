@@ -122,6 +122,8 @@ struct bytes http_header(const struct http_request *req, const char *name);
 /* The monotonic time at which the connection's turn began; outside a turn, the current time. */
 usec_t http_now(const struct http_request *req);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
+/* Whether the client may use HTTP_ROUTE_NEEDS_TOKEN routes. */
+bool http_is_admin(const struct http_request *req);
 /* Guards a restricted operation of an open route. False: the client may not use HTTP_ROUTE_NEEDS_TOKEN routes, and the
  * function has replied 403. */
 bool http_require_admin(struct http_request *req);
