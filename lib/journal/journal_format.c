@@ -1,10 +1,8 @@
 #include "journal/journal_format.h"
 
 #include "journal/journal.h"
+#include "base/byte_order.h"
 #include "base/xxh3.h"
-
-#include <assert.h>
-#include <endian.h>
 
 static const char magic[8] = "MILLRJNL";
 static const char zeros[FRAME_HEADER];
@@ -42,92 +40,61 @@ enum frame_at {
     F_MARK = 48,
 };
 
-static void put32(char *p, uint32_t n)
-{
-    n = htole32(n);
-    memcpy(p, &n, 4);
-}
-
-static void put64(char *p, uint64_t n)
-{
-    n = htole64(n);
-    memcpy(p, &n, 8);
-}
-
-static uint32_t get32(const char *p)
-{
-    uint32_t n;
-    memcpy(&n, p, 4);
-    return le32toh(n);
-}
-
-static uint64_t get64(const char *p)
-{
-    uint64_t n;
-    memcpy(&n, p, 8);
-    return le64toh(n);
-}
-
 void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEADER])
 {
     memset(out, 0, SEGMENT_HEADER);
     memcpy(out + H_MAGIC, magic, sizeof magic);
-    put32(out + H_VERSION, JOURNAL_FORMAT_VERSION);
-    put32(out + H_FLAGS, (h->never ? H_FLAG_NEVER : 0) | (h->recycled ? H_FLAG_RECYCLED : 0));
+    put_le32(out + H_VERSION, JOURNAL_FORMAT_VERSION);
+    put_le32(out + H_FLAGS, (h->never ? H_FLAG_NEVER : 0) | (h->recycled ? H_FLAG_RECYCLED : 0));
     memcpy(out + H_ID, h->id, sizeof h->id);
-    put64(out + H_SEQUENCE, h->sequence);
-    put64(out + H_BASE, h->base);
-    put64(out + H_PREVIOUS_END, h->previous_end);
-    put64(out + H_PREVIOUS_SIZE, h->previous_size);
-    put64(out + H_DURABLE, h->durable);
-    put64(out + H_CREATED, (uint64_t)h->created);
-    put64(out + H_LAST_TIME, (uint64_t)h->last_time);
+    put_le64(out + H_SEQUENCE, h->sequence);
+    put_le64(out + H_BASE, h->base);
+    put_le64(out + H_PREVIOUS_END, h->previous_end);
+    put_le64(out + H_PREVIOUS_SIZE, h->previous_size);
+    put_le64(out + H_DURABLE, h->durable);
+    put_le64(out + H_CREATED, (uint64_t)h->created);
+    put_le64(out + H_LAST_TIME, (uint64_t)h->last_time);
     memcpy(out + H_BOOT, h->boot, sizeof h->boot);
-    put64(out + H_REACH, h->reach);
-    put64(out + H_SALT, h->salt);
-    put64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
-}
-
-/* Arithmetic on accepted offsets must not wrap. */
-static bool offsets_are_sane(const struct segment_header *h)
-{
-    const uint64_t all[] = {h->base, h->previous_end, h->durable, h->reach};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] > JOURNAL_OFFSET_MAX)
-            return false;
-    return true;
+    put_le64(out + H_REACH, h->reach);
+    put_le64(out + H_SALT, h->salt);
+    put_le64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
 }
 
 enum header_status segment_header_decode(struct bytes file, struct segment_header *out)
 {
     if (file.len < SEGMENT_HEADER || memcmp(file.ptr, magic, sizeof magic) != 0)
         return HEADER_DAMAGED;
-    if (get32(file.ptr + H_VERSION) > JOURNAL_FORMAT_VERSION)
+    if (get_le32(file.ptr + H_VERSION) > JOURNAL_FORMAT_VERSION)
         return HEADER_NEWER;
-    if (get64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
+    if (get_le64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
         return HEADER_DAMAGED;
     memcpy(out->id, file.ptr + H_ID, sizeof out->id);
-    out->sequence = get64(file.ptr + H_SEQUENCE);
-    out->base = get64(file.ptr + H_BASE);
-    out->previous_end = get64(file.ptr + H_PREVIOUS_END);
-    out->previous_size = get64(file.ptr + H_PREVIOUS_SIZE);
-    out->durable = get64(file.ptr + H_DURABLE);
-    out->created = (usec_t)get64(file.ptr + H_CREATED);
-    out->last_time = (usec_t)get64(file.ptr + H_LAST_TIME);
+    out->sequence = get_le64(file.ptr + H_SEQUENCE);
+    out->base = get_le64(file.ptr + H_BASE);
+    out->previous_end = get_le64(file.ptr + H_PREVIOUS_END);
+    out->previous_size = get_le64(file.ptr + H_PREVIOUS_SIZE);
+    out->durable = get_le64(file.ptr + H_DURABLE);
+    out->created = (usec_t)get_le64(file.ptr + H_CREATED);
+    out->last_time = (usec_t)get_le64(file.ptr + H_LAST_TIME);
     memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
-    out->reach = get64(file.ptr + H_REACH);
-    out->salt = get64(file.ptr + H_SALT);
-    out->never = get32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
-    out->recycled = get32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
-    return offsets_are_sane(out) ? HEADER_OK : HEADER_DAMAGED;
+    out->reach = get_le64(file.ptr + H_REACH);
+    out->salt = get_le64(file.ptr + H_SALT);
+    out->never = get_le32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
+    out->recycled = get_le32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
+    /* Arithmetic on offsets must not wrap. */
+    const uint64_t offsets[] = {out->base, out->previous_end, out->durable, out->reach};
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++)
+        if (offsets[i] > JOURNAL_OFFSET_MAX)
+            return HEADER_DAMAGED;
+    return HEADER_OK;
 }
 
 uint64_t segment_seed(const struct segment_header *h)
 {
     char key[32];
     memcpy(key, h->id, 16);
-    put64(key + 16, h->sequence);
-    put64(key + 24, h->salt);
+    put_le64(key + 16, h->sequence);
+    put_le64(key + 24, h->salt);
     return XXH3_64bits(key, sizeof key);
 }
 
@@ -148,12 +115,12 @@ void frame_append(struct buf *b, const struct frame *f, const struct bytes *piec
     buf_reserve(b, size);
     char *at = b->ptr + b->len;
     memset(at, 0, FRAME_HEADER);
-    put32(at + F_LENGTH, (uint32_t)f->payload.len);
+    put_le32(at + F_LENGTH, (uint32_t)f->payload.len);
     at[F_KIND] = (char)f->kind;
     at[F_NAME_LENGTH] = (char)f->name.len;
-    put64(at + F_OFFSET, f->offset);
-    put64(at + F_TIME, (uint64_t)f->time);
-    put64(at + F_MARK, f->mark);
+    put_le64(at + F_OFFSET, f->offset);
+    put_le64(at + F_TIME, (uint64_t)f->time);
+    put_le64(at + F_MARK, f->mark);
     b->len += FRAME_HEADER;
     buf_append_bytes(b, f->name);
     for (size_t i = 0; i < n_pieces; i++)
@@ -162,17 +129,12 @@ void frame_append(struct buf *b, const struct frame *f, const struct bytes *piec
     buf_append(b, zeros, size - used);
 }
 
-static size_t whole_size(const char *at)
-{
-    return frame_size((uint8_t)at[F_NAME_LENGTH], get32(at + F_LENGTH));
-}
-
 size_t frame_seal(char *at, const struct frame_place *place)
 {
-    size_t size = whole_size(at);
-    put64(at + F_DURABLE, place->durable);
-    put64(at + F_DURABLE_POSITION, place->durable_position);
-    put64(at + F_CHECKSUM, frame_checksum(at, size, place->seed, place->position));
+    size_t size = frame_size((uint8_t)at[F_NAME_LENGTH], get_le32(at + F_LENGTH));
+    put_le64(at + F_DURABLE, place->durable);
+    put_le64(at + F_DURABLE_POSITION, place->durable_position);
+    put_le64(at + F_CHECKSUM, frame_checksum(at, size, place->seed, place->position));
     return size;
 }
 
@@ -185,7 +147,7 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
     if (there < FRAME_HEADER)
         return FRAME_SHORT;
     uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
-    uint32_t length = get32(at.ptr + F_LENGTH);
+    uint32_t length = get_le32(at.ptr + F_LENGTH);
     if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_LEN_MAX || length > JOURNAL_FRAME_MAX)
         return FRAME_BAD;
     if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
@@ -196,7 +158,7 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
 
 size_t frame_payload_length(struct bytes at)
 {
-    return at.len < FRAME_HEADER ? 0 : get32(at.ptr + F_LENGTH);
+    return at.len < FRAME_HEADER ? 0 : get_le32(at.ptr + F_LENGTH);
 }
 
 enum frame_status frame_decode(
@@ -208,16 +170,16 @@ enum frame_status frame_decode(
         return status;
     if (at.len < size)
         return FRAME_SHORT;
-    if (!trusted && get64(at.ptr + F_CHECKSUM) != frame_checksum(at.ptr, size, seed, position))
+    if (!trusted && get_le64(at.ptr + F_CHECKSUM) != frame_checksum(at.ptr, size, seed, position))
         return FRAME_BAD;
     out->kind = (enum frame_kind)at.ptr[F_KIND];
-    out->offset = get64(at.ptr + F_OFFSET);
-    out->time = (usec_t)get64(at.ptr + F_TIME);
-    out->durable = get64(at.ptr + F_DURABLE);
-    out->durable_position = get64(at.ptr + F_DURABLE_POSITION);
-    out->mark = get64(at.ptr + F_MARK);
+    out->offset = get_le64(at.ptr + F_OFFSET);
+    out->time = (usec_t)get_le64(at.ptr + F_TIME);
+    out->durable = get_le64(at.ptr + F_DURABLE);
+    out->durable_position = get_le64(at.ptr + F_DURABLE_POSITION);
+    out->mark = get_le64(at.ptr + F_MARK);
     out->name = bytes_of(at.ptr + FRAME_HEADER, (uint8_t)at.ptr[F_NAME_LENGTH]);
-    out->payload = bytes_of(out->name.ptr + out->name.len, get32(at.ptr + F_LENGTH));
+    out->payload = bytes_of(out->name.ptr + out->name.len, get_le32(at.ptr + F_LENGTH));
     return FRAME_OK;
 }
 
@@ -246,7 +208,7 @@ bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums)
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark)
 {
     char number[8];
-    put64(number, mark);
+    put_le64(number, mark);
     buf_append_char(b, (char)name.len);
     buf_append_bytes(b, name);
     buf_append(b, number, sizeof number);
@@ -263,7 +225,7 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
         return false;
     }
     *name = bytes_of(table->ptr + 1, length);
-    *mark = get64(table->ptr + 1 + length);
+    *mark = get_le64(table->ptr + 1 + length);
     *table = bytes_of(table->ptr + 1 + length + 8, table->len - (1 + length + 8));
     return true;
 }
@@ -284,49 +246,39 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
     return true;
 }
 
-/* Saves computing a checksum where the numbers cannot be right. A recycled file's old frames have lower offsets;
- * other bytes pass by a chance of one in billions, or on purpose. */
-static bool worth_trying(const char *at, uint64_t position, uint64_t offset)
+/* A cheap test before the checksum. The old frames of a recycled file have lower offsets; other bytes rarely pass. */
+static bool could_be_frame(struct bytes at, uint64_t position, uint64_t offset, size_t *size)
 {
-    uint64_t its_offset = get64(at + F_OFFSET);
-    return its_offset >= offset && get64(at + F_DURABLE) <= its_offset &&
-           get64(at + F_DURABLE_POSITION) <= position;
-}
-
-static uint64_t last_nonzero(struct bytes file, uint64_t from)
-{
-    size_t end = file.len;
-    while (end > from && file.ptr[end - 1] == 0)
-        end--;
-    return end > from ? end - from : 0;
-}
-
-static void saw_frame(struct tail_scan *out, const struct frame *f, uint64_t end)
-{
-    out->end = end;
-    out->durable = f->durable > out->durable ? f->durable : out->durable;
-    out->position = f->durable_position > out->position ? f->durable_position : out->position;
+    uint64_t stated = get_le64(at.ptr + F_OFFSET);
+    return at.ptr[F_KIND] != 0 && stated >= offset && get_le64(at.ptr + F_DURABLE) <= stated &&
+           get_le64(at.ptr + F_DURABLE_POSITION) <= position && frame_measure(at, size) == FRAME_OK &&
+           *size <= at.len;
 }
 
 void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out)
 {
-    *out = (struct tail_scan){.nonzero = last_nonzero(file, from)};
-    uint64_t left = 4 * (uint64_t)file.len + (1 << 20), nonzero_end = from + out->nonzero;
-    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < nonzero_end && at + FRAME_HEADER <= file.len;) {
+    uint64_t end = file.len;
+    while (end > from && file.ptr[end - 1] == 0)
+        end--;
+    *out = (struct tail_scan){.nonzero = end > from ? end - from : 0};
+    uint64_t left = 4 * (uint64_t)file.len + (1 << 20);
+    for (uint64_t at = (from + 7) & ~UINT64_C(7); at < end && at + FRAME_HEADER <= file.len;) {
         struct frame f;
         size_t size;
         struct bytes rest = bytes_of(file.ptr + at, file.len - at);
-        bool worth = rest.ptr[F_KIND] != 0 && worth_trying(rest.ptr, at, offset) &&
-                     frame_measure(rest, &size) == FRAME_OK && size <= rest.len;
+        bool worth = could_be_frame(rest, at, offset, &size);
         if (worth && size > left) {
             out->too_many = true;
             return;
         }
         if (worth)
             left -= size;
-        if (worth && frame_decode(rest, seed, at, false, &f) == FRAME_OK)
-            saw_frame(out, &f, at += size);
-        else
+        if (!worth || frame_decode(rest, seed, at, false, &f) != FRAME_OK) {
             at += 8;
+            continue;
+        }
+        out->end = at += size;
+        out->durable = f.durable > out->durable ? f.durable : out->durable;
+        out->position = f.durable_position > out->position ? f.durable_position : out->position;
     }
 }

@@ -1,8 +1,8 @@
-/* journal_format: encodes and decodes segment headers and frames, in memory only. docs/formats/journal.md has the tables.
+/* journal_format: encodes and decodes segment headers and frames in memory. docs/formats/journal.md has the tables.
  *
- * 1. A frame's checksum covers the whole frame. Its seed is the journal's id, the segment's number and salt, and the frame's
- *    position: a frame copied from anywhere else is invalid. The salt is random and never leaves the file, so no payload can
- *    be made to look like a frame.
+ * 1. A frame's checksum covers the whole frame. Its seed consists of the journal's id, the segment's number and salt, and the
+ *    frame's position, so a frame copied from any other place is invalid. The salt is random and never leaves the file, so no
+ *    payload can imitate a frame.
  * 2. Decoding reads nothing outside its span and allocates nothing.
  * 3. A frame header of zeros ends the segment. */
 #ifndef MILLRACE_JOURNAL_FORMAT_H
@@ -14,7 +14,7 @@
 #define JOURNAL_FORMAT_VERSION 1u
 #define SEGMENT_HEADER ((size_t)128)
 #define FRAME_HEADER ((size_t)56)
-#define SEGMENT_BASE_AT 40 /* for a repair that reads damaged headers */
+#define SEGMENT_BASE_AT 40 /* a repair reads these two fields of damaged files */
 #define FRAME_OFFSET_AT 16
 #define JOURNAL_OFFSET_MAX (UINT64_C(1) << 62) /* a header with a higher offset is damaged */
 
@@ -22,16 +22,16 @@ struct segment_header {
     uint8_t id[16];
     uint64_t sequence;
     uint64_t base;          /* logical offset of the first payload byte */
-    uint64_t previous_end;  /* of the previous segment's payload; below base after a hole */
-    uint64_t previous_size; /* end of that segment's frames in its file */
+    uint64_t previous_end;  /* end of the previous segment's payload; below base after a hole */
+    uint64_t previous_size; /* end of the previous segment's frames in its file */
     uint64_t durable;       /* everything below was synced when this segment was created */
-    uint64_t reach;         /* end of the commit that needed this segment */
+    uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
     usec_t last_time; /* of the last frame before this segment */
     uint8_t boot[16]; /* the kernel's boot id */
-    uint64_t salt;    /* random: part of the seed */
+    uint64_t salt;    /* random part of the seed */
     bool never;       /* created under JOURNAL_SYNC_NEVER */
-    bool recycled;    /* the file was an earlier segment's: old bytes may follow the frames */
+    bool recycled;    /* the file belonged to an earlier segment: old bytes may follow the frames */
 };
 
 enum header_status { HEADER_OK, HEADER_DAMAGED, HEADER_NEWER };
@@ -43,17 +43,17 @@ uint64_t segment_seed(const struct segment_header *h);
 
 enum frame_kind {
     FRAME_DATA = 1, /* an append: a payload, a producer's new mark, or both */
-    FRAME_TABLE,    /* all marks; the first frame of a segment, and only there */
-    FRAME_OPEN,     /* a session begins to append: its boot id and policy */
-    FRAME_CLOSE,    /* a session ended cleanly: everything before is synced */
+    FRAME_TABLE,    /* all marks; always the first frame of a segment, and only the first */
+    FRAME_OPEN,     /* the start of a session: its boot id and sync policy */
+    FRAME_CLOSE,    /* the clean end of a session: everything before is synced */
 };
 
 struct frame {
     enum frame_kind kind;
     uint64_t offset; /* logical offset of the first payload byte */
     usec_t time;
-    uint64_t durable;          /* everything below was synced when this frame was written */
-    uint64_t durable_position; /* and this file up to here: a mark alone takes no offset */
+    uint64_t durable;          /* every offset below was synced when this frame was written */
+    uint64_t durable_position; /* the same as a position in this file, because a mark alone takes no offset */
     uint64_t mark;             /* the producer's new mark */
     struct bytes name;
     struct bytes payload;
@@ -66,9 +66,9 @@ static inline uint64_t frame_advance(const struct frame *f)
 }
 
 size_t frame_size(size_t name, size_t payload);
-/* Appends a frame without durable offset and checksum. The payload comes in pieces; f->payload.len is their sum. */
+/* Appends a frame that lacks its durable fields and checksum. f->payload.len is the sum of the pieces. */
 void frame_append(struct buf *b, const struct frame *f, const struct bytes *pieces, size_t n_pieces);
-/* Completes the frame at `at` for its position in the file. Returns its size. */
+/* Fills in the durable fields and the checksum for a position in the file. Returns the frame's size. */
 struct frame_place {
     uint64_t seed, position;
     uint64_t durable, durable_position;
@@ -76,39 +76,39 @@ struct frame_place {
 size_t frame_seal(char *at, const struct frame_place *place);
 
 enum frame_status { FRAME_OK, FRAME_NONE, FRAME_SHORT, FRAME_BAD };
-/* Checks a header's plausibility. OK: *size is the frame's. NONE: zeros. SHORT: fewer than FRAME_HEADER bytes. BAD. Only
- * frame_decode verifies. */
+/* Checks that a frame header is plausible, without its checksum. OK: *size is the frame's size. NONE: zeros. SHORT: fewer than
+ * FRAME_HEADER bytes. */
 enum frame_status frame_measure(struct bytes at, size_t *size);
-/* As the header claims; 0 without one. */
+/* The payload length that the header states; 0 without a whole header. */
 size_t frame_payload_length(struct bytes at);
-/* OK: verified; spans point into `at`. SHORT: the frame is longer than the span. `trusted` skips the checksum, for bytes in
- * memory that were verified already. */
+/* OK: the frame is verified, and its spans point into `at`. SHORT: the frame is longer than `at`. `trusted` skips the checksum
+ * of bytes that were verified before and stayed in memory. */
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out);
 
-/* One checksum for each `piece` bytes of a verified payload, and whether bytes read again still match. Never stored. */
+/* One checksum for each `piece` bytes of a verified payload. A later read of the same bytes must match. Never stored. */
 void piece_checksums(struct bytes payload, size_t piece, uint64_t *out);
 bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums);
 
 /* The payloads of FRAME_TABLE and FRAME_OPEN. */
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark);
-/* Removes the first entry of *table. False at the end, or with *bad if the table is malformed. */
+/* Removes the first entry from *table. False at the end of the table; with *bad, the table is malformed. */
 bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *bad);
 
 #define OPEN_PAYLOAD ((size_t)24)
 void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD]);
 bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 
-/* What lies behind the end of a segment's frames: tells damage from a torn tail, and a torn tail from a recycled file's old
- * bytes. */
+/* The bytes behind the end of a segment's frames. They distinguish damage from a torn tail, and a torn tail from the old bytes
+ * of a recycled file. */
 struct tail_scan {
-    uint64_t end;               /* of the last intact frame there; 0: none */
-    uint64_t durable, position; /* the highest durable offset and position that those frames name */
-    uint64_t nonzero;           /* bytes up to the last one that is not zero */
-    bool too_many;              /* too many places look like frames to try all of them */
+    uint64_t end;               /* end of the last intact frame found there; 0: none */
+    uint64_t durable, position; /* the highest durable offset and position in those frames */
+    uint64_t nonzero;           /* bytes up to the last nonzero byte */
+    bool too_many;              /* the scan stopped: too many places resemble frames */
 };
-/* Searches every position from `from` on for an intact frame whose offset is `offset` or higher. The work is bounded by a few times the file's
- * size. */
+/* Searches all positions from `from` on for intact frames with an offset of at least `offset`. The checksums cover a few times
+ * the file's size at most. */
 void frames_scan_tail(
     struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out);
 

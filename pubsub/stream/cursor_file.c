@@ -1,11 +1,11 @@
 #include "pubsub/stream/cursor_file.h"
 
+#include "base/byte_order.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/xxh3.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -74,19 +74,6 @@ struct cursor_file {
     int error;                  /* errno of the batch */
 };
 
-static void store64(char *at, uint64_t n)
-{
-    n = htole64(n);
-    memcpy(at, &n, 8);
-}
-
-static uint64_t load64(const char *at)
-{
-    uint64_t n;
-    memcpy(&n, at, 8);
-    return le64toh(n);
-}
-
 /* Seeded with the unit's place, so that a unit from elsewhere never fits. */
 static uint64_t checksum(const char *unit, uint64_t place)
 {
@@ -95,7 +82,7 @@ static uint64_t checksum(const char *unit, uint64_t place)
 
 static void seal(char *unit, uint64_t place)
 {
-    store64(unit + CHECKSUM_AT, checksum(unit, place));
+    put_le64(unit + CHECKSUM_AT, checksum(unit, place));
 }
 
 static uint64_t place_of(size_t slot, uint64_t sequence)
@@ -106,8 +93,8 @@ static uint64_t place_of(size_t slot, uint64_t sequence)
 static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot, char unit[UNIT])
 {
     memset(unit, 0, UNIT);
-    store64(unit + AT_SEQUENCE, sequence);
-    store64(unit + AT_OFFSET, r->offset);
+    put_le64(unit + AT_SEQUENCE, sequence);
+    put_le64(unit + AT_OFFSET, r->offset);
     memcpy(unit + AT_ID, r->id, JOURNAL_ID_TEXT - 1);
     unit[AT_STREAM_LENGTH] = (char)strlen(r->stream);
     unit[AT_NAME_LENGTH] = (char)strlen(r->name);
@@ -134,12 +121,12 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     *sequence = 0;
     if (memcmp(unit, zeros, UNIT) == 0)
         return true;
-    if (load64(unit + CHECKSUM_AT) != checksum(unit, place))
+    if (get_le64(unit + CHECKSUM_AT) != checksum(unit, place))
         return false;
-    *sequence = load64(unit + AT_SEQUENCE);
+    *sequence = get_le64(unit + AT_SEQUENCE);
     if (unit[AT_NAME_LENGTH] == 0)
         return true;
-    r->offset = load64(unit + AT_OFFSET);
+    r->offset = get_le64(unit + AT_OFFSET);
     memcpy(r->id, unit + AT_ID, JOURNAL_ID_TEXT - 1);
     memcpy(r->key, unit + AT_KEY, CURSOR_KEY_TEXT - 1);
     return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
@@ -156,15 +143,13 @@ static enum cursor_file_result refuse(
 static enum cursor_file_result read_header(struct cursor_file *f, char *error, size_t size)
 {
     char unit[UNIT];
-    uint32_t version;
     ssize_t n = io->pread(f->fd, unit, UNIT, 0);
     if (n < 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     if (n == (ssize_t)UNIT) {
-        memcpy(&version, unit + sizeof magic, sizeof version);
-        if (memcmp(unit, magic, sizeof magic) == 0 && le32toh(version) > VERSION)
+        if (memcmp(unit, magic, sizeof magic) == 0 && get_le32(unit + sizeof magic) > VERSION)
             return refuse(f, CURSOR_FILE_NEWER, error, size, "written by a newer version");
-        if (memcmp(unit, magic, sizeof magic) == 0 && load64(unit + CHECKSUM_AT) == checksum(unit, 0))
+        if (memcmp(unit, magic, sizeof magic) == 0 && get_le64(unit + CHECKSUM_AT) == checksum(unit, 0))
             return CURSOR_FILE_OK;
     }
     return refuse(
@@ -209,10 +194,9 @@ static int make(struct cursor_file *f, size_t slots)
 {
     struct buf name = {0};
     char unit[UNIT] = {0};
-    uint32_t version = htole32(VERSION);
     buf_printf(&name, "%s.new%c", f->path, '\0');
     memcpy(unit, magic, sizeof magic);
-    memcpy(unit + sizeof magic, &version, sizeof version);
+    put_le32(unit + sizeof magic, VERSION);
     seal(unit, 0);
     f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||

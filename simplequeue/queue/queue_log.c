@@ -1,7 +1,8 @@
 #include "simplequeue/queue/queue_log.h"
 
+#include "base/byte_order.h"
+
 #include <assert.h>
-#include <endian.h>
 
 #define RECORD_VERSION 1
 #define RECORD_HEAD 16 /* type, version, two zero bytes, u32 items, u64 id */
@@ -9,28 +10,16 @@
 static void put_u32(struct buf *out, uint64_t n)
 {
     assert(n <= UINT32_MAX);
-    uint32_t little = htole32((uint32_t)n);
-    buf_append(out, &little, sizeof little);
+    char little[4];
+    put_le32(little, (uint32_t)n);
+    buf_append(out, little, sizeof little);
 }
 
 static void put_u64(struct buf *out, uint64_t n)
 {
-    uint64_t little = htole64(n);
-    buf_append(out, &little, sizeof little);
-}
-
-static uint32_t get_u32(const char *p)
-{
-    uint32_t little;
-    memcpy(&little, p, sizeof little);
-    return le32toh(little);
-}
-
-static uint64_t get_u64(const char *p)
-{
-    uint64_t little;
-    memcpy(&little, p, sizeof little);
-    return le64toh(little);
+    char little[8];
+    put_le64(little, n);
+    buf_append(out, little, sizeof little);
 }
 
 static struct bytes cut(struct bytes *from, size_t n)
@@ -166,11 +155,11 @@ bool queue_record_is_dense(const struct queue_record *r)
 
 static bool read_kept(struct queue_record *r, struct bytes row, struct queue_record_item *item)
 {
-    uint32_t kind = get_u32(row.ptr + 12), reason = get_u32(row.ptr + 24);
+    uint32_t kind = get_le32(row.ptr + 12), reason = get_le32(row.ptr + 24);
     if (kind > KEPT_BURIED || reason > r->text.len)
         return false;
     item->kept = kind;
-    item->time = (usec_t)get_u64(row.ptr + 16);
+    item->time = (usec_t)get_le64(row.ptr + 16);
     item->reason = cut(&r->text, reason); /* the message before it is cut off already */
     return true;
 }
@@ -179,17 +168,17 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
 {
     struct bytes row = cut(&r->table, layouts[r->type].item);
     *item = (struct queue_record_item){0};
-    uint32_t length = has_messages(r->type) ? get_u32(row.ptr + row.len - 4) : 0;
+    uint32_t length = has_messages(r->type) ? get_le32(row.ptr + row.len - 4) : 0;
     if (length > r->text.len || (has_messages(r->type) && length == 0))
         return false;
     item->message = cut(&r->text, length);
     if (r->type == RECORD_PUT || r->type == RECORD_PUT_LATE)
         return true;
-    item->ids.first = item->ids.last = get_u64(row.ptr);
+    item->ids.first = item->ids.last = get_le64(row.ptr);
     if (r->type == RECORD_REMOVE)
-        item->ids.last = get_u64(row.ptr + 8);
+        item->ids.last = get_le64(row.ptr + 8);
     else
-        item->tries = get_u32(row.ptr + 8);
+        item->tries = get_le32(row.ptr + 8);
     if (r->type == RECORD_KEEP && !read_kept(r, row, item))
         return false;
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
@@ -213,11 +202,11 @@ static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *rea
 {
     *reason_length = 0;
     if (r->type == RECORD_OPEN)
-        r->lease_base = get_u64(fixed.ptr);
+        r->lease_base = get_le64(fixed.ptr);
     else if (fixed.len >= 8)
-        r->time = (usec_t)get_u64(fixed.ptr);
+        r->time = (usec_t)get_le64(fixed.ptr);
     if (r->type == RECORD_BURY)
-        *reason_length = get_u32(fixed.ptr + 8);
+        *reason_length = get_le32(fixed.ptr + 8);
 }
 
 static bool read_head(struct bytes *rest, struct queue_record *out, const char **reason)
@@ -233,7 +222,7 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
     *reason = "unknown type";
     if (type < RECORD_PUT || type > RECORD_KEEP || head.ptr[2] || head.ptr[3])
         return false;
-    *out = (struct queue_record){.type = type, .n = get_u32(head.ptr + 4), .id = get_u64(head.ptr + 8)};
+    *out = (struct queue_record){.type = type, .n = get_le32(head.ptr + 4), .id = get_le64(head.ptr + 8)};
     *reason = "invalid id";
     return out->id > 0 && out->id < UINT64_MAX - UINT32_MAX;
 }
@@ -242,8 +231,8 @@ static size_t text_length(enum queue_record_type type, const char *table, size_t
 {
     size_t item = layouts[type].item, sum = 0;
     for (size_t i = 0; has_messages(type) && i < n; i++)
-        sum += get_u32(table + (i + 1) * item - 4) +
-               (type == RECORD_KEEP ? get_u32(table + (i + 1) * item - 8) : 0);
+        sum += get_le32(table + (i + 1) * item - 4) +
+               (type == RECORD_KEEP ? get_le32(table + (i + 1) * item - 8) : 0);
     return sum;
 }
 
