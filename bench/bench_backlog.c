@@ -68,11 +68,15 @@ static int make(const char *dir, size_t lines, uint64_t bytes)
     make_frame(&frame, lines);
     struct bytes piece = buf_bytes(&frame);
     struct journal_append append = {.pieces = &piece, .n_pieces = 1};
+    uint64_t pending = 0;
     for (uint64_t done = 0; done < bytes; done += frame.len) {
         if (journal_append(j, &append, clock_wall(), appended, NULL, NULL) != JOURNAL_OK)
             fail("appending");
-        if (journal_set_pending(set) > (size_t)4 << 20)
+        pending += frame.len;
+        if (pending > (size_t)4 << 20) {
             journal_set_flush(set);
+            pending = 0;
+        }
     }
     journal_set_free(&set);
     buf_free(&frame);

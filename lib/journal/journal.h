@@ -1,32 +1,32 @@
-/* journal: the one way bytes become durable. A journal is an append-only sequence of payload bytes, kept in a directory of
- * segment files. Each segment is a run of checksummed frames (docs/formats/journal.md).
+/* journal: makes bytes durable. A journal is an append-only sequence of payload bytes, kept in a directory of segment files.
+ * Each segment is a run of checksummed frames (docs/formats/journal.md).
  *
- * An *offset* counts payload bytes since the journal's beginning; it never repeats and never changes. A *frame* is one
- * append. *Committed* means as safe as the policy promises: written under JOURNAL_SYNC_NEVER (survives kill -9), else
- * synced (survives a power cut). A *producer* is a name with a *mark* that moves with its appends, so that a retry is
- * recognised.
+ * An *offset* counts payload bytes since the journal's beginning; it never repeats and never changes. A *frame* is one append.
+ * *Committed* means as safe as the sync policy promises: written under JOURNAL_SYNC_NEVER (survives kill -9), otherwise synced
+ * (survives a power cut). A *producer* is a name with a *mark* that moves with its appends and exposes a retry.
  *
- * 1. An append's callback says JOURNAL_OK only when its frame is committed. Frames are committed in the order of the
+ * 1. An append's callback reports JOURNAL_OK only when its frame is committed. Frames are committed in the order of the
  *    appends, each completely or not at all.
- * 2. Only committed bytes are read, only they count in journal_committed_end and in marks.
- * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the frames that were kept.
- * 4. An append with producer P, mark A and next B meets P's mark M (0 for a new producer). M == A: it is stored and M
- *    becomes B. M >= B: a duplicate; nothing is stored, and it is answered once the original is committed. Else
- *    JOURNAL_CONFLICT. M includes accepted appends; if one of them is refused, later appends of the producer are refused too.
- * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below the durable offset that an
- *    intact frame names is JOURNAL_DAMAGED, by file and byte. So is the loss of the newest segments.
- * 6. After an unclean end under JOURNAL_SYNC_NEVER and a reboot, offsets go on at the next multiple of JOURNAL_HOLE: no
- *    offset that was ever read stands for other bytes.
- * 7. ENOSPC and EDQUOT refuse the appends concerned, undo them in file and marks, and the next append tries again. Any
- *    other failed write and any failed sync latches: later appends get JOURNAL_LATCHED, reads go on.
- * 8. A segment's file is removed or reused only when no reader is inside; it is never truncated or punched. A file that was
- *    given out (journal_file) is never reused.
+ * 2. Only committed bytes are read. Only committed frames count in journal_committed_end and journal_mark.
+ * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the surviving frames.
+ * 4. An append moves its producer from `mark` to `next`. If the producer is at `mark`, the append is stored. If the producer is
+ *    at `next` or beyond, the append is a duplicate: it stores nothing, and is answered when the original is committed. In any
+ *    other case it gets JOURNAL_CONFLICT. Accepted appends count here before their commit; if one is refused, the
+ *    producer's later appends are refused too.
+ * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below the durable offset in an intact
+ *    frame is JOURNAL_DAMAGED, with file and byte. The loss of the newest segments is JOURNAL_DAMAGED too.
+ * 6. After a power cut under JOURNAL_SYNC_NEVER, new offsets begin at the next multiple of JOURNAL_HOLE. So an offset that was
+ *    read before the power cut never gets other bytes. The offsets between are a hole.
+ * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any other
+ *    failed write and any failed sync latches: later appends get JOURNAL_LATCHED, and reads continue.
+ * 8. A segment's file is removed or reused only when no reader is inside. A file that was given out (journal_file) is never
+ *    reused. A file is never truncated or punched under a reader.
  * 9. A newer format version is JOURNAL_NEWER and left untouched. An unfinished repair is JOURNAL_DAMAGED.
  * 10. A directory has one opener at a time, in any process; others get JOURNAL_IN_USE.
- * 11. A shortage of descriptors or memory says nothing about the storage: a read or seek that meets one is retried. All
- *    readers of a set share eight descriptors.
+ * 11. A shortage of descriptors or memory does not count as a storage failure: the read or seek is retried. All readers of a
+ *     set share eight descriptors.
  *
- * Threads: one owner thread (the daemon's loop) makes every call and gets every callback, inside journal_set_poll. The
+ * Threads: one owner thread (the daemon's loop) makes every call and receives every callback, inside journal_set_poll. The
  * set's own threads call only `notify`. docs/internals/journal.md describes them.
  */
 #ifndef MILLRACE_JOURNAL_H
@@ -55,7 +55,7 @@ enum journal_result {
     JOURNAL_GONE,           /* the offset lies in a hole or below the earliest: see struct journal_edges */
     JOURNAL_BEYOND,         /* the offset is past the committed end */
     JOURNAL_END,            /* reading: at the committed end */
-    JOURNAL_DAMAGED,        /* journal_failure names file and position */
+    JOURNAL_DAMAGED,        /* the error text, or journal_failure, has file and position */
     JOURNAL_NEWER,          /* a newer format version */
     JOURNAL_IN_USE,         /* another process has the directory open */
     JOURNAL_IO,             /* a system call failed: see the error text */
@@ -64,90 +64,94 @@ enum journal_result {
 };
 const char *journal_strerror(enum journal_result r);
 
-/* A set is all journals of a daemon; they share threads and commits. */
+/* A set contains all journals of a daemon, which share threads and commits. */
 struct journal_set_config {
-    int64_t sync_ms;    /* JOURNAL_SYNC_NEVER; 0: sync each commit; else: at most one sync every so many ms */
-    size_t max_pending; /* bytes of appends not yet committed; 0: 64 MiB */
-    void (*notify)(void *arg); /* from any thread: arrange that the owner calls journal_set_poll soon */
+    int64_t
+        sync_ms; /* JOURNAL_SYNC_NEVER; 0: sync each commit; otherwise: minimum milliseconds between syncs */
+    size_t max_pending;        /* bytes of appends not yet committed; 0: 64 MiB */
+    void (*notify)(void *arg); /* called from any thread: the owner must call journal_set_poll soon */
     void *notify_arg;
 };
 
 struct journal_set *journal_set_new(const struct journal_set_config *config);
-/* Commits what is pending, runs the remaining callbacks, stops the threads, closes the journals. A journal closed so makes
- * no hole at its next opening. */
+/* Commits pending appends, runs the remaining callbacks, stops the threads, closes the journals. The next opening of these
+ * journals makes no hole. */
 void journal_set_free(struct journal_set **set);
-/* Starts a commit of all appends so far, and runs the callbacks of commits and reads that have finished. */
+/* Starts a commit of all appends so far, and runs the callbacks of finished commits and reads. */
 void journal_set_poll(struct journal_set *set);
-/* Waits until everything appended so far is committed or refused, and polls meanwhile. For stopping and tests. */
+/* Polls until every append so far is committed or refused. For stopping and tests. */
 void journal_set_flush(struct journal_set *set);
-size_t journal_set_pending(const struct journal_set *set); /* bytes appended and not yet committed */
-uint64_t journal_set_syncs(struct journal_set *set);       /* syncs of commits so far */
-/* When a read was last put off for want of descriptors or memory (monotonic); 0: never. */
+uint64_t journal_set_syncs(struct journal_set *set); /* syncs of commits so far */
+/* When a read was last postponed for want of descriptors or memory (monotonic); 0: never. */
 usec_t journal_set_last_shortage(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* created if missing; its parent must exist */
-    uint64_t segment_bytes; /* a segment over this size is followed by the next; 0: 64 MiB */
+    uint64_t segment_bytes; /* a segment above this size is followed by the next; 0: 64 MiB */
     size_t max_producers;   /* 0: 4096 */
-    uint64_t lost_below; /* offsets below may have been used and lost: go on above, after a hole; 0: none */
-    bool shares_files;   /* earlier sessions may have given out files: never reuse theirs */
+    uint64_t
+        lost_below;    /* offsets below may have been used and lost: continue above, after a hole; 0: none */
+    bool shares_files; /* earlier sessions may have given out files: never reuse theirs */
 };
 
-/* Opens or creates a journal. Blocks: verifies the newest segment and every segment's header, and syncs what was not known to
- * be synced. `error` gets a message for any result but OK. */
+/* Opens or creates a journal. Blocks: verifies the newest segment and every segment's header, and syncs everything not known
+ * to be synced. `error` receives a message for any result except OK. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* Commits what is pending first. Its readers and seeks must be closed. Not from a callback of the same set: it polls. */
+/* Commits pending appends first. Close its readers and cancel its seeks before. Not from a callback of the same set: it
+ * polls. */
 void journal_close(struct journal **j);
 
-const char *journal_id(const struct journal *j); /* 32 hex digits; random, made with the journal */
+const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
 uint64_t journal_earliest(const struct journal *j);
-/* End of the earliest segment so far. A trim from there on removes the segment, unless it is the newest. */
+/* End of the earliest segment so far. A trim to this offset or above removes the segment, unless it is the newest. */
 uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk, of all segments and of the file prepared for the next. */
 uint64_t journal_disk_bytes(const struct journal *j);
-/* Of those, trimmed bytes that only wait for reads to leave. */
+/* The part of journal_disk_bytes that is trimmed and waits for readers to leave. */
 uint64_t journal_trimmed_bytes(const struct journal *j);
 /* Payload bytes in [from, to), without holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
-usec_t journal_last_time(const struct journal *j);    /* of the last committed frame, wall clock; 0: empty */
-uint64_t journal_cut_bytes(const struct journal *j);  /* bytes of the file that opening cut off the tail */
-const char *journal_failure(const struct journal *j); /* NULL, or why writes are latched or reads stop */
+usec_t journal_last_time(const struct journal *j);   /* of the last committed frame, wall clock; 0: empty */
+uint64_t journal_cut_bytes(const struct journal *j); /* bytes of the file that opening cut off the tail */
+const char *journal_failure(
+    const struct journal *j); /* why writes are latched or reads stop; NULL: no failure */
 
 struct journal_append {
-    struct bytes producer;      /* a name; empty: none, and mark and next are ignored */
+    struct bytes producer;      /* a name; empty: no producer, and mark and next are ignored */
     uint64_t mark, next;        /* mark < next, asserted */
     const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
     size_t n_pieces;            /* 0 with a producer: only the mark moves */
-    /* Bytes of disk to allocate behind this append, for later appends without a reserve of their own; without room the append
-     * is refused. So a full disk still takes the later ones. */
+    /* Bytes of disk to allocate behind this append, for later appends with reserve 0 on a full disk. Without room the append is
+     * refused. */
     size_t reserve;
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
     bool duplicate;
-    uint64_t start, end;  /* offsets of the payload: [start, end); of a duplicate both 0 */
-    struct bytes payload; /* if OK and no duplicate; borrowed until the callback returns */
+    uint64_t start, end;  /* offsets of the payload: [start, end); both 0 for a duplicate */
+    struct bytes payload; /* with OK and no duplicate; borrowed until the callback returns */
 };
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 
-/* JOURNAL_OK: accepted; `done` will be called exactly once. Anything else: refused, and `done` will not be called. *mark (may
- * be NULL) is the producer's committed mark. `time` is the wall clock; stored times never decrease. */
+/* JOURNAL_OK: accepted; `done` will be called exactly once. Any other result: refused, and `done` will not be called. *mark
+ * (may be NULL) receives the producer's committed mark. `time` is the wall clock; stored times never decrease. */
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark);
 
-/* The committed mark. 0 for a new producer, and *known (may be NULL) is false. */
+/* The committed mark. For a new producer it is 0, and *known (may be NULL) is false. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
 
-/* One observer a journal, called after each commit that moved the committed end, behind the appends' own callbacks. */
+/* Sets the journal's one observer. It is called after each commit that moved the committed end, behind the appends' own
+ * callbacks. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
 
 struct journal_edges {
     uint64_t before; /* the last valid offset before the gap */
-    uint64_t after;  /* the first valid offset behind it */
+    uint64_t after;  /* the first valid offset behind the gap */
 };
-/* Payload of one frame in a segment's file, to be sent from there. */
+/* Payload of one frame in a segment's file, for sendfile. */
 struct journal_span {
     uint64_t offset;   /* of its first byte */
     uint64_t position; /* in the file */
@@ -159,11 +163,11 @@ struct journal_window {
     enum journal_result result; /* OK, END, GONE (edges filled), DAMAGED, IO, CLOSED */
     uint64_t offset;            /* of data.ptr[0] */
     struct bytes data;          /* verified payload, valid during the callback */
-    struct buf *memory;         /* that holds it; the callback may take it over */
-    bool frame_starts;          /* data begins where a frame begins */
+    struct buf *memory;         /* holds data; the callback may take it over */
+    bool frame_starts;          /* data begins at the beginning of a frame */
     usec_t time;                /* of the frame in which data begins */
     struct journal_edges edges;
-    /* journal_reader_spans only: verified spans instead of data, valid during the callback. */
+    /* Only from journal_reader_spans: verified spans instead of data, valid during the callback. */
     const struct journal_span *spans;
     size_t n_spans;
     struct journal_file *file; /* hold it to keep it longer */
@@ -171,16 +175,16 @@ struct journal_window {
 };
 typedef void journal_read_fn(const struct journal_window *w, void *arg);
 
-/* OK, GONE (edges filled), BEYOND. The committed end is a valid offset. A reader at the near edge of a hole gets GONE from
- * its next read. A reader keeps its segment from being removed. */
+/* OK, GONE (edges filled), BEYOND. The committed end is a valid offset. At the near edge of a hole, the reader's next read gets
+ * GONE. A reader keeps its segment from being removed. */
 enum journal_result journal_reader_open(
     struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges);
-/* Reads up to max_bytes (at least one) and moves the reader on. A reader allows one read at a time. `done` is not called if the
- * reader is closed first. */
+/* Reads up to max_bytes (at least one) and advances the reader. A reader allows one read at a time. Closing the reader cancels
+ * the call of `done`. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
-/* As journal_reader_read, but frames of JOURNAL_SPAN_MIN bytes and more on average are verified in the file and not copied:
- * the window gets contiguous spans, up to the frame that passes JOURNAL_SPANS_MAX bytes. `memory` is taken over for bytes
- * that are copied after all. */
+/* As journal_reader_read, but frames of JOURNAL_SPAN_MIN bytes and more on average are verified in the file and not copied. The
+ * window receives contiguous spans, up to the frame that passes JOURNAL_SPANS_MAX bytes. The reader takes over `memory` for
+ * smaller frames, which it copies. */
 #define JOURNAL_SPAN_MIN ((size_t)16 << 10)
 #define JOURNAL_SPANS_MAX ((size_t)1 << 20)
 struct journal_span_request {
@@ -194,8 +198,8 @@ void journal_reader_close(struct journal_reader **r);
 
 /* A segment's file, open for sendfile; owner thread only. It may outlive the segment and the journal.
  *
- * Verified bytes are unchanged, as far as the system can tell, while the file's stamp (its change time) is the same. A disk
- * that returns other bytes on a second read goes unnoticed, so verify again from time to time. */
+ * Verified bytes are unchanged, as far as the system can tell, while the file's stamp (its change time) is the same. The stamp
+ * cannot expose a disk that returns other bytes on a second read, so verify again from time to time. */
 int journal_file_fd(const struct journal_file *f);
 struct journal_file *journal_file_hold(struct journal_file *f);
 void journal_file_release(struct journal_file *f);
@@ -207,8 +211,8 @@ typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload,
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
 /* Finds the first frame with a payload at or after `time`, on the reader thread. `done` is called once, unless the seek is
- * cancelled: DAMAGED, IO, or OK with the frame's offset. Without such a frame, the offset is the committed end at the time of
- * the call. It is never below the earliest offset. The seek is freed before `done`. Cancel seeks before closing the journal. */
+ * cancelled. Its result is DAMAGED, IO, or OK with the frame's offset; without such a frame, with the committed end at the time
+ * of the call. The offset is never below the earliest. The seek is freed before `done`. */
 struct journal_seek;
 typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
 struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);
@@ -219,24 +223,24 @@ struct journal_scrubbed {
     uint64_t segments;  /* verified to the end */
     uint64_t passes;    /* over all segments of the set */
     uint64_t damaged;   /* segments, each counted once */
-    const char *damage; /* NULL, or the first damage with file and byte; lives as long as the set */
+    const char *damage; /* the first damage with file and byte, valid as long as the set; NULL: none */
 };
-/* Re-reads sealed segments from the disk, so that damage is found before the data is needed. Call it some times a second with
- * the monotonic clock; it reads at most bytes_a_second on average, and a pass begins once an hour. Reads and trims wait for
- * one piece at most. Damage is logged and counted; appends go on, and so do reads up to the damage. */
+/* Re-reads sealed segments from the disk, to find damage before the data is needed. Call it several times a second with the
+ * monotonic clock. It reads at most bytes_a_second on average, and a pass begins once an hour. Reads and trims wait for one
+ * piece at most. Damage is logged and counted; appends continue, and so do reads up to the damage. */
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
 struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 
 /* Removes segments that lie completely below `offset`, never the newest. Marks are kept. */
-enum journal_result journal_trim(struct journal *j, uint64_t offset);
+void journal_trim(struct journal *j, uint64_t offset);
 
 struct journal_retention {
     uint64_t max_bytes; /* of journal_disk_bytes; 0: unlimited */
     usec_t max_age;     /* 0: unlimited */
     uint64_t hold;      /* the lowest cursor: nothing at or above it is removed; UINT64_MAX: none */
 };
-/* Removes the earliest segments while the rest exceeds max_bytes or their last frame exceeds max_age, up to `hold`. */
-enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
+/* Removes the earliest segments while the journal exceeds max_bytes or their last frame exceeds max_age, up to `hold`. */
+void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* Bytes of files that only `hold` keeps. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);
 

@@ -1,37 +1,13 @@
-/* The owner's side of appending: it judges marks, gathers frames in the pending batch, and applies finished batches. */
+/* The owner's side of a commit: it checks marks, gathers frames in a journal's pending batch, and applies finished batches. */
 #include "journal/journal_append.h"
 #include "journal/journal_commit.h"
 #include "journal/journal_frame_index.h"
 #include "journal/journal_handoff.h"
+#include "journal/journal_job.h"
 #include "journal/journal_segment_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-/* What an append's mark says. */
-enum verdict { STORE, DUPLICATE_COMMITTED, DUPLICATE_PENDING, REFUSE };
-
-static enum verdict judge(const struct journal *j, const struct journal_append *a)
-{
-    const struct mark *m = marks_find(&j->marks, a->producer);
-    uint64_t accepted = m ? m->accepted : 0;
-    if (accepted == a->mark)
-        return STORE;
-    if (accepted < a->next)
-        return REFUSE;
-    return m->committed >= a->next ? DUPLICATE_COMMITTED : DUPLICATE_PENDING;
-}
-
-static size_t payload_size(const struct journal_append *a)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < a->n_pieces; i++) {
-        n += a->pieces[i].len;
-        if (n > JOURNAL_FRAME_MAX)
-            return n;
-    }
-    return n;
-}
 
 static struct entry *batch_entry(struct batch *b)
 {
@@ -42,81 +18,61 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-/* Takes the pending batch off the journal while the payload is copied into it: the lock stays free. */
 static struct batch *take_pending(struct journal *j)
 {
     set_lock(j->set);
     struct batch *b = j->pending;
     j->pending = NULL;
     set_unlock(j->set);
-    if (b)
-        return b;
-    b = batch_new(j->set, j);
-    b->start = b->end = j->accepted_end;
-    b->time = j->accepted_time;
     return b;
 }
 
-/* Small appends wait for the owner's next poll, so that a turn of its loop is one commit. A poll commits what its own
- * callbacks appended when it ends. Large appends start a commit at once. */
-static void put_pending(struct journal *j, struct batch *b, size_t added)
+/* Adds an append to the pending batch. The batch leaves the journal while the payload is copied, so the lock stays free.
+ *
+ * Small appends wait for the owner's next poll, so that one turn of its loop is one commit. Large appends start a commit at
+ * once. Appends from callbacks are committed at the end of the running poll. */
+static void enqueue(struct journal *j, const struct journal_append *a, size_t size, bool duplicate,
+    journal_append_fn *done, void *arg)
 {
     struct journal_set *set = j->set;
+    struct batch *b = take_pending(j);
+    if (!b) {
+        b = batch_new(set, j);
+        b->start = b->end = j->accepted_end;
+        b->time = j->accepted_time;
+    }
+    struct entry *e = batch_entry(b);
+    *e = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
+    if (!duplicate) {
+        struct frame f = {
+            .kind = FRAME_DATA,
+            .offset = j->accepted_end,
+            .time = j->accepted_time,
+            .mark = a->producer.len ? a->next : 0,
+            .name = a->producer,
+            .payload = {NULL, size},
+        };
+        e->frame = b->frames.len;
+        e->start = j->accepted_end;
+        e->end = j->accepted_end += size;
+        e->size = frame_size(a->producer.len, size);
+        frame_append(&b->frames, &f, a->pieces, a->n_pieces);
+        b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
+        b->end = j->accepted_end;
+        b->time = j->accepted_time;
+        set->pending_bytes += e->size;
+    }
+    j->unfinished++;
+    bool gathers = !set_never_syncs(set) && b->frames.len < journal_gather_max;
     set_lock(set);
     j->pending = b;
-    j->set->dirty_bytes += added;
+    set->dirty_bytes += e->size;
     journal_make_dirty(j);
     set_unlock(set);
-    bool gathers = !set_never_syncs(set) && b->frames.len < journal_gather_max;
     if (commit_by_owner(set) || (gathers && !set->polls))
         set_request_poll(set);
     else if (!gathers)
         commit_start(set);
-}
-
-static void append_frame(struct journal *j, struct batch *b, const struct journal_append *a, size_t size)
-{
-    struct frame f = {
-        .kind = FRAME_DATA,
-        .offset = j->accepted_end,
-        .time = j->accepted_time,
-        .mark = a->producer.len ? a->next : 0,
-        .name = a->producer,
-        .payload = {NULL, size},
-    };
-    frame_append(&b->frames, &f, a->pieces, a->n_pieces);
-    b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
-    j->accepted_end += size;
-    b->end = j->accepted_end;
-    b->time = j->accepted_time;
-}
-
-static void enqueue(struct journal *j, const struct journal_append *a, size_t size, bool duplicate,
-    journal_append_fn *done, void *arg)
-{
-    struct batch *b = take_pending(j);
-    struct entry *e = batch_entry(b);
-    *e = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
-    if (!duplicate) {
-        e->frame = b->frames.len;
-        e->start = j->accepted_end;
-        e->end = e->start + size;
-        e->size = frame_size(a->producer.len, size);
-        append_frame(j, b, a, size);
-        j->set->pending_bytes += e->size;
-    }
-    put_pending(j, b, e->size);
-    j->unfinished++;
-}
-
-/* A duplicate of a committed append needs no commit; the next poll answers it. */
-static void answer_duplicate(struct journal *j, journal_append_fn *done, void *arg)
-{
-    struct journal_set *set = j->set;
-    if (!set->answered)
-        set->answered = batch_new(set, NULL);
-    set_request_poll(set);
-    *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
 }
 
 static enum journal_result admit(struct journal *j, size_t size, bool new_producer)
@@ -138,21 +94,29 @@ static enum journal_result admit(struct journal *j, size_t size, bool new_produc
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark)
 {
+    struct journal_set *set = j->set;
     bool named = a->producer.len > 0;
     assert(j->magic == JOURNAL_MAGIC && a->producer.len <= NAME_LEN_MAX && (!named || a->mark < a->next));
-    enum verdict verdict = named ? judge(j, a) : STORE;
+    const struct mark *m = named ? marks_find(&j->marks, a->producer) : NULL;
+    uint64_t accepted = m ? m->accepted : 0;
     if (mark)
-        *mark = named ? journal_mark(j, a->producer, NULL) : 0;
-    if (verdict == DUPLICATE_COMMITTED && !j->set->closing) {
-        answer_duplicate(j, done, arg);
+        *mark = m ? m->committed : 0;
+    bool duplicate = named && accepted != a->mark;
+    if (duplicate && accepted < a->next)
+        return JOURNAL_CONFLICT;
+    if (duplicate && m->committed >= a->next &&
+        !set->closing) { /* needs no commit: the next poll answers it */
+        if (!set->answered)
+            set->answered = batch_new(set, NULL);
+        set_request_poll(set);
+        *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
         return JOURNAL_OK;
     }
-    if (verdict == REFUSE)
-        return JOURNAL_CONFLICT;
-    size_t size = payload_size(a);
+    size_t size = 0;
+    for (size_t i = 0; i < a->n_pieces && size <= JOURNAL_FRAME_MAX; i++)
+        size += a->pieces[i].len;
     assert(size > 0 || named);
-    bool duplicate = verdict == DUPLICATE_PENDING;
-    enum journal_result r = admit(j, duplicate ? 0 : size, named && !marks_find(&j->marks, a->producer));
+    enum journal_result r = admit(j, duplicate ? 0 : size, named && !m);
     if (r != JOURNAL_OK)
         return r;
     if (time > j->accepted_time)
@@ -171,100 +135,84 @@ uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *know
     return m ? m->committed : 0;
 }
 
-static struct bytes payload_of(const struct batch *b, const struct entry *e)
+static void entry_frame(const struct batch *b, const struct entry *e, struct frame *f)
 {
-    struct frame f;
-    frame_decode(bytes_of(b->frames.ptr + e->frame, b->frames.len - e->frame), 0, 0, true, &f);
-    return f.payload;
+    frame_decode(bytes_of(b->frames.ptr + e->frame, b->frames.len - e->frame), 0, 0, true, f);
 }
 
-static void call_back(struct batch *b, enum journal_result result)
+/* Calls back all appends of a batch, and releases it. */
+static void call_back(struct journal_set *set, struct batch *b, enum journal_result result)
 {
-    struct journal *j = b->journal;
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
         struct journal_commit c = {.result = result, .duplicate = e->frame == SIZE_MAX};
         if (result == JOURNAL_OK) {
             c.start = e->start;
             c.end = e->end;
-            c.payload = c.duplicate ? BYTES_NONE : payload_of(b, e);
         }
-        if (j) {
-            j->unfinished--;
-            j->set->pending_bytes -= e->size;
+        if (result == JOURNAL_OK && !c.duplicate) {
+            struct frame f;
+            entry_frame(b, e, &f);
+            c.payload = f.payload;
+        }
+        if (b->journal) {
+            b->journal->unfinished--;
+            set->pending_bytes -= e->size;
         }
         e->done(&c, e->arg);
     }
+    batch_release(set, b);
 }
 
-static void apply_commit(struct journal *j, struct batch *b)
-{
-    struct frame f;
-    for (size_t i = 0; i < b->count; i++) {
-        size_t at = b->entries[i].frame;
-        if (at == SIZE_MAX)
-            continue;
-        frame_decode(bytes_of(b->frames.ptr + at, b->frames.len - at), 0, 0, true, &f);
-        if (f.name.len)
-            marks_commit(&j->marks, f.name, f.mark);
-    }
-    j->committed_end = b->end;
-    j->committed_time = b->time;
-    struct segment *s = segment_list_last(j);
-    s->end = b->end;
-    frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
-}
-
-/* Everything accepted behind a refused batch relied on its offsets and marks. The committer takes nothing from a halted
- * journal, so all of it is still pending. */
-static struct batch *roll_back(struct journal *j)
-{
-    struct journal_set *set = j->set;
-    set_lock(set);
-    struct batch *behind = j->pending;
-    j->pending = NULL;
-    j->halted = false;
-    set_unlock(set);
-    marks_roll_back(&j->marks);
-    j->accepted_end = j->committed_end;
-    return behind;
-}
-
+/* Refuses a batch and everything accepted behind it, which relied on its offsets and marks. The committers take nothing from a
+ * halted journal, so all of that is still pending. */
 static void refuse(struct journal *j, struct batch *b)
 {
+    struct journal_set *set = j->set;
     enum journal_result result = b->result;
     if (result == JOURNAL_LATCHED && !j->latched) {
         j->latched = true;
         memcpy(j->failure, j->writer.failure, sizeof j->failure);
     }
-    struct batch *behind = roll_back(j);
-    call_back(b, result);
-    if (behind) {
-        call_back(behind, result);
-        batch_release(j->set, behind);
-    }
+    set_lock(set);
+    struct batch *behind = j->pending;
+    j->pending = NULL;
+    j->halted = false;
+    set_unlock(set);
+    marks_copy(&j->marks, &j->marks); /* drops the accepted marks */
+    j->accepted_end = j->committed_end;
+    call_back(set, b, result);
+    if (behind)
+        call_back(set, behind, result);
 }
 
-void append_deliver(struct batch *b)
+/* Applies a finished batch to marks and ends, and runs its callbacks. */
+static void append_deliver(struct batch *b)
 {
     struct journal *j = b->journal;
-    if (!j) {
-        call_back(b, JOURNAL_OK);
-        return;
-    }
     if (b->rolled) {
         segment_list_last(j)->size = b->old_size;
         segment_list_push(j, b->rolled);
-        b->rolled = NULL;
     }
-    segment_list_last(j)->size = b->size;
+    struct segment *s = segment_list_last(j);
+    s->size = b->size;
     if (b->result != JOURNAL_OK) {
         refuse(j, b);
         return;
     }
+    for (size_t i = 0; i < b->count; i++) {
+        struct frame f;
+        if (b->entries[i].frame == SIZE_MAX)
+            continue;
+        entry_frame(b, &b->entries[i], &f);
+        if (f.name.len)
+            marks_commit(&j->marks, f.name, f.mark);
+    }
     bool moved = b->end != j->committed_end;
-    apply_commit(j, b);
-    call_back(b, JOURNAL_OK);
+    j->committed_end = s->end = b->end;
+    j->committed_time = b->time;
+    frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
+    call_back(j->set, b, JOURNAL_OK);
     if (moved && j->observer)
         j->observer(j, j->observer_arg);
 }
@@ -273,4 +221,65 @@ void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *ar
 {
     j->observer = fn;
     j->observer_arg = arg;
+}
+
+void journal_set_poll(struct journal_set *set)
+{
+    set->poll_requested = false;
+    set->polls = true;
+    commit_write(set);
+    commit_start(set);
+    set_lock(set);
+    struct batch *finished = set->finished;
+    struct job *jobs = set->jobs_done;
+    set->finished = NULL;
+    set->finished_tail = &set->finished;
+    set->jobs_done = NULL;
+    set->jobs_done_tail = &set->jobs_done;
+    set_unlock(set);
+    struct batch *answered = set->answered;
+    set->answered = NULL;
+    if (answered)
+        call_back(set, answered, JOURNAL_OK);
+    while (finished) {
+        struct batch *b = finished;
+        finished = b->next;
+        append_deliver(b);
+    }
+    while (jobs) {
+        struct job *job = jobs;
+        jobs = job->next;
+        job_deliver(job);
+    }
+    set->polls = false;
+    commit_start(set);
+}
+
+void set_wait(struct journal_set *set)
+{
+    commit_write(set);
+    set_lock(set);
+    set->hurry = true;
+    commit_wake_all(set);
+    set->owner_waits = true;
+    while (!set->finished && !set->jobs_done && !set->answered)
+        set_sleep(set, &set->progress, 0);
+    set->owner_waits = false;
+    set->hurry = false;
+    set_unlock(set);
+    journal_set_poll(set);
+}
+
+static bool unfinished(const struct journal_set *set)
+{
+    for (const struct journal *j = set->journals; j; j = j->next)
+        if (j->unfinished)
+            return true;
+    return set->answered != NULL;
+}
+
+void journal_set_flush(struct journal_set *set)
+{
+    while (unfinished(set))
+        set_wait(set);
 }

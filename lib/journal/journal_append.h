@@ -1,10 +1,10 @@
-/* journal_append: the owner applies what a commit hands back. */
+/* journal_append: waiting for the threads of a set. The other functions of journal_append.c are in journal.h. */
 #ifndef MILLRACE_JOURNAL_APPEND_H
 #define MILLRACE_JOURNAL_APPEND_H
 
-struct batch;
+struct journal_set;
 
-/* Applies a finished batch to marks and ends, and runs its callbacks. */
-void append_deliver(struct batch *b);
+/* Owner: waits until journal_set_poll has something to do, and calls it. */
+void set_wait(struct journal_set *set);
 
 #endif

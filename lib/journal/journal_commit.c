@@ -1,17 +1,16 @@
-/* Committing: two committer threads a set, in a pipeline of two stages. A round takes the pending batch of every dirty
- * journal, writes them (stage one), syncs each file as the policy says (stage two) and hands the batches back to the
- * owner. While one committer syncs, the other may write.
+/* Committing: two committer threads a set, in a pipeline of two stages. A round takes the pending batch of every dirty journal,
+ * writes the batches (stage one), syncs each file as the policy requires (stage two), and hands the batches back to the owner.
  *
- * 1. One thread at a time is in each stage (`writing`, `syncing`), and a committer leaves the first only into the second:
- *    so batches are written, synced and handed back in the order of the appends.
- * 2. Appends that arrive during a sync ride the next one. They are written meanwhile once journal_gather_max bytes wait;
- *    a smaller round is not worth a thread.
- * 3. A batch that is refused in stage one halts its journal before the next batch of it is taken. One whose sync fails
- *    latches the journal, and what was written behind it fails with it (writer_sync).
- * 4. A segment begins only while nothing is being synced: a sync never loses its descriptor.
+ * 1. Each stage has one thread at a time (`writing`, `syncing`), and a committer leaves stage one only into stage two. So
+ *    batches are written, synced and handed back in the order of the appends.
+ * 2. Appends that arrive during a sync ride the next sync. A committer writes them during the sync once journal_gather_max
+ *    bytes wait; a smaller round is not worth a thread.
+ * 3. A batch that stage one refuses halts its journal before the next batch is taken. A failed sync latches the journal and
+ *    fails the batches written behind it (writer_sync).
+ * 4. A segment begins only while no thread syncs, so a sync never loses its descriptor.
  *
- * Under JOURNAL_SYNC_NEVER the owner runs a round itself where it is only a copy into the page cache: that costs less
- * than waking a thread. It needs both stages to be free. */
+ * Under JOURNAL_SYNC_NEVER the owner runs a round itself if the round only copies into the page cache: that costs less than
+ * waking a thread. Both stages must be free. */
 #include "journal/journal_commit.h"
 #include "journal/journal_handoff.h"
 
@@ -24,15 +23,16 @@ size_t journal_owner_write_max = (size_t)1 << 20;
 size_t journal_gather_max = (size_t)256 << 10;
 usec_t journal_owner_slow_write = 2 * USEC_PER_MSEC;
 
-/* Whether a round is worth beginning, but for the interval of sync_ms. */
+/* Whether a round is worth beginning, apart from the interval of sync_ms. */
 static bool may_write(const struct journal_set *set)
 {
     assert(set_is_locked(set));
     return set->dirty && !set->writing && (!set->syncing || set->dirty_bytes >= journal_gather_max);
 }
 
-/* The pending batches of all dirty journals, in a list. Those of a halted journal stay: the owner takes them back. */
-static struct batch *take_dirty(struct journal_set *set)
+/* Stage one: writes the pending batches of all dirty journals and returns them as a list. A halted journal keeps its batch for
+ * the owner to take back. The lock is free during the writes. */
+static struct batch *write_round(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);
     struct batch *first = NULL, **tail = &first;
@@ -47,13 +47,6 @@ static struct batch *take_dirty(struct journal_set *set)
     set->dirty = NULL;
     set->dirty_tail = &set->dirty;
     set->dirty_bytes = 0;
-    return first;
-}
-
-/* Stage one; the lock is free meanwhile. */
-static struct batch *write_round(struct journal_set *set)
-{
-    struct batch *first = take_dirty(set);
     set_unlock(set);
     for (struct batch *b = first; b; b = b->next)
         writer_write(b);
@@ -63,7 +56,7 @@ static struct batch *write_round(struct journal_set *set)
     return first;
 }
 
-/* Whether the owner is to be notified: it is when its list was empty. */
+/* Returns whether the owner must be notified: its list was empty. */
 static bool hand_back(struct journal_set *set, struct batch *first)
 {
     assert(set_is_locked(set));
@@ -75,43 +68,6 @@ static bool hand_back(struct journal_set *set, struct batch *first)
         set->finished_tail = &b->next;
     set_signal_owner(set, was_empty);
     return was_empty;
-}
-
-/* Stage two; the lock is free meanwhile. */
-static void sync_round(struct journal_set *set, struct batch *first)
-{
-    assert(set_is_locked(set) && set->syncing);
-    set_unlock(set);
-    for (struct batch *b = first; b; b = b->next)
-        writer_sync(b);
-    set_lock(set);
-    bool notify = hand_back(set, first);
-    set->syncing = false;
-    if (set->awaits_sync)
-        pthread_cond_signal(&set->synced);
-    if (!notify)
-        return;
-    set_unlock(set);
-    set->config.notify(set->config.notify_arg);
-    set_lock(set);
-}
-
-/* With sync_ms a round waits until the interval since the last one began is over, unless the owner waits for it. */
-static bool wait_for_work(struct committer *c)
-{
-    struct journal_set *set = c->set;
-    for (;;) {
-        if (may_write(set) && (set->hurry || set->stop || clock_monotonic() >= set->not_before))
-            return true;
-        if (set->stop && !set->dirty)
-            return false;
-        c->idle = true;
-        if (may_write(set))
-            set_sleep_until(set, &c->wake, set->not_before);
-        else
-            set_sleep(set, &c->wake);
-        c->idle = false;
-    }
 }
 
 static struct committer *take_idle(struct journal_set *set)
@@ -131,8 +87,23 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-/* Stage one, and on into stage two. Appends that arrive while the other committer syncs are written too, and ride the next
- * sync; not under JOURNAL_SYNC_NEVER, where a segment may begin without a sync of the one before. */
+/* False: the set is being freed. With sync_ms a round waits for the end of the interval, unless the owner waits for it. */
+static bool wait_for_work(struct committer *c)
+{
+    struct journal_set *set = c->set;
+    for (;;) {
+        if (may_write(set) && (set->hurry || set->stop || clock_monotonic() >= set->not_before))
+            return true;
+        if (set->stop && !set->dirty)
+            return false;
+        c->idle = true;
+        set_sleep(set, &c->wake, may_write(set) ? set->not_before : 0);
+        c->idle = false;
+    }
+}
+
+/* Writes until stage two is free, and enters it. Appends that arrive while the other committer syncs are written too and ride
+ * this thread's sync. JOURNAL_SYNC_NEVER excepts this: a segment may begin there without a sync of the previous segment. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;
@@ -160,14 +131,26 @@ void *committer_main(void *arg)
         struct batch *first = write_until_turn(set);
         if (may_write(set))
             commit_wake_all(set);
-        sync_round(set, first);
+        set_unlock(set);
+        for (struct batch *b = first; b; b = b->next)
+            writer_sync(b);
+        set_lock(set);
+        bool notify = hand_back(set, first);
+        set->syncing = false;
+        if (set->awaits_sync)
+            pthread_cond_signal(&set->synced);
+        if (notify) {
+            set_unlock(set);
+            set->config.notify(set->config.notify_arg);
+            set_lock(set);
+        }
     }
-    commit_wake_all(set); /* the other one stops too */
+    commit_wake_all(set); /* the other committer stops too */
     set_unlock(set);
     return NULL;
 }
 
-/* Signals after the lock is free: a thread woken before would only wait for it. */
+/* Signals without the lock: a thread woken under the lock would only wait for it. */
 void commit_start(struct journal_set *set)
 {
     set_lock(set);
@@ -186,15 +169,6 @@ bool commit_by_owner(const struct journal_set *set)
            (set->owner_back == 0 || clock_monotonic() >= set->owner_back);
 }
 
-/* Only the owner puts journals on the list, and only stage one takes them off: so the list stands still here. */
-static bool all_only_copy(const struct journal_set *set)
-{
-    for (struct journal *j = set->dirty; j; j = j->next_dirty)
-        if (j->pending && !j->halted && !writer_only_copies(j, j->pending))
-            return false;
-    return true;
-}
-
 void commit_write(struct journal_set *set)
 {
     if (!commit_by_owner(set))
@@ -205,14 +179,17 @@ void commit_write(struct journal_set *set)
     set_unlock(set);
     if (!mine)
         return;
-    bool copies = all_only_copy(set);
+    /* The dirty list stands still: only the owner adds to it, and only stage one removes from it. */
+    bool copies = true;
+    for (struct journal *j = set->dirty; j && copies; j = j->next_dirty)
+        copies = !j->pending || j->halted || writer_only_copies(j, j->pending);
     usec_t began = clock_monotonic();
     set_lock(set);
     if (copies)
         (void)hand_back(set, write_round(set));
     set->writing = false;
     set_unlock(set);
-    /* The kernel makes writers wait when too much waits for the disk; the loop must not. */
+    /* The kernel delays writers when too many bytes wait for the disk; the owner's loop must not wait. */
     usec_t now = clock_monotonic();
     set->owner_back = now - began > journal_owner_slow_write ? now + OWNER_BACKOFF : 0;
 }

@@ -1,9 +1,9 @@
 #include "journal/journal_cursor.h"
 
 #include "base/io.h"
+#include "journal/journal_dir.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,10 +26,7 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
 
 enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base)
 {
-    int fd;
-    do
-        fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    while (fd < 0 && errno == EINTR);
+    int fd = file_open(path);
     if (fd < 0) {
         c->system = errno;
         return CURSOR_IO;
@@ -73,33 +70,12 @@ void cursor_free(struct cursor *c)
     free(c);
 }
 
-void cursor_go(struct cursor *c, const struct index_entry *p)
-{
-    c->position = p->position;
-    c->offset = p->offset;
-}
-
-/* The read-ahead is dropped, and with it the verification of its bytes. */
 void cursor_rest(struct cursor *c)
 {
     if (c->in.cap <= CURSOR_KEPT)
         return;
     buf_free(&c->in);
     c->verified = 0;
-}
-
-/* Drops the bytes before the cursor. */
-static void keep_from_position(struct cursor *c)
-{
-    uint64_t in_end = c->in_position + c->in.len;
-    if (c->position >= in_end || c->position < c->in_position) {
-        c->in.len = 0;
-    } else if (c->position > c->in_position) {
-        size_t kept = (size_t)(in_end - c->position);
-        memmove(c->in.ptr, c->in.ptr + (c->position - c->in_position), kept);
-        c->in.len = kept;
-    }
-    c->in_position = c->position;
 }
 
 static struct bytes at_position(const struct cursor *c)
@@ -111,10 +87,15 @@ static struct bytes at_position(const struct cursor *c)
 /* Reads until `need` bytes from the position on are in memory, or the file ends. */
 static bool fill(struct cursor *c, size_t need)
 {
-    bool inside = c->position >= c->in_position && c->position <= c->in_position + c->in.len;
+    uint64_t in_end = c->in_position + c->in.len;
+    bool inside = c->position >= c->in_position && c->position <= in_end;
     if (inside && at_position(c).len >= need)
         return true;
-    keep_from_position(c);
+    size_t kept = inside ? (size_t)(in_end - c->position) : 0;
+    if (kept > 0)
+        memmove(c->in.ptr, c->in.ptr + (c->position - c->in_position), kept);
+    c->in.len = kept;
+    c->in_position = c->position;
     size_t want = need > c->chunk ? need : c->chunk;
     buf_reserve(&c->in, want - c->in.len);
     while (c->in.len < need) {
@@ -133,27 +114,17 @@ static bool fill(struct cursor *c, size_t need)
     return true;
 }
 
-/* A damaged length must not allocate more memory than the file can fill. */
-static bool fits_file(const struct cursor *c, size_t size)
-{
-    struct stat st;
-    return size <= c->chunk || (fstat(c->fd, &st) == 0 && c->position + size <= (uint64_t)st.st_size);
-}
-
 enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
 {
     size_t size;
+    struct stat st;
     if (!fill(c, FRAME_HEADER))
         return CURSOR_IO;
-    switch (frame_measure(at_position(c), &size)) {
-    case FRAME_NONE:
-        return CURSOR_END;
-    case FRAME_OK:
-        break;
-    default:
-        return CURSOR_BAD;
-    }
-    if (!fits_file(c, size))
+    enum frame_status status = frame_measure(at_position(c), &size);
+    if (status != FRAME_OK)
+        return status == FRAME_NONE ? CURSOR_END : CURSOR_BAD;
+    /* A damaged length must not allocate more memory than the file can fill. */
+    if (size > c->chunk && (fstat(c->fd, &st) != 0 || c->position + size > (uint64_t)st.st_size))
         return CURSOR_BAD;
     if (!fill(c, size))
         return CURSOR_IO;
@@ -194,37 +165,24 @@ bool cursor_is_inside(const struct cursor *c)
     return c->large.position != 0 && c->large.position == c->position;
 }
 
-static enum cursor_status read_whole(struct cursor *c, off_t at, size_t n, struct buf *out)
-{
-    buf_reserve(out, n);
-    while (n > 0) {
-        ssize_t got = io->pread(c->fd, out->ptr + out->len, n, at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            c->system = errno;
-            return got < 0 ? CURSOR_IO : CURSOR_BAD;
-        }
-        out->len += (size_t)got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return CURSOR_FRAME;
-}
-
 /* Reads whole pieces and checks them: the file may have changed since the frame was verified. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
 {
     size_t first = skip / CURSOR_PIECE, from = first * CURSOR_PIECE;
     size_t to = (skip + n + CURSOR_PIECE - 1) / CURSOR_PIECE * CURSOR_PIECE;
-    size_t end = to < c->large.frame.payload.len ? to : c->large.frame.payload.len;
-    struct buf pieces = {0};
-    enum cursor_status status =
-        read_whole(c, (off_t)(c->position + c->large.payload_at + from), end - from, &pieces);
-    if (status == CURSOR_FRAME && !pieces_match(buf_bytes(&pieces), CURSOR_PIECE, c->large.checksums + first))
+    size_t want = (to < c->large.frame.payload.len ? to : c->large.frame.payload.len) - from;
+    char *pieces = mem_alloc(want);
+    enum cursor_status status = CURSOR_FRAME;
+    ssize_t got = file_read(c->fd, pieces, want, c->position + c->large.payload_at + from);
+    if (got < 0) {
+        c->system = errno;
+        status = CURSOR_IO;
+    } else if ((size_t)got < want ||
+               !pieces_match(bytes_of(pieces, want), CURSOR_PIECE, c->large.checksums + first)) {
         status = CURSOR_BAD;
-    if (status == CURSOR_FRAME)
-        buf_append(out, pieces.ptr + (skip - from), n);
-    buf_free(&pieces);
+    } else {
+        buf_append(out, pieces + (skip - from), n);
+    }
+    free(pieces);
     return status;
 }

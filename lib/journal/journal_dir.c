@@ -3,46 +3,221 @@
 #include "base/io.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define LOCK_POLL (10 * USEC_PER_MSEC)
+#define COPY_CHUNK ((size_t)1 << 20)
+#define MARKER_SUFFIX ".newest"
 
 usec_t journal_lock_timeout = USEC_PER_SEC;
-
-/* Some network file systems lock no directories. */
-static bool is_lockless(int system)
-{
-    return system == EBADF || system == EINVAL || system == EOPNOTSUPP || system == ENOSYS;
-}
-
-/* A process killed a moment ago may still hold the lock. */
-static int lock(int fd)
-{
-    usec_t due = clock_monotonic() + journal_lock_timeout;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EINTR && (errno != EWOULDBLOCK || clock_monotonic() >= due))
-            return -1;
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL * 1000}, NULL);
-    }
-    return 0;
-}
 
 int journal_dir_lock(const char *dir)
 {
     int fd = io->open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0 || lock(fd) == 0)
-        return fd;
-    if (is_lockless(errno)) {
-        log_warn(
-            "this file system cannot lock directories; only the daemon's own lock keeps other processes out",
-            LOG_S("path", dir));
-        return fd;
+    usec_t due = clock_monotonic() + journal_lock_timeout;
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        /* A process that was killed a moment ago may still hold the lock. */
+        if (errno == EINTR || (errno == EWOULDBLOCK && clock_monotonic() < due)) {
+            nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL * 1000}, NULL);
+            continue;
+        }
+        if (errno == EBADF || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS) {
+            log_warn("this file system cannot lock directories; only the daemon's own lock keeps other "
+                     "processes out",
+                LOG_S("path", dir));
+            return fd;
+        }
+        int saved = errno;
+        io->close(fd);
+        errno = saved;
+        return -1;
     }
+    return fd;
+}
+
+char *dir_path(const char *dir, const char *name)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s/%s", dir, name);
+    buf_append_char(&b, 0);
+    return b.ptr;
+}
+
+static char *numbered_path(const char *dir, uint64_t number, const char *ending, const char *suffix)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s/%016llx%s%s", dir, (unsigned long long)number, ending, suffix);
+    buf_append_char(&b, 0);
+    return b.ptr;
+}
+
+char *segment_path(const char *dir, uint64_t sequence, const char *suffix)
+{
+    return numbered_path(dir, sequence, ".seg", suffix);
+}
+
+char *newest_marker_path(const char *dir, uint64_t sequence)
+{
+    return numbered_path(dir, sequence, MARKER_SUFFIX, "");
+}
+
+/* Whether a file is named by 16 hexadecimal digits and this ending. */
+static bool has_number(const char *name, const char *ending, uint64_t *number)
+{
+    if (strspn(name, "0123456789abcdef") != 16 || strcmp(name + 16, ending) != 0)
+        return false;
+    *number = strtoull(name, NULL, 16);
+    return true;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+uint64_t *segments_list(const char *dir, size_t *count)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return NULL;
+    uint64_t *list = mem_alloc(sizeof *list), sequence;
+    *count = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (!has_number(e->d_name, ".seg", &sequence))
+            continue;
+        list = mem_realloc(list, (*count + 1) * sizeof *list);
+        list[(*count)++] = sequence;
+    }
+    closedir(d);
+    qsort(list, *count, sizeof *list, ascending);
+    return list;
+}
+
+int newest_marker_read(const char *dir, uint64_t *sequence)
+{
+    DIR *d = opendir(dir);
+    uint64_t number;
+    *sequence = 0;
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (has_number(e->d_name, MARKER_SUFFIX, &number) && number > *sequence)
+            *sequence = number;
+    closedir(d);
+    return 0;
+}
+
+uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence)
+{
+    char *path = newest_marker_path(dir, sequence), *old = newest_marker_path(dir, before);
+    bool done = before == sequence || (before != 0 && io->rename(old, path) == 0);
+    if (!done) {
+        int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+        done = fd >= 0;
+        if (done)
+            io->close(fd);
+    }
+    free(path);
+    free(old);
+    return done ? sequence : before;
+}
+
+int newest_marker_remove(const char *dir, int dir_fd)
+{
+    for (bool removed = false;; removed = true) {
+        uint64_t number;
+        if (newest_marker_read(dir, &number) != 0)
+            return -1;
+        if (number == 0)
+            return removed ? io->fsync(dir_fd) : 0;
+        char *path = newest_marker_path(dir, number);
+        int failed = io->unlink(path);
+        free(path);
+        if (failed)
+            return -1;
+    }
+}
+
+int file_open(const char *path)
+{
+    int fd;
+    do
+        fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+ssize_t file_read(int fd, void *p, size_t n, uint64_t at)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = io->pread(fd, (char *)p + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+int file_copy(int from, int to, uint64_t at, uint64_t end)
+{
+    char *bytes = mem_alloc(COPY_CHUNK);
+    bool failed = false;
+    while (at < end && !failed) {
+        ssize_t n = file_read(from, bytes, end - at < COPY_CHUNK ? (size_t)(end - at) : COPY_CHUNK, at);
+        if (n == 0)
+            errno = EIO; /* the file is shorter than expected */
+        failed = n <= 0 || io_write_all(to, bytes, (size_t)n, (off_t)at) != 0;
+        at += n > 0 ? (uint64_t)n : 0;
+    }
+    free(bytes);
+    return failed ? -1 : 0;
+}
+
+int segment_read(const char *path, struct buf *file)
+{
+    struct stat st;
+    ssize_t n = -1;
+    int fd = file_open(path);
+    if (fd >= 0 && fstat(fd, &st) == 0) {
+        buf_reserve(file, (size_t)st.st_size + 1);
+        n = file_read(fd, file->ptr + file->len, (size_t)st.st_size, 0);
+    }
+    int saved = errno;
+    if (fd >= 0)
+        io->close(fd);
+    errno = saved;
+    file->len += n > 0 ? (size_t)n : 0;
+    return n < 0 ? -1 : 0;
+}
+
+int segment_read_header(
+    const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status)
+{
+    char raw[SEGMENT_HEADER], *path = segment_path(dir, sequence, "");
+    int fd = file_open(path);
+    free(path);
+    if (fd < 0)
+        return -1;
+    ssize_t n = file_read(fd, raw, sizeof raw, 0);
     int saved = errno;
     io->close(fd);
     errno = saved;
-    return -1;
+    if (n < 0)
+        return -1;
+    *status = segment_header_decode(bytes_of(raw, (size_t)n), h);
+    if (*status == HEADER_OK && h->sequence != sequence)
+        *status = HEADER_DAMAGED;
+    return 0;
 }

@@ -1,12 +1,48 @@
-/* journal_dir: the lock on a journal's directory. The kernel releases it however its holder ends. */
+/* journal_dir: a journal's directory: its lock, the names of its files, and reading those files. Functions that return a path
+ * leave it to the caller to free; free() keeps errno.
+ *
+ * The newest marker is an empty file whose name holds the newest segment's number. Segment headers expose a gap between
+ * segments; only the marker exposes the loss of the newest ones.
+ *
+ * 1. The marker names a segment only once the segment's own name is durable, so the segment existed.
+ * 2. Before an opening or a repair removes newest segments, it removes the marker durably. So the marker never names a segment
+ *    that was dropped on purpose.
+ * 3. Writing the marker costs no sync. After a power cut, or on a full disk, it may name an earlier segment or be missing. */
 #ifndef MILLRACE_JOURNAL_DIR_H
 #define MILLRACE_JOURNAL_DIR_H
 
-#include "base/clock.h"
+#include "journal/journal_format.h"
 
-/* A descriptor of the directory that holds the lock until it is closed. -1 with errno; EWOULDBLOCK: another process still
- * has the directory open after journal_lock_timeout. A file system without locks on directories gets a warning. */
+#include <sys/types.h>
+
+/* Returns a descriptor of the directory that holds the lock until it is closed, however the process ends. -1 with errno;
+ * EWOULDBLOCK: another process kept the directory open for journal_lock_timeout. On a file system without locks on
+ * directories it logs a warning and succeeds. */
 int journal_dir_lock(const char *dir);
 extern usec_t journal_lock_timeout; /* replaceable for tests */
+
+char *dir_path(const char *dir, const char *name);
+char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
+/* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
+uint64_t *segments_list(const char *dir, size_t *count);
+
+/* The highest number in a marker; 0: none. -1 with errno: the directory cannot be read. */
+int newest_marker_read(const char *dir, uint64_t *sequence);
+char *newest_marker_path(const char *dir, uint64_t sequence);
+/* Renames the marker from `before` (0: none) to `sequence`. Returns the number in the marker now. */
+uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence);
+/* Removes all markers and syncs the directory. 0, or -1 with errno. */
+int newest_marker_remove(const char *dir, int dir_fd);
+
+int file_open(const char *path); /* for reading; -1 with errno */
+/* Reads n bytes, or fewer at the end of the file. -1 with errno. */
+ssize_t file_read(int fd, void *p, size_t n, uint64_t at);
+/* Copies the bytes [at, end) from one file to another, or writes them again if both are the same. 0, or -1 with errno. */
+int file_copy(int from, int to, uint64_t at, uint64_t end);
+/* Appends all bytes of a file. 0, or -1 with errno. */
+int segment_read(const char *path, struct buf *file);
+/* A header with another segment's number counts as damaged. 0, or -1 with errno: the file cannot be read. */
+int segment_read_header(
+    const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status);
 
 #endif

@@ -1,5 +1,4 @@
 #include "journal/journal_error.h"
-#include "base/errno_class.h"
 
 #include "journal/journal.h"
 

@@ -1,4 +1,4 @@
-/* journal_error: the text of a failure in the journal, and syncs that fail for want of space. */
+/* journal_error: error texts, and the errno of a failed sync. */
 #ifndef MILLRACE_JOURNAL_ERROR_H
 #define MILLRACE_JOURNAL_ERROR_H
 
@@ -9,10 +9,10 @@
 
 #define JOURNAL_ERROR_TEXT 512
 
-/* Turns a sync's ENOSPC and EDQUOT into EIO: what a failed sync left on the disk is unknown, so it must latch. */
+/* Turns ENOSPC and EDQUOT of a failed sync into EIO: the disk's content is unknown then, so the journal must latch. */
 int sync_or_eio(int failed);
 
-/* "PATH: WHAT: strerror", or without the last part if `system` is 0. */
+/* "PATH: WHAT: strerror"; with `system` 0, without the last part. */
 void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
 
 #endif

@@ -1,13 +1,13 @@
 #include "journal/journal_fd_cache.h"
 
 #include "base/io.h"
+#include "journal/journal_dir.h"
 #include "journal/journal_error.h"
-#include "journal/journal_segment.h"
+#include "journal/journal_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 
-static void close_file(struct fd_cache_entry *f)
+static void close_entry(struct fd_cache_entry *f)
 {
     io->close(f->fd);
     *f = (struct fd_cache_entry){0};
@@ -32,31 +32,16 @@ static struct fd_cache_entry *least_used(struct fd_cache *cache)
     return least;
 }
 
-static int open_path(const char *path)
-{
-    int fd;
-    do
-        fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
-/* Closes one descriptor only: another thread may take it, and the rest stay useful. */
-static int open_file(struct fd_cache *cache, const char *path)
-{
-    int fd = open_path(path);
-    struct fd_cache_entry *oldest = fd < 0 && errno_is_fd_limit(errno) ? least_used(cache) : NULL;
-    if (!oldest)
-        return fd;
-    close_file(oldest);
-    return open_path(path);
-}
-
 static int add(struct fd_cache *cache, const struct segment *s)
 {
     if (!find(cache, NULL))
-        close_file(least_used(cache));
-    int fd = open_file(cache, s->path);
+        close_entry(least_used(cache));
+    int fd = file_open(s->path);
+    struct fd_cache_entry *oldest = least_used(cache);
+    if (fd < 0 && errno_is_fd_limit(errno) && oldest) {
+        close_entry(oldest); /* only one: another thread may take it, and the others stay useful */
+        fd = file_open(s->path);
+    }
     if (fd >= 0)
         *find(cache, NULL) = (struct fd_cache_entry){.segment = s, .fd = fd};
     return fd;
@@ -80,6 +65,6 @@ void fd_cache_drop(struct fd_cache *cache, const struct segment *s)
     pthread_mutex_lock(&cache->lock);
     struct fd_cache_entry *f = find(cache, s);
     if (f)
-        close_file(f);
+        close_entry(f);
     pthread_mutex_unlock(&cache->lock);
 }

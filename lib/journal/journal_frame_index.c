@@ -5,15 +5,7 @@
 
 uint64_t journal_index_spacing = (uint64_t)512 << 10;
 
-struct frame_index {
-    struct segment *segment; /* NULL: free */
-    uint64_t used;           /* by the set's index_clock */
-    uint64_t apart;
-    size_t n;
-    struct index_entry at[FRAME_INDEX_ENTRIES_MAX]; /* ascending */
-};
-
-/* A free slot, or that of the least recently used segment. */
+/* A free slot, or the slot of the least recently used segment. */
 static struct frame_index *claim(struct journal_set *set, struct segment *s)
 {
     if (!set->index)
@@ -25,7 +17,7 @@ static struct frame_index *claim(struct journal_set *set, struct segment *s)
     if (oldest->segment)
         oldest->segment->index = NULL;
     oldest->segment = s;
-    oldest->apart = journal_index_spacing;
+    oldest->spacing = journal_index_spacing;
     oldest->n = 0;
     return oldest;
 }
@@ -42,8 +34,8 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
     while (i > 0 && known->at[i - 1].position > p->position)
         i--;
     uint64_t before = i > 0 ? known->at[i - 1].position : SEGMENT_HEADER;
-    if (p->position < before + known->apart ||
-        (i < known->n && known->at[i].position < p->position + known->apart))
+    if (p->position < before + known->spacing ||
+        (i < known->n && known->at[i].position < p->position + known->spacing))
         return;
     memmove(known->at + i + 1, known->at + i, (known->n - i) * sizeof *known->at);
     known->at[i] = *p;
@@ -52,7 +44,7 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
     for (i = 0; 2 * i + 1 < known->n; i++) /* drop every second entry */
         known->at[i] = known->at[2 * i + 1];
     known->n /= 2;
-    known->apart *= 2;
+    known->spacing *= 2;
 }
 
 /* The last entry with an offset of at most `offset` and a time before `time`. */
@@ -81,9 +73,4 @@ void frame_index_drop(struct segment *s)
     if (s->index)
         s->index->segment = NULL;
     s->index = NULL;
-}
-
-size_t frame_index_count(const struct segment *s)
-{
-    return s->index ? s->index->n : 0;
 }

@@ -29,20 +29,15 @@ bool set_is_locked(const struct journal_set *set)
     return set->locked && pthread_equal(set->locked_by, pthread_self());
 }
 
-void set_sleep(struct journal_set *set, pthread_cond_t *until)
-{
-    assert(set_is_locked(set));
-    set->locked = false;
-    pthread_cond_wait(until, &set->lock);
-    set_locked(set);
-}
-
-void set_sleep_until(struct journal_set *set, pthread_cond_t *until, usec_t due)
+void set_sleep(struct journal_set *set, pthread_cond_t *until, usec_t due)
 {
     struct timespec at = {.tv_sec = due / USEC_PER_SEC, .tv_nsec = due % USEC_PER_SEC * 1000};
     assert(set_is_locked(set));
     set->locked = false;
-    pthread_cond_timedwait(until, &set->lock, &at);
+    if (due)
+        pthread_cond_timedwait(until, &set->lock, &at);
+    else
+        pthread_cond_wait(until, &set->lock);
     set_locked(set);
 }
 
@@ -65,7 +60,7 @@ void set_wait_while_syncing(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);
     set->awaits_sync = true;
-    set_sleep(set, &set->synced);
+    set_sleep(set, &set->synced, 0);
     set->awaits_sync = false;
 }
 
@@ -107,7 +102,7 @@ void batch_free(struct batch *b)
     free(b);
 }
 
-/* Fresh pages cost more than the copying into them, so some batches keep their memory. */
+/* Fresh pages cost more than copying into them, so small batches keep their memory. */
 void batch_release(struct journal_set *set, struct batch *b)
 {
     size_t bytes = batch_bytes(b);

@@ -1,10 +1,10 @@
-/* journal_inspect: reads a journal's directory from outside and reports what it finds. It takes no lock and changes nothing.
+/* journal_inspect: reads a journal's directory and reports its segments, frames and damage. It takes no lock and changes nothing.
  *
- * 1. It visits every segment, oldest first, and verifies each frame. Damage is reported by file and byte, and the inspection goes
- *    on with the next segment.
- * 2. Memory does not grow with the journal.
- * 3. The journal may be in use. The report may then miss bytes appended and segments trimmed during the inspection, but never
- *    calls them damaged. */
+ * 1. It visits every segment, oldest first, and verifies each frame. It reports damage by file and byte, and continues with the
+ *    next segment.
+ * 2. Memory does not grow with the number of segments.
+ * 3. The journal may be in use. The report may then miss bytes appended and segments trimmed during the inspection, but it
+ *    never calls them damaged. */
 #ifndef MILLRACE_JOURNAL_INSPECT_H
 #define MILLRACE_JOURNAL_INSPECT_H
 
@@ -14,12 +14,12 @@
 enum inspect_kind {
     INSPECT_HEADER,  /* a segment begins; header is filled */
     INSPECT_FRAME,   /* frame is filled */
-    INSPECT_END,     /* the segment's frames end here, correctly */
-    INSPECT_TAIL,    /* they end here with a torn tail, which an opening would cut */
-    INSPECT_DAMAGE,  /* `what` says which */
+    INSPECT_END,     /* the segment's frames end correctly */
+    INSPECT_TAIL,    /* the segment's frames end in a torn tail, which an opening would cut */
+    INSPECT_DAMAGE,  /* described by `what` */
     INSPECT_MISSING, /* the segment before this one is missing */
     INSPECT_LOST,    /* the newest segments, from this one to number `last`, are missing */
-    INSPECT_NEWER,   /* of an unknown format version */
+    INSPECT_NEWER,   /* a newer format version */
 };
 struct inspect_event {
     enum inspect_kind kind;
@@ -34,15 +34,16 @@ struct inspect_event {
 };
 typedef void inspect_fn(const struct inspect_event *e, void *arg);
 
-/* OK: nothing is damaged, missing or newer; a torn tail is no damage. DAMAGED, NEWER: fn got the event, or `error` says that a
- * repair was interrupted. IO: `error` says what cannot be read, or that there is no journal. Else `error` is empty. */
+/* OK: no damage, nothing missing, no newer version; a torn tail is no damage. DAMAGED, NEWER: fn received the event, or `error`
+ * states that a repair was interrupted. IO: `error` states the file that cannot be read, or that there is no journal.
+ * Otherwise `error` is empty. */
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size);
 
 /* All events in numbers. */
 struct inspect_summary {
     uint64_t segments, frames, bytes, problems;
-    uint64_t first, end;                 /* the lowest offset, and the highest found anywhere */
+    uint64_t first, end;                 /* the lowest offset, and the highest offset found anywhere */
     uint64_t whole;                      /* end of the frames before the first damage */
     uint64_t headless;                   /* segments whose first offset is unknown */
     uint64_t bad_sequence, bad_position; /* the first damage */

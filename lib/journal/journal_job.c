@@ -26,15 +26,21 @@ void job_submit(struct journal *j, struct job *job)
     set->jobs_tail = &job->next;
     bool wake = set->reader_waits;
     set_unlock(set);
-    if (wake) /* after unlocking: the reader would wake only to wait for the lock */
+    if (wake) /* after unlocking, so that the reader need not wait for the lock */
         pthread_cond_signal(&set->reads);
 }
 
-static void retry_later(struct job *job, int system)
+void job_read_failed(struct job *job, enum cursor_status status)
 {
     struct journal_set *set = job->journal->set;
+    int system = status == CURSOR_IO ? job->cursor->system : 0;
+    job->again = errno_is_fd_limit(system) || system == ENOMEM;
+    if (!job->again) {
+        cursor_failure(job->cursor, status, job->segment->path, job->failure);
+        job->result = system ? JOURNAL_IO : JOURNAL_DAMAGED;
+        return;
+    }
     usec_t now = clock_monotonic();
-    job->again = true;
     job->not_before = now + journal_retry_pause;
     set_lock(set);
     set->last_shortage = now;
@@ -44,18 +50,6 @@ static void retry_later(struct job *job, int system)
     set->shortage_logged = now;
     log_warn("a read waits: out of descriptors or memory", LOG_S("path", job->segment->path),
         LOG_S("error", strerror(system)));
-}
-
-void job_read_failed(struct job *job, enum cursor_status status)
-{
-    int system = status == CURSOR_IO ? job->cursor->system : 0;
-    job->again = false;
-    if (errno_is_fd_limit(system) || system == ENOMEM) {
-        retry_later(job, system);
-        return;
-    }
-    cursor_failure(job->cursor, status, job->segment->path, job->failure);
-    job->result = system ? JOURNAL_IO : JOURNAL_DAMAGED;
 }
 
 enum cursor_status job_enter(struct job *job)
@@ -76,8 +70,10 @@ enum cursor_status job_enter(struct job *job)
 void job_begin(struct job *job)
 {
     struct cursor *c = job->cursor;
-    if (job->begin.position > c->position)
-        cursor_go(c, &job->begin);
+    if (job->begin.position > c->position) {
+        c->position = job->begin.position;
+        c->offset = job->begin.offset;
+    }
     job->begin.position = c->position;
     c->chunk = CHUNK_MAX;
 }
@@ -92,7 +88,7 @@ void job_pass(struct job *job, const struct frame *f)
         job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
 }
 
-/* The first job that is due. Without one, *due is when the next job will be; 0: there is none. */
+/* Takes the first job that is due. Without one, *due is the time of the next job; 0: there is none. */
 static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;
@@ -112,27 +108,21 @@ static struct job *take_job(struct journal_set *set, usec_t *due)
     return NULL;
 }
 
-static struct job *next_job(struct journal_set *set)
-{
-    struct job *job;
-    usec_t due;
-    set_lock(set);
-    while ((job = take_job(set, &due)) == NULL && !set->stop) {
-        set->reader_waits = true;
-        if (due)
-            set_sleep_until(set, &set->reads, due);
-        else
-            set_sleep(set, &set->reads);
-        set->reader_waits = false;
-    }
-    set_unlock(set);
-    return job;
-}
-
 void *reader_main(void *arg)
 {
     struct journal_set *set = arg;
-    for (struct job *job; (job = next_job(set)) != NULL;) {
+    for (;;) {
+        struct job *job;
+        usec_t due;
+        set_lock(set);
+        while ((job = take_job(set, &due)) == NULL && !set->stop) {
+            set->reader_waits = true;
+            set_sleep(set, &set->reads, due);
+            set->reader_waits = false;
+        }
+        set_unlock(set);
+        if (!job)
+            return NULL;
         if (job->run)
             job->run(job);
         set_lock(set);
@@ -145,7 +135,6 @@ void *reader_main(void *arg)
         if (was_empty)
             set->config.notify(set->config.notify_arg);
     }
-    return NULL;
 }
 
 void job_report_failure(const struct job *job)
@@ -155,14 +144,10 @@ void job_report_failure(const struct job *job)
         memcpy(j->failure, job->failure, sizeof j->failure);
 }
 
-void job_add_to_index(const struct job *job)
+void job_deliver(struct job *job)
 {
     for (size_t i = 0; i < job->n_indexed; i++)
         frame_index_add(job->journal, job->segment, &job->indexed[i]);
-}
-
-void job_deliver(struct job *job)
-{
     job->journal->jobs--;
     job->deliver(job);
     span_read_free(&job->span_read);

@@ -1,7 +1,7 @@
 /* journal_job: work for the reader thread. The owner submits a job, the reader thread runs it, and journal_set_poll delivers
- * it: so every callback comes from the owner's thread, in the order of the jobs.
+ * its result. So every callback runs in the owner's thread, in the order of the jobs.
  *
- * A job that takes long ends after a step (`again`) and is submitted once more, so that other jobs get their turn. */
+ * A long job ends after a step (`again`) and is submitted once more, so that other jobs get their turn. */
 #ifndef MILLRACE_JOURNAL_JOB_H
 #define MILLRACE_JOURNAL_JOB_H
 
@@ -30,27 +30,26 @@ struct job {
     usec_t time;
     struct index_entry begin, indexed[JOB_ENTRIES_MAX];
     size_t n_indexed;
-    struct span_read *span_read; /* wanted as spans; NULL: as a copy */
+    struct span_read *span_read; /* NULL: read a copy */
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
 extern uint64_t journal_step_max;  /* bytes of a segment that one job passes; replaceable for tests */
-extern usec_t journal_retry_pause; /* before a job is tried again after a shortage; replaceable for tests */
+extern usec_t journal_retry_pause; /* before a job is retried after a shortage; replaceable for tests */
 
 void *reader_main(void *set);
 
 /* Owner. */
 void job_submit(struct journal *j, struct job *job);
 void job_deliver(struct job *job);
-void job_add_to_index(const struct job *job);   /* the frames it passed */
 void job_report_failure(const struct job *job); /* for journal_failure */
 
 /* Reader thread. */
-enum cursor_status job_enter(struct job *job); /* gives the cursor its descriptor, for this job */
-/* A step begins at job->begin, or at the cursor if that is further on; job_pass passes the frame at the cursor. */
+enum cursor_status job_enter(struct job *job); /* gives the cursor its descriptor for this job */
+/* A step begins at job->begin, or at the cursor if the cursor is further on. job_pass skips the frame at the cursor. */
 void job_begin(struct job *job);
 void job_pass(struct job *job, const struct frame *f);
-/* Sets the job's failure. After a shortage, sets `again` instead. */
+/* Sets the job's failure; after a shortage of descriptors or memory, sets `again` instead. */
 void job_read_failed(struct job *job, enum cursor_status status);
 
 #endif

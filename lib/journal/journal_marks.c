@@ -4,12 +4,17 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
+static struct bytes name_of(const struct mark *slot)
+{
+    return bytes_of(slot->name, slot->length);
+}
+
 static struct mark *slot_of(const struct marks *m, struct bytes name)
 {
     size_t at = XXH3_64bits(name.ptr, name.len) & (m->capacity - 1);
     for (;; at = (at + 1) & (m->capacity - 1)) {
         struct mark *slot = &m->slots[at];
-        if (slot->length == 0 || bytes_equal(bytes_of(slot->name, slot->length), name))
+        if (slot->length == 0 || bytes_equal(name_of(slot), name))
             return slot;
     }
 }
@@ -22,21 +27,17 @@ struct mark *marks_find(const struct marks *m, struct bytes name)
     return slot->length ? slot : NULL;
 }
 
-static void resize(struct marks *m, size_t capacity)
-{
-    struct marks old = *m;
-    m->slots = mem_zalloc(capacity * sizeof *m->slots);
-    m->capacity = capacity;
-    for (size_t i = 0; i < old.capacity; i++)
-        if (old.slots[i].length)
-            *slot_of(m, bytes_of(old.slots[i].name, old.slots[i].length)) = old.slots[i];
-    free(old.slots);
-}
-
 struct mark *marks_add(struct marks *m, struct bytes name)
 {
-    if ((m->count + 1) * 2 > m->capacity)
-        resize(m, m->capacity ? m->capacity * 2 : 8);
+    if ((m->count + 1) * 2 > m->capacity) {
+        struct marks old = *m;
+        m->capacity = old.capacity ? old.capacity * 2 : 8;
+        m->slots = mem_zalloc(m->capacity * sizeof *m->slots);
+        for (size_t i = 0; i < old.capacity; i++)
+            if (old.slots[i].length)
+                *slot_of(m, name_of(&old.slots[i])) = old.slots[i];
+        free(old.slots);
+    }
     struct mark *slot = slot_of(m, name);
     if (slot->length)
         return slot;
@@ -55,25 +56,21 @@ void marks_commit(struct marks *m, struct bytes name, uint64_t mark)
         slot->accepted = mark;
 }
 
-void marks_roll_back(struct marks *m)
+void marks_copy(struct marks *to, const struct marks *from)
 {
-    struct marks kept = {0};
-    for (size_t i = 0; i < m->capacity; i++) {
-        struct mark *slot = &m->slots[i];
-        if (slot->length && slot->known)
-            marks_commit(&kept, bytes_of(slot->name, slot->length), slot->committed);
-    }
-    marks_free(m);
-    *m = kept;
+    struct marks copy = {0};
+    for (size_t i = 0; i < from->capacity; i++)
+        if (from->slots[i].known)
+            marks_commit(&copy, name_of(&from->slots[i]), from->slots[i].committed);
+    marks_free(to);
+    *to = copy;
 }
 
 void marks_table(const struct marks *m, struct buf *out)
 {
-    for (size_t i = 0; i < m->capacity; i++) {
-        struct mark *slot = &m->slots[i];
-        if (slot->length && slot->known)
-            table_append_entry(out, bytes_of(slot->name, slot->length), slot->committed);
-    }
+    for (size_t i = 0; i < m->capacity; i++)
+        if (m->slots[i].known)
+            table_append_entry(out, name_of(&m->slots[i]), m->slots[i].committed);
 }
 
 bool marks_load(struct marks *m, struct bytes table)
@@ -85,16 +82,6 @@ bool marks_load(struct marks *m, struct bytes table)
     while (table_next(&table, &name, &mark, &bad))
         marks_commit(m, name, mark);
     return !bad;
-}
-
-void marks_copy(struct marks *to, const struct marks *from)
-{
-    marks_free(to);
-    for (size_t i = 0; i < from->capacity; i++) {
-        struct mark *slot = &from->slots[i];
-        if (slot->length && slot->known)
-            marks_commit(to, bytes_of(slot->name, slot->length), slot->committed);
-    }
 }
 
 void marks_free(struct marks *m)

@@ -18,9 +18,10 @@ struct marks {
 struct mark *marks_find(const struct marks *m, struct bytes name); /* NULL: none */
 struct mark *marks_add(struct marks *m, struct bytes name);        /* finds it, or adds it with mark 0 */
 void marks_commit(struct marks *m, struct bytes name, uint64_t mark);
-void marks_roll_back(struct marks *m); /* drops what was accepted and not committed */
+/* Replaces `to` by the committed marks of `from`, which may be the same table. */
 void marks_copy(struct marks *to, const struct marks *from);
-/* As the payload of a table frame, and back. marks_load replaces all marks; false: malformed. */
+/* Encodes the committed marks as the payload of a table frame, and decodes it. marks_load replaces all marks; false:
+ * malformed. */
 void marks_table(const struct marks *m, struct buf *out);
 bool marks_load(struct marks *m, struct bytes table);
 void marks_free(struct marks *m);

@@ -1,17 +1,14 @@
-/* Opening judges what is on disk first, and changes it only then.
+/* Opening judges all files first and changes them only afterwards.
  *
- * It reads every segment's header and refuses a newer version, a foreign id or a gap. It verifies the newest segment frame by
- * frame; under JOURNAL_SYNC_NEVER also all segments that were not known to be synced when the newest was created, unless the
- * newest ends in a close frame. The first place without a valid frame is the end, unless a later intact frame or header says
- * that this place was durable: then it is damage. So is a newest marker above the last segment. */
-#include "journal/journal_open.h"
-
-#include "base/io.h"
+ * It reads every segment's header and refuses a newer version, another journal's id or a gap. It verifies the newest segment
+ * frame by frame. Under JOURNAL_SYNC_NEVER it also verifies all segments that were not known to be synced when the newest
+ * was created, unless the newest ends in a close frame. The first position without a valid frame is the end, unless a later
+ * intact frame or header states that the position was durable: that is damage. A newest marker above the last segment is
+ * damage too. */
 #include "base/log.h"
+#include "journal/journal_append.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_handoff.h"
-#include "journal/journal_newest_marker.h"
-#include "journal/journal_poll.h"
 #include "journal/journal_repair_note.h"
 #include "journal/journal_segment_list.h"
 
@@ -25,7 +22,8 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
-#define RESERVED_MIN ((uint64_t)32 << 10) /* fewer blocks beyond a file's end are the file system's own */
+#define RESERVED_MIN                                                                                         \
+    ((uint64_t)32 << 10) /* the file system itself may allocate fewer blocks beyond a file's end */
 
 struct opening {
     struct journal *j;
@@ -35,13 +33,13 @@ struct opening {
     size_t count;
     size_t first;           /* the first segment to verify */
     size_t last;            /* the segment in which the journal ends */
-    uint64_t end, position; /* where */
-    uint64_t synced;        /* in that segment, up to which a frame says it was synced */
+    uint64_t end, position; /* offset and file position of that end */
+    uint64_t synced;        /* position in that segment up to which a frame states it was synced */
     bool ends_in_zeros;     /* zeros or the file's end follow */
     usec_t last_time;
     uint8_t boot[16]; /* of the last session */
     bool never, clean;
-    bool repairs; /* missing newest segments are given up */
+    bool repairs; /* missing newest segments are accepted as lost */
 };
 
 static enum journal_result refuse(
@@ -53,16 +51,21 @@ static enum journal_result refuse(
     return r == JOURNAL_IO && errno_is_fd_limit(system) ? JOURNAL_NO_DESCRIPTORS : r;
 }
 
+static char *path_of(const struct opening *o, size_t i)
+{
+    return segment_path(o->j->dir, o->headers[i].sequence, "");
+}
+
 static enum journal_result refuse_segment(
     struct opening *o, enum journal_result r, size_t i, const char *what, int system)
 {
-    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
-    refuse(o, r, path, what, system);
+    char *path = path_of(o, i);
+    r = refuse(o, r, path, what, system);
     free(path);
     return r;
 }
 
-static enum journal_result list_segments(struct opening *o)
+static enum journal_result read_headers(struct opening *o)
 {
     uint64_t *sequences = segments_list(o->j->dir, &o->count);
     if (!sequences)
@@ -71,44 +74,28 @@ static enum journal_result list_segments(struct opening *o)
     for (size_t i = 0; i < o->count; i++)
         o->headers[i].sequence = sequences[i];
     free(sequences);
+    for (size_t i = 0; i < o->count; i++) {
+        struct segment_header *h = &o->headers[i];
+        uint64_t sequence = h->sequence;
+        enum header_status status;
+        if (segment_read_header(o->j->dir, sequence, h, &status) != 0)
+            return refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
+        h->sequence = sequence;
+        if (status == HEADER_NEWER)
+            return refuse_segment(o, JOURNAL_NEWER, i, "written by a newer version of millrace", 0);
+        if (status != HEADER_OK)
+            return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
+    }
+    for (size_t i = 1; i < o->count; i++) {
+        const struct segment_header *before = &o->headers[i - 1], *h = &o->headers[i];
+        if (memcmp(h->id, before->id, sizeof h->id) != 0)
+            return refuse_segment(o, JOURNAL_DAMAGED, i, "belongs to another journal", 0);
+        if (h->sequence != before->sequence + 1)
+            return refuse_segment(o, JOURNAL_DAMAGED, i, "the segment before it is missing", 0);
+        if (h->previous_end < before->base || h->base < h->previous_end)
+            return refuse_segment(o, JOURNAL_DAMAGED, i, "does not follow the segment before it", 0);
+    }
     return JOURNAL_OK;
-}
-
-static enum journal_result read_header(struct opening *o, size_t i)
-{
-    struct segment_header *h = &o->headers[i];
-    uint64_t sequence = h->sequence;
-    enum header_status status;
-    if (segment_read_header(o->j->dir, sequence, h, &status) != 0)
-        return refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
-    h->sequence = sequence;
-    if (status == HEADER_NEWER)
-        return refuse_segment(o, JOURNAL_NEWER, i, "written by a newer version of millrace", 0);
-    if (status != HEADER_OK)
-        return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
-    return JOURNAL_OK;
-}
-
-static enum journal_result check_neighbours(struct opening *o, size_t i)
-{
-    const struct segment_header *before = &o->headers[i - 1], *h = &o->headers[i];
-    if (memcmp(h->id, before->id, sizeof h->id) != 0)
-        return refuse_segment(o, JOURNAL_DAMAGED, i, "belongs to another journal", 0);
-    if (h->sequence != before->sequence + 1)
-        return refuse_segment(o, JOURNAL_DAMAGED, i, "the segment before it is missing", 0);
-    if (h->previous_end < before->base || h->base < h->previous_end)
-        return refuse_segment(o, JOURNAL_DAMAGED, i, "does not follow the segment before it", 0);
-    return JOURNAL_OK;
-}
-
-static enum journal_result read_headers(struct opening *o)
-{
-    enum journal_result r = list_segments(o);
-    for (size_t i = 0; r == JOURNAL_OK && i < o->count; i++)
-        r = read_header(o, i);
-    for (size_t i = 1; r == JOURNAL_OK && i < o->count; i++)
-        r = check_neighbours(o, i);
-    return r;
 }
 
 static enum journal_result remove_newest_marker(struct opening *o)
@@ -119,7 +106,7 @@ static enum journal_result remove_newest_marker(struct opening *o)
                : refuse(o, JOURNAL_IO, o->j->dir, "cannot remove the newest marker", errno);
 }
 
-/* Refuses a journal whose newest segments are missing. */
+/* Refuses a journal without its newest segments. */
 static enum journal_result check_newest_marker(struct opening *o)
 {
     uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
@@ -151,13 +138,13 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
     return true;
 }
 
-/* Verifies segment i; leaves o->position and o->end where its valid frames end. */
+/* Verifies segment i. Sets o->position and o->end to the end of its valid frames. */
 static enum journal_result verify_segment(struct opening *o, size_t i)
 {
     const struct segment_header *h = &o->headers[i];
     struct cursor c = {.fd = -1};
     struct frame f;
-    char *path = segment_path(o->j->dir, h->sequence, "");
+    char *path = path_of(o, i);
     enum cursor_status status = cursor_open(&c, path, segment_seed(h), h->base);
     free(path);
     memcpy(o->boot, h->boot, sizeof o->boot);
@@ -183,29 +170,8 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     return JOURNAL_OK;
 }
 
-static bool ends_whole(const struct opening *o, size_t i)
-{
-    const struct segment_header *next = &o->headers[i + 1];
-    return o->position == next->previous_size && o->end == next->previous_end;
-}
-
-static enum journal_result look_behind(struct opening *o, size_t i, uint64_t from, struct tail_scan *out)
-{
-    const struct segment_header *h = &o->headers[i];
-    struct buf file = {0};
-    char *path = segment_path(o->j->dir, h->sequence, "");
-    enum journal_result r = JOURNAL_OK;
-    if (segment_read(path, &file) == 0)
-        frames_scan_tail(buf_bytes(&file), from, segment_seed(h), i == o->last ? o->end : h->base, out);
-    else
-        r = refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
-    free(path);
-    buf_free(&file);
-    return r;
-}
-
-/* Bytes to cut off the segment in which the end was found. In a recycled file, zeros at the end mean that nothing was
- * torn, unless an intact frame follows them. */
+/* Bytes to cut off the last segment. In a recycled file, zeros behind the last frame mean that nothing was torn, unless an
+ * intact frame follows them. */
 static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
@@ -215,34 +181,42 @@ static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
     return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
-/* Whether a later segment says that segment i, which ends too early, was synced beyond its end. */
-static bool named_durable(const struct opening *o, size_t i, uint64_t durable)
+/* Whether a durable offset in a later segment lies beyond the end of segment i, which ends too early. */
+static bool was_durable(const struct opening *o, size_t i, uint64_t durable)
 {
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
 }
 
-/* The end was found in segment i. What follows may be cut only if nothing intact calls it durable. */
+/* The journal ends in segment i. The bytes behind may be cut only if nothing intact states that they were durable. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;
     o->last = i;
     for (size_t k = i; k < o->count && !damaged; k++) {
+        const struct segment_header *h = &o->headers[k];
         struct tail_scan b = {0};
-        enum journal_result r = look_behind(o, k, k == i ? o->position : SEGMENT_HEADER, &b);
-        if (r != JOURNAL_OK)
-            return r;
-        o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.nonzero;
+        struct buf file = {0};
+        char *path = path_of(o, k);
+        bool read = segment_read(path, &file) == 0;
+        if (read)
+            frames_scan_tail(buf_bytes(&file), k == i ? o->position : SEGMENT_HEADER, segment_seed(h),
+                k == i ? o->end : h->base, &b);
+        free(path);
+        buf_free(&file);
+        if (!read)
+            return refuse_segment(o, JOURNAL_IO, k, "cannot read", errno);
         if (b.too_many)
             return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too many places look like frames", 0);
+        o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.nonzero;
         if (k == i)
             damaged = b.position > o->position || b.durable > o->end;
         else
-            damaged = named_durable(o, i, b.durable) || named_durable(o, i, o->headers[k].durable);
+            damaged = was_durable(o, i, b.durable) || was_durable(o, i, h->durable);
     }
     if (!damaged)
         return JOURNAL_OK;
     char what[128];
-    snprintf(what, sizeof what, "damaged at byte %llu, which a later frame calls synced",
+    snprintf(what, sizeof what, "damaged at byte %llu; a later frame states that this byte was synced",
         (unsigned long long)o->position);
     return refuse_segment(o, JOURNAL_DAMAGED, i, what, 0);
 }
@@ -264,138 +238,87 @@ static enum journal_result verify(struct opening *o)
         enum journal_result r = verify_segment(o, i);
         if (r != JOURNAL_OK)
             return r;
-        if (i + 1 == o->count || !ends_whole(o, i))
+        const struct segment_header *next = &o->headers[i + 1];
+        if (i + 1 == o->count || o->position != next->previous_size || o->end != next->previous_end)
             return judge_tail(o, i);
     }
     return JOURNAL_OK;
 }
 
-/* Newest first: a crash leaves an unbroken run. */
-static enum journal_result drop_segments_behind(struct opening *o)
+/* Makes a segment durable. After a failed sync the kernel calls pages clean that never reached the disk, and the next sync
+ * succeeds. So verified bytes from `from` on, which are not known to be synced, are written again first. */
+static int sync_again(int fd, uint64_t from, uint64_t end)
 {
-    if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
-        return JOURNAL_IO;
-    while (o->count > o->last + 1) {
-        size_t i = o->count - 1;
-        char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
-        bool failed = io->unlink(path) != 0 || journal_dir_sync(o->j) != 0;
-        int system = errno;
-        free(path);
-        if (failed)
-            return refuse_segment(o, JOURNAL_IO, i, "cannot remove", system);
-        o->count--;
-    }
-    return JOURNAL_OK;
+    return file_copy(fd, fd, from, end) != 0 ? -1 : io->fsync(fd);
 }
 
-/* After a failed sync the kernel calls pages clean that the disk does not have, and the next sync succeeds. So
- * verified bytes that are not known to be synced are written again first. */
-static int write_again(int fd, uint64_t from, uint64_t end)
+/* Opens the last segment for writing and cuts its tail. The cut is needed even without a valid frame in the tail: bytes there
+ * could become a valid frame once the bytes before them are written. */
+static enum journal_result enter_last(struct opening *o)
 {
-    size_t chunk = (size_t)1 << 20;
-    char *bytes = mem_alloc(chunk);
-    int failed = 0;
-    while (from < end && !failed) {
-        size_t want = end - from < chunk ? (size_t)(end - from) : chunk;
-        ssize_t n = io->pread(fd, bytes, want, (off_t)from);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0)
-            errno = EIO;
-        failed = n <= 0 ? -1 : io_write_all(fd, bytes, (size_t)n, (off_t)from);
-        from += n > 0 ? (uint64_t)n : 0;
-    }
-    free(bytes);
-    return failed;
-}
-
-static enum journal_result sync_segment(struct opening *o, size_t i)
-{
-    char *path = segment_path(o->j->dir, o->headers[i].sequence, "");
-    int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
-    free(path);
-    bool failed = fd < 0 || write_again(fd, SEGMENT_HEADER, o->headers[i + 1].previous_size) != 0 ||
-                  io->fdatasync(fd) != 0;
-    int system = errno;
-    if (fd >= 0)
-        io->close(fd);
-    return failed ? refuse_segment(o, JOURNAL_IO, i, "cannot sync", system) : JOURNAL_OK;
-}
-
-/* Keeps what an earlier session reserved beyond the file's end: the disk may be full now. A cut frees those blocks,
- * so they are reserved again. */
-static void keep_reserved(struct journal *j, const struct stat *st)
-{
+    struct journal *j = o->j;
     struct writer *w = &j->writer;
-    uint64_t blocks = (uint64_t)st->st_blocks * 512;
-    if (blocks < (uint64_t)st->st_size + RESERVED_MIN)
-        return;
+    const struct segment_header *h = &o->headers[o->last];
+    char *path = path_of(o, o->last);
+    struct stat st;
+    w->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+    free(path);
+    if (w->fd < 0 || fstat(w->fd, &st) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot open for writing", errno);
+    if (j->cut_bytes > 0 && io->ftruncate(w->fd, (off_t)o->position) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot cut the tail", errno);
+    if (sync_again(w->fd, o->synced, o->position) != 0)
+        return refuse_segment(o, JOURNAL_IO, o->last, "cannot sync", errno);
+    w->sequence = h->sequence;
+    w->seed = segment_seed(h);
+    w->base = h->base;
+    w->position = w->durable_position = o->position;
+    w->size = w->filled = j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
+    w->recycled = h->recycled;
+    w->prepared = w->size >= j->segment_bytes;
+    w->end = w->durable = o->end;
+    w->last_time = o->last_time;
+    /* Keep an earlier session's reserve beyond the file's end: the disk may be full now. The cut freed those blocks. */
+    uint64_t blocks = (uint64_t)st.st_blocks * 512;
+    if (blocks < (uint64_t)st.st_size + RESERVED_MIN)
+        return JOURNAL_OK;
     w->reserved = blocks;
     if (j->cut_bytes > 0)
         writer_reserve_again(j, blocks - w->position);
     w->found = w->reserved;
     w->wanted = w->found > w->position ? w->found - w->position : 0;
     w->no_space = false;
-}
-
-/* The tail is cut even if it holds no valid frame: it could become one once the bytes before it are written. */
-static enum journal_result enter_last(struct opening *o)
-{
-    struct writer *w = &o->j->writer;
-    const struct segment_header *h = &o->headers[o->last];
-    char *path = segment_path(o->j->dir, h->sequence, "");
-    struct stat st;
-    w->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
-    int system = errno;
-    free(path);
-    if (w->fd < 0 || fstat(w->fd, &st) != 0)
-        return refuse_segment(o, JOURNAL_IO, o->last, "cannot open for writing", system);
-    if (o->j->cut_bytes > 0 && io->ftruncate(w->fd, (off_t)o->position) != 0)
-        return refuse_segment(o, JOURNAL_IO, o->last, "cannot cut the tail", errno);
-    if (write_again(w->fd, o->synced, o->position) != 0 || io->fsync(w->fd) != 0)
-        return refuse_segment(o, JOURNAL_IO, o->last, "cannot sync", errno);
-    w->sequence = h->sequence;
-    w->seed = segment_seed(h);
-    w->base = h->base;
-    w->position = w->durable_position = o->position;
-    w->size = w->filled = o->j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
-    w->recycled = h->recycled;
-    w->prepared = w->size >= o->j->segment_bytes;
-    w->end = w->durable = o->end;
-    w->last_time = o->last_time;
-    keep_reserved(o->j, &st);
     return JOURNAL_OK;
 }
 
+/* Brings the disk to the state that `verify` found: drops the segments behind the end, newest first, so that a crash leaves no
+ * gap; syncs the segments before the end; enters the last. */
 static enum journal_result settle(struct opening *o)
 {
-    enum journal_result r = drop_segments_behind(o);
-    for (size_t i = o->first; r == JOURNAL_OK && i < o->last; i++)
-        r = sync_segment(o, i);
-    if (r == JOURNAL_OK)
-        r = enter_last(o);
+    if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
+        return JOURNAL_IO;
+    for (; o->count > o->last + 1; o->count--) {
+        char *path = path_of(o, o->count - 1);
+        bool failed = io->unlink(path) != 0 || journal_dir_sync(o->j) != 0;
+        free(path);
+        if (failed)
+            return refuse_segment(o, JOURNAL_IO, o->count - 1, "cannot remove", errno);
+    }
+    for (size_t i = o->first; i < o->last; i++) {
+        char *path = path_of(o, i);
+        int fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
+        bool failed = fd < 0 || sync_again(fd, SEGMENT_HEADER, o->headers[i + 1].previous_size) != 0;
+        int system = errno;
+        if (fd >= 0)
+            io->close(fd);
+        free(path);
+        if (failed)
+            return refuse_segment(o, JOURNAL_IO, i, "cannot sync", system);
+    }
+    enum journal_result r = enter_last(o);
     if (r == JOURNAL_OK && journal_dir_sync(o->j) != 0)
         r = refuse(o, JOURNAL_IO, o->j->dir, "cannot sync", errno);
     return r;
-}
-
-static void list_into_journal(struct opening *o)
-{
-    for (size_t i = 0; i < o->count; i++) {
-        struct stat st;
-        struct segment *s = segment_new(o->j->dir, &o->headers[i]);
-        s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
-        s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
-        s->shared = o->j->shares_files;
-        segment_list_push(o->j, s);
-    }
-}
-
-/* A power cut may have taken bytes that the last session served. The kernel's boot id tells a power cut from a kill,
- * after which the page cache still has them. */
-static bool needs_hole(const struct opening *o)
-{
-    return !o->clean && o->never && memcmp(o->boot, o->j->set->boot, sizeof o->boot) != 0;
 }
 
 static enum journal_result begin_segment(struct opening *o, uint64_t base)
@@ -411,46 +334,42 @@ static enum journal_result begin_segment(struct opening *o, uint64_t base)
     return JOURNAL_OK;
 }
 
-static enum journal_result make_hole(struct opening *o, uint64_t reach)
-{
-    struct writer *w = &o->j->writer;
-    uint64_t above = o->end > reach ? o->end : reach;
-    w->wanted = writer_unused_reserve(w);
-    if ((w->size > w->position || w->wanted) && io->ftruncate(w->fd, (off_t)w->position) != 0)
-        return refuse(o, JOURNAL_IO, o->j->dir, "cannot cut the last segment", errno);
-    return begin_segment(o, (above / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
-}
-
 static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
 {
-    memcpy(o->j->id, o->headers[0].id, sizeof o->j->id);
+    struct journal *j = o->j;
+    struct writer *w = &j->writer;
+    memcpy(j->id, o->headers[0].id, sizeof j->id);
     enum journal_result r = verify(o);
     if (r != JOURNAL_OK)
         return r;
     uint64_t reach = o->headers[o->count - 1].reach;
     if (reach < lost_below)
         reach = lost_below;
-    bool hole = needs_hole(o) || lost_below > o->end || o->last + 1 < o->count;
+    if (reach < o->end)
+        reach = o->end;
+    /* A power cut may have taken bytes that the last session served. After a kill the page cache still has them; the boot id
+     * distinguishes the two. */
+    bool lost = !o->clean && o->never && memcmp(o->boot, j->set->boot, sizeof o->boot) != 0;
+    bool hole = lost || lost_below > o->end || o->last + 1 < o->count;
     r = settle(o);
     if (r != JOURNAL_OK)
         return r;
-    list_into_journal(o);
-    marks_copy(&o->j->writer.marks, &o->j->marks);
-    o->j->newest_marker = newest_marker_write(o->j->dir, o->j->newest_marker, o->headers[o->last].sequence);
-    return hole ? make_hole(o, reach) : JOURNAL_OK;
-}
-
-static enum journal_result make_new(struct opening *o)
-{
-    if (getrandom(o->j->id, sizeof o->j->id, 0) != (ssize_t)sizeof o->j->id)
-        return refuse(o, JOURNAL_IO, o->j->dir, "cannot get random bytes", errno);
-    return begin_segment(o, 0);
-}
-
-static void write_id_text(struct journal *j)
-{
-    for (size_t i = 0; i < sizeof j->id; i++)
-        snprintf(j->id_text + 2 * i, 3, "%02x", j->id[i]);
+    for (size_t i = 0; i < o->count; i++) {
+        struct stat st;
+        struct segment *s = segment_new(j->dir, &o->headers[i]);
+        s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
+        s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        s->shared = j->shares_files;
+        segment_list_push(j, s);
+    }
+    marks_copy(&w->marks, &j->marks);
+    j->newest_marker = newest_marker_write(j->dir, j->newest_marker, o->headers[o->last].sequence);
+    if (!hole)
+        return JOURNAL_OK;
+    w->wanted = writer_unused_reserve(w);
+    if ((w->size > w->position || w->wanted) && io->ftruncate(w->fd, (off_t)w->position) != 0)
+        return refuse(o, JOURNAL_IO, j->dir, "cannot cut the last segment", errno);
+    return begin_segment(o, (reach / JOURNAL_HOLE + 1) * JOURNAL_HOLE);
 }
 
 static void journal_free(struct journal *j)
@@ -462,6 +381,8 @@ static void journal_free(struct journal *j)
     free(j->segments);
     marks_free(&j->marks);
     marks_free(&j->writer.marks);
+    if (j->writer.fd >= 0)
+        io->close(j->writer.fd);
     if (j->dir_fd >= 0)
         io->close(j->dir_fd);
     free(j->dir);
@@ -469,106 +390,68 @@ static void journal_free(struct journal *j)
     free(j);
 }
 
-static struct journal *journal_new(struct journal_set *set, const struct journal_config *config)
-{
-    struct journal *j = mem_zalloc(sizeof *j);
-    j->magic = JOURNAL_MAGIC;
-    j->set = set;
-    j->dir = mem_strdup(config->dir);
-    j->segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT;
-    j->max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT;
-    j->shares_files = config->shares_files;
-    j->dir_fd = j->writer.fd = -1;
-    return j;
-}
-
-static void begin_session(struct opening *o)
+static enum journal_result open_locked(struct opening *o, uint64_t lost_below)
 {
     struct journal *j = o->j;
-    j->accepted_end = j->committed_end = o->end;
-    j->accepted_time = j->committed_time = o->last_time;
-    write_id_text(j);
-    j->next = j->set->journals;
-    j->set->journals = j;
-    if (j->cut_bytes)
-        log_warn("cut the tail of a journal", LOG_S("path", j->dir), LOG_U("bytes", j->cut_bytes));
-}
-
-/* Locks the directory before reading anything in it, and refuses an unfinished repair. */
-static enum journal_result enter_directory(struct opening *o)
-{
-    struct journal *j = o->j;
-    if (io_make_dirs(j->dir) != 0)
-        return refuse(o, JOURNAL_IO, j->dir, "cannot make", errno);
-    j->dir_fd = journal_dir_lock(j->dir);
-    if (j->dir_fd < 0 && errno == EWOULDBLOCK)
-        return refuse(o, JOURNAL_IN_USE, j->dir, "in use by another process", 0);
-    if (j->dir_fd < 0)
-        return refuse(o, JOURNAL_IO, j->dir, "cannot lock", errno);
-    return repair_note_check(j->dir, o->error, o->error_size);
-}
-
-static enum journal_result open_entered(
-    struct opening *o, const struct journal_config *config, struct journal **out)
-{
-    enum journal_result r = read_headers(o);
+    enum journal_result r = o->repairs ? JOURNAL_OK : repair_note_check(j->dir, o->error, o->error_size);
+    if (r == JOURNAL_OK)
+        r = read_headers(o);
     if (r == JOURNAL_OK)
         r = check_newest_marker(o);
-    if (r == JOURNAL_OK)
-        r = o->count ? open_existing(o, config->lost_below) : make_new(o);
+    if (r == JOURNAL_OK && o->count)
+        r = open_existing(o, lost_below);
+    else if (r == JOURNAL_OK && getrandom(j->id, sizeof j->id, 0) != (ssize_t)sizeof j->id)
+        r = refuse(o, JOURNAL_IO, j->dir, "cannot get random bytes", errno);
+    else if (r == JOURNAL_OK)
+        r = begin_segment(o, 0);
     free(o->headers);
-    if (r != JOURNAL_OK)
-        return r;
-    begin_session(o);
-    prealloc_adopt(o->j);
-    *out = o->j;
-    return JOURNAL_OK;
-}
-
-static void give_up(struct journal *j)
-{
-    if (j->writer.fd >= 0)
-        io->close(j->writer.fd);
-    journal_free(j);
-}
-
-enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
-    struct journal **out, char *error, size_t error_size)
-{
-    struct opening o = {.j = journal_new(set, config), .error = error, .error_size = error_size};
-    enum journal_result r = enter_directory(&o);
-    if (r == JOURNAL_OK)
-        r = open_entered(&o, config, out);
-    if (r != JOURNAL_OK)
-        give_up(o.j);
     return r;
 }
 
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size)
 {
-    struct opening o = {
-        .j = journal_new(set, config), .error = error, .error_size = error_size, .repairs = true};
-    o.j->dir_fd = dir_fd;
-    enum journal_result r = open_entered(&o, config, out);
-    if (r != JOURNAL_OK)
-        give_up(o.j);
-    return r;
+    struct journal *j = mem_zalloc(sizeof *j);
+    struct opening o = {.j = j, .error = error, .error_size = error_size, .repairs = dir_fd >= 0};
+    enum journal_result r;
+    *j = (struct journal){
+        .magic = JOURNAL_MAGIC,
+        .set = set,
+        .dir = mem_strdup(config->dir),
+        .dir_fd = dir_fd,
+        .writer.fd = -1,
+        .segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT,
+        .max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT,
+        .shares_files = config->shares_files,
+    };
+    if (dir_fd < 0 && io_make_dirs(j->dir) != 0)
+        r = refuse(&o, JOURNAL_IO, j->dir, "cannot make", errno);
+    else if (dir_fd < 0 && (j->dir_fd = journal_dir_lock(j->dir)) < 0)
+        r = errno == EWOULDBLOCK ? refuse(&o, JOURNAL_IN_USE, j->dir, "in use by another process", 0)
+                                 : refuse(&o, JOURNAL_IO, j->dir, "cannot lock", errno);
+    else
+        r = open_locked(&o, config->lost_below);
+    if (r != JOURNAL_OK) {
+        journal_free(j);
+        return r;
+    }
+    j->accepted_end = j->committed_end = o.end;
+    j->accepted_time = j->committed_time = o.last_time;
+    for (size_t i = 0; i < sizeof j->id; i++)
+        snprintf(j->id_text + 2 * i, 3, "%02x", j->id[i]);
+    j->next = set->journals;
+    set->journals = j;
+    if (j->cut_bytes)
+        log_warn("cut the tail of a journal", LOG_S("path", j->dir), LOG_U("bytes", j->cut_bytes));
+    prealloc_adopt(j);
+    *out = j;
+    return JOURNAL_OK;
 }
 
-/* A journal may still be on the dirty list with nothing pending. */
-static void leave_dirty_list(struct journal *j)
+enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
+    struct journal **out, char *error, size_t error_size)
 {
-    struct journal_set *set = j->set;
-    set_lock(set);
-    set->dirty_tail = &set->dirty;
-    while (*set->dirty_tail) {
-        if (*set->dirty_tail == j)
-            *set->dirty_tail = j->next_dirty;
-        else
-            set->dirty_tail = &(*set->dirty_tail)->next_dirty;
-    }
-    set_unlock(set);
+    return journal_open_locked(set, config, -1, out, error, error_size);
 }
 
 void journal_close(struct journal **p)
@@ -577,14 +460,23 @@ void journal_close(struct journal **p)
     if (!j)
         return;
     *p = NULL;
+    struct journal_set *set = j->set;
     assert(j->magic == JOURNAL_MAGIC && j->readers == 0);
     while (j->unfinished || j->jobs)
-        set_wait(j->set);
-    leave_dirty_list(j);
+        set_wait(set);
+    set_lock(set); /* the journal may still be on the dirty list with nothing pending */
+    set->dirty_tail = &set->dirty;
+    while (*set->dirty_tail) {
+        if (*set->dirty_tail == j)
+            *set->dirty_tail = j->next_dirty;
+        else
+            set->dirty_tail = &(*set->dirty_tail)->next_dirty;
+    }
+    set_unlock(set);
     scrub_close_journal(j);
     prealloc_close(j);
     writer_close(j);
-    struct journal **at = &j->set->journals;
+    struct journal **at = &set->journals;
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;

@@ -1,11 +1,8 @@
-/* Reading: the reader thread fills a window for one reader at a time; the owner moves readers from segment to
- * segment. */
-#include "journal/journal_sendfile.h"
-#include "journal/journal_segment_list.h"
+/* Reading: the reader thread fills a window for one reader at a time. The owner moves readers from segment to segment. */
+#include "journal/journal_dir.h"
 #include "journal/journal_frame_index.h"
-
-#include "base/io.h"
-#include "base/log.h"
+#include "journal/journal_segment_list.h"
+#include "journal/journal_sendfile.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -20,7 +17,7 @@ struct journal_reader {
     struct cursor *cursor;
     uint64_t offset;
     struct job *job;   /* the read in flight */
-    bool locates;      /* it is a journal_reader_spans, as said in `how` */
+    bool wants_spans;  /* the read is a journal_reader_spans with the options in `how` */
     struct buf memory; /* for its next job */
     struct journal_span_request how;
     journal_read_fn *done;
@@ -54,21 +51,7 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* Continues a frame that the previous window began. */
-static enum cursor_status take_more(struct job *job)
-{
-    struct cursor *c = job->cursor;
-    struct frame f = c->large.frame;
-    size_t skip = (size_t)(job->offset - c->offset), n = f.payload.len - skip;
-    bool is_rest = n <= job->max_bytes;
-    job->time = f.time;
-    enum cursor_status status = cursor_read(c, skip, is_rest ? n : job->max_bytes, &job->out);
-    if (status == CURSOR_FRAME && is_rest)
-        cursor_skip(c, &f);
-    return status;
-}
-
-/* Passes the frames before the wanted offset. */
+/* Passes the frames before the job's offset. */
 static enum cursor_status approach(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -85,7 +68,7 @@ static enum cursor_status approach(struct job *job)
     return status;
 }
 
-/* Bytes still wanted, headers included; what follows them is often only zeros. */
+/* The bytes that are still wanted, headers included. The bytes behind them are often only zeros. */
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - (job->offset + job->out.len);
@@ -99,11 +82,16 @@ static enum cursor_status fill_window(struct job *job)
 {
     struct cursor *c = job->cursor;
     enum cursor_status status = CURSOR_FRAME;
-    c->chunk = chunk_for(job);
-    if (cursor_is_inside(c))
-        status = take_more(job);
+    struct frame f;
+    if (cursor_is_inside(c)) { /* continue a frame that the previous window began */
+        f = c->large.frame;
+        size_t skip = (size_t)(job->offset - c->offset), left = f.payload.len - skip;
+        job->time = f.time;
+        status = cursor_read(c, skip, left < job->max_bytes ? left : job->max_bytes, &job->out);
+        if (status == CURSOR_FRAME && left <= job->max_bytes)
+            cursor_skip(c, &f);
+    }
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
-        struct frame f;
         c->chunk = chunk_for(job);
         if (job->out.len > 0 && cursor_exceeds(c, job->max_bytes - job->out.len))
             break;
@@ -148,27 +136,9 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
     return r->offset;
 }
 
-/* Moves the reader to the segment that continues. False: a gap lies ahead. */
-static bool enter_next_segment(struct journal_reader *r, struct journal_edges *edges)
-{
-    struct segment *here = r->segment, *next;
-    while (r->offset == here->end && (next = segment_list_after(r->journal, here)) != NULL) {
-        if (next->base != r->offset) {
-            *edges = (struct journal_edges){.before = r->offset, .after = next->base};
-            return false;
-        }
-        next->refs++;
-        r->segment = next;
-        cursor_close(r->cursor);
-        segment_list_leave(r->journal, here);
-        here = next;
-    }
-    return true;
-}
-
 static void deliver_read(struct job *job);
 
-/* Starts at the best index entry of this moment: other reads may have added a closer one. */
+/* Starts at the best index entry of this moment: other reads may have added a closer entry. */
 static void submit_read(
     struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
@@ -185,31 +155,38 @@ static void submit_read(
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
     job->not_before = not_before;
-    job->span_read = r->locates && file_may_share(r->segment) ? span_read_new(&r->how) : NULL;
+    job->span_read = r->wants_spans && file_may_share(r->segment) ? span_read_new(&r->how) : NULL;
     job->out = r->memory;
     r->memory = (struct buf){0};
     r->job = job;
     job_submit(r->journal, job);
 }
 
-/* A read that needs no file is a job too: so every callback comes from journal_set_poll, in the order of the reads. */
+/* Moves the reader to the segment that continues, and submits the read. A read that needs no file is a job too, so that every
+ * callback comes from journal_set_poll, in the order of the reads. */
 static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
-    struct journal_edges edges;
-    enum journal_result result = JOURNAL_END;
-    if (!enter_next_segment(r, &edges))
-        result = JOURNAL_GONE;
-    else if (r->offset < r->segment->end)
-        result = JOURNAL_OK;
+    struct segment *next;
+    bool gap = false;
+    while (r->offset == r->segment->end && (next = segment_list_after(r->journal, r->segment)) != NULL) {
+        gap = next->base != r->offset;
+        if (gap)
+            break;
+        struct segment *here = r->segment;
+        next->refs++;
+        r->segment = next;
+        cursor_close(r->cursor);
+        segment_list_leave(r->journal, here);
+    }
     r->done = done;
     r->arg = arg;
-    submit_read(r, max_bytes, result, 0);
+    submit_read(r, max_bytes, gap ? JOURNAL_GONE : r->offset < r->segment->end ? JOURNAL_OK : JOURNAL_END, 0);
 }
 
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
-    r->locates = false;
+    r->wants_spans = false;
     begin_read(r, max_bytes, done, arg);
 }
 
@@ -217,7 +194,7 @@ void journal_reader_spans(struct journal_reader *r, const struct journal_span_re
     struct buf *memory, journal_read_fn *done, void *arg)
 {
     assert(memory->len == 0);
-    r->locates = true;
+    r->wants_spans = true;
     r->how = *how;
     r->memory = *memory;
     *memory = (struct buf){0};
@@ -262,75 +239,46 @@ static void answer_read(struct journal_reader *r, struct job *job)
         journal_file_release(w.file);
 }
 
-static void submit_again(struct journal_reader *r, struct job *job)
-{
-    r->memory = job->out;
-    job->out = (struct buf){0};
-    submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
-}
-
 /* Leaves the segment last: it must be marked as shared before it can be removed. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;
-    job_add_to_index(job);
-    if (!r)
+    if (!r) {
         cursor_free(job->cursor);
-    else if (job->again)
-        submit_again(r, job);
-    else
+    } else if (job->again) {
+        r->memory = job->out;
+        job->out = (struct buf){0};
+        submit_read(r, job->max_bytes, JOURNAL_OK, job->not_before);
+    } else {
         answer_read(r, job);
+    }
     segment_list_leave(job->journal, job->segment);
-}
-
-/* Visits one frame; false stops. */
-typedef bool visit_fn(const struct frame *f, void *arg);
-
-static enum journal_result visit_segment(
-    struct journal *j, const struct segment *s, visit_fn *fn, void *arg, bool *stopped)
-{
-    struct cursor *c = cursor_new();
-    struct frame f;
-    enum journal_result r = JOURNAL_OK;
-    enum cursor_status status = cursor_open(c, s->path, s->seed, s->base);
-    while (status == CURSOR_FRAME && c->offset < s->end && !*stopped) {
-        status = cursor_peek(c, &f);
-        if (status != CURSOR_FRAME)
-            break;
-        *stopped = !fn(&f, arg);
-        cursor_skip(c, &f);
-    }
-    if (status != CURSOR_FRAME) {
-        r = status == CURSOR_IO && c->system ? JOURNAL_IO : JOURNAL_DAMAGED;
-        if (!j->latched)
-            cursor_failure(c, status, s->path, j->failure);
-    }
-    cursor_free(c);
-    return r;
-}
-
-struct scan {
-    uint64_t from;
-    journal_scan_fn *fn;
-    void *arg;
-};
-
-static bool scan_frame(const struct frame *f, void *arg)
-{
-    struct scan *s = arg;
-    if (f->kind != FRAME_DATA || f->payload.len == 0 || f->offset + f->payload.len <= s->from)
-        return true;
-    return s->fn(f->offset, f->time, f->payload, s->arg);
 }
 
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg)
 {
-    struct scan scan = {offset, fn, arg};
     struct journal_edges edges;
     struct segment *s;
     enum journal_result r = segment_list_find(j, offset, &s, &edges);
     bool stopped = false;
-    for (; r == JOURNAL_OK && s && !stopped; s = segment_list_after(j, s))
-        r = visit_segment(j, s, scan_frame, &scan, &stopped);
+    for (; r == JOURNAL_OK && s && !stopped; s = segment_list_after(j, s)) {
+        struct cursor *c = cursor_new();
+        enum cursor_status status = cursor_open(c, s->path, s->seed, s->base);
+        while (status == CURSOR_FRAME && c->offset < s->end && !stopped) {
+            struct frame f;
+            status = cursor_peek(c, &f);
+            if (status != CURSOR_FRAME)
+                break;
+            if (frame_advance(&f) > 0 && f.offset + f.payload.len > offset)
+                stopped = !fn(f.offset, f.time, f.payload, arg);
+            cursor_skip(c, &f);
+        }
+        if (status != CURSOR_FRAME) {
+            r = status == CURSOR_IO && c->system ? JOURNAL_IO : JOURNAL_DAMAGED;
+            if (!j->latched)
+                cursor_failure(c, status, s->path, j->failure);
+        }
+        cursor_free(c);
+    }
     return r;
 }

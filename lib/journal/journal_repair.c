@@ -1,17 +1,14 @@
 #include "journal/journal_repair.h"
 
+#include "base/byte_order.h"
 #include "base/io.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_error.h"
-#include "journal/journal_newest_marker.h"
-#include "journal/journal_open.h"
+#include "journal/journal_internal.h"
 #include "journal/journal_repair_note.h"
-#include "journal/journal_segment.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +23,7 @@ struct repair {
     const char *dir;
     int dir_fd;
     struct repair_note note;
+    char aside[PATH_MAX]; /* the directory for the damaged segments */
     struct inspect_summary found;
     char *error;
     size_t error_size;
@@ -41,12 +39,9 @@ static enum journal_result failed(struct repair *r, const char *path, const char
 static enum journal_result put_note(struct repair *r, enum repair_stage stage)
 {
     r->note.stage = stage;
-    if (repair_note_write(r->dir, r->dir_fd, &r->note) == 0)
-        return JOURNAL_OK;
-    char *path = repair_note_path(r->dir, "");
-    enum journal_result result = failed(r, path, "cannot write");
-    free(path);
-    return result;
+    return repair_note_write(r->dir, r->dir_fd, &r->note) == 0
+               ? JOURNAL_OK
+               : failed(r, r->dir, "cannot write the state of the repair");
 }
 
 static void look(const struct inspect_event *e, void *arg)
@@ -57,18 +52,16 @@ static void look(const struct inspect_event *e, void *arg)
         r->how->found(e, r->how->arg);
 }
 
-/* The highest offset at which a segment claims to begin, in its header or its table; either may be damaged. Ignores
- * impossible values: no journal has so many holes. */
-static uint64_t hint(const char *path, uint64_t known)
+/* The highest offset at which a segment claims to begin, in its header or its table; either may be damaged. Ignores impossible
+ * values: no journal has so many holes. */
+static uint64_t stated_base(const char *path, uint64_t known)
 {
-    static const off_t places[] = {SEGMENT_BASE_AT, SEGMENT_HEADER + FRAME_OFFSET_AT};
+    static const uint64_t places[] = {SEGMENT_BASE_AT, SEGMENT_HEADER + FRAME_OFFSET_AT};
     uint64_t best = known;
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = file_open(path);
     for (size_t i = 0; fd >= 0 && i < sizeof places / sizeof *places; i++) {
-        uint64_t offset;
-        if (io->pread(fd, &offset, sizeof offset, places[i]) != sizeof offset)
-            continue;
-        offset = le64toh(offset);
+        char raw[8];
+        uint64_t offset = file_read(fd, raw, sizeof raw, places[i]) == sizeof raw ? get_le64(raw) : 0;
         if (offset > best && offset < known + HOLES_MAX * JOURNAL_HOLE)
             best = offset;
     }
@@ -77,81 +70,46 @@ static uint64_t hint(const char *path, uint64_t known)
     return best;
 }
 
-/* An estimate from above: lost bytes that nothing names are no more than the files' sizes, and a segment without a
- * header may follow a hole. */
-static uint64_t given_out_below(const struct repair *r, const uint64_t *sequences, size_t n)
-{
-    uint64_t known = r->found.end > r->note.below ? r->found.end : r->note.below;
-    uint64_t begins = known, bytes = 0;
-    for (size_t i = n; i-- > 0 && sequences[i] >= r->found.bad_sequence;) {
-        struct stat st;
-        char *path = segment_path(r->dir, sequences[i], "");
-        uint64_t its = hint(path, known);
-        begins = its > begins ? its : begins;
-        bytes += stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-        free(path);
-    }
-    return begins + bytes + r->found.headless * JOURNAL_HOLE + 1;
-}
-
-/* io_make_dirs makes the directory's name durable before anything moves into it. */
-static enum journal_result make_aside(struct repair *r)
-{
-    char path[PATH_MAX];
-    struct tm tm;
-    struct stat st;
-    time_t now = time(NULL);
-    char *end = r->note.aside;
-    size_t n = strftime(end, sizeof r->note.aside, "~damaged-%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
-    snprintf(path, sizeof path, "%s%s", r->dir, end);
-    for (int again = 2; stat(path, &st) == 0; again++) {
-        snprintf(end + n, sizeof r->note.aside - n, "-%d", again);
-        snprintf(path, sizeof path, "%s%s", r->dir, end);
-    }
-    return io_make_dirs(path) == 0 ? JOURNAL_OK : failed(r, path, "cannot make");
-}
-
+/* Decides which segments to keep, and writes the note. The offsets that may have been used are estimated from above: lost bytes
+ * that nothing names are at most the files' sizes, and a segment without a header may follow a hole. */
 static enum journal_result decide(struct repair *r)
 {
     size_t n;
     const struct inspect_summary *f = &r->found;
+    uint64_t known = f->end > r->note.below ? f->end : r->note.below;
     uint64_t *sequences = segments_list(r->dir, &n);
     if (!sequences)
         return failed(r, r->dir, "cannot open");
+    uint64_t begins = known, bytes = 0;
+    for (size_t i = n; i-- > 0 && sequences[i] >= f->bad_sequence;) {
+        struct stat st;
+        char *path = segment_path(r->dir, sequences[i], "");
+        uint64_t base = stated_base(path, known);
+        begins = base > begins ? base : begins;
+        bytes += stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        free(path);
+    }
+    free(sequences);
     r->note = (struct repair_note){
         .sequence = f->bad_sequence,
         .cut_at = f->bad_position > SEGMENT_HEADER ? f->bad_position : 0,
         .first = f->first,
         .end = f->whole,
         .lost = f->end,
-        .below = given_out_below(r, sequences, n),
+        .below = begins + bytes + f->headless * JOURNAL_HOLE + 1,
     };
-    free(sequences);
-    enum journal_result result = make_aside(r);
-    return result == JOURNAL_OK ? put_note(r, REPAIR_MOVING) : result;
-}
-
-static char *aside_dir(const struct repair *r)
-{
-    struct buf b = {0};
-    buf_printf(&b, "%s%s", r->dir, r->note.aside);
-    buf_append_char(&b, 0);
-    return b.ptr;
-}
-
-static char *aside_path(const struct repair *r, uint64_t sequence)
-{
-    char *dir = aside_dir(r), *path = segment_path(dir, sequence, "");
-    free(dir);
-    return path;
-}
-
-static int sync_both(const struct repair *r)
-{
-    char *aside = aside_dir(r);
-    int bad = io->fsync(r->dir_fd) != 0 || io_sync_dir(aside) != 0;
-    free(aside);
-    return bad ? -1 : 0;
+    struct tm tm;
+    struct stat st;
+    time_t now = time(NULL);
+    char *suffix = r->note.aside;
+    size_t length = strftime(suffix, sizeof r->note.aside, "~damaged-%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
+    snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, suffix);
+    for (int again = 2; stat(r->aside, &st) == 0; again++) {
+        snprintf(suffix + length, sizeof r->note.aside - length, "-%d", again);
+        snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, suffix);
+    }
+    /* io_make_dirs makes the directory's name durable before anything moves into it. */
+    return io_make_dirs(r->aside) == 0 ? put_note(r, REPAIR_MOVING) : failed(r, r->aside, "cannot make");
 }
 
 static bool is_there(const char *path)
@@ -165,10 +123,11 @@ static bool is_cut(const struct repair *r, uint64_t sequence)
     return sequence == r->note.sequence && r->note.cut_at > 0;
 }
 
-/* What a repair before this one has moved already is there and not here, or here again is what was kept of it. */
+/* After an interruption, a segment that exists only in the other directory has been moved already. The cut segment may exist in
+ * both: its beginning has been copied back. */
 static enum journal_result move_aside(struct repair *r, uint64_t sequence)
 {
-    char *from = segment_path(r->dir, sequence, ""), *to = aside_path(r, sequence);
+    char *from = segment_path(r->dir, sequence, ""), *to = segment_path(r->aside, sequence, "");
     enum journal_result result = JOURNAL_OK;
     bool here = is_there(from), there = is_there(to), cut = is_cut(r, sequence);
     if (here && there && !cut) {
@@ -184,41 +143,33 @@ static enum journal_result move_aside(struct repair *r, uint64_t sequence)
     return result;
 }
 
-static int copy_start(const char *from, const char *to, uint64_t n)
+static enum journal_result sync_both(struct repair *r)
 {
-    size_t chunk = (size_t)1 << 20;
-    char *bytes = mem_alloc(chunk);
-    int in = io->open(from, O_RDONLY | O_CLOEXEC, 0);
-    int out = io->open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    bool bad = in < 0 || out < 0;
-    for (uint64_t at = 0; at < n && !bad;) {
-        ssize_t got = io->pread(in, bytes, n - at < chunk ? (size_t)(n - at) : chunk, (off_t)at);
-        if (got == 0)
-            errno = EIO;
-        bad = got <= 0 || io_write_all(out, bytes, (size_t)got, (off_t)at) != 0;
-        at += got > 0 ? (uint64_t)got : 0;
-    }
-    bad = bad || io->fsync(out) != 0;
-    int saved = errno;
-    if (in >= 0)
-        io->close(in);
-    if (out >= 0)
-        io->close(out);
-    free(bytes);
-    errno = saved;
-    return bad ? -1 : 0;
+    bool synced = io->fsync(r->dir_fd) == 0 && io_sync_dir(r->aside) == 0;
+    return synced ? JOURNAL_OK : failed(r, r->dir, "cannot sync");
 }
 
-/* The damaged file is safe in its new place before another one takes its name. */
+/* Copies the intact beginning of the damaged segment back, once the damaged file is durable under its new name. */
 static enum journal_result put_back_beginning(struct repair *r)
 {
     uint64_t sequence = r->note.sequence;
-    char *from = aside_path(r, sequence), *to = segment_path(r->dir, sequence, "");
+    char *from = segment_path(r->aside, sequence, ""), *to = segment_path(r->dir, sequence, "");
     char *fresh = segment_path(r->dir, sequence, ".new");
     enum journal_result result = JOURNAL_OK;
-    bool missing = is_cut(r, sequence) && !is_there(to);
-    if (missing && (copy_start(from, fresh, r->note.cut_at) != 0 || io->rename(fresh, to) != 0))
-        result = failed(r, to, "cannot put its intact beginning back");
+    if (is_cut(r, sequence) && !is_there(to)) {
+        int in = file_open(from);
+        int out = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+        bool copied =
+            in >= 0 && out >= 0 && file_copy(in, out, 0, r->note.cut_at) == 0 && io->fsync(out) == 0;
+        int saved = errno;
+        if (in >= 0)
+            io->close(in);
+        if (out >= 0)
+            io->close(out);
+        errno = saved;
+        if (!copied || io->rename(fresh, to) != 0)
+            result = failed(r, to, "cannot put its intact beginning back");
+    }
     free(from);
     free(to);
     free(fresh);
@@ -235,16 +186,16 @@ static enum journal_result move_all(struct repair *r)
     for (size_t i = n; i-- > 0 && sequences[i] >= r->note.sequence && result == JOURNAL_OK;)
         result = move_aside(r, sequences[i]);
     free(sequences);
-    if (result == JOURNAL_OK && sync_both(r) != 0)
-        result = failed(r, r->dir, "cannot sync");
+    if (result == JOURNAL_OK)
+        result = sync_both(r);
     if (result == JOURNAL_OK)
         result = put_back_beginning(r);
-    if (result == JOURNAL_OK && sync_both(r) != 0)
-        result = failed(r, r->dir, "cannot sync");
+    if (result == JOURNAL_OK)
+        result = sync_both(r);
     return result == JOURNAL_OK ? put_note(r, REPAIR_MOVED) : result;
 }
 
-/* The journal shares the repair's lock while it is open. */
+/* Opens the journal once, which makes the hole. The journal shares the repair's lock while it is open. */
 static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 {
     struct journal *j;
@@ -261,14 +212,10 @@ static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
     return result;
 }
 
-static enum journal_result forget(struct repair *r)
+static void give(char *path, const struct stat *to)
 {
-    char *path = repair_note_path(r->dir, "");
-    bool bad =
-        newest_marker_remove(r->dir, r->dir_fd) != 0 || io->unlink(path) != 0 || io->fsync(r->dir_fd) != 0;
-    enum journal_result result = bad ? failed(r, path, "cannot remove") : JOURNAL_OK;
+    (void)!chown(path, to->st_uid, to->st_gid);
     free(path);
-    return result;
 }
 
 /* A repair run as root gives the files it created to the directory's owner, so that the daemon can use them. */
@@ -276,63 +223,49 @@ static void give_to_owner(const struct repair *r)
 {
     struct stat st;
     size_t n = 0;
-    uint64_t named = 0;
+    uint64_t newest = 0;
     if (geteuid() != 0 || fstat(r->dir_fd, &st) != 0)
         return;
     uint64_t *sequences = segments_list(r->dir, &n);
-    for (size_t i = 0; i < n; i++) {
-        char *path = segment_path(r->dir, sequences[i], "");
-        (void)!chown(path, st.st_uid, st.st_gid);
-        free(path);
-    }
+    for (size_t i = 0; i < n; i++)
+        give(segment_path(r->dir, sequences[i], ""), &st);
     free(sequences);
-    char *note = repair_note_path(r->dir, ""), *aside = aside_dir(r);
-    (void)newest_marker_read(r->dir, &named);
-    char *newest = newest_marker_path(r->dir, named);
-    (void)!chown(newest, st.st_uid, st.st_gid);
-    (void)!chown(note, st.st_uid, st.st_gid);
-    (void)!chown(aside, st.st_uid, st.st_gid);
-    free(newest);
-    free(note);
-    free(aside);
+    (void)newest_marker_read(r->dir, &newest);
+    give(newest_marker_path(r->dir, newest), &st);
+    give(dir_path(r->dir, REPAIR_NOTE_NAME), &st);
+    give(mem_strdup(r->aside), &st);
 }
 
-/* If all damaged segments are missing, nothing was moved. */
-static void forget_empty_aside(const struct repair *r)
-{
-    char *aside = aside_dir(r);
-    (void)!rmdir(aside);
-    free(aside);
-}
-
-/* If nothing is kept, the next opening creates a new journal with another id. */
-static enum journal_result go_on(struct repair *r, struct journal_repaired *out)
+/* If nothing is kept, the next opening creates a new journal with another id. If all damaged segments are missing, nothing was
+ * moved, and rmdir removes the empty directory. */
+static enum journal_result finish(struct repair *r, struct journal_repaired *out)
 {
     size_t n;
     uint64_t *sequences = segments_list(r->dir, &n);
     if (!sequences)
         return failed(r, r->dir, "cannot open");
     free(sequences);
-    out->repaired = true;
-    out->kept = n > 0;
-    out->first = r->note.first;
-    out->end = r->note.end;
-    out->lost = r->note.lost;
+    *out = (struct journal_repaired){
+        .repaired = true, .kept = n > 0, .first = r->note.first, .end = r->note.end, .lost = r->note.lost};
+    enum journal_result result;
     if (n == 0) {
-        forget_empty_aside(r);
-        return forget(r);
+        char *note = dir_path(r->dir, REPAIR_NOTE_NAME);
+        bool removed = newest_marker_remove(r->dir, r->dir_fd) == 0 && io->unlink(note) == 0 &&
+                       io->fsync(r->dir_fd) == 0;
+        result = removed ? JOURNAL_OK : failed(r, note, "cannot remove");
+        free(note);
+    } else {
+        result = make_hole(r, &out->goes_on);
+        if (result != JOURNAL_OK)
+            return result;
+        r->note.below = out->goes_on;
+        result = put_note(r, REPAIR_DONE);
+        give_to_owner(r);
     }
-    enum journal_result result = make_hole(r, &out->goes_on);
-    if (result != JOURNAL_OK)
-        return result;
-    r->note.below = out->goes_on;
-    result = put_note(r, REPAIR_DONE);
-    give_to_owner(r);
-    forget_empty_aside(r);
+    (void)!rmdir(r->aside);
     return result;
 }
 
-/* An existing note may not be durable: its repair may have been killed before the directory's sync. */
 static enum journal_result run(struct repair *r, struct journal_repaired *out)
 {
     bool there;
@@ -344,12 +277,15 @@ static enum journal_result run(struct repair *r, struct journal_repaired *out)
         if (result != JOURNAL_DAMAGED)
             return result;
         result = decide(r);
-    } else if (io->fsync(r->dir_fd) != 0) {
-        result = failed(r, r->dir, "cannot sync");
+    } else {
+        /* The interrupted repair may have ended before it synced the note's name. */
+        snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, r->note.aside);
+        if (io->fsync(r->dir_fd) != 0)
+            result = failed(r, r->dir, "cannot sync");
     }
     if (result == JOURNAL_OK && r->note.stage == REPAIR_MOVING)
         result = move_all(r);
-    return result == JOURNAL_OK ? go_on(r, out) : result;
+    return result == JOURNAL_OK ? finish(r, out) : result;
 }
 
 enum journal_result journal_repair(

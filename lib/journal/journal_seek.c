@@ -1,6 +1,6 @@
-/* Seeking by time. Each segment's header names the time of the last frame before it, and times never decrease: so the
- * headers select the segment. The reader thread goes through it from the last index entry that is early enough, one
- * step a job, so that other reads do not wait. */
+/* Seeking by time. Each segment's header states the time of the last frame before it, and times never decrease, so the headers
+ * select the segment. The reader thread steps through the segment from the last index entry that is early enough, one step a
+ * job, so that other reads do not wait. */
 #include "journal/journal_frame_index.h"
 #include "journal/journal_job.h"
 #include "journal/journal_segment_list.h"
@@ -13,17 +13,12 @@ struct journal_seek {
     struct cursor *cursor;
     usec_t time;
     uint64_t limit;  /* the committed end when the seek began */
-    struct job *job; /* the job under way; never NULL */
+    struct job *job; /* under way; never NULL */
     journal_seek_fn *done;
     void *arg;
 };
 
-static bool is_wanted(const struct frame *f, usec_t time)
-{
-    return f->kind == FRAME_DATA && f->payload.len > 0 && f->time >= time;
-}
-
-/* OK: job->offset is the frame's. END: it is not in this segment. */
+/* Sets the result OK and job->offset if it finds the frame, or END if the segment does not hold it. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -33,7 +28,7 @@ static void run_seek(struct job *job)
     while (status == CURSOR_FRAME && c->offset < job->limit && !job->again && job->result == JOURNAL_END) {
         struct frame f;
         status = cursor_peek(c, &f);
-        if (status == CURSOR_FRAME && is_wanted(&f, job->time)) {
+        if (status == CURSOR_FRAME && frame_advance(&f) > 0 && f.time >= job->time) {
             job->offset = f.offset;
             job->result = JOURNAL_OK;
         } else if (status == CURSOR_FRAME) {
@@ -66,10 +61,10 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job_submit(seek->journal, job);
 }
 
-/* The last segment before which all frames are older. */
-static struct segment *segment_by_time(const struct journal *j, usec_t time)
+struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg)
 {
-    size_t low = j->n_trimmed + 1, high = j->n_segments;
+    size_t low = j->n_trimmed + 1,
+           high = j->n_segments; /* the last segment before which all frames are older */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (j->segments[middle]->last_time < time)
@@ -77,17 +72,17 @@ static struct segment *segment_by_time(const struct journal *j, usec_t time)
         else
             high = middle;
     }
-    return j->segments[low - 1];
-}
-
-struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg)
-{
     struct journal_seek *seek = mem_zalloc(sizeof *seek);
     *seek = (struct journal_seek){
-        .journal = j, .time = time, .limit = j->committed_end, .done = done, .arg = arg};
-    seek->segment = segment_by_time(j, time);
+        .journal = j,
+        .segment = j->segments[low - 1],
+        .cursor = cursor_new(),
+        .time = time,
+        .limit = j->committed_end,
+        .done = done,
+        .arg = arg,
+    };
     seek->segment->refs++;
-    seek->cursor = cursor_new();
     j->readers++;
     submit_seek(seek, time <= j->committed_time, 0);
     return seek;
@@ -110,7 +105,7 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* False: the next segment holds nothing that was committed when the seek began. */
+/* Moves on to the next segment. False: it holds nothing that was committed when the seek began. */
 static bool enter_next(struct journal_seek *seek)
 {
     struct segment *here = seek->segment, *next = segment_list_after(seek->journal, here);
@@ -123,28 +118,25 @@ static bool enter_next(struct journal_seek *seek)
     return true;
 }
 
-static void answer_seek(struct journal_seek *seek, const struct job *job)
-{
-    struct journal *j = seek->journal;
-    journal_seek_fn *done = seek->done;
-    void *arg = seek->arg;
-    bool found = job->result == JOURNAL_OK;
-    uint64_t offset = found ? job->offset : seek->limit, earliest = journal_earliest(j);
-    job_report_failure(job);
-    cursor_free(seek->cursor);
-    seek_free(seek);
-    done(job->failure[0] ? job->result : JOURNAL_OK, offset > earliest ? offset : earliest, arg);
-}
-
 static void deliver_seek(struct job *job)
 {
     struct journal_seek *seek = job->seek;
-    job_add_to_index(job);
-    segment_list_leave(job->journal, job->segment);
-    if (!seek)
+    struct journal *j = job->journal;
+    segment_list_leave(j, job->segment);
+    if (!seek) {
         cursor_free(job->cursor);
-    else if (!job->failure[0] && (job->again || (job->result == JOURNAL_END && enter_next(seek))))
+        return;
+    }
+    bool failed = job->failure[0] != 0;
+    if (!failed && (job->again || (job->result == JOURNAL_END && enter_next(seek)))) {
         submit_seek(seek, true, job->not_before);
-    else
-        answer_seek(seek, job);
+        return;
+    }
+    journal_seek_fn *done = seek->done;
+    void *arg = seek->arg;
+    uint64_t offset = job->result == JOURNAL_OK ? job->offset : seek->limit, earliest = journal_earliest(j);
+    job_report_failure(job);
+    cursor_free(seek->cursor);
+    seek_free(seek);
+    done(failed ? job->result : JOURNAL_OK, offset > earliest ? offset : earliest, arg);
 }

@@ -1,11 +1,33 @@
 #include "journal/journal_segment_list.h"
 
 #include "base/log.h"
+#include "journal/journal_dir.h"
+#include "journal/journal_frame_index.h"
 #include "journal/journal_job.h"
+#include "journal/journal_sendfile.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+struct segment *segment_new(const char *dir, const struct segment_header *h)
+{
+    struct segment *s = mem_zalloc(sizeof *s);
+    s->sequence = h->sequence;
+    s->base = s->end = h->base;
+    s->seed = segment_seed(h);
+    s->last_time = h->last_time;
+    s->path = segment_path(dir, h->sequence, "");
+    return s;
+}
+
+void segment_free(struct segment *s)
+{
+    frame_index_drop(s);
+    segment_detach_file(s);
+    free(s->path);
+    free(s);
+}
 
 struct segment *segment_list_last(const struct journal *j)
 {
@@ -16,20 +38,6 @@ void segment_list_push(struct journal *j, struct segment *s)
 {
     j->segments = mem_realloc(j->segments, (j->n_segments + 1) * sizeof(struct segment *));
     j->segments[j->n_segments++] = s;
-}
-
-/* The last segment whose base is not above `offset`. NULL below the earliest. */
-static struct segment *segment_at(const struct journal *j, uint64_t offset)
-{
-    size_t low = j->n_trimmed, high = j->n_segments;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (j->segments[middle]->base <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == j->n_trimmed ? NULL : j->segments[low - 1];
 }
 
 /* Sequence numbers have no gap. */
@@ -83,23 +91,29 @@ uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t 
 enum journal_result segment_list_find(
     const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges)
 {
-    struct segment *s = segment_at(j, offset);
     if (offset > j->committed_end)
         return JOURNAL_BEYOND;
-    if (!s) {
+    size_t low = j->n_trimmed, high = j->n_segments; /* the last segment whose base is not above `offset` */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (j->segments[middle]->base <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == j->n_trimmed) {
         *edges = (struct journal_edges){.before = 0, .after = journal_earliest(j)};
         return JOURNAL_GONE;
     }
-    if (offset > s->end) {
-        *edges = (struct journal_edges){.before = s->end, .after = segment_list_after(j, s)->base};
-        return JOURNAL_GONE;
-    }
-    *out = s;
-    return JOURNAL_OK;
+    *out = j->segments[low - 1];
+    if (offset <= (*out)->end)
+        return JOURNAL_OK;
+    *edges = (struct journal_edges){.before = (*out)->end, .after = j->segments[low]->base};
+    return JOURNAL_GONE;
 }
 
-/* Removes a segment, or makes its file the spare one. Each removal is durable before the next: a missing segment is
- * always damage. After a failure the later segments stay too, until the next opening finds them. */
+/* Removes a segment, or turns its file into the spare file. Each removal is durable before the next, so a missing segment is
+ * always damage. After a failed removal all later segments stay until the next opening. */
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
@@ -121,7 +135,7 @@ static void deliver_unlink(struct job *job)
     segment_free(job->segment);
 }
 
-/* In order: a segment with readers keeps those after it. */
+/* Removes trimmed segments in order: a segment with readers keeps all later ones. */
 static void reap(struct journal *j)
 {
     size_t n = 0;
@@ -152,12 +166,11 @@ static bool all_below(const struct journal *j, size_t i, uint64_t offset)
     return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;
 }
 
-enum journal_result journal_trim(struct journal *j, uint64_t offset)
+void journal_trim(struct journal *j, uint64_t offset)
 {
     while (all_below(j, j->n_trimmed, offset))
         j->n_trimmed++;
     reap(j);
-    return JOURNAL_OK;
 }
 
 /* The first segment that retention keeps. */
@@ -175,11 +188,10 @@ static size_t first_kept(
     return i;
 }
 
-enum journal_result journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
 {
     j->n_trimmed = first_kept(j, keep, keep->hold, now);
     reap(j);
-    return JOURNAL_OK;
 }
 
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now)

@@ -1,4 +1,3 @@
-
 #include "journal/journal_sendfile.h"
 
 #include "base/io.h"
@@ -17,7 +16,7 @@ static atomic_uint shared_files;
 struct journal_file {
     unsigned refs;
     int fd;
-    struct segment *segment; /* NULL: gone */
+    struct segment *segment; /* NULL: removed */
 };
 
 int journal_file_fd(const struct journal_file *f)
@@ -51,7 +50,7 @@ void segment_detach_file(struct segment *s)
     s->file = NULL;
 }
 
-/* The file's change time, which every write moves. 0: unknown. */
+/* The file's change time, which moves with every write. 0: unknown. */
 static uint64_t stamp_of(int fd)
 {
     struct stat st;
@@ -85,50 +84,40 @@ void span_read_free(struct span_read **p)
     *p = NULL;
 }
 
-static void add_span(struct span_read *l, const struct cursor *c, const struct frame *f, size_t skip)
-{
-    struct bytes payload = bytes_of(f->payload.ptr + skip, f->payload.len - skip);
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 32;
-        l->spans = mem_realloc(l->spans, l->cap * sizeof *l->spans);
-    }
-    l->spans[l->n++] = (struct journal_span){
-        .offset = c->offset + skip,
-        .position = c->position + FRAME_HEADER + f->name.len + skip,
-        .len = payload.len,
-        .count = l->how.count ? l->how.count(payload) : 0,
-    };
-    l->bytes += payload.len;
-}
-
-/* Bytes still wanted; the next read begins with what follows. */
-static size_t chunk_for(const struct job *job)
-{
-    uint64_t left = job->limit - job->cursor->offset;
-    uint64_t wanted = JOURNAL_SPANS_MAX - job->span_read->bytes;
-    size_t n = (size_t)(left < wanted ? left : wanted) + (JOURNAL_SPAN_MIN >> 2);
-    return n < CHUNK_MAX ? n : CHUNK_MAX;
-}
-
-/* Adds the frame at the cursor, from the job's offset on. False: the next read begins with it, or it is copied. */
+/* Adds the frame at the cursor, from the job's offset on. False: the frame is too small on average, so the next read begins
+ * with it or copies it. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
     struct span_read *l = job->span_read;
     uint64_t from = job->offset + l->bytes;
-    if (c->offset + frame_advance(f) > from) {
-        if (l->bytes + f->payload.len < (l->n + 1) * JOURNAL_SPAN_MIN)
-            return false;
-        if (l->n == 0)
-            job->time = f->time;
-        add_span(l, c, f, (size_t)(from - c->offset));
+    if (c->offset + frame_advance(f) <= from) {
+        cursor_skip(c, f);
+        return true;
     }
+    if (l->bytes + f->payload.len < (l->n + 1) * JOURNAL_SPAN_MIN)
+        return false;
+    if (l->n == 0)
+        job->time = f->time;
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 32;
+        l->spans = mem_realloc(l->spans, l->cap * sizeof *l->spans);
+    }
+    size_t skip = (size_t)(from - c->offset);
+    struct bytes payload = bytes_of(f->payload.ptr + skip, f->payload.len - skip);
+    l->spans[l->n++] = (struct journal_span){
+        .offset = from,
+        .position = c->position + FRAME_HEADER + f->name.len + skip,
+        .len = payload.len,
+        .count = l->how.count ? l->how.count(payload) : 0,
+    };
+    l->bytes += payload.len;
     cursor_skip(c, f);
     return true;
 }
 
-/* Without a descriptor nothing can be given out. The stamp is taken before the bytes are read, so a change during the
- * read is noticed too. */
+/* Without a descriptor nothing can be given out. The stamp is taken before the bytes are read, so that it also exposes a change
+ * during the read. */
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
@@ -138,7 +127,9 @@ bool spans_fill(struct job *job, enum cursor_status *status)
     l->stamp = stamp_of(l->fd);
     while (*status == CURSOR_FRAME && c->offset < job->limit && l->bytes < JOURNAL_SPANS_MAX) {
         struct frame f;
-        c->chunk = chunk_for(job);
+        uint64_t left = job->limit - c->offset, wanted = JOURNAL_SPANS_MAX - l->bytes;
+        size_t chunk = (size_t)(left < wanted ? left : wanted) + (JOURNAL_SPAN_MIN >> 2);
+        c->chunk = chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
         *status = cursor_peek(c, &f);
         if (*status == CURSOR_FRAME && !take_frame(job, &f))
             break;
@@ -154,26 +145,23 @@ bool file_may_share(const struct segment *s)
     return s->file || atomic_load(&shared_files) < journal_shared_files_max;
 }
 
-/* A segment has one descriptor for all its receivers. */
-static struct journal_file *share_file(struct segment *s, int *fd)
-{
-    s->shared = true;
-    if (s->file)
-        return journal_file_hold(s->file);
-    atomic_fetch_add(&shared_files, 1);
-    s->file = mem_alloc(sizeof *s->file);
-    *s->file = (struct journal_file){.refs = 1, .fd = *fd, .segment = s};
-    *fd = -1;
-    return s->file;
-}
-
+/* All receivers of a segment share one descriptor. */
 void spans_answer(struct job *job, struct journal_window *w)
 {
     struct span_read *l = job->span_read;
+    struct segment *s = job->segment;
     if (!l || l->n == 0 || w->result != JOURNAL_OK)
         return;
     w->spans = l->spans;
     w->n_spans = l->n;
     w->stamp = l->stamp;
-    w->file = share_file(job->segment, &l->fd);
+    s->shared = true;
+    if (s->file) {
+        w->file = journal_file_hold(s->file);
+        return;
+    }
+    atomic_fetch_add(&shared_files, 1);
+    w->file = s->file = mem_alloc(sizeof *s->file);
+    *s->file = (struct journal_file){.refs = 1, .fd = l->fd, .segment = s};
+    l->fd = -1;
 }

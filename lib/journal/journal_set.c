@@ -10,8 +10,8 @@
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
 
-/* Without a boot id (a bare chroot) takes a random one: at worst that makes an unneeded hole. A constant would claim
- * that the page cache survived. */
+/* Without a boot id (in a bare chroot) takes a random id, which at worst makes an unneeded hole. A constant would claim that the
+ * page cache survived a reboot. */
 static void kernel_boot_id(uint8_t out[16])
 {
     char text[64] = "";
@@ -37,28 +37,17 @@ static void no_notify(void *arg)
     (void)arg;
 }
 
-static void init_lists(struct journal_set *set)
-{
-    set->dirty_tail = &set->dirty;
-    set->finished_tail = &set->finished;
-    set->jobs_tail = &set->jobs;
-    set->jobs_done_tail = &set->jobs_done;
-    set->to_fill_tail = &set->to_fill;
-}
-
 static void init_conditions(struct journal_set *set)
 {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    for (size_t i = 0; i < COMMITTERS; i++) {
+    for (size_t i = 0; i < COMMITTERS; i++)
         pthread_cond_init(&set->committers[i].wake, &monotonic);
-        set->committers[i].set = set;
-    }
-    pthread_cond_init(&set->synced, NULL);
+    pthread_cond_init(&set->synced, &monotonic);
     pthread_cond_init(&set->reads, &monotonic);
     pthread_cond_init(&set->fills, &monotonic);
-    pthread_cond_init(&set->progress, NULL);
+    pthread_cond_init(&set->progress, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&set->lock, NULL);
     pthread_mutex_init(&set->files.lock, NULL);
@@ -74,22 +63,24 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
         set->config.notify = no_notify;
     journal_boot_id(set->boot);
     set->scrub.cursor.fd = -1;
-    init_lists(set);
+    set->dirty_tail = &set->dirty;
+    set->finished_tail = &set->finished;
+    set->jobs_tail = &set->jobs;
+    set->jobs_done_tail = &set->jobs_done;
+    set->to_fill_tail = &set->to_fill;
     init_conditions(set);
     int failed = 0;
-    for (size_t i = 0; i < COMMITTERS; i++)
+    for (size_t i = 0; i < COMMITTERS; i++) {
+        set->committers[i].set = set;
         failed |= pthread_create(&set->committers[i].thread, NULL, committer_main, &set->committers[i]);
-    if (failed || pthread_create(&set->reader, NULL, reader_main, set) != 0 ||
-        pthread_create(&set->filler, NULL, filler_main, set) != 0) {
+    }
+    failed |= pthread_create(&set->reader, NULL, reader_main, set);
+    failed |= pthread_create(&set->filler, NULL, filler_main, set);
+    if (failed) {
         fprintf(stderr, "millrace: cannot start a thread\n");
         abort();
     }
     return set;
-}
-
-size_t journal_set_pending(const struct journal_set *set)
-{
-    return set->pending_bytes;
 }
 
 uint64_t journal_set_syncs(struct journal_set *set)
@@ -103,23 +94,9 @@ uint64_t journal_set_syncs(struct journal_set *set)
 usec_t journal_set_last_shortage(struct journal_set *set)
 {
     set_lock(set);
-    usec_t lacked = set->last_shortage;
+    usec_t last = set->last_shortage;
     set_unlock(set);
-    return lacked;
-}
-
-static void stop_threads(struct journal_set *set)
-{
-    set_lock(set);
-    set->stop = true;
-    commit_wake_all(set);
-    pthread_cond_signal(&set->reads);
-    pthread_cond_signal(&set->fills);
-    set_unlock(set);
-    for (size_t i = 0; i < COMMITTERS; i++)
-        pthread_join(set->committers[i].thread, NULL);
-    pthread_join(set->reader, NULL);
-    pthread_join(set->filler, NULL);
+    return last;
 }
 
 void journal_set_free(struct journal_set **p)
@@ -134,7 +111,16 @@ void journal_set_free(struct journal_set **p)
         struct journal *j = set->journals;
         journal_close(&j);
     }
-    stop_threads(set);
+    set_lock(set);
+    set->stop = true;
+    commit_wake_all(set);
+    pthread_cond_signal(&set->reads);
+    pthread_cond_signal(&set->fills);
+    set_unlock(set);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_join(set->committers[i].thread, NULL);
+    pthread_join(set->reader, NULL);
+    pthread_join(set->filler, NULL);
     while (set->pool) {
         struct batch *b = set->pool;
         set->pool = b->next;

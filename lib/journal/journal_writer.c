@@ -1,8 +1,9 @@
 #include "journal/journal_writer.h"
 
+#include "journal/journal_dir.h"
 #include "journal/journal_handoff.h"
-#include "journal/journal_newest_marker.h"
 #include "journal/journal_prealloc.h"
+#include "journal/journal_segment_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,15 +12,15 @@
 
 #define FILL_MIN (UINT64_C(64) << 10)
 #define FILL_MAX (UINT64_C(4) << 20)
-#define FILL_WORTH                                                                                           \
-    ((size_t)128 << 10) /* mean bytes of a commit from which on zeros cost more than they save */
+#define FILL_COMMIT_MAX                                                                                      \
+    ((size_t)128 << 10) /* mean bytes of a commit above which zeros cost more than they save */
 #define USUAL_OF 8      /* commits in the running mean, about */
 
-#define RESERVE_STEP ((size_t)4096)        /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20)    /* reserved beyond the request, at most */
-#define NEXT_HEAD_MIN ((uint64_t)16 << 10) /* of a segment's header without marks, with whole pages */
-#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* of a mark in it */
-#define TAIL_SHARE 64 /* of a segment: unused bytes that may stay behind its end */
+#define RESERVE_STEP ((size_t)4096)                 /* the smallest reserve worth a system call */
+#define RESERVE_AHEAD ((size_t)4 << 20)             /* reserved beyond the request, at most */
+#define NEXT_HEAD_MIN ((uint64_t)16 << 10)          /* of a segment's header without marks, in whole pages */
+#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* of a mark in the header */
+#define TAIL_SHARE 64 /* fraction of a segment's size that may stay unused behind its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
@@ -44,28 +45,8 @@ static bool is_latched(const struct journal *j)
     return is;
 }
 
-static void header_for(const struct journal *j, uint64_t base, uint64_t reach, struct segment_header *h)
-{
-    const struct writer *w = &j->writer;
-    *h = (struct segment_header){
-        .sequence = w->sequence + 1,
-        .base = base,
-        .previous_end = w->end,
-        .previous_size = w->position,
-        .durable = w->durable,
-        .reach = reach,
-        .created = clock_wall(),
-        .last_time = w->last_time,
-        .never = set_never_syncs(j->set),
-    };
-    memcpy(h->id, j->id, sizeof h->id);
-    memcpy(h->boot, j->set->boot, sizeof h->boot);
-    if (getentropy(&h->salt, sizeof h->salt) != 0)
-        abort();
-}
-
-/* Allocates blocks beyond the file's end, and only those not yet reserved: if tmpfs cannot allocate a whole range, it
- * frees all of the range that was not written. */
+/* Allocates blocks beyond the file's end, but only blocks that are not yet reserved: when tmpfs cannot allocate a whole range,
+ * it frees all unwritten blocks of that range. */
 static int allocate(struct writer *w, uint64_t end)
 {
     uint64_t from = w->reserved > w->position ? w->reserved : w->position;
@@ -82,7 +63,7 @@ uint64_t writer_unused_reserve(const struct writer *w)
     return left < w->wanted ? left : w->wanted;
 }
 
-/* Reserves so many bytes behind the last frame, or as many as there are. */
+/* Reserves `bytes` behind the last frame, or as many as the disk has room for. */
 static void reserve_most(struct writer *w, uint64_t bytes)
 {
     uint64_t end = w->position + bytes, at = w->position;
@@ -95,7 +76,7 @@ static void reserve_most(struct writer *w, uint64_t bytes)
     }
 }
 
-/* Carries the reserve over to the segment that begins. */
+/* Moves the reserve to the segment that begins. */
 static void hand_on(struct writer *w, uint64_t had)
 {
     w->wanted = had;
@@ -103,63 +84,92 @@ static void hand_on(struct writer *w, uint64_t had)
         reserve_most(w, had);
 }
 
-static void writer_enter(struct writer *w, int fd, const struct segment_header *h, uint64_t position)
+/* Creates a segment, in the spare file if `prepared`: writes and syncs header and table, renames the file to its name, syncs
+ * the directory. The descriptor, or -1 with errno; a failed sync is always EIO. */
+static int create_segment(
+    struct journal *j, const struct segment_header *h, struct bytes table, bool prepared, uint64_t *position)
 {
-    if (w->fd >= 0)
-        io->close(w->fd);
-    w->fd = fd;
-    w->sequence = h->sequence;
-    w->seed = segment_seed(h);
-    w->base = w->end = h->base;
-    w->position = w->size = w->filled = w->durable_position = position;
-    w->reserved = w->found = 0;
-    w->announced = true;
-    w->prepared = w->recycled = false;
-    if (w->durable == h->previous_end)
-        w->durable = h->base;
-}
-
-/* In the spare file if there is one, else in a new file. ENOENT: somebody removed the spare file. */
-static int create_next(struct journal *j, struct segment_header *h, struct bytes table,
-    struct prealloc *spare, uint64_t *position)
-{
-    struct new_segment n = {.dir = j->dir, .dir_fd = j->dir_fd, .header = h, .table = table};
-    if (prealloc_take(j, spare)) {
-        h->recycled = spare->recycled;
-        n.prepared = true;
-        int fd = segment_create(&n, position);
+    static const char end_mark[FRAME_HEADER];
+    struct buf b = {0};
+    buf_reserve(&b, SEGMENT_HEADER);
+    segment_header_encode(h, b.ptr);
+    b.len = SEGMENT_HEADER;
+    struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = h->last_time, .payload = table};
+    frame_append(&b, &f, &table, 1);
+    frame_seal(b.ptr + SEGMENT_HEADER, &(struct frame_place){segment_seed(h), SEGMENT_HEADER, h->durable, 0});
+    *position = b.len;
+    buf_append(&b, end_mark, h->recycled ? sizeof end_mark : 0);
+    char *path = segment_path(j->dir, h->sequence, "");
+    char *fresh = prepared ? dir_path(j->dir, PREALLOC_NAME) : segment_path(j->dir, h->sequence, ".new");
+    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (prepared ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
+    bool failed = fd < 0 || io_write_all(fd, b.ptr, b.len, 0) != 0 || sync_or_eio(io->fdatasync(fd)) != 0 ||
+                  io->rename(fresh, path) != 0 || sync_or_eio(journal_dir_sync(j)) != 0;
+    if (failed && fd >= 0) {
         int system = errno;
-        prealloc_release(j);
+        io->close(fd);
+        io->unlink(fresh);
         errno = system;
-        if (fd >= 0 || errno != ENOENT)
-            return fd;
+        fd = -1;
     }
-    *spare = (struct prealloc){0};
-    h->recycled = false;
-    n.prepared = false;
-    return segment_create(&n, position);
+    buf_free(&b);
+    free(path);
+    free(fresh);
+    return fd;
 }
 
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
 {
-    struct segment_header h;
+    struct writer *w = &j->writer;
+    struct segment_header h = {
+        .sequence = w->sequence + 1,
+        .base = base,
+        .previous_end = w->end,
+        .previous_size = w->position,
+        .durable = w->durable,
+        .reach = reach,
+        .created = clock_wall(),
+        .last_time = w->last_time,
+        .never = set_never_syncs(j->set),
+    };
+    memcpy(h.id, j->id, sizeof h.id);
+    memcpy(h.boot, j->set->boot, sizeof h.boot);
+    if (getentropy(&h.salt, sizeof h.salt) != 0)
+        abort();
     struct buf table = {0};
     struct prealloc spare;
-    struct writer *w = &j->writer;
     uint64_t position;
-    header_for(j, base, reach, &h);
+    int fd = -1;
     marks_table(&w->marks, &table);
-    int fd = create_next(j, &h, buf_bytes(&table), &spare, &position);
+    bool took = prealloc_take(j, &spare), gone = !took;
+    if (took) {
+        h.recycled = spare.recycled;
+        fd = create_segment(j, &h, buf_bytes(&table), true, &position);
+        gone = fd < 0 && errno == ENOENT; /* the file was deleted by hand */
+        prealloc_release(j);
+    }
+    if (gone) {
+        spare = (struct prealloc){0};
+        h.recycled = false;
+        fd = create_segment(j, &h, buf_bytes(&table), false, &position);
+    }
     buf_free(&table);
     if (fd < 0)
         return -1;
-    writer_enter(w, fd, &h, position);
-    w->recycled = h.recycled;
+    if (w->fd >= 0)
+        io->close(w->fd);
+    w->fd = fd;
+    w->sequence = h.sequence;
+    w->seed = segment_seed(&h);
+    w->base = w->end = base;
+    w->position = w->durable_position = position;
+    w->size = spare.size > position ? spare.size : position;
+    w->filled = spare.filled > position ? spare.filled : position;
+    w->reserved = w->found = 0;
+    w->announced = true;
     w->prepared = spare.size >= j->segment_bytes;
-    if (spare.size > w->size)
-        w->size = spare.size;
-    if (spare.filled > w->filled)
-        w->filled = spare.filled;
+    w->recycled = h.recycled;
+    if (w->durable == h.previous_end)
+        w->durable = base;
     hand_on(w, w->wanted);
     *out = segment_new(j->dir, &h);
     (*out)->size = w->size;
@@ -186,8 +196,8 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     w->no_space = false;
     w->found = 0;
     w->wanted = b->reserve;
-    uint64_t more =
-        b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD; /* so that not every append allocates */
+    /* Reserve more than requested, so that not every append allocates. */
+    uint64_t more = b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD;
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
     if (!errno_is_full(errno))
@@ -199,26 +209,19 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     return JOURNAL_NO_SPACE;
 }
 
-/* Cuts unused bytes behind the segment's end if there are enough of them. The cut need not be durable: they hold no
- * frame. */
-static bool cut_what_is_left(struct journal *j)
-{
-    struct writer *w = &j->writer;
-    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
-    if (w->reserved <= w->position && whole <= w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE)
-        return true;
-    w->size = w->filled = w->position;
-    return io->ftruncate(w->fd, (off_t)w->position) == 0;
-}
-
-/* Except under JOURNAL_SYNC_NEVER, a segment is durable before the next one begins: so only the newest can have a
- * torn tail. A sync is needed only for a batch that was written during the other committer's sync. */
+/* Except under JOURNAL_SYNC_NEVER, a segment is durable before the next begins, so only the newest can have a torn tail. The
+ * sync is needed only for a batch that was written during the other committer's sync. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
     w->wanted = writer_unused_reserve(w);
-    if (!cut_what_is_left(j))
-        return writer_latch(j, "ftruncate", errno);
+    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
+    if (w->reserved > w->position || whole > w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE) {
+        /* This cut need not be durable: the bytes hold no frame. */
+        w->size = w->filled = w->position;
+        if (io->ftruncate(w->fd, (off_t)w->position) != 0)
+            return writer_latch(j, "ftruncate", errno);
+    }
     w->reserved = 0;
     if (set_never_syncs(j->set))
         return JOURNAL_OK;
@@ -228,9 +231,8 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
-/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets a segment of its own. The segment's
- * header is synced before the commit is acknowledged and states its reach, so a hole always ends above every offset
- * that was ever read. */
+/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets its own segment. The segment's header states
+ * the reach and is synced before the commit is acknowledged. So a hole always ends above every offset that was ever read. */
 static bool passes_hole(const struct journal *j, const struct batch *b)
 {
     return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
@@ -250,29 +252,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
-/* Whether the current segment's file has room for the batch and its reserve. */
-static bool finds_room(struct journal *j, const struct batch *b)
-{
-    struct writer *w = &j->writer;
-    uint64_t end = w->position + b->frames.len + FRAME_HEADER + b->reserve;
-    if (w->reserved >= end || allocate(w, end) == 0 || !errno_is_full(errno))
-        return true;
-    prealloc_discard(j);
-    return allocate(w, end) == 0;
-}
-
-/* Whether the next segment's header and table fit beside the reserve, of which they must not take. A batch that uses the
- * reserve stays in the current segment otherwise. */
-static bool can_carry_reserve(struct journal *j, const struct batch *b)
-{
-    struct writer *w = &j->writer;
-    uint64_t head = NEXT_HEAD_MIN + w->marks.count * NEXT_MARK_MAX;
-    uint64_t end = w->position + b->frames.len + FRAME_HEADER + writer_unused_reserve(w) + head;
-    return b->reserve || w->wanted == 0 || passes_hole(j, b) || prealloc_is_ready(j) || w->reserved >= end ||
-           allocate(w, end) == 0 || !errno_is_full(errno);
-}
-
-static enum journal_result roll_when_due(struct journal *j, struct batch *b)
+static enum journal_result roll_if_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
     if (!must_roll(j, b))
@@ -283,10 +263,20 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     set_unlock(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
-    if (w->no_space && b->reserve && !prealloc_is_ready(j) && !finds_room(j, b))
-        return JOURNAL_NO_SPACE; /* keep this segment's reserve: the next segment would find no room either */
-    if (!can_carry_reserve(j, b))
-        return JOURNAL_OK;
+    uint64_t end = w->position + b->frames.len + FRAME_HEADER;
+    if (w->no_space && b->reserve && !prealloc_is_ready(j) && w->reserved < end + b->reserve &&
+        allocate(w, end + b->reserve) != 0 && errno_is_full(errno)) {
+        /* Without room, keep this segment's reserve: the next segment would find no room either. */
+        prealloc_discard(j);
+        if (allocate(w, end + b->reserve) != 0)
+            return JOURNAL_NO_SPACE;
+    }
+    if (!b->reserve && w->wanted && !passes_hole(j, b) && !prealloc_is_ready(j)) {
+        /* A batch that uses the reserve begins a segment only if header and table fit beside the unused reserve. */
+        end += writer_unused_reserve(w) + NEXT_HEAD_MIN + w->marks.count * NEXT_MARK_MAX;
+        if (w->reserved < end && allocate(w, end) != 0 && errno_is_full(errno))
+            return JOURNAL_OK;
+    }
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
@@ -303,7 +293,7 @@ static enum journal_result roll_when_due(struct journal *j, struct batch *b)
     return JOURNAL_NO_SPACE;
 }
 
-/* A session's first batch in an earlier session's segment begins with a frame of its boot id and policy. */
+/* Puts a frame with boot id and policy before the first batch that a session writes into an earlier session's segment. */
 static void announce(struct journal *j, struct batch *b)
 {
     char payload[OPEN_PAYLOAD];
@@ -320,9 +310,8 @@ static void announce(struct journal *j, struct batch *b)
     b->frames = whole;
 }
 
-/* Seals and writes chunk by chunk, while the chunk is in the processor's cache. In a recycled file the frames are
- * followed by the zeros that end a segment, or old bytes would look like a torn frame. The next write overwrites
- * them. */
+/* Seals and writes in chunks that stay in the processor's cache. In a recycled file the zeros that end a segment follow the
+ * frames, or old bytes would look like a torn frame. The next write overwrites these zeros. */
 static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
 {
     struct frame_place place = *synced;
@@ -344,24 +333,18 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     return 0;
 }
 
-/* Zeros reach as far again as the segment holds: a small journal stays small. */
-static uint64_t fill_target(const struct journal *j, uint64_t end)
-{
-    uint64_t more = end < FILL_MIN ? FILL_MIN : end > FILL_MAX ? FILL_MAX : end;
-    uint64_t target = (end + more) & ~UINT64_C(4095);
-    return target < j->segment_bytes ? target : j->segment_bytes;
-}
-
-/* Writes zeros behind the batch, so that the next commits' syncs change no metadata. That saves time per commit and
- * costs time per byte, so it stops when commits are usually large. Missing space is no failure here: the batch itself
- * is written. */
+/* Writes zeros behind the batch, as many bytes as the segment holds, so that the next commits' syncs change no metadata. Zeros
+ * save time per commit and cost time per byte, so large commits write none. Without room for zeros the commit still succeeds. */
 static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
     struct writer *w = &j->writer;
-    if (set_never_syncs(j->set) || w->usual >= FILL_WORTH || w->filled > end + FRAME_HEADER)
+    if (set_never_syncs(j->set) || w->usual >= FILL_COMMIT_MAX || w->filled > end + FRAME_HEADER)
         return JOURNAL_OK;
-    uint64_t target = fill_target(j, end);
+    uint64_t more = end < FILL_MIN ? FILL_MIN : end > FILL_MAX ? FILL_MAX : end;
+    uint64_t target = (end + more) & ~UINT64_C(4095);
+    if (target > j->segment_bytes)
+        target = j->segment_bytes;
     while (w->filled < target) {
         uint64_t step = target - w->filled < sizeof zeros ? target - w->filled : sizeof zeros;
         if (io_write_all(w->fd, zeros, step, (off_t)w->filled) != 0)
@@ -372,8 +355,8 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     return JOURNAL_OK;
 }
 
-/* Undoes a write that found no room. The bytes it left could become valid frames once the bytes before them are
- * written again, so the file is cut and the cut synced first. */
+/* Undoes a write that found no room. Its bytes could become valid frames once the bytes before them are written again, so the
+ * cut is synced. */
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
@@ -388,26 +371,6 @@ static enum journal_result undo_write(struct journal *j, size_t reserve)
     return JOURNAL_NO_SPACE;
 }
 
-static void written(struct journal *j, struct batch *b)
-{
-    struct writer *w = &j->writer;
-    struct frame f;
-    size_t size;
-    for (size_t at = 0; at < b->frames.len; at += size) {
-        struct bytes rest = bytes_of(b->frames.ptr + at, b->frames.len - at);
-        frame_decode(rest, 0, 0, true, &f);
-        size = frame_size(f.name.len, f.payload.len);
-        if (f.name.len)
-            marks_commit(&w->marks, f.name, f.mark);
-    }
-    w->last_time = b->time;
-    w->announced = true;
-    set_lock(j->set);
-    w->position += b->frames.len;
-    w->end = b->end;
-    set_unlock(j->set);
-}
-
 static struct frame_place what_is_synced(const struct journal *j)
 {
     const struct writer *w = &j->writer;
@@ -420,8 +383,7 @@ static struct frame_place what_is_synced(const struct journal *j)
 static enum journal_result write_frames(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
-    /* Under JOURNAL_SYNC_NEVER a session's first commit is synced all the same, so that its boot id and policy survive a power
-     * cut. */
+    /* Under JOURNAL_SYNC_NEVER a session's first commit is synced too, so that its boot id and policy survive a power cut. */
     b->sync = !set_never_syncs(j->set) || !w->announced;
     if (!w->announced)
         announce(j, b);
@@ -431,13 +393,23 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     struct frame_place synced = what_is_synced(j);
     if (write_sealed(w, &b->frames, &synced) != 0)
         return errno_is_full(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
-    uint64_t end = w->position + b->frames.len;
-    uint64_t bytes = end - synced.durable_position;
+    uint64_t end = w->position + b->frames.len, bytes = end - synced.durable_position;
     w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
     r = fill_ahead(j, end);
     if (r != JOURNAL_OK)
         return r;
-    written(j, b);
+    struct frame f;
+    for (size_t at = 0; at < b->frames.len; at += frame_size(f.name.len, f.payload.len)) {
+        frame_decode(bytes_of(b->frames.ptr + at, b->frames.len - at), 0, 0, true, &f);
+        if (f.name.len)
+            marks_commit(&w->marks, f.name, f.mark);
+    }
+    w->last_time = b->time;
+    w->announced = true;
+    set_lock(j->set);
+    w->position = end;
+    w->end = b->end;
+    set_unlock(j->set);
     if (!set_never_syncs(j->set) && w->position >= j->segment_bytes / 8)
         prealloc_request(j);
     return JOURNAL_OK;
@@ -457,14 +429,14 @@ void writer_write(struct batch *b)
     else if (failed)
         b->result = writer_latch(j, "fill the next segment's file", failed);
     else
-        b->result = roll_when_due(j, b);
+        b->result = roll_if_due(j, b);
     if (b->result == JOURNAL_OK && b->frames.len > 0)
         b->result = write_frames(j, b);
     b->position = j->writer.position;
     b->size = j->writer.size;
 }
 
-/* A sync covers all bytes written before it began, perhaps more than this batch: then the next batches need no sync. */
+/* A sync covers all bytes written before it began. If these include later batches, they need no sync of their own. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -488,8 +460,8 @@ void writer_sync(struct batch *b)
     set_unlock(j->set);
 }
 
-/* Under JOURNAL_SYNC_NEVER this session's earlier segments were never synced. A trimmed segment that could not be
- * removed is no longer in the list, so it cannot be synced. */
+/* Under JOURNAL_SYNC_NEVER this session's earlier segments are not synced yet. A trimmed segment whose removal failed is not in
+ * the list any more, so it cannot be synced. */
 static bool sync_filled_segments(struct journal *j)
 {
     if (set_never_syncs(j->set) && j->unlink_failed)
@@ -507,28 +479,18 @@ static bool sync_filled_segments(struct journal *j)
     return true;
 }
 
-/* Syncs everything before the close frame is written: the frame is true even if its own sync fails. */
-static bool sync_what_is_written(struct journal *j)
-{
-    struct writer *w = &j->writer;
-    if (!sync_filled_segments(j))
-        return false;
-    if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
-        return false;
-    w->durable = w->end;
-    w->durable_position = w->position;
-    return true;
-}
-
+/* Everything is synced before the close frame is written, so the frame is true even if its own sync fails. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;
+    w->durable = w->end;
+    w->durable_position = w->position;
     struct frame f = {.kind = FRAME_CLOSE, .offset = w->end, .time = w->last_time};
     struct buf b = {0};
     frame_append(&b, &f, NULL, 0);
     struct frame_place synced = what_is_synced(j);
-    uint64_t had = writer_unused_reserve(w),
-             end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
+    uint64_t had = writer_unused_reserve(w);
+    uint64_t end = w->position + (write_sealed(w, &b, &synced) == 0 ? b.len : 0);
     buf_free(&b);
     if (w->prepared || io->ftruncate(w->fd, (off_t)end) == 0) {
         w->size = w->prepared ? w->size : end;
@@ -542,7 +504,8 @@ static void leave_close_frame(struct journal *j)
 void writer_close(struct journal *j)
 {
     struct writer *w = &j->writer;
-    if (!w->latched && w->announced && w->fd >= 0 && sync_what_is_written(j))
+    if (!w->latched && w->announced && w->fd >= 0 && sync_filled_segments(j) &&
+        (w->durable_position >= w->position || io->fdatasync(w->fd) == 0))
         leave_close_frame(j);
     if (w->fd >= 0)
         io->close(w->fd);

@@ -6,8 +6,9 @@
  * may say what no journal would write, and be refused once something was appended to it: only that is forgiven. */
 #include "journal/journal.h"
 #include "journal/journal_format.h"
+#include "journal/journal_append.h"
+#include "journal/journal_dir.h"
 #include "journal/journal_internal.h"
-#include "journal/journal_poll.h"
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -162,10 +163,11 @@ static bool use(unsigned flags)
 
 static void clean(void)
 {
-    static const char *const suffixes[] = {"", ".new"};
+    static const char *const suffixes[] = {"", ".new"}, *const spares[] = {
+                                                            PREALLOC_NAME, PREALLOC_NAME ".new"};
     for (size_t n = 0; n <= SEGMENTS + 3; n++)
         for (int k = 0; k < 2; k++) {
-            char *path = n ? segment_path(dir, n, suffixes[k]) : prealloc_path(dir, suffixes[k]);
+            char *path = n ? segment_path(dir, n, suffixes[k]) : dir_path(dir, spares[k]);
             unlink(path);
             free(path);
         }

@@ -221,7 +221,7 @@ void settle_filler(struct fixture *f)
     const struct prealloc *spare = &f->j->prealloc;
     set_lock(f->set);
     while (spare->state == PREALLOC_REQUESTED || spare->state == PREALLOC_BUSY)
-        set_sleep(f->set, &f->set->progress);
+        set_sleep(f->set, &f->set->progress, 0);
     set_unlock(f->set);
 }
 

@@ -166,7 +166,7 @@ static void test_appends_during_an_inspection_are_no_damage(void **state)
 /* As a trim does that makes the file the spare one, and the segment that then begins in it. */
 static void use_first_again(struct fixture *f)
 {
-    char *spare = prealloc_path(f->dir, "");
+    char *spare = dir_path(f->dir, PREALLOC_NAME);
     assert_int_equal(rename(f->j->segments[0]->path, spare), 0);
     for (off_t at = 0; at < 700000; at += 1000)
         flip(spare, at);
@@ -203,7 +203,7 @@ static bool spare_is_refused(struct journal *j)
 
 static void put_first_back(struct fixture *f)
 {
-    char *spare = prealloc_path(f->dir, "");
+    char *spare = dir_path(f->dir, PREALLOC_NAME);
     for (off_t at = 0; at < 700000; at += 1000)
         flip(spare, at);
     assert_int_equal(rename(spare, f->j->segments[0]->path), 0);

