@@ -1,7 +1,7 @@
 /* backoff: exponential backoff with jitter.
  *
- * The n-th failure in a row waits a random time in [d/2, d], where d = min * 2^(n-1), at most max. So clients that failed
- * together do not retry together. One success resets it. */
+ * After the n-th failure in a row, the wait is a random time in [d/2, d], where d = min * 2^(n-1), at most max. Random times keep
+ * clients that failed together from retrying together. A success resets n. */
 #ifndef MILLRACE_BACKOFF_H
 #define MILLRACE_BACKOFF_H
 
@@ -9,7 +9,7 @@
 
 struct backoff {
     usec_t min, max;
-    usec_t current; /* d of the latest failure; 0: none */
+    usec_t current; /* d of the last failure; 0: none */
     uint64_t random;
 };
 

@@ -1,11 +1,11 @@
-/* errno_class: what an errno means for the caller. The only place where these codes are grouped. */
+/* errno_class: groups of errno values by their meaning for the caller. No other file groups them. */
 #ifndef MILLRACE_ERRNO_CLASS_H
 #define MILLRACE_ERRNO_CLASS_H
 
 #include <errno.h>
 #include <stdbool.h>
 
-/* The call would have blocked, or a signal interrupted it: nothing failed. */
+/* The call would block, or a signal interrupted it. Nothing failed. */
 static inline bool errno_is_retry(int error)
 {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;

@@ -13,25 +13,12 @@ static void place(struct heap *h, struct heap_node *n, size_t at)
     n->index = at;
 }
 
+/* Moves the node towards the root from `at`. */
 static void sift_up(struct heap *h, struct heap_node *n, size_t at)
 {
     while (at > 0 && before(n, h->nodes[(at - 1) / 2])) {
         place(h, h->nodes[(at - 1) / 2], at);
         at = (at - 1) / 2;
-    }
-    place(h, n, at);
-}
-
-static void sift_down(struct heap *h, struct heap_node *n, size_t at)
-{
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < h->n && before(h->nodes[child + 1], h->nodes[child]))
-            child++;
-        if (child >= h->n || !before(h->nodes[child], n))
-            break;
-        place(h, h->nodes[child], at);
-        at = child;
     }
     place(h, n, at);
 }
@@ -67,10 +54,14 @@ void heap_remove(struct heap *h, struct heap_node *n)
     struct heap_node *last = h->nodes[--h->n];
     if (last == n)
         return;
-    if (at > 0 && before(last, h->nodes[(at - 1) / 2]))
-        sift_up(h, last, at);
-    else
-        sift_down(h, last, at);
+    for (size_t child; (child = 2 * at + 1) < h->n; at = child) { /* the hole moves down */
+        if (child + 1 < h->n && before(h->nodes[child + 1], h->nodes[child]))
+            child++;
+        if (!before(h->nodes[child], last))
+            break;
+        place(h, h->nodes[child], at);
+    }
+    sift_up(h, last, at);
 }
 
 void heap_free(struct heap *h)

@@ -15,7 +15,7 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* On a file system without RENAME_NOREPLACE another process must not create `to` in between. */
+/* Without RENAME_NOREPLACE in the file system, no other process may create `to` meanwhile. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;
@@ -48,7 +48,7 @@ const struct io_ops io_system = {
 
 const struct io_ops *io = &io_system;
 
-/* 1: interrupted, try again; 0: wrote some bytes; -1 with errno. */
+/* 1: a signal interrupted the write, try again; 0: it wrote some bytes; -1 with errno. */
 static int judge_write(ssize_t did)
 {
     if (did < 0 && errno == EINTR)
@@ -84,7 +84,6 @@ int io_write_all(int fd, const void *p, size_t n, off_t at)
     return 0;
 }
 
-/* The rest of a part after its first `did` bytes. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
 {
     while (n > 0) {
@@ -140,35 +139,33 @@ int io_sync_parent(const char *path)
     return io_sync_dir(parent);
 }
 
-static bool is_one_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-bool io_is_same_file(const char *one, const char *other)
-{
-    char parent[PATH_MAX], others[PATH_MAX];
-    struct stat a, b;
-    if (stat(one, &a) == 0 && stat(other, &b) == 0)
-        return is_one_file(&a, &b);
-    io_parent_of(one, parent);
-    io_parent_of(other, others);
-    bool one_directory =
-        stat(parent, &a) == 0 && stat(others, &b) == 0 ? is_one_file(&a, &b) : strcmp(parent, others) == 0;
-    return one_directory && strcmp(last_name(one), last_name(other)) == 0;
-}
-
 int io_sync_name(const char *path)
 {
     bool ok =
         io_sync_parent(path) == 0 || errno == EACCES || errno == EPERM || errno == EROFS || errno == EINVAL;
     return ok ? 0 : -1;
+}
+
+static bool is_one_file(const char *one, const char *other, bool *known)
+{
+    struct stat a, b;
+    *known = stat(one, &a) == 0 && stat(other, &b) == 0;
+    return *known && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool io_is_same_file(const char *one, const char *other)
+{
+    char parent[PATH_MAX], others[PATH_MAX];
+    bool known, same = is_one_file(one, other, &known);
+    if (known)
+        return same;
+    io_parent_of(one, parent);
+    io_parent_of(other, others);
+    same = is_one_file(parent, others, &known);
+    if (known ? !same : strcmp(parent, others) != 0)
+        return false;
+    const char *slash = strrchr(one, '/'), *others_slash = strrchr(other, '/');
+    return strcmp(slash ? slash + 1 : one, others_slash ? others_slash + 1 : other) == 0;
 }
 
 static int settle_found(const char *path, const struct stat *st)
@@ -179,24 +176,6 @@ static int settle_found(const char *path, const struct stat *st)
     return -1;
 }
 
-/* Another process may create it first. */
-static int make_one(const char *path)
-{
-    struct stat st;
-    if (io->mkdir(path, 0777) == 0)
-        return io_sync_parent(path);
-    return errno == EEXIST && stat(path, &st) == 0 ? settle_found(path, &st) : -1;
-}
-
-/* The first slash of those before the last component; NULL if the path has one component. */
-static char *last_slash(char *path)
-{
-    char *slash = strrchr(path, '/');
-    while (slash && slash > path && slash[-1] == '/')
-        slash--;
-    return slash == path ? NULL : slash;
-}
-
 static int make_missing(char *path)
 {
     struct stat st;
@@ -204,15 +183,20 @@ static int make_missing(char *path)
         return settle_found(path, &st);
     if (errno != ENOENT)
         return -1;
-    char *slash = last_slash(path);
-    if (slash) {
+    char *slash = strrchr(path, '/'); /* the first of the slashes before the last component */
+    while (slash && slash > path && slash[-1] == '/')
+        slash--;
+    if (slash && slash > path) {
         *slash = '\0';
         int failed = make_missing(path);
         *slash = '/';
         if (failed)
             return -1;
     }
-    return make_one(path);
+    if (io->mkdir(path, 0777) == 0)
+        return io_sync_parent(path);
+    /* Another process may have created the directory first. */
+    return errno == EEXIST && stat(path, &st) == 0 ? settle_found(path, &st) : -1;
 }
 
 int io_make_dirs(const char *path)

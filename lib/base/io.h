@@ -1,8 +1,8 @@
 /* io: file operations behind one replaceable pointer.
  *
- * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. Tests point `io` at their own table to
- * fail the third fsync, cut a write short or drop unsynced bytes. The pointer is read on every call; replace it only while no
- * thread is inside a module that uses it. All operations return as the system calls do, with errno. */
+ * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. Tests replace `io` by their own table to
+ * fail the third fsync, cut a write short or drop unsynced bytes. Replace it only while no thread is inside a module that uses it.
+ * All operations return as the system calls do, with errno. */
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
@@ -13,8 +13,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The mode of files in a data directory, before the umask: only the daemon's user and group may read them. Files made for other
- * readers, such as archives, have the usual 0666. */
+/* The mode of files in a data directory, before the umask: only the daemon's user and group may read them. Files for other programs,
+ * such as archives, have the usual 0666. */
 #define IO_PRIVATE_MODE 0640
 
 struct io_ops {
@@ -39,7 +39,7 @@ extern const struct io_ops *io;
 
 /* Writes the whole span. 0, or -1 with errno; a short write is ENOSPC. */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
-/* The same for several parts in a row, none of them empty. */
+/* As io_write_all, for several parts in a row. No part is empty. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* fallocate, retried after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
@@ -48,17 +48,17 @@ int io_sync_dir(const char *path);
 /* The directory of `path`; "." for a bare name. */
 void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
-/* True when both names lead to one file, or would once it is created. */
+/* True if both paths lead to the same file, or will once the file exists. */
 bool io_is_same_file(const char *one, const char *other);
-/* Syncs the directory of a file that exists: its creator may have been killed before doing so. A directory that must not be read,
- * or is on a read-only file system, is not an error. */
+/* Syncs the directory of an existing file, because its creator may have been killed before its own sync. An unreadable directory or
+ * a read-only file system is not an error. */
 int io_sync_name(const char *path);
-/* mkdir -p. 0, or -1 with errno. Afterwards the directory survives a power cut, also if another process created it: each created
- * name is synced before anything is created below it, and every call syncs the deepest name that existed. */
+/* mkdir -p. 0, or -1 with errno. Afterwards the directory survives a power cut, also if another process created it. The function
+ * syncs each new name before it creates anything below, and always syncs the deepest name that existed. */
 int io_make_dirs(const char *path);
 
-/* For main, before it opens anything: replaces closed standard descriptors by ones that fail with EBADF. Otherwise the next file
- * opened could become standard error, and log lines would be written to it. */
+/* Replaces closed standard descriptors by descriptors that fail with EBADF. main calls it first: otherwise the next file could become
+ * standard error and receive log lines. */
 void io_reserve_stdio(void);
 
 #endif

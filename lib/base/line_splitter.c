@@ -7,37 +7,18 @@ static void keep(struct line_splitter *s, struct bytes part)
     s->length += part.len;
 }
 
-/* `length` includes the LF; `head` may hold only the first max_line + 1 bytes. */
+/* `length` includes the LF. `head` may contain only the first max_line + 1 bytes. */
 static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t length)
 {
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
 }
 
-/* Passes on the line that began in an earlier piece. */
-static void give_partial(struct line_splitter *s)
-{
-    struct buf line = s->partial;
-    uint64_t length = s->length;
-    s->partial = (struct buf){0};
-    s->length = 0;
-    if (length > s->max_line + 1)
-        give_overlong(s, buf_bytes(&line), length);
-    else
-        s->lines(s->arg, buf_bytes(&line));
-    if (s->partial.ptr != NULL) {
-        buf_free(&line);
-        return;
-    }
-    buf_clear(&line);
-    s->partial = line; /* reuses its memory */
-}
-
-/* A run that may hold lines above max_line; the lines between those go out in one run. */
-static void give_checked(struct line_splitter *s, struct bytes run)
+/* Passes on a run that may contain lines above max_line. The lines between those go out in one run. */
+static void give_run(struct line_splitter *s, struct bytes run)
 {
     size_t begin = 0, at = 0;
     uint64_t resets = s->resets;
-    while (at < run.len) {
+    while (run.len > s->max_line && at < run.len) {
         const char *lf = memchr(run.ptr + at, '\n', run.len - at);
         size_t n = (size_t)(lf - (run.ptr + at)) + 1;
         if (n > s->max_line + 1) {
@@ -52,16 +33,8 @@ static void give_checked(struct line_splitter *s, struct bytes run)
         }
         at += n;
     }
-    if (at > begin)
-        s->lines(s->arg, bytes_of(run.ptr + begin, at - begin));
-}
-
-static void give_run(struct line_splitter *s, struct bytes run)
-{
-    if (run.len > s->max_line)
-        give_checked(s, run);
-    else
-        s->lines(s->arg, run);
+    if (run.len > begin)
+        s->lines(s->arg, bytes_of(run.ptr + begin, run.len - begin));
 }
 
 void line_splitter_feed(struct line_splitter *s, struct bytes piece)
@@ -71,8 +44,17 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
         const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
         size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
         keep(s, bytes_of(piece.ptr, n));
-        if (lf != NULL)
-            give_partial(s);
+        if (lf != NULL) { /* the callback may feed the splitter again, so the line leaves it first */
+            struct buf line = s->partial;
+            uint64_t length = s->length;
+            s->partial = (struct buf){0};
+            s->length = 0;
+            if (length > s->max_line + 1)
+                give_overlong(s, buf_bytes(&line), length);
+            else
+                s->lines(s->arg, buf_bytes(&line));
+            buf_free(&line);
+        }
         piece = bytes_of(piece.ptr + n, piece.len - n);
     }
     const char *last = piece.len > 0 && s->resets == resets ? memrchr(piece.ptr, '\n', piece.len) : NULL;

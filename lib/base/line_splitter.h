@@ -1,10 +1,10 @@
-/* line_splitter: whole lines from a stream of bytes that arrives in arbitrary pieces.
+/* line_splitter: splits a stream of bytes that arrives in arbitrary pieces into whole lines.
  *
- * 1. Lines are passed on with their LF, in runs of as many as are contiguous. An unfinished line waits for the next piece. Only
- *    that line is copied.
- * 2. At most max_line + 1 bytes of an unfinished line are kept. A line longer than max_line (without its LF) is passed to
- *    `overlong`, with its beginning and its length without LF.
- * 3. A callback may call line_splitter_reset: the rest of the piece is then dropped.
+ * 1. `lines` gets runs of contiguous lines, each with its LF. The splitter copies only an unfinished line, which waits for the next
+ *    piece.
+ * 2. The splitter keeps at most max_line + 1 bytes of an unfinished line. `overlong` gets the beginning of a line longer than
+ *    max_line, and its length without LF.
+ * 3. A callback may call line_splitter_reset, which drops the remainder of the piece.
  *
  * A zeroed splitter with max_line and callbacks set is ready. */
 #ifndef MILLRACE_LINE_SPLITTER_H

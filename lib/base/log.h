@@ -3,9 +3,9 @@
  *     log_info("queue recovered", LOG_S("queue", name), LOG_U("messages", n));
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
- * 1. A call writes one line with one write(2), so lines of threads and processes do not mix.
- * 2. Values are escaped: a line never holds a control byte. A value with a space, a quote or '=' is quoted.
- * 3. Standard output is never written: it is for data.
+ * 1. A call writes one line by one write(2), so lines of threads and processes do not mix.
+ * 2. Values are escaped, so a line never contains a control byte. A value with a space, a quote or '=' is quoted.
+ * 3. The log never writes to standard output, which is for data.
  *
  * Safe from any thread after log_init. */
 #ifndef MILLRACE_LOG_H
@@ -33,11 +33,11 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* `part`, the daemon's name, is part of every line and must stay valid. Before this call the level is info, the format text and
- * the part "millrace". */
+/* `part`, the daemon's name, appears in every line and must stay valid. Before this call the level is info, the format is text and
+ * the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
-/* Lines logged so far at that level, for a metric. */
+/* The number of lines logged at that level, for a metric. */
 uint64_t log_count(enum log_level level);
 
 void log_emit(enum log_level level, const char *message, const struct log_field *fields);

@@ -1,6 +1,5 @@
-/* name_table: a sorted table of things by name, for the tens or thousands of queues or streams of a daemon. Adding shifts the
- * entries behind it; single entries cannot be removed. A zeroed table is empty. A name belongs to its thing and must stay valid
- * and unchanged. */
+/* name_table: a sorted table of things by name, for up to thousands of queues or streams. An insertion shifts the entries behind it;
+ * single entries cannot be removed. A zeroed table is empty. Names must stay valid and unchanged. */
 #ifndef MILLRACE_NAME_TABLE_H
 #define MILLRACE_NAME_TABLE_H
 
@@ -23,6 +22,6 @@ static inline void *name_table_at(const struct name_table *t, size_t i)
 {
     return t->entries[i].thing;
 }
-void name_table_free(struct name_table *t); /* the things are the caller's */
+void name_table_free(struct name_table *t); /* does not free the things */
 
 #endif

@@ -17,9 +17,18 @@ void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now
         .shown = !quiet && isatty(STDERR_FILENO) == 1, .unit = unit, .step = "", .began = now};
 }
 
-static void draw(const struct progress *p, uint64_t done, uint64_t all, uint64_t items, usec_t now)
+void progress_show(
+    struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now)
 {
     static const char full[WIDTH + 1] = "##############################";
+    bool is_new = step != NULL && strcmp(step, p->step) != 0;
+    if (is_new) {
+        p->step = step;
+        p->began = now;
+    }
+    if (!p->shown || (!last && !is_new && now - p->drawn_at < DRAW_EVERY))
+        return;
+    p->drawn_at = now;
     double seconds = (double)(now - p->began) / USEC_PER_SEC + 1e-6;
     double speed = done > p->resumed ? (double)(done - p->resumed) / seconds : 0;
     fprintf(stderr, "\r%s%s", p->step, *p->step ? "  " : "");
@@ -32,20 +41,6 @@ static void draw(const struct progress *p, uint64_t done, uint64_t all, uint64_t
         fprintf(stderr, "%" PRIu64 " %s  %.0f %s/s", items, p->unit, (double)items / seconds, p->unit);
     if (all > done && speed > 0)
         fprintf(stderr, "  ETA %.0f s", (double)(all - done) / speed);
-}
-
-void progress_show(
-    struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now)
-{
-    bool is_new = step != NULL && strcmp(step, p->step) != 0;
-    if (is_new) {
-        p->step = step;
-        p->began = now;
-    }
-    if (!p->shown || (!last && !is_new && now - p->drawn_at < DRAW_EVERY))
-        return;
-    p->drawn_at = now;
-    draw(p, done, all, items, now);
     fputs(last ? ERASE_REST "\n" : ERASE_REST, stderr);
     open_line = !last;
 }

@@ -1,4 +1,4 @@
-/* random_id: 128 random bits as text, a unique id. */
+/* random_id: a unique id, 128 random bits as text. */
 #ifndef MILLRACE_RANDOM_ID_H
 #define MILLRACE_RANDOM_ID_H
 

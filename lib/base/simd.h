@@ -1,5 +1,5 @@
-/* simd: operations on 64 bytes at once (AVX2). Functions marked SIMD are called only where simd_available() is true. Each has a
- * plain C version beside it for other processors. */
+/* simd: operations on 64 bytes at once (AVX2). Call functions marked SIMD only where simd_available() is true. Each has a plain C
+ * version for other processors. */
 #ifndef MILLRACE_SIMD_H
 #define MILLRACE_SIMD_H
 

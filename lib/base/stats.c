@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Microseconds. */
 static const usec_t bounds[] = {10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000,
     250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000};
 #define N_BOUNDS (sizeof bounds / sizeof *bounds)
@@ -41,12 +40,52 @@ struct stats {
     struct family *first, **last;
 };
 
+static double resident_bytes(void *ctx)
+{
+    (void)ctx;
+    FILE *f = fopen("/proc/self/statm", "re");
+    unsigned long size, resident;
+    if (f == NULL)
+        return 0;
+    int n = fscanf(f, "%lu %lu", &size, &resident); /* NOLINT(cert-err34-c): the kernel's own numbers */
+    fclose(f);
+    return n == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static double open_descriptors(void *ctx)
+{
+    (void)ctx;
+    DIR *d = opendir("/proc/self/fd");
+    double n = 0;
+    if (d == NULL)
+        return 0;
+    while (readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n - 3; /* ".", ".." and the directory itself */
+}
+
+static double logged_errors(void *ctx)
+{
+    (void)ctx;
+    return (double)log_count(LOG_LEVEL_ERROR);
+}
+
+static double uptime_seconds(void *ctx)
+{
+    return (double)((clock_monotonic() - ((const struct stats *)ctx)->started) / USEC_PER_MSEC) / 1e3;
+}
+
 struct stats *stats_new(const char *daemon)
 {
     struct stats *s = mem_zalloc(sizeof *s);
     s->daemon = mem_strdup(daemon);
     s->started = clock_monotonic();
     s->last = &s->first;
+    stats_gauge(s, "resident_memory_bytes", NULL, "Resident memory of the process", resident_bytes, s);
+    stats_gauge(s, "open_descriptors", NULL, "Open file descriptors of the process", open_descriptors, s);
+    stats_gauge(s, "logged_errors", NULL, "Log lines of level error since the start", logged_errors, s);
+    stats_gauge(s, "uptime_seconds", NULL, "Time since the start", uptime_seconds, s);
     return s;
 }
 
@@ -128,20 +167,24 @@ struct stats_histogram *stats_histogram(
     return &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
 }
 
+static void add_read(struct stats *s, const char *name, enum kind kind, const char *labels, const char *help,
+    stats_gauge_fn *read, void *ctx)
+{
+    struct member *m = member_of(family_of(s, name, kind, help), labels);
+    m->read = read;
+    m->ctx = ctx;
+}
+
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
 {
-    struct member *m = member_of(family_of(s, name, GAUGE, help), labels);
-    m->read = read;
-    m->ctx = ctx;
+    add_read(s, name, GAUGE, labels, help, read, ctx);
 }
 
 void stats_counter_read(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
 {
-    struct member *m = member_of(family_of(s, name, COUNTER, help), labels);
-    m->read = read;
-    m->ctx = ctx;
+    add_read(s, name, COUNTER, labels, help, read, ctx);
 }
 
 void stats_remove_gauges(struct stats *s, const void *ctx)
@@ -194,29 +237,6 @@ usec_t stats_quantile(const struct stats_histogram *h, double q)
     return all > 0 ? bounds[N_BOUNDS - 1] : 0;
 }
 
-static double resident_bytes(void)
-{
-    FILE *f = fopen("/proc/self/statm", "re");
-    unsigned long size, resident;
-    if (f == NULL)
-        return 0;
-    int n = fscanf(f, "%lu %lu", &size, &resident); /* NOLINT(cert-err34-c): the kernel's own numbers */
-    fclose(f);
-    return n == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : 0;
-}
-
-static double open_descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    double n = 0;
-    if (d == NULL)
-        return 0;
-    while (readdir(d) != NULL)
-        n++;
-    closedir(d);
-    return n - 3; /* ".", ".." and the directory itself */
-}
-
 static void append_number(struct buf *out, double x)
 {
     if (!isfinite(x))
@@ -259,81 +279,44 @@ static void print_histogram(
     buf_append_char(out, '\n');
 }
 
-static void append_value(const struct member *m, struct buf *out)
+/* A histogram is shown by its count and quantiles. */
+static void append_value(const struct family *f, const struct member *m, struct buf *out)
 {
-    if (m->read != NULL)
+    static const double quantiles[] = {0.5, 0.9, 0.99};
+    static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms"};
+    if (m->read != NULL) {
         append_number(out, m->read(m->ctx));
-    else
+    } else if (f->kind != HISTOGRAM) {
         buf_append_u64(out, stats_read(&m->counter));
-}
-
-static void print_family(const struct stats *s, const struct family *f, struct buf *out)
-{
-    if (f->first == NULL)
-        return;
-    buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s %s\n", s->daemon, f->name, f->help,
-        s->daemon, f->name, kind_names[f->kind]);
-    for (const struct member *m = f->first; m != NULL; m = m->next) {
-        if (f->kind == HISTOGRAM) {
-            print_histogram(s, f, m, out);
-            continue;
-        }
-        metric_line(s, f->name, "", m->labels, "", out);
-        append_value(m, out);
-        buf_append_char(out, '\n');
+    } else {
+        buf_printf(out, "{\"count\":%llu", (unsigned long long)stats_observations(&m->histogram));
+        for (int i = 0; i < 3; i++)
+            buf_printf(
+                out, ",\"%s\":%g", names[i], (double)stats_quantile(&m->histogram, quantiles[i]) / 1e3);
+        buf_append_char(out, '}');
     }
-}
-
-/* Metrics of every process, for all three forms. */
-struct process_row {
-    const char *name, *help;
-    double (*read)(void);
-};
-static double logged_errors(void)
-{
-    return (double)log_count(LOG_LEVEL_ERROR);
-}
-static const struct process_row process_rows[] = {
-    {"resident_memory_bytes", "Resident memory of the process.", resident_bytes},
-    {"open_descriptors", "File descriptors the process has open.", open_descriptors},
-    {"logged_errors", "Lines of level error logged since the start.", logged_errors},
-};
-#define N_PROCESS_ROWS (sizeof process_rows / sizeof *process_rows)
-
-static double uptime_seconds(const struct stats *s)
-{
-    return (double)(clock_monotonic() - s->started) / 1e6;
 }
 
 void stats_print_metrics(const struct stats *s, struct buf *out)
 {
-    for (const struct family *f = s->first; f != NULL; f = f->next)
-        print_family(s, f, out);
-    for (size_t i = 0; i < N_PROCESS_ROWS; i++) {
-        const struct process_row *r = &process_rows[i];
-        buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s gauge\nmillrace_%s_%s ", s->daemon,
-            r->name, r->help, s->daemon, r->name, s->daemon, r->name);
-        append_number(out, r->read());
-        buf_append_char(out, '\n');
+    for (const struct family *f = s->first; f != NULL; f = f->next) {
+        if (f->first != NULL)
+            buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s %s\n", s->daemon, f->name,
+                f->help, s->daemon, f->name, kind_names[f->kind]);
+        for (const struct member *m = f->first; m != NULL; m = m->next) {
+            if (f->kind == HISTOGRAM) {
+                print_histogram(s, f, m, out);
+                continue;
+            }
+            metric_line(s, f->name, "", m->labels, "", out);
+            append_value(f, m, out);
+            buf_append_char(out, '\n');
+        }
     }
     buf_printf(out,
-        "# HELP millrace_%s_uptime_seconds Time since the start.\n# TYPE millrace_%s_uptime_seconds gauge\n"
-        "millrace_%s_uptime_seconds %.3f\n",
-        s->daemon, s->daemon, s->daemon, uptime_seconds(s));
-    buf_printf(out,
-        "# HELP millrace_%s_build_info The version that runs.\n# TYPE millrace_%s_build_info gauge\n"
+        "# HELP millrace_%s_build_info Version of the program\n# TYPE millrace_%s_build_info gauge\n"
         "millrace_%s_build_info{version=\"%s\"} 1\n",
         s->daemon, s->daemon, s->daemon, MILLRACE_VERSION);
-}
-
-static void append_summary(const struct stats_histogram *h, struct buf *out)
-{
-    static const double quantiles[] = {0.5, 0.9, 0.99};
-    static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms"};
-    buf_printf(out, "{\"count\":%llu", (unsigned long long)stats_observations(h));
-    for (int i = 0; i < 3; i++)
-        buf_printf(out, ",\"%s\":%g", names[i], (double)stats_quantile(h, quantiles[i]) / 1e3);
-    buf_append_char(out, '}');
 }
 
 void stats_print_text(const struct stats *s, struct buf *out)
@@ -344,40 +327,10 @@ void stats_print_text(const struct stats *s, struct buf *out)
             if (*m->labels != '\0')
                 buf_printf(out, "{%s}", m->labels);
             buf_append_str(out, ": ");
-            if (f->kind == HISTOGRAM)
-                append_summary(&m->histogram, out);
-            else
-                append_value(m, out);
+            append_value(f, m, out);
             buf_append_char(out, '\n');
         }
-    for (size_t i = 0; i < N_PROCESS_ROWS; i++)
-        buf_printf(out, "%s: %.0f\n", process_rows[i].name, process_rows[i].read());
-    buf_printf(out, "uptime_seconds: %.3f\nversion: %s\n", uptime_seconds(s), MILLRACE_VERSION);
-}
-
-static void append_member_json(const struct family *f, const struct member *m, struct buf *out)
-{
-    if (f->kind == HISTOGRAM)
-        append_summary(&m->histogram, out);
-    else
-        append_value(m, out);
-}
-
-static void family_json(const struct family *f, struct buf *out)
-{
-    if (*f->first->labels == '\0' && f->first->next == NULL) {
-        append_member_json(f, f->first, out);
-        return;
-    }
-    buf_append_char(out, '{');
-    for (const struct member *m = f->first; m != NULL; m = m->next) {
-        buf_append_json(out, bytes_str(m->labels));
-        buf_append_char(out, ':');
-        append_member_json(f, m, out);
-        if (m->next != NULL)
-            buf_append_char(out, ',');
-    }
-    buf_append_char(out, '}');
+    buf_printf(out, "version: %s\n", MILLRACE_VERSION);
 }
 
 void stats_print_json_members(const struct stats *s, struct buf *out)
@@ -385,11 +338,18 @@ void stats_print_json_members(const struct stats *s, struct buf *out)
     for (const struct family *f = s->first; f != NULL; f = f->next) {
         if (f->first == NULL)
             continue;
-        buf_printf(out, "\"%s\":", f->name);
-        family_json(f, out);
-        buf_append_char(out, ',');
+        bool is_plain = *f->first->labels == '\0' && f->first->next == NULL;
+        buf_printf(out, "\"%s\":%s", f->name, is_plain ? "" : "{");
+        for (const struct member *m = f->first; m != NULL; m = m->next) {
+            if (!is_plain) {
+                buf_append_json(out, bytes_str(m->labels));
+                buf_append_char(out, ':');
+            }
+            append_value(f, m, out);
+            if (m->next != NULL)
+                buf_append_char(out, ',');
+        }
+        buf_append_str(out, is_plain ? "," : "},");
     }
-    for (size_t i = 0; i < N_PROCESS_ROWS; i++)
-        buf_printf(out, "\"%s\":%.0f,", process_rows[i].name, process_rows[i].read());
-    buf_printf(out, "\"uptime_seconds\":%.3f,\"version\":\"%s\"", uptime_seconds(s), MILLRACE_VERSION);
+    buf_printf(out, "\"version\":\"%s\"", MILLRACE_VERSION);
 }

@@ -7,12 +7,7 @@
 #define NAME_LENGTH_MAX 80
 #define DISTANCE_MAX 3
 
-static bool same_letter(char a, char b)
-{
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
-
-/* The Levenshtein distance, row by row; `known` is shorter than NAME_LENGTH_MAX. */
+/* The Levenshtein distance. `known` is shorter than NAME_LENGTH_MAX. */
 static size_t distance(const char *name, const char *known)
 {
     size_t row[NAME_LENGTH_MAX], n = strlen(known);
@@ -22,7 +17,8 @@ static size_t distance(const char *name, const char *known)
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t change = diagonal + !same_letter(name[i - 1], known[j - 1]);
+            bool same = tolower((unsigned char)name[i - 1]) == tolower((unsigned char)known[j - 1]);
+            size_t change = diagonal + !same;
             size_t gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = change < gap ? change : gap;
@@ -41,7 +37,7 @@ void suggest_try(struct suggest *s, const char *known)
     size_t n = strlen(known), m = strlen(s->name);
     bool may_be = n < NAME_LENGTH_MAX && n < m + DISTANCE_MAX && m < n + DISTANCE_MAX;
     size_t d = may_be ? distance(s->name, known) : DISTANCE_MAX;
-    /* Replacing every character of a short name is not a typing error. */
+    /* To replace every character of a short name is not a typing error. */
     if (d < s->distance && d < n) {
         s->distance = d;
         s->nearest = known;

@@ -4,7 +4,7 @@
  *     for (each known name) suggest_try(&s, name);
  *     if (s.nearest != NULL) ... "did you mean max_depth?"
  *
- * A name is near if at most two edits of a character (delete, insert, replace) lead to it, ignoring case. */
+ * A name is near if at most two edits (delete, insert or replace a character) lead to it, ignoring case. */
 #ifndef MILLRACE_SUGGEST_H
 #define MILLRACE_SUGGEST_H
 

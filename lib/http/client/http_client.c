@@ -1,4 +1,4 @@
-/* The queue of calls, and the public functions; see http_client_internal.h. */
+/* The queue of calls, and the public functions, see http_client_internal.h. */
 #include "http/client/http_client_internal.h"
 
 #include <assert.h>
@@ -31,51 +31,26 @@ const char *http_client_strerror(enum http_client_result r)
     return "unknown result";
 }
 
-static struct http_link *find_pooled(struct http_client *c)
+static void on_start(evutil_socket_t fd, short what, void *arg)
 {
-    struct http_link *l;
-    TAILQ_FOREACH(l, &c->links, entry)
-    {
-        if (l->state == HTTP_LINK_POOLED)
-            return l;
-    }
-    return NULL;
-}
-
-static void start_waiting(struct http_client *c)
-{
+    (void)fd;
+    (void)what;
+    struct http_client *c = arg;
     struct http_call *call;
+    client_enter(c);
     while (!c->freed && (call = TAILQ_FIRST(&c->waiting))) {
-        struct http_link *l = find_pooled(c);
+        struct http_link *l = TAILQ_FIRST(&c->links);
+        while (l && l->state != HTTP_LINK_POOLED)
+            l = TAILQ_NEXT(l, entry);
         if (!l && c->n_links >= (size_t)c->max_connections)
-            return;
+            break;
         if (l && !link_carry(l, call))
             continue;
         TAILQ_REMOVE(&c->waiting, call, entry);
         if (!l)
             link_open(c, call);
     }
-}
-
-static void on_start(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    client_enter(arg);
-    start_waiting(arg);
-    client_leave(arg);
-}
-
-static void compose_host_lines(struct http_client *c, const char *token)
-{
-    const struct url_address *a = &c->address;
-    if (a->is_unix)
-        buf_append_str(&c->host_lines, "Host: localhost\r\n");
-    else
-        buf_printf(
-            &c->host_lines, strchr(a->host, ':') ? "Host: [%s]:%d\r\n" : "Host: %s:%d\r\n", a->host, a->port);
-    if (token)
-        buf_printf(&c->host_lines, "Authorization: Bearer %s\r\n", token);
+    client_leave(c);
 }
 
 struct http_client *http_client_new(const struct http_client_config *config)
@@ -97,7 +72,13 @@ struct http_client *http_client_new(const struct http_client_config *config)
     TAILQ_INIT(&c->dead);
     c->start_event = event_new(c->base, -1, 0, on_start, c);
     c->read_buffer = mem_alloc(HTTP_CLIENT_READ_SIZE);
-    compose_host_lines(c, config->auth_token);
+    if (address.is_unix)
+        buf_append_str(&c->host_lines, "Host: localhost\r\n");
+    else
+        buf_printf(&c->host_lines, strchr(address.host, ':') ? "Host: [%s]:%d\r\n" : "Host: %s:%d\r\n",
+            address.host, address.port);
+    if (config->auth_token)
+        buf_printf(&c->host_lines, "Authorization: Bearer %s\r\n", config->auth_token);
     return c;
 }
 
@@ -122,34 +103,11 @@ void http_client_free(struct http_client **cp)
     client_leave(c);
 }
 
-static bool has_body(const struct http_call_spec *spec)
-{
-    return spec->body.len > 0 || strcmp(spec->method, "POST") == 0 || strcmp(spec->method, "PUT") == 0;
-}
-
-static void compose(struct http_client *c, const struct http_call_spec *spec, struct buf *out)
-{
-    buf_reserve(out, (spec->body_is_lent ? 0 : spec->body.len) + 512);
-    buf_append_str(out, spec->method);
-    buf_append_char(out, ' ');
-    buf_append_str(out, spec->target);
-    buf_append_str(out, " HTTP/1.1\r\n");
-    buf_append_bytes(out, buf_bytes(&c->host_lines));
-    if (spec->content_type)
-        buf_printf(out, "Content-Type: %s\r\n", spec->content_type);
-    if (has_body(spec))
-        buf_printf(out, "Content-Length: %zu\r\n", spec->body.len);
-    if (spec->headers)
-        buf_append_str(out, spec->headers);
-    buf_append_str(out, "\r\n");
-    if (!spec->body_is_lent)
-        buf_append_bytes(out, spec->body);
-}
-
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec)
 {
     assert(!c->freed);
     struct http_call *call = mem_zalloc(sizeof *call);
+    struct buf *out = &call->request;
     call->client = c;
     call->is_head = strcmp(spec->method, "HEAD") == 0;
     call->may_resend = spec->may_resend;
@@ -158,11 +116,21 @@ struct http_call *http_client_request(struct http_client *c, const struct http_c
     call->on_headers = spec->on_headers;
     call->on_body = spec->on_body;
     call->on_done = spec->on_done;
+    buf_reserve(out, (spec->body_is_lent ? 0 : spec->body.len) + 512);
+    buf_printf(out, "%s %s HTTP/1.1\r\n", spec->method, spec->target);
+    buf_append_bytes(out, buf_bytes(&c->host_lines));
+    if (spec->content_type)
+        buf_printf(out, "Content-Type: %s\r\n", spec->content_type);
+    if (spec->body.len > 0 || strcmp(spec->method, "POST") == 0 || strcmp(spec->method, "PUT") == 0)
+        buf_printf(out, "Content-Length: %zu\r\n", spec->body.len);
+    if (spec->headers)
+        buf_append_str(out, spec->headers);
+    buf_append_str(out, "\r\n");
     if (spec->body_is_lent)
         call->lent = spec->body;
-    compose(c, spec, &call->request);
+    else
+        buf_append_bytes(out, spec->body);
     TAILQ_INSERT_TAIL(&c->waiting, call, entry);
-    c->n_calls++;
     client_start_soon(c);
     return call;
 }
@@ -193,11 +161,6 @@ void http_call_resume(struct http_call *call)
         link_resume(call->link);
 }
 
-size_t http_client_busy(const struct http_client *c)
-{
-    return c->n_calls;
-}
-
 const char *http_reply_header(const struct http_reply_view *r, const char *name)
 {
     const struct buf *head = &r->call->head;
@@ -212,25 +175,11 @@ const char *http_reply_header(const struct http_reply_view *r, const char *name)
 }
 
 struct fetch {
-    const struct http_call_spec *spec;
     enum http_client_result result;
     bool done;
     int *status;
     struct buf *body;
 };
-
-static void fetch_headers(const struct http_reply_view *reply, void *arg)
-{
-    const struct fetch *f = arg;
-    if (f->spec->on_headers)
-        f->spec->on_headers(reply, f->spec->arg);
-}
-
-static void fetch_body(struct http_call *call, struct bytes piece, void *arg)
-{
-    const struct fetch *f = arg;
-    f->spec->on_body(call, piece, f->spec->arg);
-}
 
 static void fetch_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
@@ -241,24 +190,19 @@ static void fetch_done(enum http_client_result result, const struct http_reply_v
         *f->status = reply->status;
     if (f->body)
         buf_append_bytes(f->body, reply->body);
-    if (f->spec->on_done)
-        f->spec->on_done(result, reply, f->spec->arg);
 }
 
 enum http_client_result http_client_fetch(
     struct http_client *c, const struct http_call_spec *spec, int *status, struct buf *body)
 {
-    struct fetch f = {.spec = spec, .status = status, .body = body};
+    struct fetch f = {.status = status, .body = body};
     struct http_call_spec mine = *spec;
     mine.arg = &f;
-    mine.on_headers = fetch_headers;
-    mine.on_body = spec->on_body ? fetch_body : NULL;
     mine.on_done = fetch_done;
     struct http_call *call = http_client_request(c, &mine);
     while (!f.done) {
-        if (event_base_loop(c->base, EVLOOP_ONCE) != 0 && !f.done)
-            http_call_cancel(call);
-        if (!f.done && event_base_got_break(c->base))
+        bool ended = event_base_loop(c->base, EVLOOP_ONCE) != 0 || event_base_got_break(c->base);
+        if (ended && !f.done)
             http_call_cancel(call);
     }
     return f.result;

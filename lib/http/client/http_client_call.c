@@ -1,4 +1,4 @@
-/* The ends of calls and links; see http_client_internal.h. */
+/* How calls and links end, see http_client_internal.h. */
 #include "http/client/http_client_internal.h"
 
 #include <assert.h>
@@ -35,32 +35,6 @@ void addresses_release(struct http_addresses **a)
     *a = NULL;
 }
 
-static void link_free(struct http_link *l)
-{
-    addresses_release(&l->addresses);
-    event_free(l->timer);
-    event_free(l->resume_event);
-    buf_free(&l->kept);
-    free(l);
-}
-
-static void free_call(struct http_call *call)
-{
-    buf_free(&call->request);
-    buf_free(&call->head);
-    buf_free(&call->body);
-    free(call);
-}
-
-static void free_client(struct http_client *c)
-{
-    event_free(c->start_event);
-    addresses_release(&c->resolved);
-    buf_free(&c->host_lines);
-    free(c->read_buffer);
-    free(c);
-}
-
 void client_enter(struct http_client *c)
 {
     c->depth++;
@@ -73,10 +47,19 @@ void client_leave(struct http_client *c)
         return;
     while ((l = TAILQ_FIRST(&c->dead))) {
         TAILQ_REMOVE(&c->dead, l, entry);
-        link_free(l);
+        addresses_release(&l->addresses);
+        event_free(l->timer);
+        event_free(l->resume_event);
+        buf_free(&l->kept);
+        free(l);
     }
-    if (c->freed)
-        free_client(c);
+    if (!c->freed)
+        return;
+    event_free(c->start_event);
+    addresses_release(&c->resolved);
+    buf_free(&c->host_lines);
+    free(c->read_buffer);
+    free(c);
 }
 
 void client_start_soon(struct http_client *c)
@@ -100,31 +83,32 @@ void link_close(struct http_link *l)
     client_start_soon(c);
 }
 
-static void link_pool(struct http_link *l)
-{
-    l->state = HTTP_LINK_POOLED;
-    l->call = NULL;
-    event_del(l->timer);
-    event_del(l->write_event);
-}
-
-/* The call leaves its link or the queue before on_done, which may do anything with the client. */
+/* Removes the call from its link or the queue before on_done, because on_done may do anything with the client. */
 void call_end(struct http_call *call, enum http_client_result result, bool keep)
 {
     struct http_client *c = call->client;
+    struct http_link *l = call->link;
     assert(!call->ended);
     call->ended = true;
-    if (call->link)
-        keep ? link_pool(call->link) : link_close(call->link);
-    else
+    if (!l) {
         TAILQ_REMOVE(&c->waiting, call, entry);
+    } else if (keep) {
+        l->state = HTTP_LINK_POOLED;
+        l->call = NULL;
+        event_del(l->timer);
+        event_del(l->write_event);
+    } else {
+        link_close(l);
+    }
     call->link = NULL;
-    c->n_calls--;
     client_start_soon(c);
     struct http_reply_view view = {.status = call->status, .body = buf_bytes(&call->body), .call = call};
     if (call->on_done)
         call->on_done(result, &view, call->arg);
-    free_call(call);
+    buf_free(&call->request);
+    buf_free(&call->head);
+    buf_free(&call->body);
+    free(call);
 }
 
 void call_requeue(struct http_call *call)

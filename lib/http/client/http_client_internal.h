@@ -1,12 +1,13 @@
-/* http_client_internal: what the client's files share. Each file calls only those above it:
+/* http_client_internal: declarations that the client's files share. Each file calls only those above it:
  *
- *     http_client_call.c   the ends of calls and links
+ *     http_client_call.c   how calls and links end
  *     http_client_link.c   a connection: connect, send a request, parse its reply
  *     http_client.c        the queue of calls, and the public functions
  *
- * A link is a connection to the destination. It carries one call at a time. Between calls it is pooled and watched, so that
- * the client sees when the server closes it. A callback may do anything, such as cancel its own call or free the client. So
- * links and clients are only marked, and freed when control returns to the loop (client_enter, client_leave). */
+ * A link is a connection to the server. A link carries one call at a time. Between calls the link is pooled, and the client watches
+ * it, so that it notices when the server closes the connection. A callback may do anything, such as cancel its own call or free
+ * the client. So the client only marks links and itself, and frees them when control returns to the loop (client_enter,
+ * client_leave). */
 #ifndef MILLRACE_HTTP_CLIENT_INTERNAL_H
 #define MILLRACE_HTTP_CLIENT_INTERNAL_H
 
@@ -54,8 +55,8 @@ enum http_link_state {
     HTTP_LINK_DEAD,
 };
 
-/* The addresses of the host's name. When none of them accepts a connection, the client drops them and resolves the name again;
- * links that are connecting keep theirs. */
+/* The addresses of the host. When none accepts a connection, the client drops them and resolves the name again. A link that is
+ * connecting keeps its list. */
 struct http_addresses {
     struct addrinfo *first;
     size_t users;
@@ -68,10 +69,10 @@ struct http_link {
     enum http_link_state state;
     int fd;
     struct http_addresses *addresses;
-    const struct addrinfo *address; /* the one being tried; NULL for a Unix socket */
+    const struct addrinfo *address; /* the current attempt; NULL for a Unix socket */
     struct event *read_event, *write_event, *timer, *resume_event;
     bool used;     /* has carried a call before */
-    bool received; /* a byte of the reply has come */
+    bool received; /* a byte of the reply has arrived */
     bool complete, eof, write_failed;
     size_t sent; /* bytes of call->request and call->lent */
     http_parser parser;
@@ -90,7 +91,7 @@ struct http_client {
     usec_t connect_timeout, timeout, idle_timeout;
     struct http_call_list waiting;
     struct http_link_list links, dead;
-    size_t n_links, n_calls;
+    size_t n_links;
     struct event *start_event;
     char *read_buffer;
     int depth;
@@ -102,19 +103,19 @@ void client_enter(struct http_client *c);
 void client_leave(struct http_client *c);
 /* Starts waiting calls soon, from the loop. */
 void client_start_soon(struct http_client *c);
-/* Calls on_done. The call's link, if any, returns to the pool when `keep`, otherwise it is closed. */
+/* Calls on_done and frees the call. Returns the call's link to the pool if `keep`, otherwise closes the link. */
 void call_end(struct http_call *call, enum http_client_result result, bool keep);
 /* Closes the call's link and puts the call first in the queue. */
 void call_requeue(struct http_call *call);
-void addresses_release(struct http_addresses **a);      /* sets *a to NULL, which it may be already */
-void link_set_timer(struct http_link *l, usec_t after); /* 0: stops it */
+void addresses_release(struct http_addresses **a);      /* sets *a to NULL; *a may be NULL */
+void link_set_timer(struct http_link *l, usec_t after); /* 0: stops the timer */
 void link_drop_socket(struct http_link *l);
 void link_close(struct http_link *l);
 
 /* http_client_link.c */
-/* Begins to connect for the call. */
+/* Opens a connection for the call. */
 void link_open(struct http_client *c, struct http_call *call);
-/* Sends the call on a pooled link. False: the server has closed it; the link is closed and the call still waits. */
+/* Sends the call on a pooled link. False: the server has closed the connection; the link is closed, and the call still waits. */
 bool link_carry(struct http_link *l, struct http_call *call);
 void link_pause(struct http_link *l);
 void link_resume(struct http_link *l);

@@ -1,4 +1,4 @@
-/* One connection of a client; see http_client_internal.h. */
+/* One connection of a client, see http_client_internal.h. */
 #include "http/client/http_client_internal.h"
 #include "http/http_socket.h"
 #include "base/errno_class.h"
@@ -14,13 +14,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Ends the call before the end of its reply: the connection is closed. */
+/* Ends the call before the end of its reply, and closes the connection. */
 static void fail(struct http_link *l, enum http_client_result result)
 {
     call_end(l->call, result, false);
 }
 
-/* The connection ended. If the server closed a pooled connection while the request was sent, a call with may_resend is retried. */
+/* The connection ended. Resends a call with may_resend if the server closed a pooled connection before it sent a reply. */
 static void lost(struct http_link *l)
 {
     if (l->used && !l->received && l->call->may_resend)
@@ -51,7 +51,7 @@ static int append_head(struct http_call *call, const char *at, size_t n)
     return 0;
 }
 
-/* The next name ends a value. Trailers are dropped. */
+/* The next name ends the value before it. Drops trailers. */
 static int on_header_field(http_parser *parser, const char *at, size_t n)
 {
     struct http_call *call = call_of(parser);
@@ -74,11 +74,6 @@ static int on_header_value(http_parser *parser, const char *at, size_t n)
     return append_head(call, at, n);
 }
 
-static struct http_reply_view view_of(struct http_call *call)
-{
-    return (struct http_reply_view){.status = call->status, .body = buf_bytes(&call->body), .call = call};
-}
-
 static int on_headers_complete(http_parser *parser)
 {
     struct http_link *l = parser->data;
@@ -95,7 +90,7 @@ static int on_headers_complete(http_parser *parser)
     if (call->streamed)
         link_set_timer(l, l->client->idle_timeout);
     if (call->on_headers && call->status < 300) {
-        struct http_reply_view view = view_of(call);
+        struct http_reply_view view = {.status = call->status, .body = buf_bytes(&call->body), .call = call};
         call->on_headers(&view, call->arg);
     }
     if (l->state == HTTP_LINK_DEAD)
@@ -144,13 +139,6 @@ static bool is_sent(const struct http_link *l)
     return l->sent == l->call->request.len + l->call->lent.len;
 }
 
-/* A connection with unexpected bytes behind the reply is closed. */
-static void end_reply(struct http_link *l, bool more)
-{
-    bool keep = http_should_keep_alive(&l->parser) && !more && !l->eof && !l->write_failed && is_sent(l);
-    call_end(l->call, HTTP_CLIENT_OK, keep);
-}
-
 /* Parses up to the end of the reply or a pause. False when the call is over or the link closed. */
 static bool parse(struct http_link *l, const char *p, size_t n)
 {
@@ -170,51 +158,41 @@ static bool parse(struct http_link *l, const char *p, size_t n)
         buf_append(&l->kept, p + used, n - used);
         return false;
     }
-    if (l->complete) {
-        end_reply(l, used < n);
-        return false;
-    }
-    return true;
+    if (!l->complete)
+        return true;
+    /* Unexpected bytes behind the reply close the connection. */
+    bool keep = http_should_keep_alive(&l->parser) && used == n && !l->eof && !l->write_failed && is_sent(l);
+    call_end(l->call, HTTP_CLIENT_OK, keep);
+    return false;
 }
 
-static void on_eof(struct http_link *l)
+static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
-    l->eof = true;
-    if (!l->received || parse(l, NULL, 0))
-        lost(l);
-}
-
-static void read_reply(struct http_link *l)
-{
+    (void)what;
+    struct http_link *l = arg;
     struct http_client *c = l->client;
-    ssize_t n = read(l->fd, c->read_buffer, HTTP_CLIENT_READ_SIZE);
+    ssize_t n = read(fd, c->read_buffer, HTTP_CLIENT_READ_SIZE);
     if (n < 0 && errno_is_retry(errno))
         return;
+    client_enter(c);
     if (l->state == HTTP_LINK_POOLED) {
         link_close(l);
     } else if (n < 0) {
         lost(l);
     } else if (n == 0) {
-        on_eof(l);
+        l->eof = true;
+        if (!l->received || parse(l, NULL, 0))
+            lost(l);
     } else {
         l->received = true;
         parse(l, c->read_buffer, (size_t)n);
     }
-}
-
-static void on_readable(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    struct http_link *l = arg;
-    struct http_client *c = l->client;
-    client_enter(c);
-    read_reply(l);
     client_leave(c);
 }
 
-/* Sends the rest of head and body in one call. */
-static ssize_t send_rest(struct http_link *l)
+/* Sends the rest of head and body in one call. A server may reply and close before it has read the whole request, as with 413.
+ * So a failed write only ends the writing; the reply decides. */
+static void write_request(struct http_link *l)
 {
     const struct buf *request = &l->call->request;
     struct bytes lent = l->call->lent;
@@ -224,14 +202,7 @@ static ssize_t send_rest(struct http_link *l)
     if (lent.len > 0)
         parts[message.msg_iovlen++] =
             (struct iovec){(char *)(uintptr_t)lent.ptr + of_lent, lent.len - of_lent};
-    return sendmsg(l->fd, &message, MSG_NOSIGNAL);
-}
-
-/* A server may reply and close before it has read the whole request, as with 413. So a failed write only ends the writing; the
- * reply decides. */
-static void write_request(struct http_link *l)
-{
-    ssize_t n = send_rest(l);
+    ssize_t n = sendmsg(l->fd, &message, MSG_NOSIGNAL);
     if (n >= 0)
         l->sent += (size_t)n;
     else if (!errno_is_retry(errno))
@@ -336,14 +307,6 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
     return true;
 }
 
-static bool connect_unix(struct http_link *l)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    memcpy(to.sun_path, l->client->address.host,
-        sizeof to.sun_path - 1); /* url_address_parse saw that it fits */
-    return connect_to(l, (const struct sockaddr *)&to, sizeof to);
-}
-
 /* Tries the addresses from l->address on. */
 static bool connect_next(struct http_link *l)
 {
@@ -352,21 +315,6 @@ static bool connect_next(struct http_link *l)
             return true;
     }
     return false;
-}
-
-static bool resolve(struct http_client *c)
-{
-    char port[16];
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found;
-    snprintf(port, sizeof port, "%d", c->address.port);
-    if (c->resolved)
-        return true;
-    if (getaddrinfo(c->address.host, port, &hints, &found) != 0)
-        return false;
-    c->resolved = mem_zalloc(sizeof *c->resolved);
-    *c->resolved = (struct http_addresses){.first = found, .users = 1};
-    return true;
 }
 
 void link_open(struct http_client *c, struct http_call *call)
@@ -383,26 +331,34 @@ void link_open(struct http_client *c, struct http_call *call)
     c->n_links++;
     bool trying = false;
     if (c->address.is_unix) {
-        trying = connect_unix(l);
-    } else if (resolve(c)) {
-        l->addresses = c->resolved;
-        l->addresses->users++;
-        l->address = l->addresses->first;
-        trying = connect_next(l);
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        memcpy(
+            to.sun_path, c->address.host, sizeof to.sun_path - 1); /* url_address_parse checked the length */
+        trying = connect_to(l, (const struct sockaddr *)&to, sizeof to);
+    } else {
+        char port[16];
+        const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+        struct addrinfo *found;
+        snprintf(port, sizeof port, "%d", c->address.port);
+        if (!c->resolved && getaddrinfo(c->address.host, port, &hints, &found) == 0) {
+            c->resolved = mem_alloc(sizeof *c->resolved);
+            *c->resolved = (struct http_addresses){.first = found, .users = 1};
+        }
+        if (c->resolved) {
+            l->addresses = c->resolved;
+            l->addresses->users++;
+            l->address = l->addresses->first;
+            trying = connect_next(l);
+        }
     }
     if (!trying)
         refused(l);
 }
 
-static bool is_stale(const struct http_link *l)
-{
-    char byte;
-    return recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno);
-}
-
 bool link_carry(struct http_link *l, struct http_call *call)
 {
-    if (is_stale(l)) {
+    char byte;
+    if (recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno)) {
         link_close(l);
         return false;
     }
@@ -423,7 +379,7 @@ void link_pause(struct http_link *l)
         event_del(l->timer);
 }
 
-/* Kept bytes are parsed from the loop: on_body is never called inside http_call_resume. */
+/* Parses kept bytes from the loop, because http_call_resume must not call on_body. */
 void link_resume(struct http_link *l)
 {
     if (l->state != HTTP_LINK_BUSY)

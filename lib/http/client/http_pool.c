@@ -16,16 +16,15 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t down_until;     /* end of its backoff; 0: up */
-    usec_t wait;           /* the backoff, from the failure on */
-    usec_t cooldown_until; /* not tried before, while another host is up */
-    /* cooldown_until after the last timeout, kept when an answered probe ends the cooldown */
-    usec_t watched_until;
-    usec_t failed_at; /* a request begun before that belongs to the same failure */
+    usec_t down_until;     /* end of the backoff; 0: up */
+    usec_t wait;           /* length of the backoff */
+    usec_t cooldown_until; /* no request before, while another host is up */
+    usec_t watched_until;  /* cooldown_until of the last timeout, also after a probe has ended the cooldown */
+    usec_t failed_at;      /* an earlier request belongs to the same failure */
     size_t in_flight;
     bool silent; /* the last fault was a timeout */
     bool stalls; /* requests time out although probes are answered */
-    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* the last probe since the fault */
+    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* outcome of the last probe since the fault */
     struct http_call *probe;                                  /* NULL: none in flight */
     struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
 };
@@ -45,54 +44,22 @@ struct pool_call {
     usec_t began;
 };
 
-/* The offset of the target in http://HOST:PORT/TARGET, or the length without one. */
-static size_t authority_length(struct bytes url)
-{
-    static const struct bytes scheme = BYTES_LITERAL("http://");
-    if (!bytes_starts_with(url, scheme))
-        return url.len;
-    const char *slash = memchr(url.ptr + scheme.len, '/', url.len - scheme.len);
-    const char *query = memchr(url.ptr + scheme.len, '?', url.len - scheme.len);
-    if (query && (!slash || query < slash))
-        slash = query;
-    return slash ? (size_t)(slash - url.ptr) : url.len;
-}
-
-static void set_target(struct http_pool_host *h, struct bytes rest)
-{
-    struct buf target = {0};
-    if (!rest.len || rest.ptr[0] != '/')
-        buf_append_char(&target, '/');
-    buf_append_bytes(&target, rest);
-    buf_append_char(&target, '\0');
-    h->target = target.ptr;
-}
-
-static bool is_safe_target(struct bytes target)
-{
-    for (size_t i = 0; i < target.len; i++)
-        if ((unsigned char)target.ptr[i] <= ' ' || target.ptr[i] == 127)
-            return false;
-    return true;
-}
-
-/* In a list separated by spaces a word without a scheme is part of a broken URL. */
-static bool has_scheme(struct bytes url)
-{
-    return bytes_starts_with(url, BYTES_LITERAL("http://")) || bytes_starts_with(url, BYTES_LITERAL("unix:"));
-}
-
 static int add_host(
     struct http_pool *p, const struct http_pool_config *config, struct bytes url, char *error, size_t size)
 {
     struct http_pool_host *h = &p->hosts[p->n];
     struct url_address address;
-    size_t cut = config->url ? url.len : authority_length(url);
+    bool is_http = bytes_starts_with(url, BYTES_LITERAL("http://"));
+    bool good = config->url || is_http || bytes_starts_with(url, BYTES_LITERAL("unix:"));
+    for (size_t i = 0; i < url.len && !config->url; i++)
+        good = good && (unsigned char)url.ptr[i] > ' ' && url.ptr[i] != 127;
+    size_t cut = is_http && !config->url ? strlen("http://") : url.len; /* where the target begins */
+    while (cut < url.len && url.ptr[cut] != '/' && url.ptr[cut] != '?')
+        cut++;
     char *where = bytes_dup(bytes_of(url.ptr, cut));
-    bool well_formed = config->url || (has_scheme(url) && is_safe_target(url));
-    bool good = well_formed && url_address_parse(where, 80, &address) == 0;
+    good = good && url_address_parse(where, 80, &address) == 0;
     if (memchr(url.ptr, '#', url.len)) {
-        snprintf(error, size, "\"%.*s\": the part behind # is never sent; write a literal # as %%23",
+        snprintf(error, size, "\"%.*s\": HTTP does not send the part behind #; write a literal # as %%23",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
         good = false;
     } else if (!good) {
@@ -110,11 +77,15 @@ static int add_host(
             .timeout = config->timeout,
             .auth_token = config->auth_token,
         };
-        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url)};
+        struct buf target = {0};
+        if (cut == url.len || url.ptr[cut] != '/')
+            buf_append_char(&target, '/');
+        buf_append(&target, url.ptr + cut, url.len - cut);
+        buf_append_char(&target, '\0');
+        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url), .target = target.ptr};
         h->client = config->base ? http_client_new(&client) : NULL;
         backoff_init(&h->backoff, config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN,
             p->backoff_max, (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
-        set_target(h, bytes_of(url.ptr + cut, url.len - cut));
         p->n++;
         p->n_up++;
     }
@@ -176,7 +147,7 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* When a host that is down may be tried. Once no host is up, a cooldown lasts no longer than one backoff from then. */
+/* When a host that is down may get a request. While no host is up, a cooldown ends one backoff after the last host fell. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
@@ -186,7 +157,7 @@ static usec_t try_from(const struct http_pool_host *h)
     return cooldown > h->down_until ? cooldown : h->down_until;
 }
 
-/* Whether a probe must be answered before the next request. */
+/* Whether the host must answer a probe before its next request. */
 static bool needs_probe(const struct http_pool_host *h)
 {
     return h->down_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
@@ -215,16 +186,6 @@ static void on_probed(enum http_client_result result, const struct http_reply_vi
     h->probed = PROBE_ANSWERED;
 }
 
-static void probe_when_due(struct http_pool_host *h, usec_t now)
-{
-    if (!needs_probe(h) || h->probe || h->in_flight > 0 || now < h->down_until)
-        return;
-    if (h->probes)
-        stats_add(h->probes, 1);
-    h->probe = http_client_request(h->client,
-        &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
-}
-
 uint64_t http_pool_host_bit(const struct http_pool_host *h)
 {
     return (uint64_t)1 << (h - h->pool->hosts);
@@ -238,8 +199,15 @@ struct http_pool_host *http_pool_next(struct http_pool *p)
 struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but)
 {
     usec_t now = clock_monotonic();
-    for (size_t i = 0; i < p->n; i++)
-        probe_when_due(&p->hosts[i], now);
+    for (size_t i = 0; i < p->n; i++) {
+        struct http_pool_host *h = &p->hosts[i];
+        if (!needs_probe(h) || h->probe || h->in_flight > 0 || now < h->down_until)
+            continue;
+        if (h->probes)
+            stats_add(h->probes, 1);
+        h->probe = http_client_request(h->client,
+            &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
+    }
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
         if (may_try(h, now) && !(but & http_pool_host_bit(h)))
@@ -320,21 +288,12 @@ void http_pool_describe(const struct http_reply_view *reply, char *out, size_t s
         out[len - 1] = '\0';
 }
 
-/* Only seconds; a date is ignored. */
-static usec_t retry_after(const struct http_reply_view *reply)
-{
-    uint64_t seconds;
-    if (!bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds))
-        return 0;
-    return (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
-}
-
-static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_t asked_for)
+static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_t retry_after)
 {
     struct http_pool *p = h->pool;
     usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
-    if (asked_for > p->backoff_max)
-        asked_for = p->backoff_max;
+    if (retry_after > p->backoff_max)
+        retry_after = p->backoff_max;
     if (!h->down_until && --p->n_up == 0)
         p->fell = now;
     h->silent = silent;
@@ -342,7 +301,7 @@ static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_
         h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
     h->failed_at = now;
     h->probed = NOT_PROBED;
-    h->wait = asked_for > wait ? asked_for : wait;
+    h->wait = retry_after > wait ? retry_after : wait;
     h->down_until = now + h->wait;
     h->cooldown_until =
         now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
@@ -353,32 +312,24 @@ static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_
         stats_add(h->faults, 1);
 }
 
-static void bring_up(struct http_pool_host *h)
-{
-    backoff_succeeded(&h->backoff);
-    h->pool->n_up += h->down_until != 0;
-    h->down_until = 0;
-    h->probed = NOT_PROBED;
-}
-
-static void record_outcome(
-    const struct pool_call *call, enum http_client_result result, const struct http_reply_view *reply)
-{
-    if (result == HTTP_CLIENT_CANCELLED)
-        return;
-    if (http_pool_is_fault(result, reply->status))
-        take_down(call->host, result == HTTP_CLIENT_TIMEOUT, call->began,
-            result == HTTP_CLIENT_OK ? retry_after(reply) : 0);
-    else
-        bring_up(call->host);
-}
-
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct pool_call call = *(struct pool_call *)arg;
+    struct http_pool_host *h = call.host;
     free(arg);
-    call.host->in_flight--;
-    record_outcome(&call, result, reply);
+    h->in_flight--;
+    if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
+        uint64_t seconds = 0; /* of Retry-After; a date is ignored */
+        if (result == HTTP_CLIENT_OK)
+            bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
+        take_down(h, result == HTTP_CLIENT_TIMEOUT, call.began,
+            (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC);
+    } else if (result != HTTP_CLIENT_CANCELLED) {
+        backoff_succeeded(&h->backoff);
+        h->pool->n_up += h->down_until != 0;
+        h->down_until = 0;
+        h->probed = NOT_PROBED;
+    }
     if (call.spec.on_done)
         call.spec.on_done(result, reply, call.spec.arg);
 }
@@ -438,12 +389,12 @@ void http_pool_register_stats(struct http_pool *p, struct stats *stats)
         buf_append_char(&labels, '\0');
         stats_gauge(stats, "destination_up", labels.ptr, "1 if up, 0 if down after a fault", read_up, h);
         stats_gauge(stats, "destination_set_aside_seconds", labels.ptr,
-            "Time until it is tried again or probed", read_down, h);
-        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests sent to it");
+            "Time until the next request or probe", read_down, h);
+        h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests sent");
         h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
             "Requests without an answer, or answered 5xx or 429");
         h->probes = stats_counter(
-            stats, "destination_probes_total", labels.ptr, "OPTIONS * requests sent to it after a timeout");
+            stats, "destination_probes_total", labels.ptr, "OPTIONS * requests sent after a timeout");
         buf_free(&labels);
     }
 }

@@ -7,22 +7,23 @@
  *         ... try again in http_pool_wait(pool)
  *
  * Hosts take turns. A fault (no connection, no reply, not HTTP, 5xx, 429) takes a host down for a backoff between backoff_min and
- * backoff_max. Then it gets one request at a time until it has answered well.
+ * backoff_max. Afterwards the host gets one request at a time until a request succeeds.
  *
- * While another host is up, a host that was slow to fail is not tried for HTTP_POOL_COOLDOWN_FACTOR times that long, at most
- * HTTP_POOL_COOLDOWN_MAX, so that slow failures do not stall the work. A host that timed out is probed first, by OPTIONS * beside
- * the requests to other hosts. Until a probe is answered it gets no request; an answered probe ends the cooldown. If requests time out
- * again although probes are answered, only the cooldown counts. The same holds if it answers probes by closing the connection.
+ * Slow failures must not stall the work. While another host is up, a host that failed after a time t gets no request for t times
+ * HTTP_POOL_COOLDOWN_FACTOR, at most HTTP_POOL_COOLDOWN_MAX. After a timeout the pool first probes the host by OPTIONS *. The host gets
+ * no request until it answers a probe, and the answer ends the cooldown. The cooldown stays if the host closes the connection instead,
+ * or if its requests time out although it answers probes.
  *
  * 1. A recovered host is used again at the latest after backoff_max and the time limit of a request or probe in flight. While
- *    another host is up, HTTP_POOL_COOLDOWN_MAX takes the place of a shorter backoff_max, unless a probe is answered. Retry-After is
- *    respected up to backoff_max.
- * 2. Nothing is sent twice: the caller decides about a failed request.
- * 3. Any other answer, also 4xx, is good: the host works, and only rejects the request.
+ *    another host is up, HTTP_POOL_COOLDOWN_MAX replaces a shorter backoff_max, unless the host answers a probe. The pool respects
+ *    Retry-After up to backoff_max.
+ * 2. The pool sends nothing twice: the caller decides about a failed request.
+ * 3. Any other reply, also 4xx, is a success: the host works, and only rejects the request.
  *
  * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme. The loop thread only; http_client.h applies.
  *
- * A server that keeps producers' marks, such as pubsub or simplequeue, is a pool of one (`url`): with two, each would know only a part. */
+ * A server that keeps producers' marks, such as pubsub or simplequeue, is a pool of one (`url`): each of two would know only some of
+ * the marks. */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
 
@@ -36,7 +37,7 @@ struct http_pool_host;
 #define HTTP_POOL_COOLDOWN_FACTOR 20
 #define HTTP_POOL_COOLDOWN_MAX (60 * USEC_PER_SEC)
 
-/* Limit for replies of which only the status and the first words are used. */
+/* A limit for callers that read only the status and the first words of a reply. */
 #define HTTP_POOL_REPLY_MAX ((size_t)1 << 20)
 
 /* The beginning of the help of a setting that lists URLs. */
@@ -46,7 +47,7 @@ struct http_pool_host;
 struct http_pool_config {
     struct event_base *base;
     const char *urls;                /* separated by spaces or commas */
-    const char *url;                 /* or one address as in http_client_config, with or without a scheme */
+    const char *url;                 /* or one address, with or without a scheme */
     int max_connections;             /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
@@ -55,22 +56,22 @@ struct http_pool_config {
     const char *auth_token;          /* NULL: none; sent to every host */
 };
 
-/* NULL with the error: no URL, an invalid one, too many. base NULL: only checks. */
+/* NULL with the error if there is no URL, an invalid URL, or too many. base NULL: only checks the URLs. */
 struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size);
 /* Requests in flight end with HTTP_CLIENT_CANCELLED. */
 void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The next host in turn that may get a request; NULL: none. The turn moves on only with a request. Starts due probes, so a pool
- * without work sends none. */
+/* The next host that may get a request, or NULL. The turn moves on only with a request. Sends the due probes; so a pool without work
+ * sends none. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
-/* The same without some hosts: the bits (http_pool_host_bit) of those that rejected a request that another may accept. */
+/* As http_pool_next, without the hosts in `but` (bits of http_pool_host_bit), for a request that these hosts rejected. */
 struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* The host of a pool of one, up or down, for callers that wait by http_pool_wait themselves. */
+/* The host of a pool of one, up or down, for callers that wait for http_pool_wait themselves. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
-/* Time until a host can be tried; 0: now. An estimate while the only candidates have a request in flight. */
+/* The time until a host may get a request; 0: now. An estimate while each candidate has a request in flight. */
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */
@@ -85,13 +86,13 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 /* Whether the outcome takes a host down. */
 bool http_pool_is_fault(enum http_client_result result, int status);
 
-/* Whether the status blames the content of the request (400, 413, 422), not its address or token: it can never be delivered. */
+/* Whether the status rejects the content of the request (400, 413, 422), so that no retry can succeed. */
 bool http_pool_is_poison(int status);
-/* "answered 422 the field t is missing", on one line and no longer than 170 characters. */
+/* Writes "answered 422 the field t is missing": one line of at most 170 characters. */
 void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);
 
-/* destination_up, destination_set_aside_seconds, destination_requests_total, destination_faults_total and destination_probes_total, each with
- * {destination="URL"}. The pool is freed after stats_remove_gauges of each host, which http_pool_free does. */
+/* Registers destination_up, destination_set_aside_seconds, destination_requests_total, destination_faults_total and
+ * destination_probes_total, each with {destination="URL"}. http_pool_free removes the gauges. */
 void http_pool_register_stats(struct http_pool *p, struct stats *stats);
 
 #endif

@@ -346,11 +346,9 @@ static void test_connections_are_kept_and_bounded(void **state)
         w->server.replies[i] = EMPTY_OK;
         ask(w, i, (struct http_call_spec){0});
     }
-    assert_int_equal(http_client_busy(w->client), 6);
     for (size_t i = 0; i < 6; i++)
         expect(w, i, HTTP_CLIENT_OK, 200, "");
     assert_int_equal(w->server.n_accepted, 2);
-    assert_int_equal(http_client_busy(w->client), 0);
 }
 
 static void test_a_kept_connection_closed_while_idle_is_dropped(void **state)
