@@ -263,6 +263,11 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
     return m->values.n == 0 ? COUNT_END : add_up(m, out);
 }
 
+enum count_next count_merge_fail(struct count_merge *m, const char *what)
+{
+    return record_failed(m, m->current[0].source, what, buf_bytes(&m->key));
+}
+
 const char *count_merge_error(const struct count_merge *m)
 {
     return m->error;

@@ -72,6 +72,8 @@ struct count_value {
 /* The next value of the record. */
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out);
 
+/* Fails the merge at the current record, as if a source had failed. Returns COUNT_FAILED. */
+enum count_next count_merge_fail(struct count_merge *m, const char *what);
 const char *count_merge_error(const struct count_merge *m);
 /* After COUNT_FAILED: true for a read error, false for damaged bytes. */
 bool count_merge_is_unreadable(const struct count_merge *m);

@@ -15,7 +15,7 @@
 
 #define CHECKSUM_BYTES 8
 #define VARINT_MAX 10
-#define NAME_MAX_LEN 255
+
 #define INDEX_BLOCK UINT32_MAX /* seeds the index's checksum, in place of a block's number */
 
 static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
@@ -145,20 +145,6 @@ static int end_record(struct count_run_writer *w, struct bytes key)
     return w->block.len >= COUNT_BLOCK_BYTES ? store_block(w) : 0;
 }
 
-static void append_value(struct count_run_writer *w, bool is_lookup, const struct count_value *v)
-{
-    w->counts++;
-    if (is_lookup) {
-        /* A NUL before the text distinguishes an empty text from no value. */
-        buf_append_char(&w->values, 0);
-        buf_append_bytes(&w->values, v->text);
-        return;
-    }
-    buf_append_char(&w->values, (char)v->name.len);
-    buf_append_bytes(&w->values, v->name);
-    append_varint(&w->values, v->count);
-}
-
 static enum count_next copy_record(struct count_run_writer *w, struct count_merge *m, bool *write_failed)
 {
     struct bytes key = count_merge_key(m);
@@ -167,8 +153,19 @@ static enum count_next copy_record(struct count_run_writer *w, struct count_merg
     enum count_next r;
     w->in_record = true;
     while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
-        append_value(w, is_lookup, &value);
-        if (w->values.len + w->block.len >= COUNT_BLOCK_BYTES && !is_lookup) {
+        w->counts++;
+        if (is_lookup) {
+            /* A NUL before the text distinguishes an empty text from no value. */
+            buf_append_char(&w->values, 0);
+            buf_append_bytes(&w->values, value.text);
+            continue;
+        }
+        if (value.name.len > COUNT_NAME_MAX)
+            return count_merge_fail(m, "a name is too long");
+        buf_append_char(&w->values, (char)value.name.len);
+        buf_append_bytes(&w->values, value.name);
+        append_varint(&w->values, value.count);
+        if (w->values.len + w->block.len >= COUNT_BLOCK_BYTES) {
             *write_failed = end_record(w, key) != 0;
             return *write_failed ? COUNT_FAILED : COUNT_FOUND;
         }
@@ -311,7 +308,7 @@ static enum count_next load_block(struct run_source *s)
     const struct block *b = &s->index->blocks[s->next];
     s->at_block = s->next++;
     buf_clear(&s->data);
-    if (s->read(s->arg, s->index->run, s->at_block, &s->data, s->base.error) != 0)
+    if (s->read(s->arg, s->index->run, s->at_block, &s->data, &s->base.is_unreadable, s->base.error) != 0)
         return COUNT_FAILED;
     struct bytes data = buf_bytes(&s->data);
     if (data.len != b->bytes || checksum(s->index->run, s->at_block, data) != b->checksum)

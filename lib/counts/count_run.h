@@ -14,6 +14,7 @@
 #include "counts/count_merge.h"
 
 #define COUNT_BLOCK_BYTES 16000 /* a block that exceeds this size is written */
+#define COUNT_NAME_MAX 255      /* bytes; the format stores the length in one byte */
 
 struct count_run_writer;
 
@@ -23,7 +24,7 @@ typedef int count_block_write(void *arg, uint32_t block, struct bytes data);
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg);
 void count_run_writer_free(struct count_run_writer **w);
 /* Writes records of the merge until at least `max_bytes` are stored. COUNT_END: the merge is complete. COUNT_FOUND: call
- * again. COUNT_FAILED: storing failed if *write_failed is set, else the merge failed. */
+ * again. COUNT_FAILED: storing failed if *write_failed is set, else the merge failed. A name over COUNT_NAME_MAX fails the merge. */
 enum count_next count_run_writer_copy(
     struct count_run_writer *w, struct count_merge *m, uint64_t max_bytes, bool *write_failed);
 /* Stores the last block and appends the index. 0, or -1 when storing failed. */
@@ -39,9 +40,10 @@ void count_run_index_free(struct count_run_index **i);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
 uint32_t count_run_index_blocks(const struct count_run_index *i);
 
-/* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. */
-typedef int count_block_read(
-    void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT]);
+/* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read failed, and
+ * leaves it if the block is missing or damaged. */
+typedef int count_block_read(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
+    char error[COUNT_ERROR_TEXT]);
 
 /* Returns a source that begins at the first record whose key is at or after `from`. Error texts call the container
  * `name`. The index, name and arg must outlive the source. */

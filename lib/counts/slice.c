@@ -12,7 +12,6 @@
 
 #define MERGE_STEP_BYTES (1u << 20)
 #define DELETE_STEP_BLOCKS 256
-#define RUN_MAX (UINT32_MAX / 2 - 1) /* so that every id of a block is a positive number */
 
 static const char schema[] =
     "CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL,"
@@ -291,7 +290,7 @@ static enum slice_result find_garbage(struct slice *s, char *error)
         if (code != SQLITE_ROW)
             break;
         uint64_t run = (uint64_t)id >> 32;
-        if (id < from || run > RUN_MAX) {
+        if (id < from || run > SLICE_RUN_MAX) {
             snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: a block has the id %lld", s->path, id);
             return SLICE_DAMAGED;
         }
@@ -493,18 +492,14 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
 }
 
 /* The lowest level with at least `runs` runs; -1: none. */
-static int64_t find_level(const struct slice *s, size_t runs)
+static int find_level(const struct slice *s, size_t runs)
 {
-    uint64_t most = 0;
+    size_t n[SLICE_LEVEL_MAX + 1] = {0};
     for (size_t i = 0; i < s->state.n_runs; i++)
-        most = s->state.runs[i].level > most ? s->state.runs[i].level : most;
-    for (uint64_t level = 0; level <= most; level++) {
-        size_t n = 0;
-        for (size_t i = 0; i < s->state.n_runs; i++)
-            n += s->state.runs[i].level == level;
-        if (n >= runs)
-            return (int64_t)level;
-    }
+        n[s->state.runs[i].level]++;
+    for (int level = 0; level < SLICE_LEVEL_MAX; level++)
+        if (n[level] >= runs)
+            return level;
     return -1;
 }
 
@@ -518,10 +513,11 @@ bool slice_merge_is_behind(const struct slice *s)
     return find_level(s, 2 * SLICE_MERGE_RUNS) >= 0;
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
+    char error[COUNT_ERROR_TEXT])
 {
     struct slice *s = arg;
-    return slice_sql_read_block(s->db, s->block, s->path, run, block, out, error);
+    return slice_sql_read_block(s->db, s->block, s->path, run, block, out, is_unreadable, error);
 }
 
 static enum slice_result begin_merge(struct slice *s, uint64_t level, char *error)
@@ -587,7 +583,7 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
     r = m->sink.result;
     if (copied == COUNT_FAILED && !write_failed) {
         snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m->merge));
-        r = SLICE_DAMAGED;
+        r = count_merge_is_unreadable(m->merge) ? SLICE_FAILED : SLICE_DAMAGED;
     }
     if (*is_over)
         r = replace_runs(s, &next, error);

@@ -37,10 +37,11 @@ void slice_reader_close(struct slice_reader **rp)
     *rp = NULL;
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
+    char error[COUNT_ERROR_TEXT])
 {
     struct slice_reader *r = arg;
-    return slice_sql_read_block(r->db, r->block, r->path, run, block, out, error);
+    return slice_sql_read_block(r->db, r->block, r->path, run, block, out, is_unreadable, error);
 }
 
 /* Loads the indexes of new runs and reuses the others. */

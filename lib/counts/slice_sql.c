@@ -68,15 +68,17 @@ enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, char 
 }
 
 int slice_sql_read_block(sqlite3 *db, sqlite3_stmt *statement, const char *path, uint64_t run, uint32_t block,
-    struct buf *out, char error[COUNT_ERROR_TEXT])
+    struct buf *out, bool *is_unreadable, char error[COUNT_ERROR_TEXT])
 {
     sqlite3_bind_int64(statement, 1, SLICE_BLOCK_ID(run, block));
     int code = sqlite3_step(statement);
-    if (code == SQLITE_ROW)
+    if (code == SQLITE_ROW) {
         buf_append_bytes(out, slice_sql_bytes(statement, 0));
-    else
+    } else {
         snprintf(error, COUNT_ERROR_TEXT, "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s", path, run, block,
             code == SQLITE_DONE ? "missing" : sqlite3_errmsg(db));
+        *is_unreadable = code != SQLITE_DONE && slice_sql_result(db, code) == SLICE_FAILED;
+    }
     sqlite3_reset(statement);
     return code == SQLITE_ROW ? 0 : -1;
 }

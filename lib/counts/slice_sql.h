@@ -18,9 +18,9 @@ enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, char
 struct bytes slice_sql_bytes(sqlite3_stmt *statement, int column);
 
 enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, char error[SLICE_ERROR_TEXT]);
-/* Appends a block's bytes. Returns 0, or -1 with an error that names the file. */
+/* Appends a block's bytes, as count_block_read does. The error names the file. */
 int slice_sql_read_block(sqlite3 *db, sqlite3_stmt *statement, const char *path, uint64_t run, uint32_t block,
-    struct buf *out, char error[COUNT_ERROR_TEXT]);
+    struct buf *out, bool *is_unreadable, char error[COUNT_ERROR_TEXT]);
 /* Reads a run's index and compares it with the checksum in the state. */
 enum slice_result slice_sql_read_index(sqlite3 *db, const char *path, const struct slice_run *run,
     struct count_run_index **out, char error[SLICE_ERROR_TEXT]);

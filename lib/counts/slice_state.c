@@ -236,9 +236,13 @@ static enum slice_result read_state(
     for (enum part p = 0; p < (is_former ? PART_RUNS : PARTS) && r == SLICE_OK; p++)
         r = read_part(db, p, state, &checksum, error);
     bool is_good = state->counters && (is_former || checksum == slice_state_checksum(state));
-    if (r == SLICE_OK && !is_good) {
-        snprintf(error, SLICE_ERROR_TEXT,
-            "%.400s is damaged: the checksum of its state does not match; restore it from a copy", path);
+    bool is_possible = true; /* a forged state may have a valid checksum */
+    for (size_t i = 0; i < state->n_runs; i++)
+        is_possible =
+            is_possible && state->runs[i].id - 1 < SLICE_RUN_MAX && state->runs[i].level <= SLICE_LEVEL_MAX;
+    if (r == SLICE_OK && !(is_good && is_possible)) {
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: %s; restore it from a copy", path,
+            is_good ? "a run has an impossible id or level" : "the checksum of its state does not match");
         r = SLICE_DAMAGED;
     }
     if (r != SLICE_OK)

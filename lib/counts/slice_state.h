@@ -46,6 +46,9 @@ struct slice_tally {
     uint64_t events, skipped, rejected;
 };
 
+#define SLICE_RUN_MAX (UINT32_MAX / 2 - 1) /* keeps every block's id positive */
+#define SLICE_LEVEL_MAX 16                 /* runs of this level are never merged */
+
 struct slice_run {
     uint64_t id, level, counts, bytes, checksum; /* checksum: of the index */
 };

@@ -4,6 +4,8 @@
 #include "counts/slice.h"
 #include "counts/slice_reader.h"
 #include "support/count_fixture.h"
+#include "support/fault_vfs.h"
+#include "support/make_slice.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -214,23 +216,28 @@ static void merging_changes_no_count(void **state)
     buf_free(&expected);
 }
 
+/* Commits a run of 8,000 counts, whose blocks take several pages. */
+static void commit_large(struct slice *s, int nth)
+{
+    struct count_fixture f;
+    char key[64];
+    count_fixture_begin(&f);
+    for (int i = 0; i < 4000; i++) {
+        snprintf(key, sizeof key, "%d-%d", nth, i);
+        count_fixture_add(&f, key, "US", 0, 1);
+    }
+    assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
+    count_fixture_end(&f);
+}
+
 /* What a merge that was interrupted left is deleted at the next opening. */
 static void an_abandoned_merge_leaves_nothing(void **state)
 {
     (void)state;
     struct slice_written written;
     struct slice *s = open_good();
-    struct count_fixture f;
-    char key[64];
-    for (int n = 0; n < SLICE_MERGE_RUNS; n++) {
-        count_fixture_begin(&f);
-        for (int i = 0; i < 4000; i++) {
-            snprintf(key, sizeof key, "%d-%d", n, i);
-            count_fixture_add(&f, key, "US", 0, 1);
-        }
-        assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
-        count_fixture_end(&f);
-    }
+    for (int n = 0; n < SLICE_MERGE_RUNS; n++)
+        commit_large(s, n);
     assert_int_equal(slice_merge_step(s, &written, error), SLICE_OK);
     assert_int_equal(slice_committed(s)->n_runs, SLICE_MERGE_RUNS);
     slice_close(&s);
@@ -491,6 +498,92 @@ static void a_block_of_an_impossible_run_is_refused(void **state)
     }
 }
 
+/* A forged state with a valid checksum neither keeps a merge busy nor reaches past the levels. */
+static void an_impossible_run_is_refused(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {"UPDATE runs SET level = 9223372036854775807",
+        "UPDATE runs SET level = -1", "UPDATE runs SET level = 17", "UPDATE runs SET id = 0",
+        "UPDATE runs SET id = -5", "UPDATE runs SET id = 2147483647"};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct slice *s = open_good();
+        struct slice_config c = config_of(COUNTERS, 0);
+        commit_nth(s, 1);
+        slice_close(&s);
+        change_slice(path, changes[i]);
+        alarm(10);
+        assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
+        alarm(0);
+        assert_non_null(strstr(error, path));
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* A read that fails says nothing about the bytes on the disk. */
+static void a_failed_read_is_not_damage(void **state)
+{
+    (void)state;
+    struct slice_written written;
+    struct slice_reader *reader;
+    fault_vfs_set(0);
+    struct slice *s = open_good();
+    bool whole;
+    for (int n = 0; n < SLICE_MERGE_RUNS; n++)
+        commit_large(s, n);
+    assert_int_equal(slice_checkpoint(s, &whole, error), SLICE_OK);
+    slice_close(&s);
+    s = open_good();
+    fault_vfs_set(SQLITE_IOERR_READ);
+    assert_int_equal(slice_merge_step(s, &written, error), SLICE_FAILED);
+    assert_non_null(strstr(error, path));
+    fault_vfs_set(0);
+    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    fault_vfs_set(SQLITE_IOERR_READ);
+    struct count_source *source = slice_reader_source(reader, 0, BYTES_NONE);
+    assert_int_equal(source->kind->next_record(source), COUNT_FAILED);
+    assert_true(source->is_unreadable);
+    count_source_close(&source);
+    fault_vfs_set(0);
+    slice_reader_close(&reader);
+    slice_close(&s);
+    change_slice(path, "UPDATE blocks SET data = x'00' || data");
+    s = open_good();
+    assert_int_equal(slice_merge_step(s, &written, error), SLICE_DAMAGED);
+    slice_close(&s);
+}
+
+static enum count_next one_record(struct count_source *s)
+{
+    bool again = s->key.len > 0;
+    s->key = BYTES_LITERAL("u|a,");
+    return again ? COUNT_END : COUNT_FOUND;
+}
+
+static enum count_next one_long_name(struct count_source *s)
+{
+    static char name[COUNT_NAME_MAX + 1];
+    bool again = s->name.len > 0;
+    memset(name, 'x', sizeof name);
+    s->name = bytes_of(name, sizeof name);
+    s->count = 1;
+    return again ? COUNT_END : COUNT_FOUND;
+}
+
+/* The format has one byte for the length of a name. */
+static void a_name_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const struct count_source_kind kind = {one_record, one_long_name, NULL};
+    struct count_source source = {.kind = &kind}, *sources[] = {&source};
+    struct slice_batch batch = {.sources = sources, .n_sources = 1};
+    struct slice_written written;
+    struct slice *s = open_good();
+    assert_int_equal(slice_commit(s, &batch, &written, error), SLICE_FAILED);
+    assert_non_null(strstr(error, "too long at \"u|a,\""));
+    assert_int_equal(slice_committed(s)->n_runs, 0);
+    slice_close(&s);
+}
+
 /* A block in another's place has a right checksum of its own, and does not fit. */
 static void swapped_blocks_are_refused(void **state)
 {
@@ -570,6 +663,9 @@ int main(void)
         TEST(flipped_bits_are_refused_or_harmless),
         TEST(flipped_bits_in_an_open_slice_are_refused_or_harmless),
         TEST(a_block_of_an_impossible_run_is_refused),
+        TEST(an_impossible_run_is_refused),
+        TEST(a_failed_read_is_not_damage),
+        TEST(a_name_that_does_not_fit_is_refused),
         TEST(swapped_blocks_are_refused),
         TEST(reads_begin_anywhere),
     };
