@@ -72,24 +72,7 @@ static void finish(struct message_loader *r, const char *failure)
     r->ask.done(failure, r->ask.arg);
 }
 
-/* Passes the current record's items on. False if `each` has enough. */
-static bool give_items(struct message_loader *r)
-{
-    struct queue_record_item item;
-    bool dense = queue_record_is_dense(&r->record);
-    while (r->in_record) {
-        if (!queue_record_next(&r->record, &item)) {
-            r->in_record = false;
-            break;
-        }
-        uint64_t id = dense ? r->next_id++ : item.ids.first;
-        if (dense)
-            r->passed = id;
-        if (!r->ask.each(id, item.message, r->ask.arg))
-            return false;
-    }
-    return true;
-}
+static void read_more(struct message_loader *r, size_t bytes);
 
 /* Makes the next record the current one. False if it is incomplete, or damaged: *failure. */
 static bool next_record(struct message_loader *r, const char **failure)
@@ -109,27 +92,21 @@ static bool next_record(struct message_loader *r, const char **failure)
     return true;
 }
 
-static void forget_front(struct message_loader *r)
-{
-    if (r->at == 0)
-        return;
-    memmove(r->in.ptr, r->in.ptr + r->at, r->in.len - r->at);
-    r->in.len -= r->at;
-    r->at = 0;
-    if (r->in.len == 0 && r->in.cap > 4 * CHUNK)
-        buf_free(&r->in);
-}
-
-static void read_more(struct message_loader *r, size_t bytes);
-
 /* Passes on what was read, and reads more if that was not enough. */
 static void go_on(struct message_loader *r, bool ended)
 {
     const char *failure = NULL;
     do {
-        if (!give_items(r)) {
-            finish(r, NULL);
-            return;
+        struct queue_record_item item;
+        bool dense = queue_record_is_dense(&r->record);
+        while (r->in_record && (r->in_record = queue_record_next(&r->record, &item))) {
+            uint64_t id = dense ? r->next_id++ : item.ids.first;
+            if (dense)
+                r->passed = id;
+            if (!r->ask.each(id, item.message, r->ask.arg)) {
+                finish(r, NULL);
+                return;
+            }
         }
     } while (next_record(r, &failure));
     if (failure || ended)
@@ -138,7 +115,8 @@ static void go_on(struct message_loader *r, bool ended)
         read_more(r, CHUNK);
 }
 
-static const char *open_stream(struct message_loader *r, uint64_t offset)
+/* Cannot fail: the offset is that of a committed record, or of the segment behind a hole. */
+static void open_stream(struct message_loader *r, uint64_t offset)
 {
     struct journal_edges edges;
     close_stream(r);
@@ -146,64 +124,54 @@ static const char *open_stream(struct message_loader *r, uint64_t offset)
     enum journal_result result = journal_reader_open(r->journal, offset, &r->reader, &edges);
     if (result == JOURNAL_GONE) /* a hole is empty */
         result = journal_reader_open(r->journal, edges.after, &r->reader, &edges);
-    return result == JOURNAL_OK ? NULL : journal_strerror(result);
-}
-
-/* The current record borrows from the buffer, which may move. */
-static void add_window(struct message_loader *r, struct bytes data)
-{
-    size_t table = 0, text = 0;
-    if (r->in_record) {
-        table = (size_t)(r->record.table.ptr - r->in.ptr);
-        text = (size_t)(r->record.text.ptr - r->in.ptr);
-    }
-    buf_append_bytes(&r->in, data);
-    if (r->in_record) {
-        r->record.table.ptr = r->in.ptr + table;
-        r->record.text.ptr = r->in.ptr + text;
-    }
+    assert(result == JOURNAL_OK);
+    (void)result;
 }
 
 static void on_window(const struct journal_window *w, void *arg)
 {
     struct message_loader *r = arg;
-    const char *failure = NULL;
-    if (w->result == JOURNAL_GONE)
-        failure = open_stream(r, w->edges.after);
-    else if (w->result != JOURNAL_OK && w->result != JOURNAL_END)
-        failure = journal_failure(r->journal) ? journal_failure(r->journal) : journal_strerror(w->result);
-    else
-        add_window(r, w->data);
-    if (failure)
-        finish(r, failure);
-    else
-        go_on(r, w->result == JOURNAL_END);
+    if (w->result == JOURNAL_GONE) {
+        open_stream(r, w->edges.after);
+    } else if (w->result != JOURNAL_OK && w->result != JOURNAL_END) {
+        const char *why = journal_failure(r->journal);
+        finish(r, why ? why : journal_strerror(w->result));
+        return;
+    } else {
+        /* The current record borrows from the buffer, which may move. */
+        size_t table = r->in_record ? (size_t)(r->record.table.ptr - r->in.ptr) : 0;
+        size_t text = r->in_record ? (size_t)(r->record.text.ptr - r->in.ptr) : 0;
+        buf_append_bytes(&r->in, w->data);
+        if (r->in_record) {
+            r->record.table.ptr = r->in.ptr + table;
+            r->record.text.ptr = r->in.ptr + text;
+        }
+    }
+    go_on(r, w->result == JOURNAL_END);
 }
 
 static void read_more(struct message_loader *r, size_t bytes)
 {
-    if (!r->in_record)
-        forget_front(r);
+    if (!r->in_record && r->at > 0) {
+        memmove(r->in.ptr, r->in.ptr + r->at, r->in.len - r->at);
+        r->in.len -= r->at;
+        r->at = 0;
+        if (r->in.len == 0 && r->in.cap > 4 * CHUNK)
+            buf_free(&r->in);
+    }
     journal_reader_read(r->reader, bytes, on_window, r);
 }
 
-/* The wanted messages lie ahead in the open stream, and not far. */
-static bool can_go_on(const struct message_loader *r, const struct message_loader_request *ask)
-{
-    return r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
-           ask->offset <= position(r) + SKIP_BYTES_MAX;
-}
-
-/* Even if the buffer holds messages, it reads at least a byte, so that `done` comes from the journal's poll. */
+/* The open stream serves a request whose messages lie ahead in it, and not far. Even if the buffer holds messages, it reads at least a
+ * byte, so that `done` comes from the journal's poll. */
 void message_loader_start(struct message_loader *r, const struct message_loader_request *ask)
 {
     assert(!r->busy);
+    bool goes_on = r->reader && ask->in_order && r->began <= ask->offset && r->passed < ask->from_id &&
+                   ask->offset <= position(r) + SKIP_BYTES_MAX;
     r->busy = true;
     r->ask = *ask;
-    bool goes_on = can_go_on(r, ask);
-    const char *failure = goes_on ? NULL : open_stream(r, ask->offset);
-    if (failure)
-        finish(r, failure);
-    else
-        read_more(r, goes_on && r->in_record ? 1 : CHUNK);
+    if (!goes_on)
+        open_stream(r, ask->offset);
+    read_more(r, goes_on && r->in_record ? 1 : CHUNK);
 }

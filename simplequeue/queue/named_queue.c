@@ -168,30 +168,6 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
-/* A hole in the journal may have lost messages that were given out. Their ids are skipped, so that a relay never takes a new message for
- * one it knows. The number of holes counts, not the last id: the record of an earlier opening may be lost too. */
-static void skip_lost_ids(struct named_queue *q)
-{
-    uint64_t holes = journal_committed_end(q->config.journal) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
-    queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
-}
-
-/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. Its highest id may be
- * recorded nowhere else, so the next id is above it. */
-static void import_removed(struct named_queue *q, const struct id_ranges *removed)
-{
-    struct id_ranges held = {0};
-    for (size_t i = 0; i < removed->n; i++) {
-        struct id_range range = removed->at[i];
-        uint64_t id;
-        if (store_next_held(queue_store(q->core), range.first, &id) && id <= range.last)
-            id_ranges_add_range(&held, range);
-        queue_restore_remove(q->core, range);
-        queue_restore_next_id(q->core, range.last + 1);
-    }
-    q->imported = held;
-}
-
 static void import_encode(struct op *o)
 {
     queue_log_remove(&o->q->record, queue_state(o->q->core)->next_id, &o->q->imported);
@@ -204,19 +180,27 @@ static void import_finish(struct op *o, const struct journal_commit *c, struct q
         id_ranges_free(&o->q->imported);
 }
 
-static void append_import(struct named_queue *q)
-{
-    static const struct op_type type = {OP_IMPORT, import_finish, import_encode, true};
-    struct op *o = op_new(q, &type, NULL, NULL);
-    if (op_append_record(o, q->opened) != QUEUE_OK)
-        op_free(o);
-}
-
 bool named_queue_is_recorded(const struct named_queue *q)
 {
     return q->imported.n == 0 && !q->opening && !q->open_missing;
 }
 
+/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. Its highest id may be
+ * recorded nowhere else, so the next id is above it. */
+static void import_removed(struct named_queue *q, const struct id_ranges *removed)
+{
+    for (size_t i = 0; i < removed->n; i++) {
+        struct id_range range = removed->at[i];
+        uint64_t id;
+        if (store_next_held(queue_store(q->core), range.first, &id) && id <= range.last)
+            id_ranges_add_range(&q->imported, range);
+        queue_restore_remove(q->core, range);
+        queue_restore_next_id(q->core, range.last + 1);
+    }
+}
+
+/* A hole in the journal may have lost messages that were given out. Their ids are skipped, so that a relay never takes a new message
+ * for one that it has published. The number of holes counts, not the last id: the record of an earlier opening may be lost too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -225,27 +209,17 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
     if (r.failed)
         return false;
-    if (scan == JOURNAL_OK || scan == JOURNAL_END) {
-        if (q->config.removed)
-            import_removed(q, q->config.removed);
-        skip_lost_ids(q);
-        return true;
+    if (scan != JOURNAL_OK && scan != JOURNAL_END) {
+        const char *why = journal_failure(j);
+        snprintf(error, error_size, "queue %s: %s%s", q->name, why ? why : journal_strerror(scan),
+            scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
+        return false;
     }
-    const char *why = journal_failure(j);
-    snprintf(error, error_size, "queue %s: %s%s", q->name, why ? why : journal_strerror(scan),
-        scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
-    return false;
-}
-
-static void set_id(struct named_queue *q)
-{
-    if (q->config.id && q->config.id[0])
-        snprintf(q->id, sizeof q->id, "%s", q->config.id);
-    else if (q->config.journal)
-        snprintf(q->id, sizeof q->id, "%s", journal_id(q->config.journal));
-    else
-        random_id(q->id);
-    q->config.id = NULL; /* the caller's, as `removed` */
+    if (q->config.removed)
+        import_removed(q, q->config.removed);
+    uint64_t holes = journal_committed_end(j) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
+    queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
+    return true;
 }
 
 static void step(struct named_queue *q)
@@ -258,24 +232,35 @@ static void step(struct named_queue *q)
 struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size)
 {
+    static const struct op_type import_type = {OP_IMPORT, import_finish, import_encode, .repeats = true};
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
     q->step = step;
     q->move_limit = MOVE_BYTES_MAX;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
-    set_id(q);
+    if (config->id && config->id[0])
+        snprintf(q->id, sizeof q->id, "%s", config->id);
+    else if (config->journal)
+        snprintf(q->id, sizeof q->id, "%s", journal_id(config->journal));
+    else
+        random_id(q->id);
     if (config->journal && !recover(q, now, error, error_size)) {
         named_queue_free(&q);
         return NULL;
     }
+    q->config.id = NULL; /* the caller's, as is `removed` */
+    q->config.removed = NULL;
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
     q->opened = now;
     storage_append_open(q);
-    if (q->imported.n)
-        append_import(q);
+    if (q->imported.n) {
+        struct op *o = op_new(q, &import_type, NULL, NULL);
+        if (op_append_record(o, now) != QUEUE_OK)
+            op_free(o);
+    }
     return q;
 }
 

@@ -5,7 +5,6 @@
  *
  * The files form layers, and each calls only those before it:
  *
- *     marks     the producers' marks
  *     reserve   disk space reserved for later records
  *     limits    depth, bytes and memory; eviction
  *     op        append a record, finish the operation
@@ -92,6 +91,7 @@ struct named_queue {
     void *data;
     void (*step)(struct named_queue *q); /* after each op and each load */
     struct queue_now now;                /* of the last operation */
+    bool notifying, notify_again;        /* inside on_ready; something happened since it began */
 
     size_t under_way;     /* ops in the journal */
     struct op *spare;     /* freed ops, linked by `retry` */
@@ -132,24 +132,6 @@ struct named_queue {
     size_t moving;     /* MOVEs of ended delays in progress */
 };
 
-static inline void notify_ready(struct named_queue *q)
-{
-    if (q->config.on_ready)
-        q->config.on_ready(q, q->config.on_ready_arg);
-}
-
-/* named_queue_marks.c */
-
-/* The producer's mark once everything in progress is committed. */
-uint64_t producer_mark_expected(const struct named_queue *q, const char *producer);
-/* The put moves a mark: producer_mark_expected counts it until producer_mark_decided. */
-void producer_mark_add(struct op *o);
-void producer_mark_decided(struct op *o);
-/* Memory only: whether no new producer fits; the mark is committed. */
-bool producer_marks_are_full(const struct named_queue *q, const char *producer);
-void producer_mark_set(struct named_queue *q, const char *producer, uint64_t value);
-void producer_marks_free(struct named_queue *q);
-
 /* named_queue_reserve.c */
 
 #define SPARE_OF_PUT ((uint64_t)64 << 10)   /* left by a put for OPEN, BURY, DELAY, kicks and KEEP */
@@ -179,8 +161,14 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     struct queue_now now, uint64_t *mark);
 /* Encodes and appends an op whose record has no texts. */
 enum queue_result op_append_record(struct op *o, struct queue_now now);
+/* Calls on_ready, but never from inside of it: then it is called again. */
+void notify_ready(struct named_queue *q);
 /* Finishes the op, calls `done` of it and of its duplicates, and frees them. */
 void op_finish(const struct journal_commit *c, void *arg);
+
+/* named_queue_put.c */
+
+void producer_marks_free(struct named_queue *q);
 
 /* named_queue_load.c */
 

@@ -1,7 +1,7 @@
 /* Operations on leased and taken messages: remove, delay, bury, return. */
 #include "simplequeue/queue/named_queue_internal.h"
 
-/* Appends the record of the op's busy messages. On refusal they return to their lease. */
+/* Appends the record of the op's busy messages. On refusal they return to their lease, or are ready again. */
 static enum queue_result settle(struct op *o, struct queue_now now, queue_done_fn *done, void *arg)
 {
     o->done = done;
@@ -9,9 +9,11 @@ static enum queue_result settle(struct op *o, struct queue_now now, queue_done_f
     o->n = o->ids.count;
     enum queue_result r = op_append_record(o, now);
     if (r != QUEUE_OK) {
+        struct named_queue *q = o->q;
         reserve_forget_move(o);
-        queue_abort(o->q->core, &o->ids);
+        queue_abort(q->core, &o->ids);
         op_free(o);
+        notify_ready(q);
     }
     return r;
 }
@@ -95,9 +97,8 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     if (r != QUEUE_OK)
         return r;
     struct amount amount = {.n = o->ids.count};
-    for (size_t i = 0; i < o->ids.n; i++)
-        for (uint64_t id = o->ids.at[i].first; id <= o->ids.at[i].last; id++)
-            amount.bytes += queue_message(q->core, id, NULL).len;
+    for (struct id_walk w = {.ids = &o->ids}; id_walk_next(&w);)
+        amount.bytes += queue_message(q->core, w.id, NULL).len;
     reserve_expect_move(o, amount);
     queue_block_reserves(q->core, &o->ids);
     o->time = now.monotonic + delay;

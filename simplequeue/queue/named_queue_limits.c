@@ -61,50 +61,33 @@ enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
     return fits ? QUEUE_OK : QUEUE_MEMORY_FULL;
 }
 
-/* A cheap test first: false if no eviction helps. */
-static bool may_have_room(const struct named_queue *q, struct amount in, struct amount out)
-{
-    const struct queue_limits *l = q->config.limits;
-    const struct queue_state *s = queue_state(q->core);
-    uint64_t stays = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
-    return (!l->max_depth || stays + in.n <= l->max_depth) && (!l->max_bytes || in.bytes <= l->max_bytes) &&
-           (!q->config.journal || has_memory(q, in, out));
-}
-
-/* Whether evicting every ready message would make room. */
-static bool will_have_room(const struct named_queue *q, struct amount in, struct amount out)
-{
-    const struct queue_state *s = queue_state(q->core);
-    out.n += s->n[MESSAGE_READY];
-    out.bytes += s->bytes - queue_bytes_not_ready(q->core);
-    return limits_have_room(q, in, out);
-}
-
-/* Sets messages aside one by one until there is room. False if that was not enough. */
-static bool evict(struct named_queue *q, struct amount in, struct amount *out, struct id_ranges *more)
-{
-    uint64_t most = out->bytes + EVICT_BYTES_MAX;
-    while (!limits_have_room(q, in, *out)) {
-        uint64_t before = more->count;
-        if (before == EVICT_ITEMS_MAX || out->bytes >= most)
-            return false;
-        queue_evict(q->core, 1, UINT64_MAX, false, more);
-        if (more->count == before)
-            return false;
-        out->n++;
-        out->bytes += queue_message(q->core, more->at[more->n - 1].last, NULL).len;
-    }
-    return true;
-}
-
 enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes)
 {
+    const struct queue_limits *l = q->config.limits;
+    const struct queue_state *s = queue_state(q->core);
     struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
     struct id_ranges more = {0};
-    enum queue_eviction room = may_have_room(q, in, out) ? EVICTION_ENOUGH : EVICTION_IMPOSSIBLE;
-    if (room == EVICTION_ENOUGH && !evict(q, in, &out, &more))
-        room = more.count && will_have_room(q, in, out) ? EVICTION_PARTIAL : EVICTION_IMPOSSIBLE;
+    uint64_t most = out.bytes + EVICT_BYTES_MAX;
+    uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
+    /* A cheap test first. */
+    if ((l->max_depth && stay + n > l->max_depth) || (l->max_bytes && bytes > l->max_bytes) ||
+        (q->config.journal && !has_memory(q, in, out)))
+        return EVICTION_IMPOSSIBLE;
+    while (!limits_have_room(q, in, out) && more.count < EVICT_ITEMS_MAX && out.bytes < most) {
+        uint64_t before = more.count;
+        queue_evict(q->core, 1, UINT64_MAX, false, &more);
+        if (more.count == before)
+            break;
+        out.n++;
+        out.bytes += queue_message(q->core, more.at[more.n - 1].last, NULL).len;
+    }
+    enum queue_eviction room = EVICTION_ENOUGH;
+    if (!limits_have_room(q, in, out)) {
+        struct amount all = {
+            out.n + s->n[MESSAGE_READY], out.bytes + s->bytes - queue_bytes_not_ready(q->core)};
+        room = more.count && limits_have_room(q, in, all) ? EVICTION_PARTIAL : EVICTION_IMPOSSIBLE;
+    }
     if (room == EVICTION_IMPOSSIBLE) {
         queue_abort(q->core, &more);
     } else {

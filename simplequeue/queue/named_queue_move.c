@@ -10,9 +10,8 @@
 /* Returns the messages to their former state. Delayed messages are due again at `retry_at`, in the same order. */
 static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at)
 {
-    for (size_t i = 0; i < ids->n; i++)
-        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++)
-            queue_put_back(q->core, id, retry_at++);
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);)
+        queue_put_back(q->core, w.id, retry_at++);
 }
 
 /* Halves the size of moves after a refusal, doubles it after a commit. */
@@ -94,9 +93,8 @@ static void undo_move(struct op *o)
 static enum queue_result move(struct op *o, struct queue_now now)
 {
     o->items = mem_zalloc(o->ids.count * sizeof *o->items);
-    for (size_t r = 0; r < o->ids.n; r++)
-        for (uint64_t id = o->ids.at[r].first; id <= o->ids.at[r].last; id++)
-            o->items[o->n++].ids = (struct id_range){id, id};
+    for (struct id_walk w = {.ids = &o->ids}; id_walk_next(&w);)
+        o->items[o->n++].ids = (struct id_range){w.id, w.id};
     o->now = now;
     o->time = now.monotonic + MOVE_RETRY;
     enum queue_result r = try_move(o);
@@ -147,31 +145,26 @@ enum queue_result named_queue_kick(
     return QUEUE_NOTHING;
 }
 
-/* After the disk refused a MOVE: unless another MOVE is in progress, keeps as many due messages as may fit. The others become
- * due later, behind these. */
-static void leave_for_later(struct named_queue *q, struct queue_now now)
+void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
-    struct id_ranges few = {0};
-    size_t bytes = 0;
-    usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;
-    for (size_t r = 0; r < q->due.n; r++)
-        for (uint64_t id = q->due.at[r].first; id <= q->due.at[r].last; id++) {
-            size_t len = queue_message(q->core, id, NULL).len;
+    if (q->move_limit < MOVE_BYTES_MAX) {
+        /* The disk refused a MOVE. Unless another MOVE is in progress, keeps as many messages as may fit. The others become due later,
+         * behind these. */
+        struct id_ranges few = {0};
+        size_t bytes = 0;
+        usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;
+        for (struct id_walk w = {.ids = &q->due}; id_walk_next(&w);) {
+            size_t len = queue_message(q->core, w.id, NULL).len;
             if (q->moving || (few.count && bytes + len > q->move_limit)) {
-                queue_put_back(q->core, id, later++);
+                queue_put_back(q->core, w.id, later++);
                 continue;
             }
             bytes += len;
-            id_ranges_add(&few, id);
+            id_ranges_add(&few, w.id);
         }
-    id_ranges_free(&q->due);
-    q->due = few;
-}
-
-void named_queue_move_due(struct named_queue *q, struct queue_now now)
-{
-    if (q->move_limit < MOVE_BYTES_MAX)
-        leave_for_later(q, now);
+        id_ranges_free(&q->due);
+        q->due = few;
+    }
     q->due_bytes = 0;
     if (q->due.count == 0)
         return;

@@ -98,10 +98,17 @@ enum queue_result op_append_record(struct op *o, struct queue_now now)
     return op_append(o, &a, NULL, 0, now, NULL);
 }
 
-/* The journal refuses all appends of one commit together, so an op may be refused only for its neighbour. */
-static bool append_again(struct op *o)
+void notify_ready(struct named_queue *q)
 {
-    return o->type->repeats && o->refused++ < RETRIES_MAX && op_append_record(o, o->q->now) == QUEUE_OK;
+    q->notify_again = q->config.on_ready != NULL;
+    if (q->notifying)
+        return;
+    q->notifying = true;
+    while (q->notify_again) {
+        q->notify_again = false;
+        q->config.on_ready(q, q->config.on_ready_arg);
+    }
+    q->notifying = false;
 }
 
 void op_finish(const struct journal_commit *c, void *arg)
@@ -111,7 +118,9 @@ void op_finish(const struct journal_commit *c, void *arg)
     q->under_way--;
     reserve_forget_move(o);
     reserve_note(o, c);
-    if (c->result == JOURNAL_NO_SPACE && append_again(o))
+    /* The journal refuses all appends of one commit together, so an op may be refused only for its neighbour. */
+    if (c->result == JOURNAL_NO_SPACE && o->type->repeats && o->refused++ < RETRIES_MAX &&
+        op_append_record(o, q->now) == QUEUE_OK)
         return;
     q->committed = c->result == JOURNAL_OK;
     if (q->committed && !c->duplicate)

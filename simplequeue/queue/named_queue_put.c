@@ -1,6 +1,88 @@
+/* Puts, and the marks of their producers. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+#define PRODUCERS_MAX 4096 /* in memory; as the journal's */
+
+static struct mark *find_mark(const struct named_queue *q, const char *producer)
+{
+    struct mark *m;
+    HASH_FIND_STR(q->marks, producer, m);
+    return m;
+}
+
+uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known)
+{
+    if (q->config.journal)
+        return journal_mark(q->config.journal, bytes_str(producer), known);
+    const struct mark *m = find_mark(q, producer);
+    if (known)
+        *known = m != NULL;
+    return m ? m->value : 0;
+}
+
+/* The producer's mark once everything in progress is committed. */
+static uint64_t producer_mark_expected(const struct named_queue *q, const char *producer)
+{
+    const struct op *last = NULL;
+    for (const struct op *o = q->oldest; o; o = o->newer)
+        if (strcmp(o->producer, producer) == 0)
+            last = o;
+    return last ? last->next : named_queue_mark(q, producer, NULL);
+}
+
+/* The put moves a mark: producer_mark_expected counts it until producer_mark_decided. */
+static void producer_mark_add(struct op *o)
+{
+    struct named_queue *q = o->q;
+    if (!o->producer[0])
+        return;
+    o->moves_mark = true;
+    if (q->newest)
+        q->newest->newer = o;
+    else
+        q->oldest = o;
+    q->newest = o;
+}
+
+static void producer_mark_decided(struct op *o)
+{
+    struct named_queue *q = o->q;
+    struct op *before = NULL;
+    if (!o->moves_mark)
+        return;
+    for (struct op *at = q->oldest; at != o; at = at->newer)
+        before = at;
+    if (before)
+        before->newer = o->newer;
+    else
+        q->oldest = o->newer;
+    if (q->newest == o)
+        q->newest = before;
+}
+
+static void producer_mark_set(struct named_queue *q, const char *producer, uint64_t value)
+{
+    struct mark *m = find_mark(q, producer);
+    if (!m) {
+        m = mem_zalloc(sizeof *m);
+        snprintf(m->producer, sizeof m->producer, "%s", producer);
+        HASH_ADD_STR(q->marks, producer, m);
+    }
+    m->value = value;
+}
+
+void producer_marks_free(struct named_queue *q)
+{
+    struct mark *m, *after;
+    HASH_ITER(hh, q->marks, m, after)
+    {
+        HASH_DEL(q->marks, m);
+        free(m);
+    }
+}
 
 static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
@@ -19,37 +101,6 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
         queue_add_commit(q->core, o->first_id, o->n, c->start);
     queue_count_puts(q->core, o->n);
     queue_note_depth(q->core);
-}
-
-/* Judges the put by its mark before the journal does: a duplicate needs neither ids nor space. Without a journal nothing else
- * judges it. */
-static enum queue_result check_mark(const struct named_queue *q, const struct queue_put *put,
-    const char *producer, bool *duplicate, uint64_t *mark)
-{
-    uint64_t expected = producer_mark_expected(q, producer);
-    *duplicate = expected >= put->next;
-    if (!*duplicate && expected != put->mark) {
-        if (mark)
-            *mark = named_queue_mark(q, producer, NULL);
-        return QUEUE_CONFLICT;
-    }
-    return producer_marks_are_full(q, producer) ? QUEUE_TOO_MANY_PRODUCERS : QUEUE_OK;
-}
-
-/* A duplicate shares the outcome of the put that moved the mark. It does not reach the journal: if the original were refused
- * meanwhile, the journal would take the retry as new, without its messages. */
-static void put_duplicate(struct op *o)
-{
-    struct op *original = o->q->oldest;
-    while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
-        original = original->newer;
-    o->q->under_way++;
-    if (!original) {
-        op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
-        return;
-    }
-    o->retry = original->retries;
-    original->retries = o;
 }
 
 static enum queue_result put_new(
@@ -81,11 +132,15 @@ static enum queue_result put_new(
     return r;
 }
 
+/* Judges the put by its mark before the journal does: a duplicate needs neither ids nor space. Without a journal nothing else judges
+ * it.
+ *
+ * A duplicate shares the outcome of the put that moved the mark. It does not reach the journal: if the original were refused
+ * meanwhile, the journal would take the retry as new, without its messages. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark)
 {
     static const struct op_type type = {OP_PUT, put_finish, NULL, false};
-    bool duplicate = false;
     struct amount in = {.n = put->n};
     struct op *o = op_new(q, &type, done, arg);
     enum queue_result r = QUEUE_OK;
@@ -94,11 +149,28 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
     if (put->producer.len) {
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
         o->next = put->next;
-        r = check_mark(q, put, o->producer, &duplicate, mark);
-    }
-    if (duplicate) {
-        put_duplicate(o);
-        return QUEUE_OK;
+        uint64_t expected = producer_mark_expected(q, o->producer);
+        if (expected >= put->next) {
+            struct op *original = q->oldest;
+            while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
+                original = original->newer;
+            q->under_way++;
+            if (original) {
+                o->retry = original->retries;
+                original->retries = o;
+            } else {
+                op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
+            }
+            return QUEUE_OK;
+        }
+        if (expected != put->mark) {
+            r = QUEUE_CONFLICT;
+            if (mark)
+                *mark = named_queue_mark(q, o->producer, NULL);
+        } else if (!q->config.journal && !find_mark(q, o->producer) &&
+                   HASH_COUNT(q->marks) >= PRODUCERS_MAX) {
+            r = QUEUE_TOO_MANY_PRODUCERS;
+        }
     }
     if (r == QUEUE_OK && in.n && !limits_have_room(q, in, (struct amount){0}))
         r = named_queue_why_full(q, in.n, in.bytes);

@@ -40,35 +40,6 @@ void storage_append_open(struct named_queue *q)
     op_free(o);
 }
 
-/* Keeps the last record, which carries the next id. Keeps the last OPEN record until another one is committed or a full disk
- * has refused it. */
-static void trim(struct named_queue *q)
-{
-    uint64_t lowest = store_lowest_offset(queue_store(q->core));
-    uint64_t keep = lowest < q->last_record ? lowest : q->last_record;
-    if (keep < journal_earliest_end(q->config.journal))
-        return;
-    if (q->open_record < keep && !q->open_missing) {
-        storage_append_open(q);
-        return;
-    }
-    message_loader_release(q->loader, keep);
-    journal_trim(q->config.journal, keep);
-}
-
-/* The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. This limits
- * the bytes rewritten to a fourth of each segment, or to the bytes put. */
-static bool is_sparse(const struct named_queue *q, uint64_t earliest, uint64_t oldest_end, uint64_t end)
-{
-    const struct journal *j = q->config.journal;
-    uint64_t segment = 4 * q->config.trim_step, there = journal_bytes_between(j, earliest, end);
-    if (there < 2 * segment)
-        return false;
-    return store_bytes_below(queue_store(q->core), oldest_end) <=
-               journal_bytes_between(j, earliest, oldest_end) / 4 ||
-           there > 2 * queue_state(q->core)->bytes + 4 * segment;
-}
-
 /* Describes the page's messages as items of a record. False while an op on a message is in progress, or with *spilled set
  * if a message is spilled. */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
@@ -127,8 +98,9 @@ static bool append_keep(
     return appended;
 }
 
-/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be
- * deleted. */
+/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be deleted. The
+ * oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. This limits the bytes
+ * rewritten to a fourth of each segment, or to the bytes put. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
@@ -139,13 +111,15 @@ static void keep(struct named_queue *q)
         return;
     q->keep_changes = changes;
     q->keep_end = end;
-    uint64_t oldest_end = journal_earliest_end(j), spilled = 0;
-    if (store_lowest_offset(queue_store(q->core)) >= oldest_end || !is_sparse(q, earliest, oldest_end, end) ||
-        (q->full && store_bytes_below(queue_store(q->core), oldest_end) > KEEP_ON_FULL_DISK_MAX))
+    struct store *store = queue_store(q->core);
+    uint64_t oldest_end = journal_earliest_end(j), spilled = 0, needed = store_bytes_below(store, oldest_end);
+    uint64_t segment = 4 * q->config.trim_step, length = journal_bytes_between(j, earliest, end);
+    bool is_sparse = length >= 2 * segment && (needed <= journal_bytes_between(j, earliest, oldest_end) / 4 ||
+                                                  length > 2 * queue_state(q->core)->bytes + 4 * segment);
+    if (store_lowest_offset(store) >= oldest_end || !is_sparse || (q->full && needed > KEEP_ON_FULL_DISK_MAX))
         return;
     struct store_span page;
-    for (uint64_t from = 0;
-         !q->keeping && !spilled && store_next_below(queue_store(q->core), oldest_end, from, &page);
+    for (uint64_t from = 0; !q->keeping && !spilled && store_next_below(store, oldest_end, from, &page);
          from = page.last_id + 1) {
         struct queue_record_item *items = NULL;
         size_t n = 0;
@@ -159,13 +133,24 @@ static void keep(struct named_queue *q)
         q->wanted = spilled;
 }
 
+/* Trimming keeps the last record, which carries the next id. It keeps the last OPEN record until another one is committed or a full
+ * disk has refused it. */
 void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
         return;
     if (q->open_missing && q->committed)
         storage_append_open(q);
-    trim(q);
+    uint64_t lowest = store_lowest_offset(queue_store(q->core));
+    uint64_t needed = lowest < q->last_record ? lowest : q->last_record;
+    if (needed >= journal_earliest_end(q->config.journal)) {
+        if (q->open_record < needed && !q->open_missing) {
+            storage_append_open(q);
+        } else {
+            message_loader_release(q->loader, needed);
+            journal_trim(q->config.journal, needed);
+        }
+    }
     keep(q);
     if (q->config.limits->max_memory)
         queue_spill(q->core, q->config.limits->max_memory);

@@ -1,12 +1,70 @@
-#include "simplequeue/queue/queue_internal.h"
+#include "simplequeue/queue/queue.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <uthash.h>
 
 static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
                   (int)MESSAGE_READY == (int)STORE_READY,
     "the store uses these states");
+
+/* The first member of each struct that message.owner can point to. Ready and pending messages have no owner. */
+enum owner_kind { OWNER_LEASE, OWNER_DELAY, OWNER_BURIAL };
+
+struct lease {
+    enum owner_kind kind;
+    struct queue_timer timer; /* timer.id is the number */
+    UT_hash_handle hh;        /* by timer.id */
+    bool ended;               /* freed once its busy messages are decided */
+    size_t leased, busy;      /* messages under it, by state */
+    size_t n;
+    uint64_t ids[]; /* rising */
+};
+
+struct delay {
+    enum owner_kind kind;
+    struct queue_timer timer; /* timer.id is the message's id */
+};
+
+struct burial {
+    enum owner_kind kind;
+    struct queue_burial info;
+    char reason[];
+};
+
+/* A binary min-heap of ids. */
+struct id_heap {
+    uint64_t *ids;
+    size_t n, cap;
+};
+
+struct epoch {
+    char reader[NAME_LEN_MAX + 1];
+    uint64_t epoch;
+};
+
+#define QUEUE_MAGIC 0x7175e0e1u
+
+struct queue {
+    unsigned magic;
+    struct queue_shared *shared;
+    void *owner;
+    struct store store;
+    struct queue_state state;
+    uint64_t frontier; /* no message below it is ready */
+    /* Set aside by queue_take or queue_block_reserves. Ids whose message is not busy any more are skipped. */
+    struct id_heap taken;
+    uint64_t demand;   /* requests wait for messages up to this id: none of them is spilled */
+    uint64_t demanded; /* the same, of the load before */
+    uint64_t spill_at; /* memory from which on spilling is tried again */
+    struct lease *leases;
+    struct epoch *epochs; /* the latest of each reader's name: up to QUEUE_EPOCHS_MAX, or NULL */
+    size_t n_epochs;
+    struct queue_timer pause;
+    uint64_t last_lease;
+    char reader[NAME_LEN_MAX + 1];
+};
 
 void id_ranges_add_range(struct id_ranges *r, struct id_range range)
 {
@@ -72,7 +130,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     q->state.reader = q->reader;
     heap_node_init(&q->pause.node);
     q->pause.kind = QUEUE_TIMER_PAUSE;
-    q->pause.queue = q;
+    q->pause.owner = owner;
     store_init(&q->store, next_id, &shared->memory);
     return q;
 }
@@ -135,7 +193,7 @@ void queue_free(struct queue **qp)
         q->shared->messages -= q->state.n[s];
     store_free(&q->store);
     free(q->taken.ids);
-    reader_fencing_free(&q->fencing);
+    free(q->epochs);
     heap_remove(&q->shared->deadlines, &q->pause.node);
     q->magic = 0;
     free(q);
@@ -145,11 +203,6 @@ void queue_free(struct queue **qp)
 const struct queue_state *queue_state(const struct queue *q)
 {
     return &q->state;
-}
-
-void *queue_owner(const struct queue *q)
-{
-    return q->owner;
 }
 
 uint64_t queue_depth(const struct queue *q)
@@ -173,12 +226,6 @@ static void set_state(struct queue *q, uint64_t id, struct message *m, enum mess
     q->state.n[m->state]--;
     q->state.n[state]++;
     store_set_state(&q->store, id, m, state);
-}
-
-static void count_delivery(struct message *m)
-{
-    if (m->tries < STORE_TRIES_MAX)
-        m->tries++;
 }
 
 static void make_ready(struct queue *q, uint64_t id, struct message *m)
@@ -261,12 +308,6 @@ static bool next_ready(struct queue *q, uint64_t *id)
     return true;
 }
 
-/* NULL also if it is spilled. */
-static struct message *ready_first(struct queue *q, uint64_t *id)
-{
-    return next_ready(q, id) && !store_is_spilled(&q->store, *id) ? store_find(&q->store, *id) : NULL;
-}
-
 static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
 {
     q->frontier = id + 1;
@@ -288,10 +329,12 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
     uint64_t before, struct id_ranges *out)
 {
     uint64_t id;
-    struct message *m;
     if (q->state.paused_until)
         return;
-    for (size_t n = 0, bytes = 0; n < max_items && (m = ready_first(q, &id)) && id < before; n++) {
+    for (size_t n = 0, bytes = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
+        struct message *m = store_is_spilled(&q->store, id) ? NULL : store_find(&q->store, id);
+        if (!m)
+            return;
         if (n && bytes + m->len > max_bytes)
             return;
         bytes += m->len;
@@ -299,7 +342,8 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
         if (state == MESSAGE_BUSY) {
             id_heap_put(&q->taken, id);
         } else {
-            count_delivery(m);
+            if (m->tries < STORE_TRIES_MAX)
+                m->tries++;
             q->state.gets++;
         }
         id_ranges_add(out, id);
@@ -387,26 +431,6 @@ bool queue_admits(const struct queue *q, const char *reader)
     return q->state.leases == 0 || strcmp(q->reader, reader) == 0;
 }
 
-static struct lease *lease_new(struct queue *q, const struct id_ranges *ids, usec_t deadline)
-{
-    struct lease *l = mem_alloc(sizeof *l + ids->count * sizeof *l->ids);
-    *l = (struct lease){.kind = OWNER_LEASE, .leased = ids->count};
-    l->timer.kind = QUEUE_TIMER_LEASE;
-    l->timer.queue = q;
-    l->timer.id = ++q->last_lease;
-    for (size_t i = 0; i < ids->n; i++)
-        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
-            l->ids[l->n++] = id;
-            store_find(&q->store, id)->owner = l;
-        }
-    q->shared->owners += owner_cost(l);
-    heap_node_init(&l->timer.node);
-    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
-    HASH_ADD(hh, q->leases, timer.id, sizeof l->timer.id, l);
-    q->state.leases++;
-    return l;
-}
-
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out)
 {
@@ -415,7 +439,19 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
     if (out->count == 0)
         return 0;
     snprintf(q->reader, sizeof q->reader, "%s", reader);
-    return lease_new(q, out, deadline)->timer.id;
+    struct lease *l = mem_alloc(sizeof *l + out->count * sizeof *l->ids);
+    *l = (struct lease){.kind = OWNER_LEASE, .leased = out->count};
+    l->timer = (struct queue_timer){.kind = QUEUE_TIMER_LEASE, .owner = q->owner, .id = ++q->last_lease};
+    for (struct id_walk w = {.ids = out}; id_walk_next(&w);) {
+        l->ids[l->n++] = w.id;
+        store_find(&q->store, w.id)->owner = l;
+    }
+    q->shared->owners += owner_cost(l);
+    heap_node_init(&l->timer.node);
+    heap_put(&q->shared->deadlines, &l->timer.node, deadline);
+    HASH_ADD(hh, q->leases, timer.id, sizeof l->timer.id, l);
+    q->state.leases++;
+    return l->timer.id;
 }
 
 /* The index of the first of the lease's ids at or above `id`. */
@@ -459,9 +495,8 @@ uint64_t queue_hold(
 void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
 {
     lowest_taken(q);
-    for (size_t r = 0; r < ids->n; r++)
-        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++)
-            id_heap_put(&q->taken, id);
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);)
+        id_heap_put(&q->taken, w.id);
 }
 
 /* Makes those of `wanted` that are leased under it ready again. How many. */
@@ -508,12 +543,30 @@ static uint64_t lease_end(struct queue *q, struct lease *l)
     return count;
 }
 
+static struct epoch *find_epoch(const struct queue *q, const char *reader)
+{
+    for (size_t i = 0; i < q->n_epochs; i++)
+        if (strcmp(q->epochs[i].reader, reader) == 0)
+            return &q->epochs[i];
+    return NULL;
+}
+
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
 {
     uint64_t count = 0;
     struct lease *l, *after;
-    *epoch = ++q->last_lease;
-    reader_fencing_begin(&q->fencing, reader, *epoch);
+    struct epoch *e = find_epoch(q, reader);
+    if (!q->epochs)
+        q->epochs = mem_alloc(QUEUE_EPOCHS_MAX * sizeof *q->epochs);
+    if (!e && q->n_epochs < QUEUE_EPOCHS_MAX) {
+        e = &q->epochs[q->n_epochs++];
+    } else if (!e) { /* forgets the oldest */
+        e = q->epochs;
+        for (size_t i = 1; i < q->n_epochs; i++)
+            e = q->epochs[i].epoch < e->epoch ? &q->epochs[i] : e;
+    }
+    snprintf(e->reader, sizeof e->reader, "%s", reader);
+    *epoch = e->epoch = ++q->last_lease;
     if (strcmp(q->reader, reader) != 0)
         return 0;
     HASH_ITER(hh, q->leases, l, after)
@@ -523,7 +576,8 @@ uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
 
 uint64_t queue_epoch(const struct queue *q, const char *reader)
 {
-    return reader_fencing_current(&q->fencing, reader);
+    const struct epoch *e = find_epoch(q, reader);
+    return e ? e->epoch : 0;
 }
 
 void queue_lease_expire(struct queue *q, uint64_t number)
@@ -546,60 +600,47 @@ static void leave_owner(struct queue *q, struct message *m)
     free_owner(q, m);
 }
 
-typedef void each_fn(struct queue *q, uint64_t id, struct message *m, void *arg);
-
-static void each_busy(struct queue *q, const struct id_ranges *ids, each_fn *fn, void *arg)
+static struct message *find_busy(struct queue *q, uint64_t id)
 {
-    for (size_t i = 0; i < ids->n; i++)
-        for (uint64_t id = ids->at[i].first; id <= ids->at[i].last; id++) {
-            struct message *m = store_find(&q->store, id);
-            assert(m && m->state == MESSAGE_BUSY);
-            fn(q, id, m, arg);
-        }
-}
-
-static void remove_one(struct queue *q, uint64_t id, struct message *m, void *arg)
-{
-    (void)arg;
-    leave_owner(q, m);
-    drop(q, id, m);
+    struct message *m = store_find(&q->store, id);
+    assert(m && m->state == MESSAGE_BUSY);
+    return m;
 }
 
 void queue_remove(struct queue *q, const struct id_ranges *ids)
 {
-    each_busy(q, ids, remove_one, NULL);
-}
-
-static void abort_one(struct queue *q, uint64_t id, struct message *m, void *arg)
-{
-    struct lease *l = m->owner;
-    (void)arg;
-    assert(!l || l->kind == OWNER_LEASE);
-    if (l && !l->ended) {
-        set_state(q, id, m, MESSAGE_LEASED);
-        l->busy--;
-        l->leased++;
-        return;
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);) {
+        struct message *m = find_busy(q, w.id);
+        leave_owner(q, m);
+        drop(q, w.id, m);
     }
-    leave_owner(q, m);
-    make_ready(q, id, m);
 }
 
 void queue_abort(struct queue *q, const struct id_ranges *ids)
 {
-    each_busy(q, ids, abort_one, NULL);
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);) {
+        struct message *m = find_busy(q, w.id);
+        struct lease *l = m->owner;
+        assert(!l || l->kind == OWNER_LEASE);
+        if (l && !l->ended) {
+            set_state(q, w.id, m, MESSAGE_LEASED);
+            l->busy--;
+            l->leased++;
+        } else {
+            leave_owner(q, m);
+            make_ready(q, w.id, m);
+        }
+    }
 }
 
-static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg)
+static void delay_one(struct queue *q, uint64_t id, struct message *m, usec_t due)
 {
     leave_owner(q, m);
     struct delay *d = mem_zalloc(sizeof *d);
     d->kind = OWNER_DELAY;
-    d->timer.kind = QUEUE_TIMER_DELAY;
-    d->timer.queue = q;
-    d->timer.id = id;
+    d->timer = (struct queue_timer){.kind = QUEUE_TIMER_DELAY, .owner = q->owner, .id = id};
     heap_node_init(&d->timer.node);
-    heap_put(&q->shared->deadlines, &d->timer.node, *(const usec_t *)arg);
+    heap_put(&q->shared->deadlines, &d->timer.node, due);
     q->shared->owners += owner_cost(d);
     q->state.to_move++;
     q->state.to_move_bytes += m->len;
@@ -609,7 +650,8 @@ static void delay_one(struct queue *q, uint64_t id, struct message *m, void *arg
 
 void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due)
 {
-    each_busy(q, ids, delay_one, &due);
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);)
+        delay_one(q, w.id, find_busy(q, w.id), due);
 }
 
 void queue_add_commit_delayed(
@@ -617,26 +659,22 @@ void queue_add_commit_delayed(
 {
     queue_add_commit(q, first_id, n, journal_offset);
     for (uint64_t id = first_id; id < first_id + n; id++)
-        delay_one(q, id, store_find(&q->store, id), &due);
-}
-
-static void bury_one(struct queue *q, uint64_t id, struct message *m, void *arg)
-{
-    const struct queue_burial *info = arg;
-    leave_owner(q, m);
-    struct burial *b = mem_alloc(sizeof *b + info->reason.len);
-    b->kind = OWNER_BURIAL;
-    memcpy(b->reason, info->reason.ptr ? info->reason.ptr : "", info->reason.len);
-    b->info = (struct queue_burial){info->buried_at, bytes_of(b->reason, info->reason.len)};
-    q->shared->owners += owner_cost(b);
-    m->owner = b;
-    set_state(q, id, m, MESSAGE_BURIED);
+        delay_one(q, id, store_find(&q->store, id), due);
 }
 
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at)
 {
-    struct queue_burial info = {buried_at, reason};
-    each_busy(q, ids, bury_one, &info);
+    for (struct id_walk w = {.ids = ids}; id_walk_next(&w);) {
+        struct message *m = find_busy(q, w.id);
+        leave_owner(q, m);
+        struct burial *b = mem_alloc(sizeof *b + reason.len);
+        b->kind = OWNER_BURIAL;
+        memcpy(b->reason, reason.ptr ? reason.ptr : "", reason.len);
+        b->info = (struct queue_burial){buried_at, bytes_of(b->reason, reason.len)};
+        q->shared->owners += owner_cost(b);
+        m->owner = b;
+        set_state(q, w.id, m, MESSAGE_BURIED);
+    }
 }
 
 bool queue_set_aside(struct queue *q, uint64_t id)
@@ -669,6 +707,22 @@ void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries)
     m->tries = (tries < STORE_TRIES_MAX ? tries : STORE_TRIES_MAX) & STORE_TRIES_MAX;
 }
 
+bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out)
+{
+    *out = (struct queue_view){0};
+    if (!store_next_held(&q->store, from, &out->id))
+        return false;
+    const struct message *m = store_find(&q->store, out->id);
+    out->state = m->state;
+    out->tries = m->tries;
+    out->text = message_bytes(m);
+    if (m->state == MESSAGE_DELAYED)
+        out->due = ((const struct delay *)m->owner)->timer.node.priority;
+    if (m->state == MESSAGE_BURIED)
+        out->burial = &((const struct burial *)m->owner)->info;
+    return true;
+}
+
 bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial)
 {
     struct message *m;
@@ -685,6 +739,56 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 {
     return store_next_ready(&q->store, from, id);
+}
+
+/* Spilling */
+
+/* Bytes of messages that are kept in memory ahead of the reader. */
+static uint64_t window(uint64_t limit)
+{
+    uint64_t share = limit / 64;
+    return share < QUEUE_WINDOW_MIN ? QUEUE_WINDOW_MIN : share > QUEUE_WINDOW_MAX ? QUEUE_WINDOW_MAX : share;
+}
+
+void queue_spill(struct queue *q, uint64_t limit)
+{
+    const struct store_memory *memory = &q->shared->memory;
+    uint64_t owners = q->shared->owners, most = limit > owners ? limit - owners : 0, through;
+    struct store_span unused;
+    if (memory->all <= most || memory->all < q->spill_at)
+        return;
+    store_in_memory(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
+    uint64_t demand = q->demand > q->demanded ? q->demand : q->demanded;
+    if (through < demand)
+        through = demand;
+    store_spill(&q->store, q->frontier, through, memory->all - most);
+    q->spill_at = memory->all > most ? memory->all + STORE_PAGE_BYTES : 0;
+}
+
+bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out)
+{
+    uint64_t through;
+    if (q->store.spilled == 0 || q->state.n[MESSAGE_READY] == 0)
+        return true;
+    bool there = store_in_memory(&q->store, q->frontier, items, bytes, window(limit), out, &through);
+    if (q->demand < through)
+        q->demand = through;
+    return there;
+}
+
+bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out)
+{
+    uint64_t through;
+    return q->store.spilled > 0 && q->state.n[MESSAGE_READY] > 0 &&
+           !store_in_memory(
+               &q->store, q->frontier, SIZE_MAX, window(limit), window(limit) / 2, out, &through) &&
+           out->last_id > 0;
+}
+
+void queue_demand_turn(struct queue *q)
+{
+    q->demanded = q->demand;
+    q->demand = 0;
 }
 
 bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset)
@@ -729,7 +833,7 @@ void queue_restore_lease_base(struct queue *q, uint64_t base)
 
 void queue_restore_delay(struct queue *q, uint64_t id, usec_t due)
 {
-    delay_one(q, id, store_find(&q->store, id), &due);
+    delay_one(q, id, store_find(&q->store, id), due);
 }
 
 bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)
@@ -742,14 +846,11 @@ bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries)
     return true;
 }
 
-static void forget(uint64_t id, struct message *m, void *arg)
-{
-    (void)id;
-    free_owner(arg, m);
-    uncount(arg, m);
-}
-
 void queue_restore_remove(struct queue *q, struct id_range range)
 {
-    store_drop_range(&q->store, range.first, range.last, forget, q);
+    for (uint64_t id = range.first; store_next_held(&q->store, id, &id) && id <= range.last; id++) {
+        struct message m = store_peek(&q->store, id);
+        free_owner(q, &m);
+        drop(q, id, &m);
+    }
 }

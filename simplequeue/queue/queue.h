@@ -28,6 +28,8 @@
 #include "base/heap.h"
 #include "simplequeue/queue/store.h"
 
+#define QUEUE_EPOCHS_MAX 64 /* reader names whose epoch is known; the one released longest ago is forgotten */
+
 enum message_state {
     MESSAGE_GONE,
     MESSAGE_PENDING, /* put, not committed */
@@ -52,6 +54,25 @@ void id_ranges_add(struct id_ranges *r, uint64_t id); /* extends the last range 
 void id_ranges_add_range(struct id_ranges *r, struct id_range range);
 void id_ranges_free(struct id_ranges *r);
 
+/* Visits each id of the ranges: for (struct id_walk w = {.ids = ids}; id_walk_next(&w);) use(w.id); */
+struct id_walk {
+    const struct id_ranges *ids;
+    size_t range;
+    uint64_t id; /* 0 before the first */
+};
+static inline bool id_walk_next(struct id_walk *w)
+{
+    if (w->id && w->id < w->ids->at[w->range].last) {
+        w->id++;
+        return true;
+    }
+    w->range += w->id > 0;
+    if (w->range == w->ids->n)
+        return false;
+    w->id = w->ids->at[w->range].first;
+    return true;
+}
+
 /* Shared by the queues of a daemon: a heap of all deadlines, and totals. */
 struct queue_shared {
     struct heap deadlines;
@@ -75,7 +96,7 @@ enum queue_timer_kind { QUEUE_TIMER_LEASE, QUEUE_TIMER_DELAY, QUEUE_TIMER_PAUSE 
 struct queue_timer {
     struct heap_node node;
     enum queue_timer_kind kind;
-    struct queue *queue;
+    void *owner; /* of the queue */
     uint64_t id; /* LEASE: its number; DELAY: the message's id */
 };
 
@@ -98,7 +119,6 @@ struct queue;
 struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t lease_base, void *owner);
 void queue_free(struct queue **q);
 const struct queue_state *queue_state(const struct queue *q);
-void *queue_owner(const struct queue *q);
 struct store *queue_store(
     struct queue *q); /* to spill and load messages, and for their places in the journal */
 uint64_t queue_depth(const struct queue *q);      /* ready, leased, busy and delayed */

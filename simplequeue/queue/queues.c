@@ -377,7 +377,7 @@ void queues_tick(struct queues *qs, struct queue_now now)
                        first->priority <= now.monotonic;
          n++) {
         struct queue_timer *timer = (struct queue_timer *)(void *)first;
-        struct named_queue *next = queue_owner(timer->queue);
+        struct named_queue *next = timer->owner;
         if (q && q != next)
             named_queue_move_due(q, now);
         q = next;

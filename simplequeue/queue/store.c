@@ -1,9 +1,252 @@
-#include "simplequeue/queue/store_page.h"
+#include "simplequeue/queue/store.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define DEEP 16 /* pages: a deeper store will probably fill the next one, too */
+#define DEEP_PAGES 16 /* a store with more pages will probably fill the next page, too */
+#define SPARSE 4      /* a page is sparse if it takes this many times the memory that its messages need */
+
+/* A page has one of three forms:
+ *
+ *   PAGE_BLOCK  bytes and records in one piece of memory, as puts fill it
+ *   PAGE_SLOTS  a record with its id for each message; the bytes in one piece of memory, or spilled
+ *   PAGE_BARE   a length for each id, 0 for a removed message; all messages ready and never delivered, bytes spilled
+ *
+ * Spilling makes a page BARE if its messages allow it, else SLOTS. page_find turns BARE into SLOTS without reading the disk. */
+enum page_form { PAGE_BLOCK, PAGE_SLOTS, PAGE_BARE };
+
+struct page_slot {
+    uint64_t id;
+    struct message m;
+};
+
+struct store_page {
+    enum page_form form;
+    bool loading;
+    bool kept; /* rewritten: the offset is not in the order of ids */
+    uint64_t first_id;
+    size_t span; /* ids, from first_id on */
+    size_t held, ready, pending;
+    uint64_t bytes;  /* of its messages */
+    uint64_t offset; /* in the journal; no message lies below it */
+    char *memory;    /* SLOTS: bytes only, NULL if spilled */
+    size_t size, used;
+    struct page_slot *slots; /* rising ids */
+    size_t n_slots;
+    uint32_t *lens;
+};
+
+static bool page_is_spilled(const struct store_page *p)
+{
+    return p->form != PAGE_BLOCK && (!p->memory || p->loading);
+}
+
+static struct message *block_record(const struct store_page *p, size_t i)
+{
+    return (struct message *)(void *)(p->memory + p->size) - (i + 1);
+}
+
+/* An empty block again. */
+static void page_reset(struct store_page *p, uint64_t first_id)
+{
+    assert(p->form == PAGE_BLOCK);
+    p->kept = false;
+    p->first_id = first_id;
+    p->offset = STORE_NO_OFFSET;
+    p->used = p->span = p->held = p->ready = p->pending = 0;
+    p->bytes = 0;
+}
+
+/* `will_fill`: maps all memory at once instead of by a page fault for each 4 KiB. */
+static struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill)
+{
+    size_t align = sizeof(struct message);
+    size_t need = len + sizeof(struct message);
+    size_t size = need > STORE_PAGE_BYTES ? need : STORE_PAGE_BYTES;
+    struct store_page *p = mem_zalloc(sizeof *p);
+    p->size = (size + align - 1) / align * align; /* so that records at the end are aligned */
+    p->memory = mem_alloc(p->size);
+    page_reset(p, first_id);
+    uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)p->memory;
+    uintptr_t from = (begin + unit - 1) & ~(unit - 1), to = (begin + p->size) & ~(unit - 1);
+    if (will_fill && to > from)
+        (void)madvise(p->memory + (from - begin), to - from, MADV_POPULATE_WRITE);
+    return p;
+}
+
+static void page_free(struct store_page *p)
+{
+    free(p->memory);
+    free(p->slots);
+    free(p->lens);
+    free(p);
+}
+
+/* The index of the first slot at or above `id`. */
+static size_t slot_index(const struct store_page *p, uint64_t id)
+{
+    size_t low = 0, high = p->n_slots;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (p->slots[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Records of all forms, by index. */
+static size_t n_records(const struct store_page *p)
+{
+    return p->form == PAGE_SLOTS ? p->n_slots : p->span;
+}
+
+static struct page_slot record_at(const struct store_page *p, size_t i)
+{
+    if (p->form == PAGE_SLOTS)
+        return p->slots[i];
+    if (p->form == PAGE_BLOCK)
+        return (struct page_slot){p->first_id + i, *block_record(p, i)};
+    uint32_t len = p->lens[i];
+    return (struct page_slot){p->first_id + i, {.len = len, .state = len ? STORE_READY : STORE_GONE}};
+}
+
+/* SLOTS of the page's messages, whatever its form. */
+static void make_slots(struct store_page *p)
+{
+    struct page_slot *slots = mem_alloc((p->held ? p->held : 1) * sizeof *slots);
+    size_t n = 0;
+    for (size_t i = 0; n < p->held; i++) {
+        struct page_slot slot = record_at(p, i);
+        if (slot.m.state != STORE_GONE)
+            slots[n++] = slot;
+    }
+    free(p->slots);
+    free(p->lens);
+    p->slots = slots;
+    p->n_slots = n;
+    p->lens = NULL;
+    p->form = PAGE_SLOTS;
+}
+
+/* The record in any state; NULL if there is none. */
+static struct message *record_of(const struct store_page *p, uint64_t id)
+{
+    if (id < p->first_id || id - p->first_id >= p->span)
+        return NULL;
+    if (p->form == PAGE_BLOCK)
+        return block_record(p, id - p->first_id);
+    size_t i = slot_index(p, id);
+    return i < p->n_slots && p->slots[i].id == id ? &p->slots[i].m : NULL;
+}
+
+/* NULL if it is not in the page. Makes a BARE page SLOTS. */
+static struct message *page_find(struct store_page *p, uint64_t id)
+{
+    if (p->form == PAGE_BARE)
+        make_slots(p);
+    struct message *m = record_of(p, id);
+    return m && m->state != STORE_GONE ? m : NULL;
+}
+
+/* A copy of the record; state STORE_GONE if the message is not in the page. Keeps the form. */
+static struct message page_peek(const struct store_page *p, uint64_t id)
+{
+    struct message none = {0};
+    if (p->form == PAGE_BARE)
+        return id >= p->first_id && id - p->first_id < p->span ? record_at(p, id - p->first_id).m : none;
+    const struct message *m = record_of(p, id);
+    return m ? *m : none;
+}
+
+/* The first message at or after `from` that is ready, or that is not. */
+static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
+{
+    size_t i = p->form == PAGE_SLOTS ? slot_index(p, from) : from > p->first_id ? from - p->first_id : 0;
+    for (; i < n_records(p); i++) {
+        struct page_slot slot = record_at(p, i);
+        *id = slot.id;
+        if (slot.m.state != STORE_GONE && (slot.m.state == STORE_READY) == ready)
+            return true;
+    }
+    return false;
+}
+
+static void page_drop(struct store_page *p, uint64_t id)
+{
+    const struct message was = page_peek(p, id);
+    p->held--;
+    p->bytes -= was.len;
+    p->ready -= was.state == STORE_READY;
+    p->pending -= was.state == STORE_PENDING;
+    if (p->form == PAGE_BARE) {
+        p->lens[id - p->first_id] = 0;
+        return;
+    }
+    struct message *m = record_of(p, id);
+    m->state = STORE_GONE;
+    m->owner = NULL;
+}
+
+/* Bytes of memory. */
+static uint64_t page_cost(const struct store_page *p)
+{
+    uint64_t cost = sizeof *p;
+    if (p->form == PAGE_BLOCK)
+        return cost + p->used + p->span * sizeof(struct message);
+    cost += p->n_slots * sizeof *p->slots + (p->memory ? p->size : 0);
+    return cost + (p->lens ? p->span * sizeof *p->lens : 0);
+}
+
+/* Whether the bytes of any message are missing. */
+static bool page_is_partial(const struct store_page *p)
+{
+    for (size_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].m.state != STORE_GONE && !p->slots[i].m.ptr)
+            return true;
+    return p->form == PAGE_BARE;
+}
+
+/* Whether lengths alone describe the messages, in less memory than slots. */
+static bool can_be_bare(const struct store_page *p)
+{
+    if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
+        return false;
+    for (size_t i = 0; i < n_records(p); i++) {
+        struct message m = record_at(p, i).m;
+        if (m.state != STORE_GONE && m.tries > 0)
+            return false;
+    }
+    return true;
+}
+
+static void page_spill(struct store_page *p)
+{
+    assert(p->held && p->pending == 0 && p->offset != STORE_NO_OFFSET);
+    if (can_be_bare(p)) {
+        uint32_t *lens = mem_zalloc(p->span * sizeof *lens);
+        for (size_t i = 0; i < n_records(p); i++) {
+            struct page_slot slot = record_at(p, i);
+            if (slot.m.state != STORE_GONE)
+                lens[slot.id - p->first_id] = slot.m.len;
+        }
+        free(p->slots);
+        p->slots = NULL;
+        p->n_slots = 0;
+        p->lens = lens;
+        p->form = PAGE_BARE;
+    } else if (p->form == PAGE_BLOCK) {
+        make_slots(p);
+    }
+    for (size_t i = 0; i < p->n_slots; i++)
+        p->slots[i].m.ptr = NULL;
+    free(p->memory);
+    p->memory = NULL;
+    p->size = p->used = 0;
+}
 
 void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
 {
@@ -37,7 +280,7 @@ void store_free(struct store *s)
     *s = (struct store){0};
 }
 
-static void pages_make_room(struct store *s)
+static void pages_append(struct store *s, struct store_page *p)
 {
     if (s->n == s->cap && s->head >= s->cap / 2 && s->head > 0) {
         memmove(s->pages, s->pages + s->head, (s->n - s->head) * sizeof *s->pages);
@@ -48,11 +291,6 @@ static void pages_make_room(struct store *s)
         s->cap = s->cap ? s->cap * 2 : 8;
         s->pages = mem_realloc(s->pages, s->cap * sizeof *s->pages);
     }
-}
-
-static void pages_append(struct store *s, struct store_page *p)
-{
-    pages_make_room(s);
     s->pages[s->n++] = p;
     charge(s, p);
 }
@@ -73,24 +311,6 @@ static void pages_remove(struct store *s, size_t i)
 static struct store_page *last_page(const struct store *s)
 {
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
-}
-
-/* The page for the next message: the last one, if the message fits and its id follows. */
-static struct store_page *page_for(struct store *s, size_t len)
-{
-    struct store_page *p = last_page(s);
-    if (p && p->held == 0 && p->form == PAGE_BLOCK) {
-        uncharge(s, p);
-        page_reset(p, s->next_id);
-        charge(s, p);
-    }
-    if (p && p->first_id + p->span == s->next_id && page_fits(p, len))
-        return p;
-    if (p && p->held == 0)
-        pages_remove(s, s->n - 1);
-    p = page_new(len, s->next_id, s->n - s->head >= DEEP);
-    pages_append(s, p);
-    return p;
 }
 
 /* The index of the last page whose first id is at or below `id`, or s->head. There must be pages. Mostly it is the page used last, or the
@@ -123,9 +343,26 @@ static struct store_page *page_of(struct store *s, uint64_t id)
 struct message *store_add(struct store *s, struct bytes text, unsigned state)
 {
     assert(state != STORE_GONE && text.len > 0 && text.len <= UINT32_MAX);
-    struct store_page *p = page_for(s, text.len);
-    struct message *m = page_add(p, text);
-    m->state = state & 0xff;
+    struct store_page *p = last_page(s);
+    if (p && p->held == 0 && p->form == PAGE_BLOCK) {
+        uncharge(s, p);
+        page_reset(p, s->next_id);
+        charge(s, p);
+    }
+    bool fits = p && p->form == PAGE_BLOCK && p->first_id + p->span == s->next_id &&
+                p->used + text.len + (p->span + 1) * sizeof(struct message) <= p->size;
+    if (!fits) {
+        if (p && p->held == 0)
+            pages_remove(s, s->n - 1);
+        p = page_new(text.len, s->next_id, s->n - s->head >= DEEP_PAGES);
+        pages_append(s, p);
+    }
+    struct message *m = block_record(p, p->span++);
+    *m = (struct message){.ptr = p->memory + p->used, .len = (uint32_t)text.len, .state = state & 0xff};
+    memcpy(p->memory + p->used, text.ptr, text.len);
+    p->used += text.len;
+    p->bytes += text.len;
+    p->held++;
     p->ready += state == STORE_READY;
     p->pending += state == STORE_PENDING;
     s->memory->all += text.len + sizeof *m;
@@ -190,10 +427,23 @@ void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned s
 static void compact(struct store *s, size_t i)
 {
     struct store_page *p = s->pages[i];
-    if (i == s->n - 1 || !page_is_sparse(p))
+    uint64_t need = sizeof *p + p->bytes + p->held * sizeof *p->slots;
+    bool is_sparse = p->held > 0 && p->pending == 0 && p->memory && !p->loading &&
+                     page_cost(p) > SPARSE * need && !page_is_partial(p);
+    if (i == s->n - 1 || !is_sparse)
         return;
     uncharge(s, p);
-    page_compact(p);
+    char *memory = mem_alloc(p->bytes);
+    size_t used = 0;
+    make_slots(p);
+    for (size_t k = 0; k < p->n_slots; k++) {
+        struct message *m = &p->slots[k].m;
+        m->ptr = memcpy(memory + used, m->ptr, m->len);
+        used += m->len;
+    }
+    free(p->memory);
+    p->memory = memory;
+    p->size = p->used = used;
     charge(s, p);
 }
 
@@ -217,62 +467,44 @@ void store_drop(struct store *s, uint64_t id)
     drop_from(s, page_index(s, id), id);
 }
 
-static bool first_held(struct store_page *p, uint64_t from, uint64_t *id)
-{
-    uint64_t other;
-    bool found = p->ready > 0 && page_next(p, from, true, id);
-    if (p->held == p->ready || !page_next(p, from, false, &other) || (found && *id < other))
-        return found;
-    *id = other;
-    return true;
-}
-
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id)
 {
-    for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n; i++)
-        if (first_held(s->pages[i], from, id)) {
+    for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n; i++) {
+        struct store_page *p = s->pages[i];
+        uint64_t other;
+        bool found = p->ready > 0 && page_next(p, from, true, id);
+        if (p->held > p->ready && page_next(p, from, false, &other) && (!found || other < *id)) {
+            *id = other;
+            found = true;
+        }
+        if (found) {
             s->hint = i;
             return true;
         }
+    }
     return false;
 }
 
-void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop_fn *fn, void *arg)
+struct message store_peek(struct store *s, uint64_t id)
 {
-    for (uint64_t id = first; store_next_held(s, id, &id) && id <= last; id++) {
-        struct message m = page_peek(page_of(s, id), id);
-        fn(id, &m, arg);
-        drop_from(s, page_index(s, id), id);
-    }
+    return page_peek(page_of(s, id), id);
 }
 
 void store_undo(struct store *s, uint64_t floor)
 {
     struct store_page *p;
     while ((p = last_page(s)) && s->next_id > floor && p->first_id + p->span == s->next_id) {
-        uncharge(s, p);
-        bool undone = page_undo(p);
-        charge(s, p);
-        if (!undone)
+        const struct message *m = p->form == PAGE_BLOCK && p->span ? block_record(p, p->span - 1) : NULL;
+        if (!m || m->state != STORE_GONE)
             return;
+        uncharge(s, p);
+        p->used = (size_t)(m->ptr - p->memory);
+        p->span--;
+        charge(s, p);
         s->next_id--;
         if (p->span == 0)
             pages_remove(s, s->n - 1);
     }
-}
-
-static uint64_t commit_in_page(struct store_page *p, uint64_t id, uint64_t end)
-{
-    uint64_t bytes = 0;
-    p->ready += end - id;
-    p->pending -= end - id;
-    for (; id < end; id++) {
-        struct message *m = page_find(p, id);
-        assert(m && m->state == STORE_PENDING);
-        m->state = STORE_READY;
-        bytes += m->len;
-    }
-    return bytes;
 }
 
 uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offset)
@@ -282,7 +514,14 @@ uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offs
         struct store_page *p = page_of(s, id);
         assert(p && p->form != PAGE_BARE);
         end = p->first_id + p->span < first + n ? p->first_id + p->span : first + n;
-        bytes += commit_in_page(p, id, end);
+        p->ready += end - id;
+        p->pending -= end - id;
+        for (; id < end; id++) {
+            struct message *m = page_find(p, id);
+            assert(m && m->state == STORE_PENDING);
+            m->state = STORE_READY;
+            bytes += m->len;
+        }
         if (p->offset == STORE_NO_OFFSET)
             p->offset = offset;
     }
@@ -345,39 +584,43 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     s->changes++;
 }
 
-static void pages_insert(struct store *s, size_t at, struct store_page *p)
-{
-    size_t after = at - s->head;
-    pages_append(s, p);
-    at = s->head + after;
-    memmove(s->pages + at + 1, s->pages + at, (s->n - 1 - at) * sizeof *s->pages);
-    s->pages[at] = p;
-}
-
-/* The page for an id that no page has: the one before it if it is of the same record, else a new one. */
-static struct store_page *page_beside(struct store *s, uint64_t id, uint64_t offset)
-{
-    size_t at = s->n > s->head ? page_index(s, id) : s->head;
-    struct store_page *before = at < s->n && s->pages[at]->first_id <= id ? s->pages[at] : NULL;
-    if (before && before->kept && before->offset == offset && before->form == PAGE_SLOTS)
-        return before;
-    struct store_page *p = page_new_slots(id, offset);
-    pages_insert(s, before ? at + 1 : at, p);
-    return p;
-}
-
+/* An id that no page has goes to the page before it if that holds the same record, else to a new page. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);
     assert(id < s->next_id && (!p || page_peek(p, id).state == STORE_GONE));
-    if (!p)
-        p = page_beside(s, id, offset);
+    if (!p) {
+        size_t at = s->n > s->head ? page_index(s, id) : s->head;
+        struct store_page *before = at < s->n && s->pages[at]->first_id <= id ? s->pages[at] : NULL;
+        if (before && before->kept && before->offset == offset && before->form == PAGE_SLOTS) {
+            p = before;
+        } else {
+            size_t after = (before ? at + 1 : at) - s->head;
+            p = mem_zalloc(sizeof *p);
+            *p = (struct store_page){.form = PAGE_SLOTS, .first_id = id, .offset = offset};
+            pages_append(s, p);
+            at = s->head + after;
+            memmove(s->pages + at + 1, s->pages + at, (s->n - 1 - at) * sizeof *s->pages);
+            s->pages[at] = p;
+        }
+    }
     uncharge(s, p);
     if (!page_is_spilled(p))
         page_spill(p);
+    if (p->form == PAGE_BARE)
+        make_slots(p);
+    size_t slot = slot_index(p, id);
+    p->slots = mem_realloc(p->slots, (p->n_slots + 1) * sizeof *p->slots);
+    memmove(p->slots + slot + 1, p->slots + slot, (p->n_slots - slot) * sizeof *p->slots);
+    p->slots[slot] = (struct page_slot){id, {.len = (uint32_t)len, .state = STORE_READY}};
+    p->n_slots++;
+    p->held++;
+    p->ready++;
+    p->bytes += len;
+    if (id - p->first_id >= p->span)
+        p->span = (size_t)(id - p->first_id + 1);
     p->kept = true;
     p->offset = p->offset < offset ? p->offset : offset;
-    page_insert(p, id, len);
     charge(s, p);
 }
 
@@ -386,18 +629,13 @@ static bool overlaps(const struct store_page *p, uint64_t first, uint64_t last)
     return p->first_id <= last && p->first_id + p->span > first;
 }
 
-static bool can_spill(const struct store *s, const struct store_page *p, uint64_t keep_from, uint64_t keep_to)
-{
-    return !overlaps(p, keep_from, keep_to) && !overlaps(p, s->loaded_first, s->loaded_last) &&
-           !page_is_spilled(p) && p->held && p->pending == 0;
-}
-
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes)
 {
     uint64_t freed = 0;
     for (size_t i = s->n; i > s->head + 1 && freed < bytes; i--) {
         struct store_page *p = s->pages[i - 2];
-        if (!can_spill(s, p, keep_from, keep_to))
+        if (page_is_spilled(p) || !p->held || p->pending || overlaps(p, keep_from, keep_to) ||
+            overlaps(p, s->loaded_first, s->loaded_last))
             continue;
         uint64_t before = page_cost(p);
         uncharge(s, p);
@@ -466,16 +704,31 @@ bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t byte
 void store_load_begin(struct store *s, const struct store_span *span)
 {
     for (size_t i = page_index(s, span->first_id); i < s->n && s->pages[i]->first_id <= span->last_id; i++) {
-        uncharge(s, s->pages[i]);
-        page_load_begin(s->pages[i]);
-        charge(s, s->pages[i]);
+        struct store_page *p = s->pages[i];
+        assert(page_is_spilled(p) && !p->loading);
+        uncharge(s, p);
+        if (p->form == PAGE_BARE)
+            make_slots(p);
+        p->size = p->bytes;
+        p->memory = mem_alloc(p->size ? p->size : 1);
+        p->used = 0;
+        p->loading = true;
+        charge(s, p);
     }
 }
 
 bool store_load(struct store *s, uint64_t id, struct bytes text)
 {
     struct store_page *p = page_of(s, id);
-    return !p || p->form != PAGE_SLOTS || page_load(p, id, text);
+    struct message *m = p && p->form == PAGE_SLOTS && p->loading ? record_of(p, id) : NULL;
+    if (!m || m->state == STORE_GONE || m->ptr)
+        return true;
+    if (m->len != text.len || p->used + text.len > p->size)
+        return false;
+    memcpy(p->memory + p->used, text.ptr, text.len);
+    m->ptr = p->memory + p->used;
+    p->used += text.len;
+    return true;
 }
 
 bool store_load_misses(struct store *s, const struct store_span *span)
@@ -496,7 +749,11 @@ bool store_load_end(struct store *s, const struct store_span *span)
         if (!p->loading)
             continue;
         uncharge(s, p);
-        whole = page_load_end(p) && whole;
+        p->loading = false;
+        if (page_is_partial(p)) {
+            page_spill(p);
+            whole = false;
+        }
         charge(s, p);
     }
     return whole;

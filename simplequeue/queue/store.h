@@ -72,6 +72,8 @@ void store_undo(struct store *s, uint64_t floor);
 
 /* NULL if it is not in the store. */
 struct message *store_find(struct store *s, uint64_t id);
+/* A copy of the record of a message in the store. Cheaper than store_find for a spilled message. */
+struct message store_peek(struct store *s, uint64_t id);
 /* Three searches for the first message at or after `from`: a ready one, one that is not ready, any. False if there is none. */
 bool store_next_ready(struct store *s, uint64_t from, uint64_t *id);
 bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m);
@@ -81,9 +83,6 @@ void store_set_state(struct store *s, uint64_t id, struct message *m, unsigned s
 
 /* Removes the message. */
 void store_drop(struct store *s, uint64_t id);
-/* Removes all messages of the range; `fn` sees each before. */
-typedef void store_drop_fn(uint64_t id, struct message *m, void *arg);
-void store_drop_range(struct store *s, uint64_t first, uint64_t last, store_drop_fn *fn, void *arg);
 
 struct store_span {
     uint64_t first_id, last_id; /* of whole pages */

@@ -75,6 +75,24 @@ static void notify(void *arg)
     (void)arg;
 }
 
+static size_t ready_calls, removals_when_ready;
+
+/* Called again for a removal that is refused inside, but not from inside: it walks a list of waiting requests. */
+static void on_ready(struct named_queue *of, void *arg)
+{
+    static bool inside;
+    struct id_ranges taken = {0};
+    (void)arg;
+    assert_false(inside);
+    inside = true;
+    ready_calls++;
+    for (; removals_when_ready; removals_when_ready--) {
+        queue_take(named_queue_core(of), 1, SIZE_MAX, &taken);
+        assert_int_equal(named_queue_remove(of, &taken, (struct queue_now){0}, NULL, NULL), QUEUE_LATCHED);
+    }
+    inside = false;
+}
+
 static struct queue_now at(usec_t seconds)
 {
     return (struct queue_now){seconds * USEC_PER_SEC, (seconds + 1000000) * USEC_PER_SEC};
@@ -88,7 +106,8 @@ static void open_set(void)
         .max_queues = 5,
         .sync_ms = JOURNAL_SYNC_NEVER,
         .segment_bytes = 1 << 16,
-        .notify = notify};
+        .notify = notify,
+        .on_ready = on_ready};
     assert_non_null(set = queues_new(&config, error, sizeof error));
     while (queues_recover(set, at(1), error, sizeof error) == QUEUES_MORE)
         ;
@@ -274,6 +293,35 @@ static void kick(uint64_t n)
 static void come_due(uint64_t seconds)
 {
     queues_tick(set, at((usec_t)seconds));
+}
+
+/* The messages of a removal that is refused at once are ready again: the waiting readers must hear of it. */
+static void a_removal_refused_at_once_wakes_waiters(void **state)
+{
+    struct id_ranges taken = {0};
+    (void)state;
+    put("a");
+    put("b");
+    flush();
+    fail_with = EIO;
+    put("c");
+    flush(); /* latches */
+    for (int evicts = 0; evicts < 2; evicts++) {
+        if (evicts)
+            queue_evict(named_queue_core(q), 2, UINT64_MAX, false, &taken);
+        else
+            queue_take(named_queue_core(q), 2, SIZE_MAX, &taken);
+        assert_int_equal(state_of()->n[MESSAGE_READY], 0);
+        size_t before = ready_calls;
+        assert_int_equal(named_queue_remove(q, &taken, at(3), note, NULL), QUEUE_LATCHED);
+        assert_int_equal(state_of()->n[MESSAGE_READY], 2);
+        assert_true(ready_calls > before);
+    }
+    size_t before = ready_calls;
+    removals_when_ready = 2;
+    named_queue_pause(q, 0, at(3));
+    assert_int_equal(state_of()->n[MESSAGE_READY], 2);
+    assert_int_equal(ready_calls, before + 2);
 }
 
 static void every_record_recovers(void **state)
@@ -474,6 +522,7 @@ int main(void)
         TEST(shown_when_committed),
         TEST(full_disk),
         TEST(refused_acks),
+        TEST(a_removal_refused_at_once_wakes_waiters),
         TEST(every_record_recovers),
         TEST(a_full_disk_drains),
         TEST(removals_of_an_older_version_are_imported),

@@ -1,7 +1,6 @@
 /* queue: random operations beside a model that keeps a plain array, and the rules one by one. */
 #include "support/cm.h"
 
-#include "simplequeue/queue/reader_fencing.h"
 #include "simplequeue/queue/queue.h"
 
 #include <stdio.h>
@@ -180,7 +179,7 @@ static void each_release_begins_an_epoch(void **state)
     assert_int_equal(queue_epoch(q, "r"), second);
     queue_release(q, "other", &other);
     assert_int_equal(queue_epoch(q, "r"), second);
-    for (int i = 0; i < FENCED_READERS_MAX - 1; i++) {
+    for (int i = 0; i < QUEUE_EPOCHS_MAX - 1; i++) {
         snprintf(name, sizeof name, "n%d", i);
         queue_release(q, name, &first);
         assert_int_equal(queue_epoch(q, name), first);
