@@ -38,8 +38,11 @@ struct aggregate {
     uint64_t rejects_length;    /* as committed */
     /* One for each stream, in the configuration's order. */
     struct slice_cursor *cursors, *job_cursors, *committed;
-    struct storage_job job;
-    bool job_running, job_waits; /* the storage thread has the job; the job failed and waits for a retry */
+    struct storage_job job, clear_job;
+    struct storage_job *running; /* the job that the storage thread has; NULL: none */
+    bool job_waits;              /* the job failed and waits for a retry */
+    bool renewal_waits;          /* the job is complete, but the reader could not be renewed; retried too */
+    bool is_cleared;             /* clear_job has a result */
     enum phase phase;
     struct chain_next next; /* job.begin points into this */
     usec_t last_swap, started_job, retry_at, background_at;
@@ -78,21 +81,16 @@ static void prepare_begin(struct aggregate *a, usec_t wall)
         .rejects_path = a->rejects_path};
 }
 
-static void open_cursors(struct aggregate *a, const struct slice_state *state)
+static enum slice_result make_directory(const char *parent, const char *name, char **out, char *error)
 {
-    size_t n = a->config.n_streams;
-    a->cursors = mem_zalloc((n + 1) * sizeof(*a->cursors));
-    a->job_cursors = mem_zalloc((n + 1) * sizeof(*a->job_cursors));
-    a->committed = mem_zalloc((n + 1) * sizeof(*a->committed));
-    for (size_t i = 0; i < n; i++) {
-        snprintf(a->cursors[i].stream, sizeof(a->cursors[i].stream), "%s", a->config.streams[i]);
-        for (size_t k = 0; k < state->n_cursors; k++)
-            if (strcmp(state->cursors[k].stream, a->config.streams[i]) == 0)
-                a->cursors[i] = state->cursors[k];
-    }
-    memcpy(a->committed, a->cursors, n * sizeof(*a->cursors));
+    struct buf path = {0};
+    buf_printf(&path, "%s/%s", parent, name);
+    *out = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return io_make_dirs(*out) == 0 ? SLICE_OK : fail_errno("make", *out, error);
 }
 
+/* Recovers the slices and begins the open one. */
 static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *error)
 {
     const struct chain_config c = {.slices_dir = a->slices_dir,
@@ -112,6 +110,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
         snprintf(error, SLICE_ERROR_TEXT, "%s", a->job.error);
         return a->job.result;
     }
+    chain_next_free(&a->next);
     const struct slice_state *state = storage_state(a->storage);
     a->number = state->number;
     a->before = state->before;
@@ -119,29 +118,18 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     a->rejects_length = state->rejects_length;
     a->merge_is_due = a->job.merge_is_due;
     a->merge_is_behind = a->job.merge_is_behind;
-    open_cursors(a, state);
-    chain_next_free(&a->next);
+    size_t n = a->config.n_streams;
+    a->cursors = mem_zalloc((n + 1) * sizeof(*a->cursors));
+    a->job_cursors = mem_zalloc((n + 1) * sizeof(*a->job_cursors));
+    a->committed = mem_zalloc((n + 1) * sizeof(*a->committed));
+    for (size_t i = 0; i < n; i++) {
+        snprintf(a->cursors[i].stream, sizeof(a->cursors[i].stream), "%s", a->config.streams[i]);
+        for (size_t k = 0; k < state->n_cursors; k++)
+            if (strcmp(state->cursors[k].stream, a->config.streams[i]) == 0)
+                a->cursors[i] = state->cursors[k];
+    }
+    memcpy(a->committed, a->cursors, n * sizeof(*a->cursors));
     return SLICE_OK;
-}
-
-static char *directory(const struct aggregate *a, const char *name)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s/%s", a->config.dir, name);
-    char *text = bytes_dup(buf_bytes(&path));
-    buf_free(&path);
-    return text;
-}
-
-static enum slice_result open_files(struct aggregate *a, usec_t wall, char *error)
-{
-    a->slices_dir = directory(a, "slices");
-    a->rejects_dir = directory(a, "rejects");
-    if (io_make_dirs(a->slices_dir) != 0)
-        return fail_errno("make", a->slices_dir, error);
-    if (io_make_dirs(a->rejects_dir) != 0)
-        return fail_errno("make", a->rejects_dir, error);
-    return open_slices(a, wall, error);
 }
 
 enum slice_result aggregate_open(
@@ -149,7 +137,11 @@ enum slice_result aggregate_open(
 {
     struct aggregate *a = mem_zalloc(sizeof(*a));
     a->config = *config;
-    enum slice_result r = open_files(a, wall, error);
+    enum slice_result r = make_directory(config->dir, "slices", &a->slices_dir, error);
+    if (r == SLICE_OK)
+        r = make_directory(config->dir, "rejects", &a->rejects_dir, error);
+    if (r == SLICE_OK)
+        r = open_slices(a, wall, error);
     a->tally = tally_new(config->counters, config->max_memory);
     if (r != SLICE_OK)
         aggregate_close(&a);
@@ -272,15 +264,16 @@ static bool is_writing(const struct aggregate *a)
 
 bool aggregate_is_full(const struct aggregate *a)
 {
-    return a->latched || memory_of(a) >= a->config.max_memory;
+    uint64_t max_batch = a->config.max_batch ? a->config.max_batch : TALLY_EVENTS_MAX;
+    return a->latched || memory_of(a) >= a->config.max_memory || tally_batch(a->tally)->events >= max_batch;
 }
 
-static void start_job(struct aggregate *a, usec_t now)
+static void start_job(struct aggregate *a, struct storage_job *job, usec_t now)
 {
-    a->job_running = true;
-    a->job_waits = false;
+    a->running = job;
+    a->job_waits = a->job_waits && job != &a->job;
     a->started_job = now;
-    storage_start(a->storage, &a->job);
+    storage_start(a->storage, job);
 }
 
 /* Swaps the batches and starts the commit of the previously active one. */
@@ -302,12 +295,13 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
         a->ending = a->counted;
         a->counted = (struct slice_tally){0};
     }
-    start_job(a, now);
+    start_job(a, &a->job, now);
 }
 
 static bool is_idle(const struct aggregate *a)
 {
-    return !a->latched && a->phase == PHASE_COUNTING && !is_writing(a) && !a->job_running;
+    return !a->latched && a->phase == PHASE_COUNTING && !is_writing(a) && !a->running && !a->job_waits &&
+           !a->renewal_waits;
 }
 
 void aggregate_flush(struct aggregate *a, usec_t now)
@@ -316,49 +310,15 @@ void aggregate_flush(struct aggregate *a, usec_t now)
         start_flush(a, now, false);
 }
 
-bool aggregate_tick(struct aggregate *a, usec_t now)
-{
-    if (a->job_waits && now >= a->retry_at) {
-        start_job(a, now);
-        return a->job.kind == STORAGE_COMMIT;
-    }
-    bool is_due =
-        !a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally);
-    bool merge_first = a->merge_is_behind && now >= a->background_at; /* unless a merge failed recently */
-    if (is_due && !merge_first)
-        aggregate_flush(a, now);
-    if (a->job_running || !is_idle(a) || now < a->background_at)
-        return is_writing(a) && a->job_running;
-    if (a->log_pages < CHECKPOINT_PAGES && !a->merge_is_due)
-        return false;
-    a->job =
-        (struct storage_job){.kind = a->log_pages >= CHECKPOINT_PAGES ? STORAGE_CHECKPOINT : STORAGE_MERGE};
-    start_job(a, now);
-    return false;
-}
-
-static void latch(struct aggregate *a, const char *error)
+static void latch(struct aggregate *a, enum slice_result r, const char *error)
 {
     a->latched = true;
-    snprintf(a->failure, sizeof(a->failure), "storage failed: %s", error);
+    snprintf(
+        a->failure, sizeof(a->failure), "storage %s: %s", r == SLICE_DAMAGED ? "damaged" : "failed", error);
     log_error("storage failed; counting stops until a restart", LOG_S("error", error));
 }
 
-static void renew(struct aggregate *a)
-{
-    char error[SLICE_ERROR_TEXT];
-    if (slice_reader_renew(a->reader, error) != SLICE_OK)
-        latch(a, error);
-}
-
-static void heal(struct aggregate *a)
-{
-    if (a->failure[0])
-        log_info("storage recovered; writing continues");
-    a->failure[0] = '\0';
-}
-
-static void lack_room(struct aggregate *a, usec_t now, const char *error)
+static void wait_for_space(struct aggregate *a, usec_t now, const char *error)
 {
     if (!a->failure[0])
         log_warn("disk full; counting continues in memory", LOG_S("error", error));
@@ -366,78 +326,82 @@ static void lack_room(struct aggregate *a, usec_t now, const char *error)
     a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
 
-static void start_fold(struct aggregate *a, usec_t now)
+/* Renews the reader if the completed job requires it, and begins the next step of a seal. */
+static void finish_job(struct aggregate *a, usec_t now)
 {
-    a->phase = PHASE_FOLDING;
-    a->job = (struct storage_job){.kind = STORAGE_FOLD, .begin.path = a->slice_path};
-    start_job(a, now);
-}
-
-static void job_committed(struct aggregate *a, usec_t now)
-{
-    a->rejects_length = a->job.commit.rejects_length;
-    for (size_t i = 0; i < a->config.n_streams; i++)
-        if (a->job_cursors[i].id[0] != '\0') /* else the stream may have begun since */
-            a->committed[i] = a->job_cursors[i];
-    a->numbers.flushes++;
-    a->numbers.rows_flushed += a->job.written.counts;
-    a->numbers.last_flush = now - a->started_job;
-}
-
-static void job_folded(struct aggregate *a, usec_t now)
-{
-    slice_reader_close(&a->reader);
-    a->reader = a->job.reader;
-    a->job = (struct storage_job){.kind = STORAGE_CLOSE};
-    start_job(a, now);
-}
-
-static void job_closed(struct aggregate *a, usec_t now)
-{
-    sealed_add(&a->sealed, a->slice_path, a->reader);
-    a->reader = NULL;
-    chain_follow(&a->sealed, &a->next);
-    a->number = a->next.number;
-    a->before = a->next.before;
-    a->ending = (struct slice_tally){0};
-    a->rejects_length = 0;
-    a->phase = PHASE_BEGINNING;
-    prepare_begin(a, a->turned_at);
-    start_job(a, now);
-}
-
-static void job_begun(struct aggregate *a)
-{
-    a->reader = a->job.reader;
-    chain_next_free(&a->next);
-    a->phase = PHASE_COUNTING;
-}
-
-static void job_done(struct aggregate *a, usec_t now)
-{
-    const struct slice_written *w = &a->job.written;
+    char error[SLICE_ERROR_TEXT];
     enum storage_kind kind = a->job.kind;
-    heal(a);
-    a->numbers.collisions += w->collisions;
-    if (w->collisions > 0)
-        log_warn("two texts have the same hash; the lookup keeps the smaller", LOG_S("key", w->collision));
-    a->log_pages = a->job.log_pages;
-    a->merge_is_due = a->job.merge_is_due;
-    a->merge_is_behind = a->job.merge_is_behind;
-    if (kind == STORAGE_COMMIT)
-        job_committed(a, now);
+    enum slice_result r = SLICE_OK;
+    /* The reader must show a commit. A renewed reader also lets SQLite reuse the log from its start. */
     if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)
-        renew(a); /* a renewed reader lets SQLite reuse the log from its start */
-    if (kind == STORAGE_COMMIT && !a->latched)
+        r = slice_reader_renew(a->reader, error);
+    a->renewal_waits = r == SLICE_FULL;
+    if (r == SLICE_FULL)
+        wait_for_space(a, now, error);
+    else if (r != SLICE_OK)
+        latch(a, r, error);
+    if (r != SLICE_OK)
+        return;
+    if (a->failure[0])
+        log_info("storage recovered; writing continues");
+    a->failure[0] = '\0';
+    if (kind == STORAGE_COMMIT)
         batch_free(&a->flushing);
-    if (kind == STORAGE_COMMIT && a->job.commit.seal && !a->latched)
-        start_fold(a, now);
-    else if (kind == STORAGE_FOLD)
-        job_folded(a, now);
-    else if (kind == STORAGE_CLOSE)
-        job_closed(a, now);
-    else if (kind == STORAGE_BEGIN)
-        job_begun(a);
+    if (kind == STORAGE_COMMIT && a->job.commit.seal) {
+        a->phase = PHASE_FOLDING;
+        a->job = (struct storage_job){.kind = STORAGE_FOLD, .begin.path = a->slice_path};
+        start_job(a, &a->job, now);
+    } else if (kind == STORAGE_FOLD) {
+        slice_reader_close(&a->reader);
+        a->reader = a->job.reader;
+        a->job = (struct storage_job){.kind = STORAGE_CLOSE};
+        start_job(a, &a->job, now);
+    } else if (kind == STORAGE_CLOSE) {
+        sealed_add(&a->sealed, a->slice_path, a->reader);
+        a->reader = NULL;
+        chain_follow(&a->sealed, &a->next);
+        a->number = a->next.number;
+        a->before = a->next.before;
+        a->ending = (struct slice_tally){0};
+        a->rejects_length = 0;
+        a->phase = PHASE_BEGINNING;
+        prepare_begin(a, a->turned_at);
+        start_job(a, &a->job, now);
+    } else if (kind == STORAGE_BEGIN) {
+        a->reader = a->job.reader;
+        chain_next_free(&a->next);
+        a->phase = PHASE_COUNTING;
+    }
+}
+
+bool aggregate_tick(struct aggregate *a, usec_t now)
+{
+    a->is_cleared = false;
+    if (a->running)
+        return false;
+    if (a->renewal_waits && !a->latched && now >= a->retry_at) {
+        finish_job(a, now);
+        return false;
+    }
+    if (a->job_waits && now >= a->retry_at) {
+        start_job(a, &a->job, now);
+        return a->job.kind == STORAGE_COMMIT;
+    }
+    bool is_due =
+        !a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally);
+    /* Flushes wait while too many runs await a merge, unless a merge failed recently. The first flush never waits: the
+     * aggregator would count nothing if every restart came before the end of a long merge. */
+    bool merge_first = a->merge_is_behind && a->has_flushed && now >= a->background_at;
+    if (is_due && !merge_first)
+        aggregate_flush(a, now);
+    if (a->running)
+        return true;
+    if (!is_idle(a) || now < a->background_at || (a->log_pages < CHECKPOINT_PAGES && !a->merge_is_due))
+        return false;
+    a->job =
+        (struct storage_job){.kind = a->log_pages >= CHECKPOINT_PAGES ? STORAGE_CHECKPOINT : STORAGE_MERGE};
+    start_job(a, &a->job, now);
+    return false;
 }
 
 void aggregate_poll(struct aggregate *a, usec_t now)
@@ -445,16 +409,39 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     struct storage_job *job = storage_done(a->storage);
     if (!job)
         return;
-    a->job_running = false;
-    if (job->result == SLICE_OK) {
-        job_done(a, now);
-    } else if (job->result == SLICE_FULL) {
-        lack_room(a, now, job->error);
+    a->running = NULL;
+    if (job == &a->clear_job) {
+        sealed_forget(&a->sealed, job->removed);
+        a->is_cleared = true;
+        return;
+    }
+    if (job->result == SLICE_FULL) {
+        wait_for_space(a, now, job->error);
         /* A failed merge or checkpoint starts over later. Any other job is retried unchanged. */
         a->job_waits = job->kind != STORAGE_MERGE && job->kind != STORAGE_CHECKPOINT;
-    } else {
-        latch(a, job->error);
+        return;
     }
+    if (job->result != SLICE_OK) {
+        latch(a, job->result, job->error);
+        return;
+    }
+    a->numbers.collisions += job->written.collisions;
+    if (job->written.collisions > 0)
+        log_warn("two texts have the same hash; the lookup keeps the smaller",
+            LOG_S("key", job->written.collision));
+    a->log_pages = job->log_pages;
+    a->merge_is_due = job->merge_is_due;
+    a->merge_is_behind = job->merge_is_behind;
+    if (job->kind == STORAGE_COMMIT) {
+        a->rejects_length = job->commit.rejects_length;
+        for (size_t i = 0; i < a->config.n_streams; i++)
+            if (a->job_cursors[i].id[0] != '\0') /* else the stream may have begun since */
+                a->committed[i] = a->job_cursors[i];
+        a->numbers.flushes++;
+        a->numbers.rows_flushed += job->written.counts;
+        a->numbers.last_flush = now - a->started_job;
+    }
+    finish_job(a, now);
 }
 
 bool aggregate_is_clean(const struct aggregate *a)
@@ -470,7 +457,7 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched)
 
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT])
 {
-    if (a->latched || a->job_waits) {
+    if (a->latched || a->job_waits || a->renewal_waits) {
         snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
         return a->latched ? SLICE_FAILED : SLICE_FULL;
     }
@@ -492,9 +479,9 @@ static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y
     return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
 }
 
-enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT])
+enum aggregate_clear aggregate_clear(
+    struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT])
 {
-    uint64_t archived;
     if (through >= a->number)
         return AGGREGATE_CLEAR_OPEN;
     if (!a->config.archive) {
@@ -502,13 +489,20 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char
             error, SLICE_ERROR_TEXT, "the setting archive is missing; set it to the archive's directory");
         return AGGREGATE_CLEAR_NOT_ARCHIVED;
     }
-    if (chain_archived(a->config.archive, &a->sealed, &archived, error) != SLICE_OK)
-        return AGGREGATE_CLEAR_NOT_ARCHIVED;
-    if (through > archived) {
-        snprintf(error, SLICE_ERROR_TEXT, "the current archive goes through slice %" PRIu64, archived);
-        return AGGREGATE_CLEAR_NOT_ARCHIVED;
+    if (a->is_cleared && a->clear_job.through == through) {
+        a->is_cleared = false;
+        snprintf(error, SLICE_ERROR_TEXT, "%s", a->clear_job.error);
+        return a->clear_job.result == SLICE_OK        ? AGGREGATE_CLEAR_OK
+               : a->clear_job.result == SLICE_FOREIGN ? AGGREGATE_CLEAR_NOT_ARCHIVED
+                                                      : AGGREGATE_CLEAR_FAILED;
     }
-    return sealed_clear(&a->sealed, through, error) == SLICE_OK ? AGGREGATE_CLEAR_OK : AGGREGATE_CLEAR_FAILED;
+    /* This job does not replace one that waits for space: clearing slices may make that space. */
+    if (!a->running) {
+        a->clear_job = (struct storage_job){
+            .kind = STORAGE_CLEAR, .archive = a->config.archive, .sealed = &a->sealed, .through = through};
+        start_job(a, &a->clear_job, now);
+    }
+    return AGGREGATE_CLEAR_BUSY;
 }
 
 const struct sealed *aggregate_sealed(const struct aggregate *a)

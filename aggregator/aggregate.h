@@ -11,7 +11,7 @@
  * 2. A batch is committed with the cursors that it reached. After a crash each stream continues behind its committed lines,
  *    so no line is counted twice or missed.
  * 3. The rejects of a batch are written and synced before its transaction, which records the file's length.
- * 4. On a full disk a batch is kept and retried every AGGREGATE_RETRY. Counting continues up to max_memory, then
+ * 4. On a full disk a batch is kept and retried every AGGREGATE_RETRY. Counting continues up to max_memory and max_batch, then
  *    aggregate_is_full asks the feeder to pause. Any other failure stops all writes until a restart, which counts the
  *    uncommitted lines again. Reads continue.
  * 5. A slice holds the counts of one configuration of counters. If that changed, opening seals the open slice.
@@ -42,8 +42,9 @@ struct aggregate_config {
     const char *const *streams;      /* names, copied */
     size_t n_streams;
     usec_t flush_interval;
-    size_t max_memory; /* bytes, for all batches and their texts */
-    size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
+    size_t max_memory;  /* bytes, for all batches and their texts */
+    size_t max_sealed;  /* limit of sealed slices; 0: SEALED_MAX */
+    uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */
     void (*notify)(void *arg);
     void *notify_arg;
 };
@@ -71,7 +72,7 @@ void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes he
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
 /* Moves the cursor across lost bytes, or back to where a restored copy of the stream differs. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
-/* True while the feeder must pause: memory is full, or writing has failed. */
+/* True while the feeder must pause: memory or the batch is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
 /* Begins the job that is due: a retry, a flush, or a merge step. The first lines after opening are flushed at once, later
@@ -93,11 +94,15 @@ enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, c
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
+    AGGREGATE_CLEAR_BUSY,         /* the storage thread is busy with this or another job */
     AGGREGATE_CLEAR_OPEN,         /* the slice is not sealed */
     AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive does not include it or is unreadable: see error */
     AGGREGATE_CLEAR_FAILED,       /* some slices may remain: see error */
 };
-enum aggregate_clear aggregate_clear(struct aggregate *a, uint64_t through, char error[SLICE_ERROR_TEXT]);
+/* Deletes the sealed slices up to `through`. AGGREGATE_CLEAR_BUSY: call again after each aggregate_poll, before
+ * aggregate_tick, until the result arrives. */
+enum aggregate_clear aggregate_clear(
+    struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT]);
 /* The sealed slices, oldest first. Valid until the next seal or clear. */
 const struct sealed *aggregate_sealed(const struct aggregate *a);
 

@@ -15,14 +15,15 @@ struct app {
     struct aggregate *aggregate; /* NULL until recovery is complete, as are the members below */
     struct watermark_poll *watermark;
     struct follower *followers[WATERMARK_STREAMS_MAX];
-    bool answers;                     /* every stream has caught up at least once */
-    struct seal_waiter *seal_waiters; /* requests that wait for a seal */
+    bool answers;                                      /* every stream has caught up at least once */
+    struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
     size_t max_answer;
     char health[512]; /* the latest reason reported to /health; "": ready */
 };
 
-/* Continues the seal that requests wait for, and answers them once it is complete or refused. Call it after aggregate_poll. */
-void app_try_seal(struct app *app);
+/* Continues the seal and the clear that requests wait for, and answers the requests once it is complete or refused. Call it
+ * after aggregate_poll and before aggregate_tick. */
+void app_answer_waiters(struct app *app);
 
 extern const struct http_route app_routes[];
 http_handler http_seal, http_clear, http_slices;

@@ -1,4 +1,4 @@
-/* Sealing and clearing (docs/guide/protocol.md). Requests for one slice wait for one seal. */
+/* Sealing and clearing (docs/guide/protocol.md). Requests wait for the storage thread. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/aggregator_health.h"
 #include "base/log.h"
@@ -8,11 +8,11 @@
 
 #define JSON "application/json"
 
-struct seal_waiter {
+struct slice_waiter {
     struct app *app;
     struct http_request *req;
     uint64_t slice;
-    struct seal_waiter *next;
+    struct slice_waiter *next, **link;
 };
 
 static void append_streams(struct buf *out, const struct slice_state *state)
@@ -40,26 +40,40 @@ static void reply_refused(struct http_request *req, enum slice_result r, const c
     http_problem(req, 503, r == SLICE_FULL ? "storage-full" : "storage-failed", NULL, "%s", error);
 }
 
-static void forget(struct http_request *req, void *arg)
+static void remove_waiter(struct slice_waiter *w)
 {
-    struct seal_waiter *w = arg, **at = &w->app->seal_waiters;
-    (void)req;
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
     free(w);
 }
 
-static struct http_request *take_waiter(struct app *app)
+static void on_gone(struct http_request *req, void *arg)
 {
-    struct seal_waiter *w = app->seal_waiters;
+    (void)req;
+    remove_waiter(arg);
+}
+
+static void add_waiter(struct app *app, struct slice_waiter **list, struct http_request *req, uint64_t slice)
+{
+    struct slice_waiter *w = mem_zalloc(sizeof(*w));
+    *w = (struct slice_waiter){app, req, slice, *list, list};
+    if (w->next)
+        w->next->link = &w->next;
+    *list = w;
+    http_on_gone(req, on_gone, w);
+    app_answer_waiters(app);
+}
+
+static struct http_request *take_waiter(struct slice_waiter *w)
+{
     struct http_request *req = w->req;
     http_on_gone(req, NULL, NULL);
-    forget(req, w);
+    remove_waiter(w);
     return req;
 }
 
-void app_try_seal(struct app *app)
+static void answer_seals(struct app *app)
 {
     char error[SLICE_ERROR_TEXT];
     if (!app->seal_waiters)
@@ -74,12 +88,40 @@ void app_try_seal(struct app *app)
     if (sealed)
         log_info("sealed", LOG_U("slice", number));
     while (app->seal_waiters) {
-        struct http_request *req = take_waiter(app);
+        struct http_request *req = take_waiter(app->seal_waiters);
         if (sealed)
             reply_sealed(req, &sealed->state);
         else
             reply_refused(req, r, error);
     }
+}
+
+static void answer_clears(struct app *app)
+{
+    char error[SLICE_ERROR_TEXT];
+    while (app->clear_waiters) {
+        uint64_t through = app->clear_waiters->slice;
+        enum aggregate_clear r = aggregate_clear(app->aggregate, clock_monotonic(), through, error);
+        if (r == AGGREGATE_CLEAR_BUSY)
+            return;
+        struct http_request *req = take_waiter(app->clear_waiters);
+        if (r == AGGREGATE_CLEAR_OK) {
+            log_info("cleared", LOG_U("through", through));
+            http_replyf(req, 200, JSON, "{\"cleared\":%" PRIu64 "}\n", through);
+        } else if (r == AGGREGATE_CLEAR_OPEN) {
+            http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
+        } else if (r == AGGREGATE_CLEAR_NOT_ARCHIVED) {
+            http_problem(req, 409, "not-archived", NULL, "%s", error);
+        } else {
+            http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        }
+    }
+}
+
+void app_answer_waiters(struct app *app)
+{
+    answer_seals(app);
+    answer_clears(app);
 }
 
 static bool required_slice(struct http_request *req, const char *name, uint64_t *slice)
@@ -95,51 +137,36 @@ void http_seal(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     uint64_t slice;
-    if (!required_slice(req, "slice", &slice) || !health_check_caught_up(app, req))
+    if (!http_require_local(req) || !required_slice(req, "slice", &slice) ||
+        !health_check_caught_up(app, req))
         return;
     uint64_t open = aggregate_open_slice(app->aggregate);
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
     bool latched;
     const char *failure = aggregate_failure(app->aggregate, &latched);
-    if (sealed) {
+    struct aggregate_numbers n;
+    aggregate_numbers(app->aggregate, &n);
+    if (sealed)
         reply_sealed(req, &sealed->state);
-    } else if (latched) {
+    else if (latched)
         reply_refused(req, SLICE_FAILED, failure);
-    } else if (slice < open) {
+    else if (slice < open)
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
-    } else if (slice > open) {
+    else if (slice > open)
         http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
-    } else {
-        struct seal_waiter *w = mem_zalloc(sizeof *w);
-        *w = (struct seal_waiter){app, req, slice, app->seal_waiters};
-        app->seal_waiters = w;
-        http_on_gone(req, forget, w);
-        app_try_seal(app);
-    }
+    else if (n.slice.events + n.slice.skipped + n.slice.rejected == 0)
+        http_replyf(
+            req, 200, JSON, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{}}\n", open - 1, open);
+    else
+        add_waiter(app, &app->seal_waiters, req, slice);
 }
 
 void http_clear(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
-    char error[SLICE_ERROR_TEXT];
     uint64_t through;
-    if (!required_slice(req, "through", &through) || !health_check_open(app, req))
-        return;
-    switch (aggregate_clear(app->aggregate, through, error)) {
-    case AGGREGATE_CLEAR_OK:
-        log_info("cleared", LOG_U("through", through));
-        http_replyf(req, 200, JSON, "{\"cleared\":%" PRIu64 "}\n", through);
-        break;
-    case AGGREGATE_CLEAR_OPEN:
-        http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
-        break;
-    case AGGREGATE_CLEAR_NOT_ARCHIVED:
-        http_problem(req, 409, "not-archived", NULL, "%s", error);
-        break;
-    case AGGREGATE_CLEAR_FAILED:
-        http_problem(req, 503, "storage-failed", NULL, "%s", error);
-        break;
-    }
+    if (http_require_local(req) && required_slice(req, "through", &through) && health_check_open(app, req))
+        add_waiter(app, &app->clear_waiters, req, through);
 }
 
 void http_slices(struct http_request *req, void *ctx)

@@ -156,7 +156,7 @@ static void on_notify(void *arg)
         take_opened(w);
     } else if (w->tick) {
         aggregate_poll(w->app.aggregate, clock_monotonic());
-        app_try_seal(&w->app);
+        app_answer_waiters(&w->app);
         aggregate_tick(w->app.aggregate, clock_monotonic());
         after_change(w);
     }

@@ -31,33 +31,35 @@ const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number)
     return s->n > 0 && number >= oldest && number - oldest < s->n ? &s->slices[number - oldest] : NULL;
 }
 
-static enum slice_result remove_file(const char *path, char *error)
+enum slice_result sealed_unlink(
+    const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT])
 {
-    char *copy = mem_strdup(path);
-    int rc = io->unlink(path) == 0 || errno == ENOENT ? io_sync_dir(dirname(copy)) : -1;
-    if (rc != 0)
-        snprintf(error, SLICE_ERROR_TEXT, "cannot remove %s: %s", path, strerror(errno));
-    free(copy);
+    int rc = 0;
+    for (*removed = 0; *removed < s->n && s->slices[*removed].state.number <= through; ++*removed) {
+        const char *path = s->slices[*removed].path;
+        char *copy = mem_strdup(path);
+        rc = io->unlink(path) == 0 || errno == ENOENT ? io_sync_dir(dirname(copy)) : -1;
+        free(copy);
+        if (rc != 0) {
+            snprintf(error, SLICE_ERROR_TEXT, "cannot remove %.400s: %s", path, strerror(errno));
+            break;
+        }
+    }
     return rc == 0 ? SLICE_OK : SLICE_FAILED;
 }
 
-enum slice_result sealed_clear(struct sealed *s, uint64_t through, char error[SLICE_ERROR_TEXT])
+void sealed_forget(struct sealed *s, size_t n)
 {
-    while (s->n > 0 && s->slices[0].state.number <= through) {
-        enum slice_result r = remove_file(s->slices[0].path, error);
-        if (r != SLICE_OK)
-            return r;
-        forget(&s->slices[0]);
-        s->n--;
-        memmove(&s->slices[0], &s->slices[1], s->n * sizeof s->slices[0]);
-    }
-    return SLICE_OK;
+    for (size_t i = 0; i < n; i++)
+        forget(&s->slices[i]);
+    s->n -= n;
+    if (n > 0)
+        memmove(&s->slices[0], &s->slices[n], s->n * sizeof(s->slices[0]));
 }
 
 void sealed_free(struct sealed *s)
 {
-    while (s->n > 0)
-        forget(&s->slices[--s->n]);
+    sealed_forget(s, s->n);
     free(s->slices);
     *s = (struct sealed){0};
 }

@@ -28,8 +28,12 @@ struct sealed {
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader);
 /* Returns NULL if the slice was cleared or is not sealed yet. */
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
-/* Deletes the slices up to `through` inclusive. */
-enum slice_result sealed_clear(struct sealed *s, uint64_t through, char error[SLICE_ERROR_TEXT]);
+/* Deletes the files of the slices up to `through` inclusive. *removed: how many were deleted. Blocks. The list stays as it is,
+ * so that another thread may read it meanwhile. */
+enum slice_result sealed_unlink(
+    const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT]);
+/* Takes the oldest `n` slices from the list and closes their readers. */
+void sealed_forget(struct sealed *s, size_t n);
 void sealed_free(struct sealed *s);
 
 #endif

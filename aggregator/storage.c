@@ -1,10 +1,12 @@
 #include "aggregator/storage.h"
 
+#include "aggregator/chain.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -91,6 +93,17 @@ static enum slice_result merge(struct storage *s, struct storage_job *job)
     return r;
 }
 
+static enum slice_result clear(struct storage_job *job)
+{
+    uint64_t archived;
+    if (chain_archived(job->archive, job->sealed, &archived, job->error) != SLICE_OK)
+        return SLICE_FOREIGN;
+    if (job->through <= archived)
+        return sealed_unlink(job->sealed, job->through, &job->removed, job->error);
+    snprintf(job->error, sizeof(job->error), "the current archive goes through slice %" PRIu64, archived);
+    return SLICE_FOREIGN;
+}
+
 static void run_job(struct storage *s, struct storage_job *job)
 {
     bool whole;
@@ -112,6 +125,9 @@ static void run_job(struct storage *s, struct storage_job *job)
         break;
     case STORAGE_BEGIN:
         job->result = begin(s, job);
+        break;
+    case STORAGE_CLEAR:
+        job->result = clear(job);
         break;
     }
     job->log_pages = s->slice ? slice_log_pages(s->slice) : 0;

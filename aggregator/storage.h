@@ -11,6 +11,7 @@
 #define MILLRACE_STORAGE_H
 
 #include "aggregator/rejects.h"
+#include "aggregator/sealed.h"
 #include "aggregator/tally.h"
 #include "counts/slice.h"
 #include "counts/slice_reader.h"
@@ -22,6 +23,7 @@ enum storage_kind {
     STORAGE_FOLD,
     STORAGE_CLOSE,
     STORAGE_BEGIN,
+    STORAGE_CLEAR, /* deletes sealed slices that the archive includes */
 };
 
 struct storage_job {
@@ -33,12 +35,17 @@ struct storage_job {
     /* STORAGE_BEGIN */
     struct slice_config begin;
     const char *rejects_path;
-    /* The result. */
+    /* STORAGE_CLEAR: the slices up to `through`. No slice may be added meanwhile. */
+    const char *archive;
+    const struct sealed *sealed;
+    uint64_t through;
+    /* The result. SLICE_FOREIGN of STORAGE_CLEAR: the archive does not include the slices or cannot be read. */
     enum slice_result result;
     struct slice_written written;
     struct slice_reader *reader; /* of STORAGE_FOLD and STORAGE_BEGIN; the owner frees it */
     bool runs_changed, merge_is_due, merge_is_behind;
     unsigned log_pages;
+    size_t removed; /* STORAGE_CLEAR: how many of the oldest slices were deleted */
     char error[SLICE_ERROR_TEXT];
 };
 

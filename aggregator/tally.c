@@ -7,7 +7,6 @@
 #define TABLE_SHARE 8 /* fraction of the memory: the table of a batch */
 #define TEXTS_SHARE 4 /* fraction of the memory: the interner */
 #define SORT_BYTES 32 /* memory to sort one count for the flush */
-#define EVENTS_MAX (UINT64_C(1) << 31)
 
 struct tally {
     const struct counters *counters;
@@ -156,7 +155,7 @@ static bool texts_are_large(const struct tally *t)
 bool tally_is_large(const struct tally *t)
 {
     const struct batch *b = &t->batch;
-    return count_table_bytes_soon(b->table) > t->max_memory / TABLE_SHARE || b->events >= EVENTS_MAX ||
+    return count_table_bytes_soon(b->table) > t->max_memory / TABLE_SHARE || b->events >= TALLY_EVENTS_MAX ||
            b->rejects.cap > t->max_memory / TABLE_SHARE || texts_are_large(t);
 }
 

@@ -16,6 +16,9 @@
 
 #include "counts/count_table.h"
 
+/* A batch is flushed at this number of events. A feeder that pauses there keeps every count below 2^32. */
+#define TALLY_EVENTS_MAX (UINT64_C(1) << 31)
+
 struct batch {
     struct count_table *table; /* NULL: no batch */
     struct interner *texts;

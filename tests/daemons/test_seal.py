@@ -51,6 +51,10 @@ class Seal(harness.MillraceTest):
         end = self.publish(*lines)
         wait_until(lambda: int(self.aggregator.stats()["streams"]["clicks"]["offset"]) == end, "all to be counted")
 
+    def wait_for_events(self):
+        """An empty slice is not sealed."""
+        wait_until(lambda: self.aggregator.stats()["events"] > 0, "an event in the open slice")
+
     def total(self, after=0):
         reply = self.aggregator.get(KEY + "&after=%d" % after)
         if reply.status == 404:
@@ -107,8 +111,29 @@ class Seal(harness.MillraceTest):
         self.assertEqual(self.aggregator.get("/slices").json(), {"open": 2, "slices": []})
         self.assertEqual(self.aggregator.stats()["events_total"], 3)
 
+    def test_sealing_an_empty_slice_does_nothing(self):
+        self.assertEqual(self.post("/seal?slice=1", 200), {"sealed": 0, "open": 1, "streams": {}})
+        self.count(LINE % b"a")
+        self.post("/seal?slice=1", 200)
+        self.assertEqual(self.post("/seal?slice=2", 200), {"sealed": 1, "open": 2, "streams": {}})
+        self.assertEqual(self.aggregator.get("/slices").json()["open"], 2)
+        self.assertNotIn("0000000003.db", os.listdir(self.path("data", "slices")))
+
+    def test_sealing_and_clearing_need_the_token(self):
+        self.aggregator.stop()
+        token = self.write("token", "secret\n")
+        os.chmod(token, 0o600)
+        config = self.write("counters.conf", COUNTERS)
+        self.aggregator = self.start("aggregator", "--config=" + config, "--data-dir=" + self.path("data"), "--auth-token-file=" + token,
+                                     "--pubsub-url=" + self.pubsub.url, "--archive=" + self.archive)
+        for target in ("/seal?slice=1", "/clear?through=1"):
+            self.assertEqual(self.aggregator.post(target).status, 401)
+        reply = self.aggregator.post("/seal?slice=1", headers={"Authorization": "Bearer secret"})
+        self.assertEqual(reply.status, 200, reply)
+
     def test_many_ask_for_the_same_seal(self):
         self.publish(*[LINE % b"u%d" % i for i in range(5000)])
+        self.wait_for_events()
         replies = []
         threads = [threading.Thread(target=lambda: replies.append(self.post("/seal?slice=1", 200))) for _ in range(8)]
         for t in threads:
@@ -135,6 +160,7 @@ class Seal(harness.MillraceTest):
         watcher.start()
         for n in range(1, 1 + harness.rounds(15)):
             self.publish(*[LINE % b"u%d" % rng.randrange(1000) for _ in range(rng.randrange(1, 200))])
+            self.wait_for_events()
             self.post("/seal?slice=%d" % n, 200)
         wait_until(lambda: seen[0] == self.published, lambda: "%d, not %d" % (self.published, seen[0]))
         over.set()
@@ -150,8 +176,9 @@ class Seal(harness.MillraceTest):
             killer.start()
             sealed = 0
             try:
-                while self.aggregator.post("/seal?slice=%d" % (n + sealed)).status == 200:
-                    sealed += 1
+                while (reply := self.aggregator.post("/seal?slice=%d" % (n + sealed))).status == 200:
+                    sealed += reply.json()["sealed"] == n + sealed
+                    self.publish(LINE % b"more")
             except harness.UNREACHABLE:
                 pass
             killer.join()

@@ -23,6 +23,26 @@ static bool is_ip_address(struct bytes host)
     return inet_pton(AF_INET, text, address) == 1 || inet_pton(AF_INET6, text, address) == 1;
 }
 
+bool http_origin_peer_is_local(const char *peer)
+{
+    struct bytes host = without_port(bytes_str(peer));
+    char text[ADDRESS_MAX];
+    unsigned char address[sizeof(struct in6_addr)];
+    if (strcmp(peer, "unix") == 0)
+        return true;
+    if (host.len == 0 || host.len >= sizeof text)
+        return false;
+    memcpy(text, host.ptr, host.len);
+    text[host.len] = '\0';
+    if (inet_pton(AF_INET, text, address) == 1)
+        return address[0] == 127;
+    if (inet_pton(AF_INET6, text, address) != 1)
+        return false;
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    bool is_mapped = memcmp(address, mapped, sizeof mapped) == 0;
+    return is_mapped ? address[12] == 127 : memcmp(address, &in6addr_loopback, sizeof in6addr_loopback) == 0;
+}
+
 static bool is_allowed(struct bytes host, const char *allowed_hosts)
 {
     struct bytes word;

@@ -20,6 +20,9 @@
 enum http_refusal http_origin_judge(
     struct bytes host, struct bytes origin, struct bytes fetch_site, const char *allowed_hosts);
 
+/* Whether a connection's peer, "unix" or "ADDRESS:PORT", is a process on this host. */
+bool http_origin_peer_is_local(const char *peer);
+
 /* Whether each word of a list of allowed hosts is a host name, an IP address or `*`. */
 bool http_origin_hosts_valid(const char *allowed_hosts);
 

@@ -141,6 +141,11 @@ bool http_require_admin(struct http_request *req)
     return false;
 }
 
+bool http_require_local(struct http_request *req)
+{
+    return http_origin_peer_is_local(req->conn->peer) || http_require_admin(req);
+}
+
 bool http_require_same_origin(struct http_request *req)
 {
     req->refusal = req->conn->is_public ? HTTP_REFUSED_PUBLIC : judge_origin(req);

@@ -127,6 +127,9 @@ bool http_is_admin(const struct http_request *req);
 /* Guards a restricted operation of an open route. False: the client may not use HTTP_ROUTE_NEEDS_TOKEN routes, and the
  * function has replied 403. */
 bool http_require_admin(struct http_request *req);
+/* Guards an operation that changes stored data. False: the client has no token or, without a configured token, is not on this
+ * host, and the function has replied 403. */
+bool http_require_local(struct http_request *req);
 /* Guards an operation of a HTTP_ROUTE_PUBLIC route that is not public. False: a web page of another origin sent the request, or
  * the connection is public, and the function has replied 403. */
 bool http_require_same_origin(struct http_request *req);

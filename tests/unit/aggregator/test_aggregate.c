@@ -4,6 +4,7 @@
 #include "aggregator/aggregate.h"
 #include "counts/slice.h"
 #include "base/io.h"
+#include "support/fault_vfs.h"
 #include "support/make_slice.h"
 #include "counts/manifest.h"
 
@@ -31,6 +32,7 @@ static struct counters *counters;
 static const char *archive;
 static char retired[64];        /* of the manifest */
 static const char *no_room_for; /* the file that cannot be written, by its name */
+static uint64_t max_batch;
 
 static void read_counters(const char *text)
 {
@@ -57,6 +59,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(dir));
     archive = NULL;
     no_room_for = NULL;
+    max_batch = 0;
     retired[0] = '\0';
     io = &io_system;
     read_counters(PLAIN);
@@ -88,6 +91,7 @@ static enum slice_result try_open(struct aggregate **a)
         .flush_interval = USEC_PER_SEC,
         .max_memory = 64 << 20,
         .max_sealed = SLICES,
+        .max_batch = max_batch,
         .notify = notify};
     return aggregate_open(&c, 1000 * USEC_PER_SEC, a, error);
 }
@@ -127,6 +131,16 @@ static enum slice_result seal(struct aggregate *a)
         aggregate_poll(a, 0);
     }
     return SLICE_OK;
+}
+
+static enum aggregate_clear clear(struct aggregate *a, uint64_t through)
+{
+    enum aggregate_clear r;
+    while ((r = aggregate_clear(a, 0, through, error)) == AGGREGATE_CLEAR_BUSY) {
+        usleep(100);
+        aggregate_poll(a, 0);
+    }
+    return r;
 }
 
 /* Polls until nothing is under way, or something waits or has failed. */
@@ -323,6 +337,92 @@ static void runs_stay_few_however_often_it_flushes(void **state)
         assert_true(slice_reader_runs(layers.readers[0]) <= 3 * SLICE_MERGE_RUNS);
     }
     assert_int_equal(count_after(a, 0), lines);
+    aggregate_close(&a);
+}
+
+/* A slice with so many runs that merging goes before flushes. */
+static void make_many_runs(void)
+{
+    struct slice_config c = {
+        .path = in_dir("slices/0000000001.db"), .number = 1, .counters_text = counters->text};
+    struct slice *s;
+    assert_int_equal(mkdir(in_dir("slices"), 0755), 0);
+    c.path = in_dir("slices/0000000001.db");
+    assert_int_equal(slice_open(&c, &s, error), SLICE_OK);
+    for (int n = 0; n < 2 * SLICE_MERGE_RUNS; n++) {
+        struct tally *t = tally_new(counters, 64 << 20);
+        struct count_source *sources[BATCH_SOURCES];
+        struct slice_written written;
+        const char *reason;
+        tally_line(t, BYTES_LITERAL(LINE), &reason);
+        batch_sources(tally_batch(t), counters, &(struct count_range){0}, sources);
+        struct slice_batch batch = {.sources = sources, .n_sources = BATCH_SOURCES};
+        assert_int_equal(slice_commit(s, &batch, &written, error), SLICE_OK);
+        for (int i = 0; i < BATCH_SOURCES; i++)
+            count_source_close(&sources[i]);
+        tally_free(&t);
+    }
+    assert_true(slice_merge_is_behind(s));
+    slice_close(&s);
+}
+
+/* Otherwise restarts that come faster than a merge ends would keep everything from being committed. */
+static void the_first_flush_waits_for_no_merge(void **state)
+{
+    (void)state;
+    make_many_runs();
+    struct aggregate *a = open_good();
+    take(a, 1);
+    assert_true(aggregate_tick(a, 1));
+    aggregate_close(&a);
+}
+
+static void damage_found_by_a_merge_is_named(void **state)
+{
+    (void)state;
+    bool latched = false;
+    make_many_runs();
+    change_slice(in_dir("slices/0000000001.db"), "UPDATE blocks SET data = x'00' || data");
+    struct aggregate *a = open_good();
+    usec_t now = 0;
+    while (!aggregate_failure(a, &latched)) {
+        aggregate_tick(a, ++now);
+        usleep(100);
+        aggregate_poll(a, now);
+    }
+    assert_true(latched && aggregate_is_full(a));
+    assert_non_null(strstr(aggregate_failure(a, &latched), "storage damaged: "));
+    assert_non_null(strstr(aggregate_failure(a, &latched), in_dir("slices/0000000001.db")));
+    aggregate_close(&a);
+}
+
+/* While the reader cannot be renewed the batch that it does not show stays, and nothing is answered. */
+static void a_full_disk_at_a_renewal_passes(void **state)
+{
+    (void)state;
+    bool latched;
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    fault_vfs_set(0);
+    struct aggregate *a = open_good();
+    take(a, 5);
+    fault_vfs_set(SQLITE_FULL);
+    settle(a, USEC_PER_SEC);
+    assert_non_null(strstr(aggregate_failure(a, &latched), "storage full"));
+    assert_false(latched);
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    assert_int_equal(reads_get(&layers, BYTES_LITERAL("u|a"), &answer), -1);
+    take(a, 2);
+    aggregate_tick(a, USEC_PER_SEC);
+    assert_int_equal(seal(a), SLICE_FULL);
+    fault_vfs_set(0);
+    aggregate_tick(a, USEC_PER_SEC + 1);
+    assert_non_null(aggregate_failure(a, &latched)); /* not yet due */
+    aggregate_tick(a, 9 * USEC_PER_SEC);
+    assert_null(aggregate_failure(a, &latched));
+    assert_int_equal(count_after(a, 0), 7);
+    seal_good(a);
+    assert_int_equal(count_after(a, 0), 7);
     aggregate_close(&a);
 }
 
@@ -546,6 +646,81 @@ static void settles_without_a_restart(void **state)
     watch_writes(false);
 }
 
+/* A count has 32 bits. A batch that cannot be committed must not grow past them. */
+static void a_batch_of_too_many_events_pauses(void **state)
+{
+    (void)state;
+    max_batch = 10;
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    take(a, 1);
+    no_room_for = "0000000001.db-wal";
+    settle(a, 0);
+    take(a, 9);
+    assert_false(aggregate_is_full(a));
+    take(a, 1);
+    assert_true(aggregate_is_full(a));
+    no_room_for = NULL;
+    retry(a, 9 * USEC_PER_SEC);
+    assert_false(aggregate_is_full(a));
+    assert_int_equal(count_after(a, 0), 11);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
+static struct io_ops watching;
+static bool synced_by_loop;
+
+static int watching_fsync(int fd)
+{
+    synced_by_loop = synced_by_loop || pthread_equal(pthread_self(), loop_thread);
+    return io_system.fsync(fd);
+}
+
+static int watching_unlink(const char *path)
+{
+    synced_by_loop = synced_by_loop || pthread_equal(pthread_self(), loop_thread);
+    return io_system.unlink(path);
+}
+
+/* Also while a batch waits for room, which clearing may make. */
+static void the_loop_deletes_no_slice(void **state)
+{
+    (void)state;
+    bool latched;
+    put_manifest(0, 0);
+    watch_writes(true);
+    struct aggregate *a = open_good();
+    for (int n = 1; n <= 2; n++) {
+        take(a, 1);
+        seal_good(a);
+    }
+    settle(a, 0);
+    take(a, 1);
+    no_room_for = "0000000003.db-wal";
+    settle(a, 0);
+    assert_non_null(aggregate_failure(a, &latched));
+    put_manifest(2, 2 * LENGTH);
+    loop_thread = pthread_self();
+    watching = io_system;
+    watching.fsync = watching_fsync;
+    watching.unlink = watching_unlink;
+    io = &watching;
+    synced_by_loop = false;
+    assert_int_equal(aggregate_clear(a, 0, 2, error), AGGREGATE_CLEAR_BUSY);
+    assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
+    assert_false(synced_by_loop);
+    io = &io_system;
+    assert_int_equal(access(in_dir("slices/0000000002.db"), F_OK), -1);
+    assert_int_equal(count_after(a, 1), -1);
+    assert_int_equal(count_after(a, 2), 1);
+    no_room_for = NULL;
+    retry(a, 9 * USEC_PER_SEC);
+    assert_int_equal(count_after(a, 2), 1);
+    aggregate_close(&a);
+    watch_writes(false);
+}
+
 /* Not the last batch, not the log, not the next slice. */
 static void the_loop_writes_nothing_while_slices_are_sealed(void **state)
 {
@@ -603,17 +778,17 @@ static void only_what_is_archived_is_cleared(void **state)
         take(a, n);
         seal_good(a);
     }
-    assert_int_equal(aggregate_clear(a, 4, error), AGGREGATE_CLEAR_OPEN);
-    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_int_equal(clear(a, 4), AGGREGATE_CLEAR_OPEN);
+    assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_NOT_ARCHIVED);
     aggregate_close(&a);
     put_manifest(2, 3 * LENGTH);
     a = open_good();
-    assert_int_equal(aggregate_clear(a, 3, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_int_equal(clear(a, 3), AGGREGATE_CLEAR_NOT_ARCHIVED);
     assert_non_null(strstr(error, "through slice 2"));
     assert_int_equal(count_after(a, 0), 6);
-    assert_int_equal(aggregate_clear(a, 2, error), AGGREGATE_CLEAR_OK);
-    assert_int_equal(aggregate_clear(a, 2, error), AGGREGATE_CLEAR_OK);
-    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
+    assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
+    assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_OK);
     assert_int_equal(count_after(a, 1), -1);
     assert_int_equal(count_after(a, 2), 3);
     assert_int_equal(access(in_dir("slices/0000000002.db"), F_OK), -1);
@@ -660,7 +835,7 @@ static void the_archive_is_durable_before_anything_is_cleared(void **state)
     a = open_good();
     assert_true(archive_synced);
     archive_synced = false;
-    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_OK);
     assert_true(archive_synced);
     assert_int_equal(access(in_dir("slices/0000000001.db"), F_OK), -1);
     aggregate_close(&a);
@@ -749,14 +924,14 @@ static void another_archive_clears_nothing(void **state)
         seal_good(a);
     }
     put_manifest(2, 4 * LENGTH);
-    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_NOT_ARCHIVED);
     assert_non_null(strstr(error, "do not belong together"));
     put_manifest(4, 6 * LENGTH);
-    assert_int_equal(aggregate_clear(a, 3, error), AGGREGATE_CLEAR_NOT_ARCHIVED);
+    assert_int_equal(clear(a, 3), AGGREGATE_CLEAR_NOT_ARCHIVED);
     assert_non_null(strstr(error, "never sealed"));
     assert_int_equal(count_after(a, 0), 6);
     put_manifest(2, 3 * LENGTH);
-    assert_int_equal(aggregate_clear(a, 1, error), AGGREGATE_CLEAR_OK);
+    assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_OK);
     aggregate_close(&a);
 }
 
@@ -866,6 +1041,11 @@ int main(void)
         TEST(a_stream_that_begins_during_a_commit_keeps_its_beginning),
         TEST(counting_goes_on_while_a_slice_is_sealed),
         TEST(runs_stay_few_however_often_it_flushes),
+        TEST(the_first_flush_waits_for_no_merge),
+        TEST(damage_found_by_a_merge_is_named),
+        TEST(a_full_disk_at_a_renewal_passes),
+        TEST(a_batch_of_too_many_events_pauses),
+        TEST(the_loop_deletes_no_slice),
         TEST(found_between_its_two_steps),
         TEST(killed_anywhere_it_is_open_or_sealed),
         TEST(without_a_next_slice_nothing_is_lost),

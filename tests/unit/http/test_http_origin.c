@@ -78,6 +78,19 @@ static void test_pages(void **state)
         {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_REFUSED_NOT});
 }
 
+static void test_peers_on_this_host(void **state)
+{
+    (void)state;
+    static const char *const local[] = {
+        "unix", "127.0.0.1:5", "127.8.9.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5"};
+    static const char *const remote[] = {"", "unix:5", "10.0.0.1:5", "128.0.0.1:5", "0.0.0.0:5", "[::]:5",
+        "[::2]:5", "[::ffff:10.0.0.1]:5", "[fe80::1]:5", "localhost:5", "[127.0.0.1"};
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
+        assert_true(http_origin_peer_is_local(local[i]));
+    for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++)
+        assert_false(http_origin_peer_is_local(remote[i]));
+}
+
 static void test_lists_of_hosts(void **state)
 {
     (void)state;
@@ -95,6 +108,7 @@ int main(void)
         cmocka_unit_test(test_a_name_that_dns_could_point_here),
         cmocka_unit_test(test_names_that_are_allowed),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_peers_on_this_host),
         cmocka_unit_test(test_lists_of_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
