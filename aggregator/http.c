@@ -42,7 +42,7 @@ static void reply(struct http_request *req, int result, struct reads_answer *a, 
     } else {
         if (a->more)
             read_protocol_add_next(req, buf_bytes(&a->next));
-        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&a->lines));
+        http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &a->lines);
     }
     reads_answer_free(a);
 }
@@ -54,21 +54,29 @@ static void get(struct http_request *req, void *ctx)
     struct reads_answer answer = {0};
     struct bytes key;
     if (read_protocol_get(req, &key) && find_layers(req, app, &layers))
-        reply(req, reads_get(&layers, key, &answer), &answer, false);
+        reply(req, reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer), &answer, false);
 }
 
+/* An answer over max_answer is refused: without an order of keys, there is no key at which it could continue. */
 static void mget(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     struct reads_layers layers;
     struct reads_answer answer = {0};
-    struct bytes key;
-    int result = 0;
+    struct bytes keys[URL_PARAMS_MAX];
+    size_t n = 0;
     if (!read_protocol_mget(req) || !find_layers(req, app, &layers))
         return;
-    for (size_t at = 0; result == 0 && read_protocol_next_key(req, &at, &key);)
-        result = reads_get(&layers, key, &answer);
-    reply(req, result, &answer, true);
+    for (size_t at = 0; read_protocol_next_key(req, &at, &keys[n]);)
+        n++;
+    int result = reads_get(&layers, keys, n, (struct reads_bounds){.max_bytes = app->max_answer}, &answer);
+    if (!answer.more) {
+        reply(req, result, &answer, true);
+        return;
+    }
+    reads_answer_free(&answer);
+    http_problem(req, 413, "answer-too-large", "ask for fewer keys, or use /range",
+        "the answer exceeds max_answer (%zu bytes)", app->max_answer);
 }
 
 static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)

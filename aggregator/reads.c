@@ -9,33 +9,6 @@ void reads_answer_free(struct reads_answer *a)
     buf_free(&a->next);
 }
 
-struct sources {
-    struct count_source **list;
-    size_t n;
-};
-
-/* Returns 0, or -1 if the last renewal of a slice's reader failed. */
-static int open_sources(
-    const struct reads_layers *l, const struct count_range *range, struct sources *s, char *error)
-{
-    size_t most = BATCH_SOURCES * l->n_batches;
-    for (size_t i = 0; i < l->n_readers; i++) {
-        const char *failure = slice_reader_failure(l->readers[i]);
-        if (failure) {
-            snprintf(error, SLICE_ERROR_TEXT, "%s", failure);
-            return -1;
-        }
-        most += slice_reader_runs(l->readers[i]);
-    }
-    s->list = mem_alloc((most + 1) * sizeof(*s->list));
-    for (size_t i = 0; i < l->n_readers; i++)
-        for (size_t k = 0; k < slice_reader_runs(l->readers[i]); k++)
-            s->list[s->n++] = slice_reader_source(l->readers[i], k, range->from);
-    for (size_t i = 0; i < l->n_batches; i++)
-        s->n += batch_sources(l->batches[i], l->counters, range, &s->list[s->n]);
-    return 0;
-}
-
 static bool is_full(const struct reads_bounds *b, const struct reads_answer *a)
 {
     if (a->records == 0)
@@ -43,44 +16,92 @@ static bool is_full(const struct reads_bounds *b, const struct reads_answer *a)
     return (b->max_records && a->records >= b->max_records) || (b->max_bytes && a->lines.len >= b->max_bytes);
 }
 
-/* Skips records before the range and stops at the first one behind it. */
-static enum count_next copy_records(struct count_merge *m, const struct count_range *range,
+static int answer_range(const struct reads_layers *l, const struct count_range *range,
     const struct reads_bounds *bounds, struct reads_answer *a)
 {
+    size_t n = BATCH_SOURCES * l->n_batches;
+    for (size_t i = 0; i < l->n_readers; i++) {
+        const char *failure = slice_reader_failure(l->readers[i]);
+        if (failure) {
+            snprintf(a->error, sizeof(a->error), "%s", failure);
+            return -1;
+        }
+        n += slice_reader_runs(l->readers[i]);
+    }
+    struct count_source **sources = mem_alloc((n + 1) * sizeof(struct count_source *));
+    n = 0;
+    for (size_t i = 0; i < l->n_readers; i++)
+        for (size_t k = 0; k < slice_reader_runs(l->readers[i]); k++)
+            sources[n++] = slice_reader_source(l->readers[i], k, range->from);
+    for (size_t i = 0; i < l->n_batches; i++)
+        n += batch_sources(l->batches[i], l->counters, range, &sources[n]);
+    struct count_merge *m = count_merge_new(sources, n);
     enum count_next r;
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         struct bytes key = count_merge_key(m);
         if (bytes_compare(key, range->from) < 0)
             continue;
         if (!count_range_has(range, key))
-            return COUNT_END;
+            break;
         if (is_full(bounds, a)) {
             a->more = true;
             buf_append(&a->next, key.ptr, key.len - 1);
-            return COUNT_END;
+            break;
         }
-        if (count_merge_print(m, &a->lines) == COUNT_FAILED)
-            return COUNT_FAILED;
+        if ((r = count_merge_print(m, &a->lines)) == COUNT_FAILED)
+            break;
         a->records++;
     }
-    return r;
-}
-
-static int answer_range(const struct reads_layers *l, const struct count_range *range,
-    const struct reads_bounds *bounds, struct reads_answer *a)
-{
-    struct sources s = {0};
-    if (open_sources(l, range, &s, a->error) != 0)
-        return -1;
-    struct count_merge *m = count_merge_new(s.list, s.n);
-    enum count_next r = copy_records(m, range, bounds, a);
     if (r == COUNT_FAILED)
         snprintf(a->error, sizeof(a->error), "%s", count_merge_error(m));
     count_merge_free(&m);
-    for (size_t i = 0; i < s.n; i++)
-        count_source_close(&s.list[i]);
-    free(s.list);
+    for (size_t i = 0; i < n; i++)
+        count_source_close(&sources[i]);
+    free(sources);
     return r == COUNT_FAILED ? -1 : 0;
+}
+
+/* The component after the first '|' of a key, if its end is in `key` too. */
+static bool find_component(struct bytes key, struct bytes *out)
+{
+    const char *end = key.ptr + key.len, *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
+    for (const char *c = bar; c && c < end; c++)
+        if (*c == '.' || *c == RECORD_SEPARATOR) {
+            *out = bytes_of(bar + 1, (size_t)(c - bar) - 1);
+            return true;
+        }
+    return false;
+}
+
+/* Replaces the batches of *l by copies with these components only. The caller frees the copies. */
+static void pick(
+    struct reads_layers *l, const struct bytes *components, size_t n, struct batch out[READS_BATCHES])
+{
+    for (size_t i = 0; i < l->n_batches; i++) {
+        out[i] = batch_pick(l->batches[i], components, n);
+        l->batches[i] = &out[i];
+    }
+}
+
+/* Most ranges lie within one component: a key, or the days of a breakdown. */
+static int answer_picked(const struct reads_layers *l, const struct count_range *range,
+    const struct reads_bounds *bounds, struct reads_answer *a)
+{
+    struct reads_layers picked = *l;
+    struct batch batches[READS_BATCHES] = {0};
+    struct bytes common = range->prefix, component;
+    if (common.len == 0) {
+        size_t n = 0;
+        while (n < range->from.len && n < range->last.len && range->from.ptr[n] == range->last.ptr[n])
+            n++;
+        common = bytes_of(range->from.ptr, n);
+    }
+    if (find_component(common, &component))
+        pick(&picked, &component, 1, batches);
+    int result = answer_range(&picked, range, bounds, a);
+    for (size_t i = 0; i < READS_BATCHES; i++)
+        batch_free(&batches[i]);
+    return result;
 }
 
 static void append_bound(struct buf *out, struct bytes key)
@@ -89,9 +110,36 @@ static void append_bound(struct buf *out, struct bytes key)
     buf_append_char(out, RECORD_SEPARATOR);
 }
 
-int reads_get(const struct reads_layers *l, struct bytes key, struct reads_answer *answer)
+int reads_get(const struct reads_layers *l, const struct bytes *keys, size_t n, struct reads_bounds bounds,
+    struct reads_answer *answer)
 {
-    return reads_range(l, key, key, (struct reads_bounds){0}, answer);
+    struct reads_layers picked = *l;
+    struct batch batches[READS_BATCHES] = {0};
+    struct bytes *components = mem_zalloc((n + 1) * sizeof(*components));
+    struct buf key = {0};
+    size_t n_components = 0;
+    int result = 0;
+    for (size_t i = 0; i < n; i++) {
+        buf_clear(&key);
+        append_bound(&key, keys[i]);
+        /* The component ends before the separator, so it lies within keys[i]. */
+        if (find_component(buf_bytes(&key), &components[n_components])) {
+            components[n_components].ptr += keys[i].ptr - key.ptr;
+            n_components++;
+        }
+    }
+    pick(&picked, components, n_components, batches);
+    for (size_t i = 0; i < n && result == 0 && !answer->more; i++) {
+        buf_clear(&key);
+        append_bound(&key, keys[i]);
+        struct count_range range = {.from = buf_bytes(&key), .last = buf_bytes(&key)};
+        result = answer_range(&picked, &range, &bounds, answer);
+    }
+    for (size_t i = 0; i < READS_BATCHES; i++)
+        batch_free(&batches[i]);
+    free(components);
+    buf_free(&key);
+    return result;
 }
 
 int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes start,
@@ -105,7 +153,7 @@ int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes
         buf_append_bytes(&from, prefix);
     }
     struct count_range range = {.from = buf_bytes(&from), .prefix = prefix};
-    int result = answer_range(l, &range, &bounds, answer);
+    int result = answer_picked(l, &range, &bounds, answer);
     buf_free(&from);
     return result;
 }
@@ -117,7 +165,7 @@ int reads_range(const struct reads_layers *l, struct bytes start, struct bytes e
     append_bound(&from, start);
     append_bound(&last, end);
     struct count_range range = {.from = buf_bytes(&from), .last = buf_bytes(&last)};
-    int result = answer_range(l, &range, &bounds, answer);
+    int result = answer_picked(l, &range, &bounds, answer);
     buf_free(&from);
     buf_free(&last);
     return result;

@@ -37,7 +37,9 @@ struct reads_answer {
 void reads_answer_free(struct reads_answer *a);
 
 /* Each appends to the answer, which may be zeroed. Returns 0, or -1 with answer->error. */
-int reads_get(const struct reads_layers *l, struct bytes key, struct reads_answer *answer);
+/* Reads the records of these keys, in this order, with one walk over the batches. */
+int reads_get(const struct reads_layers *l, const struct bytes *keys, size_t n, struct reads_bounds bounds,
+    struct reads_answer *answer);
 /* Reads keys that begin with `prefix`, from `start` on unless `start` is empty. */
 int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes start,
     struct reads_bounds bounds, struct reads_answer *answer);

@@ -83,13 +83,8 @@ size_t batch_bytes(const struct batch *b)
     return bytes;
 }
 
-static void note_lookup(struct tally *t, uint32_t id)
+static void add_lookup(struct batch *b, uint32_t id)
 {
-    struct batch *b = &t->batch;
-    struct interned *text = interner_get(b->texts, id);
-    if (!interned_is_hash(text) || text->lookup_mark == t->slice)
-        return;
-    text->lookup_mark = t->slice;
     if (b->n_lookups == b->room_lookups) {
         b->room_lookups = b->room_lookups ? 2 * b->room_lookups : 64;
         b->lookups = mem_realloc(b->lookups, b->room_lookups * sizeof(*b->lookups));
@@ -106,7 +101,11 @@ static void intern_texts(struct tally *t, const struct counters_event *e)
     }
     for (size_t i = 0; i < e->n_texts; i++) {
         t->ids[i] = interner_add(texts, e->texts[i], t->hashes[i]);
-        note_lookup(t, t->ids[i]);
+        struct interned *text = interner_get(texts, t->ids[i]);
+        if (interned_is_hash(text) && text->lookup_mark != t->slice) {
+            text->lookup_mark = t->slice;
+            add_lookup(&t->batch, t->ids[i]);
+        }
     }
 }
 
@@ -171,6 +170,24 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     t->slice += ends_slice || taken.owns_texts;
     begin_batch(t, taken.owns_texts ? interner_new(t->seed) : taken.texts);
     return taken;
+}
+
+struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n)
+{
+    uint8_t *marks = mem_zalloc((size_t)interner_count(b->texts) + 1);
+    uint64_t seed = interner_hash(b->texts, BYTES_NONE); /* as hard to guess as the texts' own */
+    struct batch out = {.table = count_table_new(seed), .texts = interner_new(seed), .owns_texts = true};
+    for (size_t i = 0; i < n; i++)
+        interner_mark(b->texts, components[i], marks);
+    count_table_pick(b->table, b->texts, marks, out.table, out.texts);
+    for (size_t i = 0; i < b->n_lookups; i++) {
+        const struct interned *t = interner_get(b->texts, b->lookups[i]);
+        struct bytes text = bytes_of(t->text, t->text_len);
+        if (marks[b->lookups[i]])
+            add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
+    }
+    free(marks);
+    return out;
 }
 
 size_t batch_sources(const struct batch *b, const struct counters *counters, const struct count_range *range,

@@ -99,6 +99,28 @@ size_t count_table_bytes_soon(const struct count_table *t)
     return count_table_bytes(t) * (t->n * 3 > t->n_slots * 2 - t->n_slots / 8 ? 2 : 1);
 }
 
+static uint32_t copy_text(const struct interner *texts, uint32_t id, struct interner *out)
+{
+    const struct interned *t = interner_get(texts, id);
+    struct bytes text = bytes_of(t->text, t->text_len);
+    return interner_add(out, text, interner_hash(out, text));
+}
+
+void count_table_pick(const struct count_table *t, const struct interner *texts, const uint8_t *marks,
+    struct count_table *out, struct interner *out_texts)
+{
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const struct count_slot *slot = &t->slots[i];
+        if (slot->tag == 0 || !marks[slot->key])
+            continue;
+        struct count_slot copy = *slot;
+        copy.key = copy_text(texts, slot->key, out_texts);
+        if (slot->sub != COUNT_NO_SUB)
+            copy.sub = copy_text(texts, slot->sub, out_texts);
+        count_table_add(out, &copy, count_table_hash(out, &copy));
+    }
+}
+
 bool count_range_has(const struct count_range *r, struct bytes key)
 {
     return bytes_starts_with(bytes_of(key.ptr, key.len - 1), r->prefix) && bytes_compare(key, r->from) >= 0 &&

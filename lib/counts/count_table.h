@@ -43,6 +43,10 @@ size_t count_table_bytes(const struct count_table *t);
 /* The table's size in bytes. If the table is about to grow, its size after that. */
 size_t count_table_bytes_soon(const struct count_table *t);
 
+/* Adds the counts whose key text is marked (interner_mark) to `out`, and their texts to out_texts. */
+void count_table_pick(const struct count_table *t, const struct interner *texts, const uint8_t *marks,
+    struct count_table *out, struct interner *out_texts);
+
 /* Keys that begin with `prefix`, from `from` to `last` inclusive, all with separators. An empty `last` is no bound. A source
  * for a range may yield further keys too. */
 struct count_range {

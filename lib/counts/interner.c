@@ -23,6 +23,11 @@ struct interner {
     size_t bytes;
     struct text_chunk *texts;
     size_t text_left;
+    /* The ids + 1 of the hashed texts below `indexed`, by stored form; as `slots`. Reads extend it, so that counting does not
+     * pay for it. */
+    uint32_t *hashed;
+    size_t n_hashed_slots, n_hashed;
+    uint32_t indexed;
     /* A fixed array, because a reader must never see it move. */
     struct interned *chunks[INTERNER_IDS_MAX / CHUNK_IDS];
 };
@@ -50,6 +55,7 @@ void interner_free(struct interner **ip)
     for (size_t k = 0; k < INTERNER_IDS_MAX / CHUNK_IDS && i->chunks[k]; k++)
         free(i->chunks[k]);
     free(i->slots);
+    free(i->hashed);
     free(i);
     *ip = NULL;
 }
@@ -131,23 +137,79 @@ static uint32_t add_new(struct interner *i, struct bytes text)
     return id;
 }
 
-uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
+/* The slot of the text, or the empty slot where it belongs. */
+static inline size_t find_slot(const struct interner *i, struct bytes text, uint64_t hash)
 {
-    assert(text.len <= UINT32_MAX);
     size_t mask = i->n_slots - 1, at = hash & mask;
     for (; i->slots[at]; at = (at + 1) & mask) {
         if (i->slots[at] >> 32 != hash >> 32)
             continue;
-        uint32_t id = (uint32_t)i->slots[at] - 1;
-        const struct interned *t = interner_get(i, id);
+        const struct interned *t = interner_get(i, (uint32_t)i->slots[at] - 1);
         if (bytes_equal(bytes_of(t->text, t->text_len), text))
-            return id;
+            break;
     }
+    return at;
+}
+
+uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
+{
+    assert(text.len <= UINT32_MAX);
+    size_t at = find_slot(i, text, hash);
+    if (i->slots[at])
+        return (uint32_t)i->slots[at] - 1;
     uint32_t id = add_new(i, text);
     i->slots[at] = (hash >> 32 << 32) | (id + 1);
     if ((size_t)i->n * 2 > i->n_slots)
         grow(i);
     return id;
+}
+
+static uint64_t hash_of_stored(const struct interner *i, const char *stored)
+{
+    return XXH3_64bits_withSeed(stored, COMPONENT_HASH, i->seed);
+}
+
+static void put_hashed(const struct interner *i, uint32_t id)
+{
+    size_t at = hash_of_stored(i, interner_get(i, id)->stored) & (i->n_hashed_slots - 1);
+    while (i->hashed[at])
+        at = (at + 1) & (i->n_hashed_slots - 1);
+    i->hashed[at] = id + 1;
+}
+
+static void index_hashed(struct interner *i)
+{
+    for (; i->indexed < i->n; i->indexed++) {
+        if (!interned_is_hash(interner_get(i, i->indexed)))
+            continue;
+        if (++i->n_hashed * 2 > i->n_hashed_slots) {
+            free(i->hashed);
+            i->bytes += (i->n_hashed_slots ? i->n_hashed_slots : FIRST_SLOTS) * sizeof(*i->hashed);
+            i->n_hashed_slots = i->n_hashed_slots ? 2 * i->n_hashed_slots : FIRST_SLOTS;
+            i->hashed = mem_zalloc(i->n_hashed_slots * sizeof(*i->hashed));
+            for (uint32_t id = 0; id < i->indexed; id++)
+                if (interned_is_hash(interner_get(i, id)))
+                    put_hashed(i, id);
+        }
+        put_hashed(i, i->indexed);
+    }
+}
+
+void interner_mark(struct interner *i, struct bytes stored, uint8_t *marks)
+{
+    if (stored.len != COMPONENT_HASH) {
+        size_t at = find_slot(i, stored, interner_hash(i, stored));
+        if (i->slots[at] && !interned_is_hash(interner_get(i, (uint32_t)i->slots[at] - 1)))
+            marks[(uint32_t)i->slots[at] - 1] = 1;
+        return;
+    }
+    index_hashed(i);
+    if (i->n_hashed == 0)
+        return;
+    size_t mask = i->n_hashed_slots - 1;
+    for (size_t at = hash_of_stored(i, stored.ptr) & mask; i->hashed[at]; at = (at + 1) & mask)
+        if (memcmp(interner_get(i, i->hashed[at] - 1)->stored, stored.ptr, COMPONENT_HASH) == 0)
+            marks[i->hashed[at] - 1] = 1;
 }
 
 uint32_t interner_count(const struct interner *i)

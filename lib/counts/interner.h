@@ -40,6 +40,10 @@ void interner_prefetch(const struct interner *i, uint64_t hash);
 uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash);
 struct interned *interner_get(const struct interner *i, uint32_t id);
 
+/* Sets marks[id] for every text with this stored form. `marks` has interner_count elements. Only the thread that adds may
+ * call it. */
+void interner_mark(struct interner *i, struct bytes stored, uint8_t *marks);
+
 uint32_t interner_count(const struct interner *i);
 size_t interner_bytes(const struct interner *i);
 

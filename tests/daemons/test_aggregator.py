@@ -241,6 +241,14 @@ class AggregatorTest(harness.MillraceTest):
         both = d.get("/mget?k=u%7Ca&k=nothing&key=all%7Call").body.splitlines()
         self.assertEqual([b[:4] for b in both], [b"u|a,", b"all|"])
 
+    def test_an_answer_for_too_many_keys_is_refused(self):
+        self.pubsub.publish(make_lines(300, harness.seeded()))
+        d = self.launch("--max-answer=4K")
+        some, many = ["/mget?" + "&".join(["k=all%7Call"] * n) for n in (1, 1000)]
+        self.assertEqual(d.get(some).status, 200)
+        reply = d.get(many)
+        self.assertEqual((reply.status, reply.json()["code"]), (413, "answer-too-large"), reply)
+
     @unittest.skipUnless(harness.real_files(), "there are no real clicks beside the checkout")
     def test_real_clicks(self):
         self.pubsub.pieces = [60000, 250000]

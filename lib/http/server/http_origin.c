@@ -26,7 +26,7 @@ static bool is_ip_address(struct bytes host)
 bool http_origin_peer_is_local(const char *peer)
 {
     struct bytes host = without_port(bytes_str(peer));
-    char text[ADDRESS_MAX];
+    char text[INET6_ADDRSTRLEN];
     unsigned char address[sizeof(struct in6_addr)];
     if (strcmp(peer, "unix") == 0)
         return true;

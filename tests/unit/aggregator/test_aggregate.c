@@ -160,6 +160,12 @@ static void seal_good(struct aggregate *a)
         fail_msg("%s", error);
 }
 
+static int get(const struct reads_layers *layers, struct reads_answer *answer)
+{
+    struct bytes key = BYTES_LITERAL("u|a");
+    return reads_get(layers, &key, 1, (struct reads_bounds){0}, answer);
+}
+
 /* The count of the one user after slice `after`; -1 when that cannot be answered. */
 static long count_after(struct aggregate *a, uint64_t after)
 {
@@ -167,7 +173,7 @@ static long count_after(struct aggregate *a, uint64_t after)
     struct reads_answer answer = {0};
     if (aggregate_layers(a, after, &layers) != AGGREGATE_AFTER_OK)
         return -1;
-    assert_int_equal(reads_get(&layers, BYTES_LITERAL("u|a"), &answer), 0);
+    assert_int_equal(get(&layers, &answer), 0);
     buf_append_char(&answer.lines, '\0');
     const char *colon = strrchr(answer.lines.ptr, ':');
     long n = colon ? strtol(colon + 1, NULL, 10) : 0;
@@ -411,7 +417,7 @@ static void a_full_disk_at_a_renewal_passes(void **state)
     assert_non_null(strstr(aggregate_failure(a, &latched), "storage full"));
     assert_false(latched);
     assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
-    assert_int_equal(reads_get(&layers, BYTES_LITERAL("u|a"), &answer), -1);
+    assert_int_equal(get(&layers, &answer), -1);
     take(a, 2);
     aggregate_tick(a, USEC_PER_SEC);
     assert_int_equal(seal(a), SLICE_FULL);
@@ -666,6 +672,80 @@ static void a_batch_of_too_many_events_pauses(void **state)
     assert_int_equal(count_after(a, 0), 11);
     aggregate_close(&a);
     watch_writes(false);
+}
+
+/* Keys of every kind, twice and missing ones, are answered as one by one, from memory and from a slice. */
+static void many_keys_are_answered_as_one_by_one(void **state)
+{
+    (void)state;
+    enum { USERS = 3000, KEYS = 400 };
+    static char texts[KEYS][64];
+    struct bytes keys[KEYS];
+    struct buf expected = {0};
+    read_counters(MORE);
+    struct aggregate *a = open_good();
+    aggregate_begin_stream(a, 0, ID, 0);
+    for (int part = 0; part < 3; part++) {
+        for (int i = 0; i < USERS; i++) {
+            char line[128];
+            int n = snprintf(line, sizeof line, "{\"t\":1331923249,\"l\":\"%s%d\",\"c\":\"c%d\"}",
+                i % 2 ? "a long text " : "u", i, (i + part) % 3);
+            aggregate_take_line(a, 0, bytes_of(line, (size_t)n));
+        }
+        if (part < 2)
+            aggregate_flush(a, 0);
+        if (part == 0)
+            settle(a, 0); /* part 1 is being written, part 2 is not */
+    }
+    for (int i = 0; i < KEYS; i++) {
+        char text[64], space[COMPONENT_HASH + 1];
+        int user = i * 7 % 350 * 9; /* some twice, some missing */
+        snprintf(text, sizeof text, "%s%d", user % 2 ? "a long text " : "u", user);
+        struct bytes c = component_store(bytes_str(text), space);
+        const char *const forms[] = {"u|%.*s", "c.u|%.*s.c3gi", "lookup|%.*s", "other|%.*s", "%.*s"};
+        const char *form = forms[i % 5];
+        struct buf key = {0};
+        for (const char *at = form; *at; at++) {
+            if (strncmp(at, "%.*s", 4) == 0) {
+                buf_append_bytes(&key, c);
+                at += 3;
+            } else {
+                buf_append_char(&key, *at);
+            }
+        }
+        buf_append_char(&key, '\0');
+        snprintf(texts[i], sizeof texts[i], "%s", key.ptr);
+        keys[i] = bytes_str(texts[i]);
+        buf_free(&key);
+    }
+    struct reads_layers layers;
+    struct reads_answer all = {0}, cut = {0};
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    assert_int_equal(reads_get(&layers, keys, KEYS, (struct reads_bounds){0}, &all), 0);
+    assert_true(all.records > 150 && all.records < KEYS);
+    for (int i = 0; i < KEYS; i++) {
+        struct reads_answer one = {0}, ranged = {0}, prefixed = {0};
+        assert_int_equal(reads_get(&layers, &keys[i], 1, (struct reads_bounds){0}, &one), 0);
+        buf_append_bytes(&expected, buf_bytes(&one.lines));
+        /* A range whose bounds have no component in common walks everything. */
+        assert_int_equal(reads_range(&layers, keys[i], keys[i], (struct reads_bounds){0}, &ranged), 0);
+        assert_true(bytes_equal(buf_bytes(&ranged.lines), buf_bytes(&one.lines)));
+        assert_int_equal(
+            reads_prefix(&layers, BYTES_NONE, keys[i], (struct reads_bounds){.max_records = 1}, &prefixed),
+            0);
+        if (one.records)
+            assert_true(bytes_equal(buf_bytes(&prefixed.lines), buf_bytes(&one.lines)));
+        reads_answer_free(&one);
+        reads_answer_free(&ranged);
+        reads_answer_free(&prefixed);
+    }
+    assert_true(bytes_equal(buf_bytes(&all.lines), buf_bytes(&expected)));
+    assert_int_equal(reads_get(&layers, keys, KEYS, (struct reads_bounds){.max_bytes = 200}, &cut), 0);
+    assert_true(cut.more && cut.lines.len >= 200 && cut.lines.len < 300);
+    reads_answer_free(&all);
+    reads_answer_free(&cut);
+    buf_free(&expected);
+    aggregate_close(&a);
 }
 
 static struct io_ops watching;
@@ -1046,6 +1126,7 @@ int main(void)
         TEST(a_full_disk_at_a_renewal_passes),
         TEST(a_batch_of_too_many_events_pauses),
         TEST(the_loop_deletes_no_slice),
+        TEST(many_keys_are_answered_as_one_by_one),
         TEST(found_between_its_two_steps),
         TEST(killed_anywhere_it_is_open_or_sealed),
         TEST(without_a_next_slice_nothing_is_lost),
